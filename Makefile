@@ -1,0 +1,49 @@
+# make demo    a model from a revision to a promoted service, on this machine
+# make test    every tier of tests
+# make check   format, lint, types, import rules, unit tests
+# make up      the embedded stack alone      make down    end it, leave no process
+PYTHON ?= python3
+ENVS := .slipway/envs
+
+.PHONY: demo test check up down status lock format clean
+
+demo: environments
+	@$(ENVS)/local/bin/python -m local demo
+
+up: environments
+	@$(ENVS)/local/bin/python -m local up
+
+down:
+	@if [ -x $(ENVS)/local/bin/python ]; then $(ENVS)/local/bin/python -m local down; fi
+
+status: environments
+	@$(ENVS)/local/bin/python -m local status
+
+test: environments dev
+	@$(PYTHON) -m tests
+
+check: environments dev
+	@$(ENVS)/dev/bin/ruff format --check .
+	@$(ENVS)/dev/bin/ruff check .
+	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/tasks/bin/python tasks
+	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/local/bin/python local cli
+	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/airflow/bin/python plugins dags
+	@$(ENVS)/dev/bin/lint-imports
+	@$(PYTHON) -m tests unit
+
+.PHONY: environments dev
+environments:
+	@$(PYTHON) -m local.environments airflow tasks triton local
+
+dev:
+	@$(PYTHON) -m local.environments dev
+
+lock:
+	@$(PYTHON) -m local.environments --lock
+
+format: dev
+	@$(ENVS)/dev/bin/ruff check --fix .
+	@$(ENVS)/dev/bin/ruff format .
+
+clean: down
+	@rm -rf .slipway

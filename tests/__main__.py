@@ -1,0 +1,74 @@
+"""Runs the tiers of tests, each in the environment whose code it tests, and ends with one line of counts.
+
+    python3 -m tests                       every tier
+    python3 -m tests unit -- -k keys       one tier, with arguments for pytest
+
+pytest comes from the dev environment, laid behind the environment's own packages: what is tested is exactly what the
+image holds. Standard library only.
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
+TIERS = {"unit": "tasks", "dags": "airflow", "local": "tasks"}
+NO_TESTS = 5  # pytest's exit code when a selection matched nothing
+LAID_OVER = (
+    "import sys; sys.path.append(sys.argv.pop(1)); sys.path.insert(0, sys.argv.pop(1)); "
+    "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tiers named before `--`; exit 1 if a test failed or a tier could not run."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    tiers, options = arguments[:cut] or list(TIERS), arguments[cut + 1 :]
+    if unknown := [tier for tier in tiers if tier not in TIERS]:
+        print(f"tests: no tier {', '.join(unknown)}; there are {', '.join(TIERS)}", file=sys.stderr)
+        return 2
+    began, totals, broken = time.monotonic(), dict.fromkeys(("passed", "failed", "skipped"), 0), []
+    for tier in tiers:
+        code, counts = run(tier, options)
+        totals = {name: totals[name] + counts[name] for name in totals}
+        print(f"tests: {tier}: {_words(counts)}", flush=True)
+        if code not in ((0, NO_TESTS) if options else (0,)):
+            broken.append(tier)
+    print(f"tests: {_words(totals)} in {time.monotonic() - began:.0f} s ({', '.join(tiers)})", flush=True)
+    return 1 if broken else 0
+
+
+def run(tier: str, options: list[str]) -> tuple[int, dict[str, int]]:
+    """Run one tier; its exit code and counts."""
+    python = ENVIRONMENTS / TIERS[tier] / "bin" / "python"
+    overlay = next((ENVIRONMENTS / "dev" / "lib").glob("python3.*")) / "site-packages"
+    report = REPOSITORY / ".slipway" / f"tests-{tier}.xml"
+    command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
+    command += [f"tests/{tier}", f"--junitxml={report}", "-q", *options]
+    report.unlink(missing_ok=True)
+    code = subprocess.run(command, cwd=REPOSITORY, check=False).returncode
+    return code, _counts(report)
+
+
+def _counts(report: Path) -> dict[str, int]:
+    if not report.exists():
+        return {"passed": 0, "failed": 1, "skipped": 0}
+    suites = ET.parse(report).getroot().iter("testsuite")
+    found = {"passed": 0, "failed": 0, "skipped": 0}
+    for suite in suites:
+        number = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+        found["failed"] += number["failures"] + number["errors"]
+        found["skipped"] += number["skipped"]
+        found["passed"] += number["tests"] - number["failures"] - number["errors"] - number["skipped"]
+    return found
+
+
+def _words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

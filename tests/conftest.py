@@ -1,0 +1,17 @@
+"""The directory is the tier: it decides how long a test may take. A test outside a tier is an error."""
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+TIMEOUT_S = {"unit": 20, "dags": 60, "local": 180}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        tier = item.path.relative_to(TESTS).parts[0]
+        if tier not in TIMEOUT_S:
+            raise pytest.UsageError(f"{item.nodeid}: {tier} is no tier; there are {', '.join(TIMEOUT_S)}")
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S[tier]))
