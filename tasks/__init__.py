@@ -1,0 +1,1 @@
+"""The steps of a release. Runs in pods, knows nothing of Airflow."""

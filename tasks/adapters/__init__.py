@@ -1,0 +1,1 @@
+"""The only doors to the outside: one vendor client per module, vendor errors translated at the edge."""

@@ -1,0 +1,84 @@
+"""Artifacts: immutable, named by key, and existing only once their manifest does."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, field_validator
+
+from tasks.contracts.base import Contract
+
+Stage = Literal["download", "quantize", "build", "assemble", "publish"]
+STAGES: tuple[Stage, ...] = ("download", "quantize", "build", "assemble", "publish")
+"""In the order of the pipeline; each stage reads the ones before it."""
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+MANIFEST = "manifest.json"
+
+
+class File(Contract):
+    """One file of an artifact."""
+
+    path: str = Field(
+        pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$",
+        description="relative; only characters that Triton's endpoint-form S3 addresses allow",
+    )
+    sha256: Sha256
+    size_bytes: int = Field(ge=0)
+
+    @field_validator("path")
+    @classmethod
+    def _stays_inside(cls, path: str) -> str:
+        if any(part in {".", ".."} for part in path.split("/")):
+            raise ValueError(f"{path} leaves its artifact")
+        return path
+
+
+class Manifest(Contract):
+    """What an artifact holds and where it came from. Written last: it makes the artifact exist."""
+
+    stage: Stage
+    key: Sha256
+    files: tuple[File, ...]
+    inputs: dict[Stage, Sha256] = Field(default_factory=dict, description="keys of the artifacts this was made from")
+    producer: dict[str, str] = Field(default_factory=dict, description="tool and image versions")
+    metrics: dict[str, Any] = Field(default_factory=dict, description="what the stage measured of its output")
+    created_at: datetime
+    seconds: float = Field(ge=0, description="time the stage took")
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+
+class Layout:
+    """Where things lie in the object store. Pure: it only joins names."""
+
+    def __init__(self, root: str) -> None:
+        """`root` is `s3://bucket[/prefix]` without a trailing slash."""
+        self.root = root
+
+    def artifact(self, stage: Stage, key: str) -> str:
+        """Prefix of an artifact."""
+        return f"{self.root}/artifacts/{stage}/{key}"
+
+    def release(self, name: str, release_id: str) -> str:
+        """The release's own document."""
+        return f"{self.root}/releases/{name}/{release_id}/release.json"
+
+    def result(self, name: str, release_id: str, step: str) -> str:
+        """What a step of the release reported last."""
+        return f"{self.root}/releases/{name}/{release_id}/results/{step}.json"
+
+    def evidence(self, name: str, release_id: str, run: str) -> str:
+        """Prefix of what one run measured; never overwritten by another run."""
+        return f"{self.root}/releases/{name}/{release_id}/evidence/{run}"
+
+    def plan(self, name: str, run: str) -> str:
+        """The result of a run's plan step, which alone runs before there is a release id."""
+        return f"{self.root}/releases/{name}/plans/{run}.json"
+
+    def channel(self, name: str) -> str:
+        """Which release is live."""
+        return f"{self.root}/channels/{name}.json"

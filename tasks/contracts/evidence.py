@@ -1,0 +1,139 @@
+"""From measured rows to the numbers that expectations are judged on. Pure arithmetic.
+
+Absent, thin and non-finite data is named here, before any expectation sees it: Great Expectations 1.24 lets an empty
+table pass (docs/decisions/0004-the-gate-judges-emptiness-itself.md).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tasks.contracts.measurement import AnswerRow, RequestRow, Target, summarize, values
+from tasks.contracts.spec import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
+
+UNITS = {
+    "answer_accuracy": "",
+    "smoke_accuracy": "",
+    "error_rate": "",
+    "ttft_ms": "ms",
+    "itl_ms": "ms",
+    "latency_ms": "ms",
+    "output_tokens_per_s": "tokens/s",
+    "requests_per_s": "requests/s",
+    "goodput_per_s": "requests/s",
+    "perplexity": "",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything a run measured of a candidate. None where a measurement is missing."""
+
+    requests: Sequence[RequestRow]
+    answers: Sequence[AnswerRow]
+    goodput: Goodput
+    perplexity: float | None = None
+    source_perplexity: float | None = None
+
+    def level(self, target: Target, concurrency: int) -> list[RequestRow]:
+        """Rows of one target at one level."""
+        return [row for row in self.requests if row.target == target and row.concurrency == concurrency]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One expectation at one level: the numbers that decide it, or the problem that keeps them from deciding."""
+
+    expectation: Expectation
+    concurrency: int | None
+    samples: tuple[float, ...] = ()
+    """Of a per-request metric: one value per request. Otherwise the one measured value."""
+    baseline: tuple[float, ...] = ()
+    """The same of what a ratio divides by."""
+    count: int = 0
+    problem: str | None = None
+
+    @property
+    def what(self) -> str:
+        """The metric in words."""
+        expectation = self.expectation
+        quantile = f" p{expectation.quantile * 100:g}" if expectation.quantile is not None else ""
+        level = f" at {self.concurrency} at once" if self.concurrency is not None else ""
+        of = f" / {expectation.of}" if expectation.of else ""
+        return f"{expectation.metric}{quantile}{level}{of}"
+
+    @property
+    def unit(self) -> str:
+        """Unit of the observation; a ratio has none."""
+        return "x" if self.expectation.of else UNITS[self.expectation.metric]
+
+
+def lines(expectations: Sequence[Expectation], levels: Sequence[int], evidence: Evidence) -> Iterator[Line]:
+    """Every expectation at every level it speaks of."""
+    for expectation in expectations:
+        if expectation.metric not in PER_LEVEL_METRICS:
+            yield _whole(expectation, evidence)
+            continue
+        for level in levels if expectation.concurrency is None else (expectation.concurrency,):
+            yield _at_level(expectation, level, evidence)
+
+
+def _whole(expectation: Expectation, evidence: Evidence) -> Line:
+    if expectation.metric == "perplexity":
+        measured, count = evidence.perplexity, 1
+    else:
+        suite = "smoke" if expectation.metric == "smoke_accuracy" else "quality"
+        rows = [row for row in evidence.answers if row.suite == suite]
+        measured, count = (sum(row.ok for row in rows) / len(rows) if rows else None), len(rows)
+    samples = () if measured is None else (measured,)
+    source = evidence.source_perplexity
+    baseline = (source,) if expectation.of == "source" and source is not None else ()
+    return _checked(Line(expectation, None, samples, baseline, count if samples else 0))
+
+
+def _at_level(expectation: Expectation, level: int, evidence: Evidence) -> Line:
+    candidate = evidence.level("candidate", level)
+    samples = _samples(expectation, candidate, evidence.goodput)
+    count = len(samples) if expectation.metric in PER_REQUEST_METRICS else len(candidate)
+    baseline: tuple[float, ...] = ()
+    if expectation.of == "live":
+        live = evidence.level("live", level)
+        baseline = _samples(expectation, live, evidence.goodput)
+        count = min(count, len(baseline) if expectation.metric in PER_REQUEST_METRICS else len(live))
+    return _checked(Line(expectation, level, samples, baseline, count))
+
+
+def _samples(expectation: Expectation, rows: Sequence[RequestRow], goodput: Goodput) -> tuple[float, ...]:
+    if expectation.metric in PER_REQUEST_METRICS:
+        return tuple(values(rows, expectation.metric))
+    return (float(getattr(summarize(rows, goodput), expectation.metric)),) if rows else ()
+
+
+def _checked(line: Line) -> Line:
+    problem = None
+    if not line.samples:
+        problem = "no data"
+    elif not all(map(math.isfinite, (*line.samples, *line.baseline))):
+        problem = "the data holds a number that is not finite"
+    elif line.count < line.expectation.min_count:
+        problem = f"{line.count} samples, {line.expectation.min_count} are needed"
+    elif line.expectation.of and not any(line.baseline):
+        problem = f"nothing was measured of {line.expectation.of} to compare with"
+    return Line(line.expectation, line.concurrency, line.samples, line.baseline, line.count, problem)
+
+
+def throughput_weights(metric: str, rows: Sequence[RequestRow], goodput: Goodput) -> list[tuple[float, float]]:
+    """Per request: what it adds to a rate, and the seconds it held its client.
+
+    In a closed loop a rate is clients * sum of the first / sum of the second, so that requests, which are what was
+    sampled, can be resampled for a confidence interval of the rate.
+    """
+
+    def weight(row: RequestRow) -> float:
+        if metric == "output_tokens_per_s":
+            return float(row.output_tokens)
+        return float(row.meets(goodput) if metric == "goodput_per_s" else row.ok)
+
+    return [
+        (weight(row) if row.ok else 0.0, row.last_token_s - row.start_s) for row in rows if row.last_token_s is not None
+    ]

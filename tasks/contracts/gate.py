@@ -1,0 +1,49 @@
+"""What the gate says: one judgement per expectation, and the worst of them is the verdict."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from pydantic import Field
+
+from tasks.contracts.base import Contract
+from tasks.contracts.spec import Expectation
+
+
+class Verdict(StrEnum):
+    """Ordered from best to worst."""
+
+    PASSED = "passed"
+    INCONCLUSIVE = "inconclusive"
+    FAILED = "failed"
+
+
+class Judgement(Contract):
+    """One expectation, judged."""
+
+    expectation: Expectation
+    what: str = Field(description="the metric in words, with quantile and concurrency")
+    verdict: Verdict
+    observed: float | None = Field(description="absolute value, or the ratio that was judged; None: no data")
+    limit: float
+    unit: str
+    count: int = Field(ge=0, description="samples behind the observation")
+    interval: tuple[float, float] | None = Field(default=None, description="95 % confidence interval of a ratio")
+    why: str = Field(description="one line for a person")
+
+
+class GateReport(Contract):
+    """evidence/<run>/gate.json."""
+
+    release_id: str
+    live: str | None
+    verdict: Verdict
+    judgements: tuple[Judgement, ...]
+    not_applicable: tuple[str, ...] = Field(
+        default=(), description="expectations that compare with a live release while none is live"
+    )
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst verdict; none at all is inconclusive, for nothing was proven."""
+    order = list(Verdict)
+    return max(verdicts, key=order.index, default=Verdict.INCONCLUSIVE)

@@ -1,0 +1,151 @@
+"""What a load test measures, a row per request, and the metrics over the rows. Pure arithmetic.
+
+Definitions are those of NVIDIA AIPerf 0.13 (docs.nvidia.com/aiperf, metrics reference):
+
+    TTFT                      first content response - request start
+    request latency           last content response - request start
+    ITL                       (latency - TTFT) / (output tokens - 1), of answers with two tokens or more
+    output token throughput   sum of output tokens / duration
+    request throughput        good and bad requests that ended / duration, here: requests that succeeded / duration
+    goodput                   requests that meet every service level / duration
+
+The duration of a level is from its first request's start to its last response. Output tokens are counted by the
+release's own tokenizer over the whole answer, so that a chunk of several tokens is not counted as one.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from tasks.contracts.base import Contract
+from tasks.contracts.spec import Goodput
+
+Target = Literal["candidate", "live"]
+
+
+class RequestRow(Contract):
+    """One measured request. Times are monotonic seconds since the benchmark began."""
+
+    target: Target
+    concurrency: int
+    batch: int = Field(ge=0, description="which of the level's interleaved runs: candidate and live alternate")
+    prompt: str
+    ok: bool
+    error: str = ""
+    start_s: float
+    first_token_s: float | None = None
+    last_token_s: float | None = None
+    output_tokens: int = Field(default=0, ge=0)
+
+    @property
+    def ttft_ms(self) -> float | None:
+        """Time to first token."""
+        return None if self.first_token_s is None else (self.first_token_s - self.start_s) * 1e3
+
+    @property
+    def latency_ms(self) -> float | None:
+        """Time to the last content response."""
+        return None if self.last_token_s is None else (self.last_token_s - self.start_s) * 1e3
+
+    @property
+    def itl_ms(self) -> float | None:
+        """Mean time between output tokens; None below two tokens."""
+        if self.ttft_ms is None or self.latency_ms is None or self.output_tokens < 2:  # noqa: PLR2004
+            return None
+        return (self.latency_ms - self.ttft_ms) / (self.output_tokens - 1)
+
+    def meets(self, level: Goodput) -> bool:
+        """Whether the request succeeded within every limit that is set.
+
+        An answer too short to have an inter-token latency meets any limit on it.
+        """
+        measured = {"ttft_ms": self.ttft_ms, "itl_ms": self.itl_ms or 0.0, "latency_ms": self.latency_ms}
+        limits = {name: limit for name, limit in level.model_dump().items() if limit is not None}
+        return self.ok and all((value := measured[name]) is not None and value <= limits[name] for name in limits)
+
+
+class AnswerRow(Contract):
+    """One question with a known answer, asked through the Service."""
+
+    suite: Literal["smoke", "quality"]
+    prompt: str
+    expected: str
+    answer: str
+    ok: bool
+    error: str = ""
+
+
+class LevelSummary(Contract):
+    """One target at one level of concurrency. Percentiles are over requests that succeeded; None: no data."""
+
+    target: Target
+    concurrency: int
+    requests: int
+    errors: int
+    duration_s: float
+    error_rate: float
+    requests_per_s: float
+    output_tokens_per_s: float
+    goodput_per_s: float
+    percentiles: dict[str, dict[str, float | None]] = Field(description="metric -> p50, p90, p95, p99 in ms")
+
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+def values(rows: Iterable[RequestRow], metric: str) -> list[float]:
+    """A per-request metric of the rows that succeeded and have it."""
+    return [value for row in rows if row.ok and (value := getattr(row, metric)) is not None]
+
+
+def percentile(numbers: Sequence[float], percent: float) -> float | None:
+    """Linear interpolation between closest ranks, as numpy's default. None of no numbers.
+
+    Args:
+        numbers: in any order.
+        percent: 0 to 100.
+    """
+    if not numbers:
+        return None
+    ordered = sorted(numbers)
+    rank = (len(ordered) - 1) * percent / 100
+    low, high = math.floor(rank), math.ceil(rank)
+    return ordered[low] + (ordered[high] - ordered[low]) * (rank - low)
+
+
+def summarize(rows: Sequence[RequestRow], goodput: Goodput) -> LevelSummary:
+    """Summary of the rows of one target at one level. Rates add up the durations of the level's batches.
+
+    Raises:
+        ValueError: no rows.
+    """
+    if not rows:
+        raise ValueError("no rows to summarize")
+    duration_s = sum(_duration_s([row for row in rows if row.batch == batch]) for batch in {row.batch for row in rows})
+    good = [row for row in rows if row.ok]
+
+    def per_second(count: float) -> float:
+        return count / duration_s if duration_s > 0 else 0.0
+
+    return LevelSummary(
+        target=rows[0].target,
+        concurrency=rows[0].concurrency,
+        requests=len(rows),
+        errors=len(rows) - len(good),
+        duration_s=duration_s,
+        error_rate=(len(rows) - len(good)) / len(rows),
+        requests_per_s=per_second(len(good)),
+        output_tokens_per_s=per_second(sum(row.output_tokens for row in good)),
+        goodput_per_s=per_second(sum(row.meets(goodput) for row in rows)),
+        percentiles={
+            metric: {f"p{percent}": percentile(values(rows, metric), percent) for percent in PERCENTILES}
+            for metric in ("ttft_ms", "itl_ms", "latency_ms")
+        },
+    )
+
+
+def _duration_s(batch: Sequence[RequestRow]) -> float:
+    ends = [row.last_token_s if row.last_token_s is not None else row.start_s for row in batch]
+    return max(ends) - min(row.start_s for row in batch)

@@ -1,0 +1,1 @@
+"""From a published repository to traffic: pure decisions in machine.py, effects around it."""
