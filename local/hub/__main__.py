@@ -1,0 +1,76 @@
+"""`python -m local.hub`: start the server on a loopback port and say where it is."""
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+from pathlib import Path
+
+from aiohttp import web
+
+from local.hub.declaration import FixtureError
+from local.hub.repositories import load_repositories
+from local.hub.server import HubServer
+
+HOST = "127.0.0.1"  # fixture tokens are no secrets, so the server must not be reachable from outside
+EXIT_WRONG_INPUT = 65
+
+
+def main() -> int:
+    """Serve until SIGTERM or SIGINT.
+
+    Returns:
+        0, or 65 when the fixtures cannot be served; the reason is on stderr.
+    """
+    parser = argparse.ArgumentParser(prog="python -m local.hub", description=__doc__)
+    parser.add_argument("--fixtures", type=Path, required=True, help="folder of <org>/<name>/repository.yaml")
+    parser.add_argument("--state", type=Path, required=True, help="folder for server.json, access.jsonl and damaged/")
+    parser.add_argument("--port", type=int, default=0, help="0 picks a free one (default)")
+    arguments = parser.parse_args()
+    arguments.state.mkdir(parents=True, exist_ok=True)
+    try:
+        repositories = load_repositories(arguments.fixtures, arguments.state)
+    except FixtureError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_WRONG_INPUT
+    admin_token = secrets.token_urlsafe(24)
+    hub = HubServer(repositories, arguments.state / "access.jsonl", admin_token)
+    announcement = arguments.state / "server.json"
+    try:
+        asyncio.run(_serve(hub.application(), arguments.port, admin_token, announcement))
+    finally:
+        announcement.unlink(missing_ok=True)
+    return 0
+
+
+async def _serve(app: web.Application, port: int, admin_token: str, announcement: Path) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, port).start()
+    line = json.dumps({"port": runner.addresses[0][1], "pid": os.getpid(), "admin_token": admin_token})
+    _write_private(announcement, line)
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    try:
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Write so that nobody else can read it and no reader sees half of it."""
+    partial = file.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text + "\n")
+    partial.replace(file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

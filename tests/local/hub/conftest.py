@@ -1,0 +1,103 @@
+"""A fixture repository written for each test, and the real server process over it."""
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from huggingface_hub import HfApi
+
+ROOT = Path(__file__).parents[3]
+LOCAL_PYTHON = ROOT / ".slipway" / "envs" / "local" / "bin" / "python"
+START_TIMEOUT_S = 30
+
+
+class Hub:
+    """The server as a laptop runs it: its own process, in the environment of the local stack where there is one."""
+
+    def __init__(self, fixtures: Path, state: Path) -> None:
+        python = LOCAL_PYTHON if LOCAL_PYTHON.exists() else Path(sys.executable)
+        self.state = state
+        self.process = subprocess.Popen(
+            [python, "-m", "local.hub", "--fixtures", fixtures, "--state", state],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        )
+        self.announced = json.loads(self.process.stdout.readline())
+        self.endpoint = f"http://127.0.0.1:{self.announced['port']}"
+
+    def api(self, token=False):
+        return HfApi(endpoint=self.endpoint, token=token)
+
+    def switch_on(self, **fault):
+        assert self.admin("POST", fault) == 204
+
+    def admin(self, method, body=None, token=None):
+        headers = {"Authorization": f"Bearer {token or self.announced['admin_token']}"}
+        return httpx.request(method, f"{self.endpoint}/_faults", json=body, headers=headers).status_code
+
+    def requests(self, method=None, ending=""):
+        self.admin("DELETE")  # answered after every request before it was logged
+        lines = [json.loads(line) for line in (self.state / "access.jsonl").read_text().splitlines()]
+        return [
+            line for line in lines if line["method"] == (method or line["method"]) and line["path"].endswith(ending)
+        ]
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=START_TIMEOUT_S)
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def start_hub(tmp_path):
+    started = []
+
+    def start(state="state"):
+        started.append(Hub(tmp_path / "fixtures", tmp_path / state))
+        return started[-1]
+
+    yield start
+    for hub in started:
+        if hub.process.poll() is None:
+            hub.stop()
+
+
+@pytest.fixture
+def write_repository(tmp_path):
+    """Write `<org>/<name>` (or `datasets/<org>/<name>`): its declaration and its folders of files."""
+
+    def write(repo, declaration, **folders):
+        folder = tmp_path / "fixtures" / repo
+        for revision, files in folders.items():
+            for name, content in files.items():
+                path = folder / revision / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        (folder / "repository.yaml").write_text(json.dumps(declaration))  # JSON is YAML
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def safetensors():
+    """Bytes of a safetensors file from {name: (dtype, shape, raw bytes)}."""
+
+    def build(tensors):
+        header, body = {}, b""
+        for name, (dtype, shape, raw) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(raw)]}
+            body += raw
+        text = json.dumps(header).encode()
+        return struct.pack("<Q", len(text)) + text + body
+
+    return build

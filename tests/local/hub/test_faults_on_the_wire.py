@@ -1,0 +1,116 @@
+import hashlib
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from huggingface_hub.errors import HfHubHTTPError
+
+MIB = 1024 * 1024
+WEIGHTS = bytes(range(256)) * (12 * MIB // 256)  # the client keeps what it has in steps of 10 MiB
+
+
+@pytest.fixture
+def hub(write_repository, start_hub):
+    write_repository(
+        "acme/tiny",
+        {"refs": {"branches": {"main": "r1"}}, "revisions": [{"name": "r1", "files": "r1"}]},
+        r1={"model.safetensors": WEIGHTS, "config.json": b"{}" * 1000},
+    )
+    return start_hub()
+
+
+def download(hub, folder, file="model.safetensors"):
+    return Path(hub.api().hf_hub_download("acme/tiny", file, cache_dir=folder)).read_bytes()
+
+
+def ask(hub, file, **headers):
+    return httpx.get(f"{hub.endpoint}/acme/tiny/resolve/main/{file}", headers=headers)
+
+
+def test_a_cut_download_is_resumed_where_it_stopped(hub, tmp_path):
+    hub.switch_on(repo="acme/tiny", file="*.safetensors", kind="cut", after_bytes=11 * MIB, times=1)
+
+    assert download(hub, tmp_path) == WEIGHTS
+    cut, resumed = hub.requests("GET", "/model.safetensors")
+    assert (cut["status"], cut["bytes"], cut["range"]) == (200, 11 * MIB, None)
+    assert resumed["status"] == 206
+    assert resumed["range"] == f"bytes={len(WEIGHTS) - resumed['bytes']}-"
+    assert 0 < resumed["bytes"] < len(WEIGHTS)
+
+
+def test_the_client_gets_over_a_5xx_on_metadata(hub, tmp_path):
+    hub.switch_on(repo="acme/*", file="config.json", kind="status", status=503, on=["head"], times=1)
+
+    assert download(hub, tmp_path, "config.json") == b"{}" * 1000
+    assert [line["status"] for line in hub.requests("HEAD", "/config.json")] == [503, 200]
+
+
+def test_a_5xx_on_the_body_fails_once_and_then_succeeds(hub, tmp_path):
+    hub.switch_on(repo="acme/tiny", file="config.json", kind="status", status=500, on=["get"], times=1)
+
+    with pytest.raises(HfHubHTTPError) as failure:
+        download(hub, tmp_path, "config.json")
+
+    assert failure.value.response.status_code == 500
+    assert download(hub, tmp_path, "config.json") == b"{}" * 1000
+
+
+def test_the_api_can_be_down(hub):
+    hub.switch_on(repo="acme/tiny", kind="status", status=502, on=["api"], times=1)
+
+    with pytest.raises(HfHubHTTPError):
+        hub.api().model_info("acme/tiny")
+    assert hub.api().model_info("acme/tiny").id == "acme/tiny"
+
+
+def test_corrupt_bytes_have_the_right_length_and_the_wrong_digest(hub, tmp_path):
+    hub.switch_on(repo="acme/tiny", file="model.safetensors", kind="corrupt", after_bytes=5 * MIB + 3)
+
+    content = download(hub, tmp_path)
+
+    assert len(content) == len(WEIGHTS)
+    assert [index for index in range(5 * MIB, 5 * MIB + 9) if content[index] != WEIGHTS[index]] == [5 * MIB + 3]
+    assert hashlib.sha256(content).hexdigest() != hashlib.sha256(WEIGHTS).hexdigest()
+
+
+def test_a_slow_download_takes_as_long_as_its_rate_says(hub, tmp_path):
+    hub.switch_on(repo="acme/tiny", file="config.json", kind="slow", bytes_per_s=2000)
+
+    started = time.monotonic()
+    assert download(hub, tmp_path, "config.json") == b"{}" * 1000
+    assert 0.8 < time.monotonic() - started < 5
+
+
+def test_faults_end_when_they_are_cleared(hub, tmp_path):
+    hub.switch_on(repo="*", kind="status", status=503)
+    hub.admin("DELETE")
+
+    assert download(hub, tmp_path, "config.json") == b"{}" * 1000
+
+
+def test_faults_need_the_admin_token(hub):
+    assert hub.admin("POST", {"repo": "*", "kind": "status"}, token="guessed") == 401
+    assert ask(hub, "config.json").status_code == 200
+
+
+def test_a_fault_that_cannot_work_is_refused(hub):
+    assert hub.admin("POST", {"repo": "*", "kind": "slow"}) == 400
+    assert hub.admin("POST", {"repo": "*", "kind": "cut", "after": 1}) == 400
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [("bytes=0-1", b"{}"), ("bytes=1999-", b"}"), ("bytes=-3", b"}{}"), ("bytes=1998-9999", b"{}")],
+)
+def test_a_range_gives_just_those_bytes(hub, asked, expected):
+    answer = ask(hub, "config.json", Range=asked)
+
+    assert (answer.status_code, answer.content) == (206, expected)
+    assert answer.headers["Content-Range"].endswith("/2000")
+
+
+def test_a_range_behind_the_end_is_not_satisfiable(hub):
+    answer = ask(hub, "config.json", Range="bytes=2000-")
+
+    assert (answer.status_code, answer.headers["Content-Range"]) == (416, "bytes */2000")
