@@ -1,0 +1,115 @@
+"""Renders the evidence of a run as one HTML page: no script, no outside resource, charts as inline SVG."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.contracts.evidence import Evidence
+from tasks.contracts.gate import GateReport
+from tasks.contracts.measurement import LevelSummary, Target
+from tasks.contracts.release import Release
+
+TEMPLATE = Path(__file__).with_name("report.html.j2")
+PLOT_WIDTH, PLOT_HEIGHT = 460.0, 190.0
+LEFT, TOP = 58.0, 12.0
+TICKS = 4
+WRONG_ANSWERS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One measured value in a chart: its place in pixels, the end of its whisker, and what a reader may copy."""
+
+    x: float
+    y: float
+    y_high: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A small chart: one mark per target and level of concurrency. All places in pixels."""
+
+    title: str
+    unit: str
+    note: str
+    ticks: tuple[tuple[float, str], ...]
+    levels: tuple[tuple[float, str], ...]
+    series: tuple[tuple[Target, tuple[Mark, ...]], ...]
+    width: float = LEFT + PLOT_WIDTH + 16
+    height: float = TOP + PLOT_HEIGHT + 40
+    left: float = LEFT
+    right: float = LEFT + PLOT_WIDTH
+    bottom: float = TOP + PLOT_HEIGHT
+
+
+def render(release: Release, report: GateReport, evidence: Evidence, summaries: Sequence[LevelSummary]) -> str:
+    """The page. Every value is escaped; what a model answered cannot become markup."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    wrong = [row for row in evidence.answers if not row.ok]
+    return environment.from_string(TEMPLATE.read_text()).render(
+        release=release,
+        report=report,
+        charts=charts(summaries),
+        answers=evidence.answers,
+        wrong=wrong[:WRONG_ANSWERS_SHOWN],
+        more_wrong=max(0, len(wrong) - WRONG_ANSWERS_SHOWN),
+        summaries=summaries,
+        perplexity=evidence.perplexity,
+        source_perplexity=evidence.source_perplexity,
+    )
+
+
+def charts(summaries: Sequence[LevelSummary]) -> list[Chart]:
+    """Throughput and time to first token over concurrency. None without data."""
+    if not summaries:
+        return []
+    return [
+        _chart(
+            "Output tokens per second",
+            "tokens/s",
+            "higher is better",
+            [(s, s.output_tokens_per_s, s.output_tokens_per_s) for s in summaries],
+        ),
+        _chart(
+            "Time to first token",
+            "ms",
+            "dot: median, whisker: 95th percentile; lower is better",
+            [
+                (s, median, p95)
+                for s in summaries
+                if (median := s.percentiles["ttft_ms"]["p50"]) is not None
+                and (p95 := s.percentiles["ttft_ms"]["p95"]) is not None
+            ],
+        ),
+    ]
+
+
+def _chart(title: str, unit: str, note: str, values: Sequence[tuple[LevelSummary, float, float]]) -> Chart:
+    levels = sorted({summary.concurrency for summary, _, _ in values})
+    top = max((high for _, _, high in values), default=0.0) * 1.1 or 1.0
+    step = PLOT_WIDTH / (len(levels) or 1)
+    middle = {level: LEFT + step * (index + 0.5) for index, level in enumerate(levels)}
+
+    def y(value: float) -> float:
+        return TOP + PLOT_HEIGHT * (1 - value / top)
+
+    def marks(target: Target) -> tuple[Mark, ...]:
+        shift = -9.0 if target == "candidate" else 9.0
+        return tuple(
+            Mark(middle[s.concurrency] + shift, y(low), y(high), f"{target}, {s.concurrency} at once: {low:.4g} {unit}")
+            for s, low, high in values
+            if s.target == target
+        )
+
+    targets: tuple[Target, ...] = ("candidate", "live")
+    return Chart(
+        title,
+        unit,
+        note,
+        tuple((y(top * tick / TICKS), f"{top * tick / TICKS:.3g}") for tick in range(TICKS + 1)),
+        tuple((place, f"{level}") for level, place in middle.items()),
+        tuple((target, found) for target in targets if (found := marks(target))),
+    )

@@ -1,0 +1,141 @@
+"""benchmark: the same load on the candidate and on the live release, in turns. It records; the gate judges."""
+
+import itertools
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from tasks.adapters.clock import Clock
+from tasks.adapters.kube import ServiceAddress
+from tasks.adapters.tokens import TokenCounter
+from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.base import canonical_json
+from tasks.contracts.errors import PipelineError
+from tasks.contracts.measurement import LevelSummary, RequestRow, Target, summarize
+from tasks.contracts.release import Release
+from tasks.contracts.spec import Benchmark
+
+
+def run(release: Release, workspace: Workspace) -> Outcome:
+    """Measure every level of concurrency; write evidence/requests.jsonl and summary.json.
+
+    Candidate and live release take turns as candidate, live, live, candidate, so that a drift of the machine's speed
+    falls on both. Without a live release only the candidate is measured.
+
+    Raises:
+        InputError: there is no candidate.
+    """
+    spec = release.spec
+    cluster = workspace.cluster()
+    targets: dict[Target, ServiceAddress] = {"candidate": cluster.candidate_address(spec.name)}
+    live = cluster.live_address(spec.name)
+    if live is not None:
+        targets["live"] = live
+    counter = TokenCounter(workspace.store.read_bytes(_tokenizer_uri(release, workspace)))
+    load = LoadTest(spec.name, spec.gate.benchmark, _prompts(release, workspace), counter, workspace.clock)
+    rows = [row for level in spec.gate.benchmark.concurrency for row in load.level(level, targets)]
+    summaries = _summaries(rows, spec.gate.benchmark)
+    evidence = workspace.layout.evidence(spec.name, release.id, release.plan.run)
+    lines = b"\n".join(canonical_json(row.model_dump(mode="json")) for row in rows) + b"\n"
+    workspace.store.put_bytes(f"{evidence}/requests.jsonl", lines, content_type="application/jsonl")
+    table = [summary.model_dump(mode="json") for summary in summaries]
+    workspace.store.put_bytes(f"{evidence}/summary.json", canonical_json(table))
+    return Outcome(_words(summaries), {"requests_uri": f"{evidence}/requests.jsonl", "summaries": table})
+
+
+class LoadTest:
+    """A closed loop: as many clients as the level says, each asking again when its answer has ended."""
+
+    def __init__(
+        self, model: str, settings: Benchmark, prompts: Sequence[str], counter: TokenCounter, clock: Clock
+    ) -> None:
+        self._model, self._settings, self._prompts = model, settings, prompts
+        self._counter, self._clock = counter, clock
+        self._began_s = clock.monotonic()
+
+    def level(self, concurrency: int, targets: dict[Target, ServiceAddress]) -> list[RequestRow]:
+        """Rows of one level for each target, `settings.requests` for each; warm-up requests are not among them."""
+        order: list[Target] = ["candidate", "live", "live", "candidate"] if "live" in targets else ["candidate"]
+        turns = order.count("candidate")
+        rows: list[RequestRow] = []
+        for batch, target in enumerate(order):
+            share = len(range(order[:batch].count(target), self._settings.requests, turns))
+            if batch == order.index(target):
+                self._batch(concurrency, batch, target, targets[target], self._settings.warmup)
+            rows += self._batch(concurrency, batch, target, targets[target], share)
+        return rows
+
+    def _batch(
+        self, concurrency: int, batch: int, target: Target, address: ServiceAddress, requests: int
+    ) -> list[RequestRow]:
+        prompts = iter(list(itertools.islice(itertools.cycle(self._prompts), requests)))
+        taking = threading.Lock()
+
+        def taken() -> Iterator[str]:
+            while True:
+                with taking:
+                    prompt = next(prompts, None)
+                if prompt is None:
+                    return
+                yield prompt
+
+        def client_loop(_: int) -> list[RequestRow]:
+            with TritonClient(address.host, address.ports["http"], address.ports["grpc"]) as client:
+                return [self._request(client, concurrency, batch, target, prompt) for prompt in taken()]
+
+        with ThreadPoolExecutor(concurrency) as pool:
+            return [row for rows in pool.map(client_loop, range(concurrency)) for row in rows]
+
+    def _request(self, client: TritonClient, concurrency: int, batch: int, target: Target, prompt: str) -> RequestRow:
+        row = {"target": target, "concurrency": concurrency, "batch": batch, "prompt": prompt}
+        start_s = self._clock.monotonic()
+        request = GenerateRequest(prompt, self._settings.max_tokens)
+        try:
+            chunks = [c for c in client.stream(self._model, request, self._settings.request_timeout_s) if c.text]
+        except PipelineError as error:
+            end_s = self._clock.monotonic() - self._began_s
+            failed = {"ok": False, "error": str(error), "start_s": start_s - self._began_s, "last_token_s": end_s}
+            return RequestRow.model_validate({**row, **failed})
+        times = {
+            "start_s": start_s - self._began_s,
+            "first_token_s": chunks[0].at_s - self._began_s if chunks else None,
+            "last_token_s": chunks[-1].at_s - self._began_s if chunks else None,
+        }
+        tokens = self._counter.count("".join(chunk.text for chunk in chunks))
+        ended = {"ok": bool(chunks), "error": "" if chunks else "the answer was empty", "output_tokens": tokens}
+        return RequestRow.model_validate({**row, **times, **ended})
+
+
+def _tokenizer_uri(release: Release, workspace: Workspace) -> str:
+    key = release.plan.stages["build"].key
+    return f"{workspace.layout.artifact('build', key)}/tokenizer.json"
+
+
+def _prompts(release: Release, workspace: Workspace) -> list[str]:
+    pinned = release.plan.datasets.quality
+    if pinned is None:
+        return [question.prompt for question in release.spec.gate.smoke]
+    return [str(line["prompt"]) for line in workspace.hub.read_dataset(pinned)]
+
+
+def _summaries(rows: Sequence[RequestRow], settings: Benchmark) -> list[LevelSummary]:
+    groups: dict[tuple[int, Target], list[RequestRow]] = {}
+    for row in rows:
+        groups.setdefault((row.concurrency, row.target), []).append(row)
+    return [summarize(group, settings.goodput) for group in groups.values()]
+
+
+def _words(summaries: Sequence[LevelSummary]) -> str:
+    parts = []
+    for summary in (summary for summary in summaries if summary.target == "candidate"):
+        ttft = summary.percentiles["ttft_ms"]["p95"]
+        shown = "no data" if ttft is None else f"{ttft:.1f} ms"
+        parts.append(f"{summary.concurrency} at once: {summary.output_tokens_per_s:.0f} tokens/s, TTFT p95 {shown}")
+    return "; ".join(parts)
+
+
+def rows_of(data: bytes) -> list[RequestRow]:
+    """The rows of requests.jsonl."""
+    return [RequestRow.model_validate(json.loads(line)) for line in data.splitlines() if line]

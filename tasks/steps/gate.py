@@ -1,0 +1,165 @@
+"""gate: judge what smoke test and benchmark recorded. A refusal is a result, not an error."""
+
+import json
+import math
+from collections.abc import Sequence
+
+from tasks.adapters import expectations, report, statistics
+from tasks.adapters.object_store import NotFoundError
+from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.base import canonical_json
+from tasks.contracts.evidence import Evidence, Line, lines, throughput_weights
+from tasks.contracts.gate import GateReport, Judgement, Verdict, worst
+from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
+from tasks.contracts.release import Release
+from tasks.contracts.spec import PER_REQUEST_METRICS
+
+
+def run(release: Release, workspace: Workspace) -> Outcome:
+    """Judge every expectation of the spec; write gate.json, the suites' own documents and report.html as evidence.
+
+    Data that is missing makes lines inconclusive; it never raises.
+    """
+    evidence = read_evidence(release, workspace)
+    verdict, documents = judge(release, evidence)
+    prefix = workspace.layout.evidence(release.spec.name, release.id, release.plan.run)
+    workspace.store.put_bytes(f"{prefix}/expectations.json", canonical_json(documents))
+    document = verdict.model_dump(mode="json")
+    workspace.store.put_bytes(f"{prefix}/gate.json", canonical_json(document))
+    page = report.render(release, verdict, evidence, _summaries(release, workspace))
+    workspace.store.put_bytes(f"{prefix}/report.html", page.encode(), content_type="text/html; charset=utf-8")
+    refused = [judgement.why for judgement in verdict.judgements if judgement.verdict is not Verdict.PASSED]
+    held = len(verdict.judgements) - len(refused)
+    words = f"{verdict.verdict}: {held} of {len(verdict.judgements)} expectations hold"
+    data = {"verdict": verdict.verdict.value, "refused": refused, "evidence": prefix, "report": document}
+    return Outcome("; ".join([words, *refused]), data)
+
+
+def read_evidence(release: Release, workspace: Workspace) -> Evidence:
+    """What this run recorded; a document that is not there counts as no rows."""
+    prefix = workspace.layout.evidence(release.spec.name, release.id, release.plan.run)
+
+    quantized = workspace.artifacts.find("quantize", release.plan.stages["quantize"].key)
+    metrics = quantized.metrics if quantized else {}
+    return Evidence(
+        requests=[
+            RequestRow.model_validate_json(line)
+            for line in _read(workspace, f"{prefix}/requests.jsonl").splitlines()
+            if line
+        ],
+        answers=[
+            AnswerRow.model_validate(row) for row in json.loads(_read(workspace, f"{prefix}/answers.json") or b"[]")
+        ],
+        goodput=release.spec.gate.benchmark.goodput,
+        perplexity=metrics.get("perplexity"),
+        source_perplexity=metrics.get("source_perplexity"),
+    )
+
+
+def _read(workspace: Workspace, uri: str) -> bytes:
+    try:
+        return workspace.store.read_bytes(uri)
+    except NotFoundError:
+        return b""
+
+
+def _summaries(release: Release, workspace: Workspace) -> list[LevelSummary]:
+    prefix = workspace.layout.evidence(release.spec.name, release.id, release.plan.run)
+    rows = json.loads(_read(workspace, f"{prefix}/summary.json") or b"[]")
+    return [LevelSummary.model_validate(row) for row in rows]
+
+
+def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[str, object]]]:
+    """The report, and the documents of Great Expectations behind it."""
+    gate = release.spec.gate
+    applicable = [line for line in gate.expect if line.of != "live" or release.plan.live]
+    judged: list[Judgement] = []
+    documents: list[dict[str, object]] = []
+    for line in lines(applicable, gate.benchmark.concurrency, evidence):
+        if line.problem is not None:
+            judged.append(_inconclusive(line))
+            continue
+        judgement, document = _compared(line, evidence) if line.expectation.of else _absolute(line)
+        judged.append(judgement)
+        documents.append({"what": line.what, **document})
+    found = GateReport(
+        release_id=release.id,
+        live=release.plan.live,
+        verdict=worst(judgement.verdict for judgement in judged),
+        judgements=tuple(judged),
+        not_applicable=tuple(
+            f"{line.metric} against live: no release is live" for line in gate.expect if line not in applicable
+        ),
+    )
+    return found, documents
+
+
+def _inconclusive(line: Line) -> Judgement:
+    return _judgement(line, Verdict.INCONCLUSIVE, None, f"{line.what}: {line.problem}")
+
+
+def _absolute(line: Line) -> tuple[Judgement, dict[str, object]]:
+    asked = line.expectation
+    found = _validated(line.what, line.samples, asked.limit, upper=asked.is_upper, quantile=asked.quantile)
+    verdict = Verdict.PASSED if found.success else Verdict.FAILED
+    why = f"{line.what} is {found.observed:.4g} {line.unit}".rstrip() + f", {_limit_words(line)} (n={line.count})"
+    return _judgement(line, verdict, found.observed, why), found.document
+
+
+def _compared(line: Line, evidence: Evidence) -> tuple[Judgement, dict[str, object]]:
+    """Judge a ratio by the end of its interval nearer the limit: passed or failed only beyond doubt."""
+    asked = line.expectation
+    point, low, high = _ratio(line, evidence)
+    near, far = (high, low) if asked.is_upper else (low, high)
+    if not math.isfinite(near):
+        thin = Line(asked, line.concurrency, line.samples, line.baseline, line.count, "too few samples for an interval")
+        return _inconclusive(thin), {}
+    found = _validated(line.what, (near,), asked.limit, upper=asked.is_upper)
+    certain = found.success or not _validated(line.what, (far,), asked.limit, upper=asked.is_upper).success
+    verdict = Verdict.PASSED if found.success else Verdict.FAILED if certain else Verdict.INCONCLUSIVE
+    interval = f" [{low:.3g}, {high:.3g}]" if low != high else ""
+    why = f"{line.what} is {point:.3g} x{interval}, {_limit_words(line)} (n={line.count})"
+    return _judgement(line, verdict, point, why, (low, high)), found.document
+
+
+def _ratio(line: Line, evidence: Evidence) -> tuple[float, float, float]:
+    asked = line.expectation
+    if asked.of == "source" or line.concurrency is None:
+        point = line.samples[0] / line.baseline[0]
+        return point, point, point
+    if asked.metric in PER_REQUEST_METRICS:
+        assert asked.quantile is not None
+        return statistics.quantile_ratio(line.samples, line.baseline, asked.quantile)
+    pairs = [
+        throughput_weights(asked.metric, evidence.level(target, line.concurrency), evidence.goodput)
+        for target in ("candidate", "live")
+    ]
+    return statistics.rate_ratio(*pairs)
+
+
+def _validated(
+    name: str, samples: Sequence[float], limit: float, *, upper: bool, quantile: float | None = None
+) -> expectations.Checked:
+    at_least, at_most = (None, limit) if upper else (limit, None)
+    return expectations.validate([expectations.Check(name, samples, at_least, at_most, quantile)])[0]
+
+
+def _limit_words(line: Line) -> str:
+    unit = "" if line.expectation.of else f" {line.unit}"
+    return f"{'at most' if line.expectation.is_upper else 'at least'} {line.expectation.limit:g}{unit}".rstrip()
+
+
+def _judgement(
+    line: Line, verdict: Verdict, observed: float | None, why: str, interval: tuple[float, float] | None = None
+) -> Judgement:
+    return Judgement(
+        expectation=line.expectation,
+        what=line.what,
+        verdict=verdict,
+        observed=observed,
+        limit=line.expectation.limit,
+        unit=line.unit,
+        count=line.count,
+        interval=interval,
+        why=why,
+    )

@@ -1,0 +1,1 @@
+"""Hand-written stand-ins that implement the protocols of tasks.adapters."""

@@ -1,0 +1,138 @@
+"""The gate's verdicts, with the real Great Expectations and scipy."""
+
+import pytest
+
+from tasks.contracts.evidence import Evidence
+from tasks.contracts.gate import Verdict
+from tasks.contracts.measurement import AnswerRow, RequestRow
+from tasks.contracts.spec import Goodput
+from tasks.steps.gate import judge
+from tests.fakes.releases import SPEC, release
+
+pytestmark = pytest.mark.timeout(120)  # importing Great Expectations alone takes seconds on a loaded machine
+
+QUALITY = {"dataset": "hf://datasets/a/b@main/q.jsonl", "perplexity": "hf://datasets/a/b@main/p.jsonl"}
+
+
+def gated(*expect, live=None):
+    gate = {**SPEC["gate"], "quality": QUALITY, "benchmark": {"concurrency": [1]}, "expect": list(expect)}
+    return release(live=live, gate=gate)
+
+
+def requests(target, latencies_ms, ok=True):
+    rows, now = [], 0.0
+    for latency in latencies_ms:
+        rows.append(
+            RequestRow(
+                target=target,
+                concurrency=1,
+                batch=0,
+                prompt="p",
+                ok=ok,
+                start_s=now,
+                first_token_s=now + latency / 2e3,
+                last_token_s=now + latency / 1e3,
+                output_tokens=10,
+            )
+        )
+        now += latency / 1e3
+    return rows
+
+
+def evidence(rows=(), answers=(), **numbers):
+    return Evidence(requests=rows, answers=answers, goodput=Goodput(), **numbers)
+
+
+def answers(right, wrong):
+    outcomes = [True] * right + [False] * wrong
+    return [AnswerRow(suite="quality", prompt="q", expected="a", answer="a", ok=ok) for ok in outcomes]
+
+
+def verdict_of(released, found):
+    report, _ = judge(released, found)
+    return report.verdict
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(110, Verdict.PASSED), (90, Verdict.FAILED)], ids=["within", "beyond"])
+def test_a_quantile_is_judged_against_its_limit(limit, expected):
+    released = gated({"metric": "latency_ms", "quantile": 0.5, "at_most": limit})
+
+    assert verdict_of(released, evidence(requests("candidate", [80, 100, 100, 120]))) is expected
+
+
+@pytest.mark.parametrize(("right", "wrong", "expected"), [(19, 1, Verdict.PASSED), (10, 10, Verdict.FAILED)])
+def test_accuracy_is_judged_over_the_quality_questions(right, wrong, expected):
+    released = gated({"metric": "answer_accuracy", "at_least": 0.9})
+
+    assert verdict_of(released, evidence(answers=answers(right, wrong))) is expected
+
+
+def test_without_any_request_a_load_expectation_is_inconclusive():
+    released = gated({"metric": "ttft_ms", "quantile": 0.95, "at_most": 1000})
+
+    assert verdict_of(released, evidence()) is Verdict.INCONCLUSIVE
+
+
+def test_requests_that_all_failed_leave_no_data_to_pass_on():
+    released = gated({"metric": "ttft_ms", "quantile": 0.95, "at_most": 1000})
+
+    assert verdict_of(released, evidence(requests("candidate", [10, 10], ok=False))) is Verdict.INCONCLUSIVE
+
+
+def test_fewer_samples_than_asked_are_inconclusive():
+    released = gated({"metric": "ttft_ms", "quantile": 0.95, "at_most": 1000, "min_count": 30})
+
+    assert verdict_of(released, evidence(requests("candidate", [10] * 29))) is Verdict.INCONCLUSIVE
+
+
+def test_a_perplexity_that_is_not_a_number_is_inconclusive():
+    released = gated({"metric": "perplexity", "at_most": 10})
+
+    assert verdict_of(released, evidence(perplexity=float("nan"))) is Verdict.INCONCLUSIVE
+
+
+def test_the_worst_line_is_the_verdict():
+    released = gated({"metric": "perplexity", "at_most": 10}, {"metric": "answer_accuracy", "at_least": 0.9})
+
+    assert verdict_of(released, evidence(answers=answers(1, 1), perplexity=2.0)) is Verdict.FAILED
+
+
+@pytest.mark.parametrize(("perplexity", "expected"), [(2.05, Verdict.PASSED), (2.5, Verdict.FAILED)])
+def test_quantized_perplexity_is_compared_with_the_source(perplexity, expected):
+    released = gated({"metric": "perplexity", "at_most_ratio": 1.1, "of": "source"})
+
+    assert verdict_of(released, evidence(perplexity=perplexity, source_perplexity=2.0)) is expected
+
+
+SLOWER = {"metric": "latency_ms", "quantile": 0.5, "at_most_ratio": 1.2, "of": "live"}
+FASTER = {"metric": "output_tokens_per_s", "at_least_ratio": 0.8, "of": "live"}
+
+
+@pytest.mark.parametrize("line", [SLOWER, FASTER], ids=["quantile", "rate"])
+@pytest.mark.parametrize(
+    ("latency_ms", "expected"),
+    [(100, Verdict.PASSED), (200, Verdict.FAILED), (122, Verdict.INCONCLUSIVE)],
+    ids=["as-fast", "twice-as-slow", "at-the-limit"],
+)
+def test_a_ratio_to_the_live_release_passes_or_fails_only_beyond_its_interval(line, latency_ms, expected):
+    spread = [-30, -20, -10, 0, 10, 20, 30] * 4
+    rows = requests("candidate", [latency_ms + s for s in spread]) + requests("live", [100 + s for s in spread])
+
+    assert verdict_of(gated(line, live="demo-1"), evidence(rows)) is expected
+
+
+def test_a_live_release_that_could_not_be_measured_is_inconclusive():
+    assert verdict_of(gated(SLOWER, live="demo-1"), evidence(requests("candidate", [100] * 9))) is Verdict.INCONCLUSIVE
+
+
+def test_without_a_live_release_a_comparison_with_it_is_named_and_not_judged():
+    released = gated(SLOWER, {"metric": "latency_ms", "quantile": 0.5, "at_most": 1000})
+
+    report, _ = judge(released, evidence(requests("candidate", [100] * 9)))
+
+    assert report.verdict is Verdict.PASSED
+    assert report.not_applicable == ("latency_ms against live: no release is live",)
+
+
+def test_a_spec_of_comparisons_only_does_not_pass_without_a_live_release():
+    assert verdict_of(gated(SLOWER), evidence(requests("candidate", [100] * 9))) is Verdict.INCONCLUSIVE

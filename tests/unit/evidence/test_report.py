@@ -1,0 +1,69 @@
+"""The evidence page."""
+
+from html.parser import HTMLParser
+
+from tasks.adapters.report import render
+from tasks.contracts.evidence import Evidence
+from tasks.contracts.gate import GateReport, Judgement, Verdict
+from tasks.contracts.measurement import AnswerRow, summarize
+from tasks.contracts.spec import Expectation, Goodput
+from tests.fakes.releases import release
+from tests.unit.evidence.test_measurement import row
+
+
+class Page(HTMLParser):
+    """What a browser would fetch or run."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.addresses, self.text = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in {"src", "href", "xlink:href"}]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def page(answers=()):
+    released = release(live="demo-old")
+    line = Judgement(
+        expectation=Expectation(metric="smoke_accuracy", at_least=1),
+        what="smoke_accuracy",
+        verdict=Verdict.FAILED,
+        observed=0.5,
+        limit=1,
+        unit="",
+        count=2,
+        why="smoke_accuracy is 0.5, at least 1 (n=2)",
+    )
+    report = GateReport(release_id=released.id, live="demo-old", verdict=Verdict.FAILED, judgements=(line,))
+    rows = [row(), row(target="live", last=0.9)]
+    summaries = [summarize([one], Goodput()) for one in rows]
+    parser = Page()
+    parser.feed(render(released, report, Evidence(rows, answers, Goodput()), summaries))
+    return parser
+
+
+def test_the_page_needs_nothing_from_outside_and_runs_nothing():
+    found = page()
+
+    assert found.addresses == []
+    assert "script" not in found.tags
+    assert found.tags.count("svg") == 2
+
+
+def test_the_page_says_the_verdict_and_why():
+    found = page()
+
+    assert "failed" in found.text
+    assert "smoke_accuracy is 0.5, at least 1 (n=2)" in found.text
+
+
+def test_an_answer_cannot_become_markup():
+    hostile = "<script>alert(1)</script>"
+    found = page([AnswerRow(suite="smoke", prompt="q", expected="a", answer=hostile, ok=False)])
+
+    assert "script" not in found.tags
+    assert hostile in found.text
