@@ -48,6 +48,21 @@ def read_contract(model: type[C], data: Any, what: str) -> C:
         raise InputError(f"{what}: {_violations(model, error)}") from error
 
 
+def read_contract_json(model: type[C], data: bytes, what: str) -> C:
+    """As `read_contract`, from the bytes of a JSON document.
+
+    Raises:
+        InputError: also when it is no JSON.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise InputError(
+            f"{what} is no JSON ({error}); expected a {model.__name__}. Was it cut or overwritten?"
+        ) from error
+    return read_contract(model, value, what)
+
+
 def _violations(model: type[Contract], error: ValidationError) -> str:
     lines = []
     for violation in error.errors(include_url=False):

@@ -106,6 +106,15 @@ class Plan(Contract):
         return tuple(stage for stage in STAGES if not self.stages[stage].stored)
 
 
+class PlanRequest(Contract):
+    """What a run asks of plan."""
+
+    spec: ReleaseSpec
+    run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
+    revision: str | None = Field(default=None, min_length=1, description="in place of source.revision")
+    force: bool = Field(default=False, description="make every artifact anew, stored or not")
+
+
 def stage_fields(
     spec: ReleaseSpec, source: Source, datasets: Datasets, tools: Tools, *, salt: str | None = None
 ) -> dict[Stage, Fields]:

@@ -48,6 +48,7 @@ class StepResult(Contract):
 
     step: Step
     release: str | None = Field(default=None, description="URI of release.json; of plan: of the release it planned")
+    run: str = Field(description="the run this was reported to; results are overwritten by the next run")
     outcome: Literal["done", "stored", "failed"] = Field(description="stored: the artifact existed, nothing was run")
     summary: str = Field(description="one line for a person")
     data: dict[str, Any] = Field(default_factory=dict, description="what later steps and the UI read")

@@ -10,6 +10,18 @@ from tasks.contracts.spec import EngineKind
 Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|Ki|Mi|Gi|Ti|k|M|G|T)?$")]
 """A Kubernetes resource quantity, such as `500m` or `8Gi`."""
 
+SUFFIXES: dict[str, float] = {
+    "m": 1e-3,
+    **{unit: 1024 ** (power + 1) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti"))},
+    **{unit: 1000 ** (power + 1) for power, unit in enumerate(("k", "M", "G", "T"))},
+}
+
+
+def quantity(text: Quantity) -> float:
+    """The number that a quantity stands for; of memory and storage, bytes."""
+    number = text.rstrip("mKMGTki")
+    return float(number) * SUFFIXES.get(text[len(number) :], 1)
+
 
 class Kubernetes(Contract):
     """Which cluster, and the two namespaces."""

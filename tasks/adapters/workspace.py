@@ -1,0 +1,109 @@
+"""What a step's pod offers to a step: the site, the doors to the outside, and a scratch folder."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.adapters.artifacts import ArtifactStore
+from tasks.adapters.clock import Clock
+from tasks.adapters.object_store import ObjectStore
+from tasks.contracts.artifact import Layout
+from tasks.contracts.base import read_contract_json
+from tasks.contracts.errors import InputError
+from tasks.contracts.release import Release, Step, StepResult
+from tasks.contracts.site import Site
+
+if TYPE_CHECKING:  # the serving image has neither client, and its steps need neither
+    from tasks.adapters.hub import Hub
+    from tasks.adapters.kube import Cluster
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step did: a line for a person, and values for later steps and the UI."""
+
+    summary: str
+    data: dict[str, Any]
+    stored: bool = False
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that may still be written under `folder`."""
+    return shutil.disk_usage(folder).free
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Made anew for each step. `scratch` is empty at first and is removed with all it holds when the step has ended."""
+
+    site: Site
+    store: ObjectStore
+    clock: Clock
+    scratch: Path
+    root: Path
+    connect_hub: "Callable[[], Hub]"
+    free_bytes: Callable[[Path], int] = field(default=free_bytes)
+
+    @property
+    def layout(self) -> Layout:
+        """Where things lie in the store."""
+        return Layout(self.site.object_store.root)
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """The site's artifacts."""
+        return ArtifactStore(self.store, self.layout, self.clock)
+
+    @property
+    def templates(self) -> Path:
+        """Templates of Triton repositories, by engine kind."""
+        return self.root / "model_repository_templates"
+
+    @property
+    def manifests(self) -> Path:
+        """Kubernetes manifests and their templates."""
+        return self.root / "k8s_manifests"
+
+    @cached_property
+    def hub(self) -> "Hub":
+        """The site's Hub."""
+        return self.connect_hub()
+
+    def cluster(self) -> "Cluster":
+        """A new connection to the site's cluster."""
+        from tasks.adapters.kube import Cluster
+
+        return Cluster.connect(self.site)
+
+    def folder(self, name: str) -> Path:
+        """A new empty folder under scratch."""
+        made = self.scratch / name
+        made.mkdir(parents=True)
+        return made
+
+    def require_space(self, size_bytes: int, what: str) -> None:
+        """Refuse work that would fill the disk halfway.
+
+        Raises:
+            InputError: scratch has not that many bytes left.
+        """
+        free = self.free_bytes(self.scratch)
+        if free < size_bytes:
+            raise InputError(
+                f"{what} needs {size_bytes / GIB:.2f} GiB of disk, {free / GIB:.2f} GiB are free in scratch. Raise "
+                f"scratch of the pod's shape in the file of site {self.site.name}."
+            )
+
+    def read_result(self, release: Release, step: Step) -> StepResult:
+        """What a step of this release reported last, in this run or an earlier one.
+
+        Raises:
+            InputError: it reported nothing.
+        """
+        uri = self.layout.result(release.spec.name, release.id, step)
+        return read_contract_json(StepResult, self.store.read_bytes(uri), uri)

@@ -1,0 +1,34 @@
+"""download: bring the planned files of the model from the Hub into the object store, each as it was announced."""
+
+from tasks.adapters.progress import size
+from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.release import Release
+
+
+def run(release: Release, workspace: Workspace) -> Outcome:
+    """Download into scratch, verify every file, store them as the download artifact.
+
+    Raises:
+        InputError: scratch is too small, or the Hub does not let us in.
+        DigestMismatchError: a file is not what was announced when the release was planned.
+    """
+    source, planned = release.plan.source, release.plan.stages["download"]
+    workspace.require_space(source.size_bytes, f"download of {source.repo}@{source.revision}")
+    checkpoint = workspace.folder("checkpoint")
+    started = workspace.clock.monotonic()
+    workspace.hub.download(source, checkpoint)
+    seconds = workspace.clock.monotonic() - started
+    manifest = workspace.artifacts.store(
+        "download",
+        planned.key,
+        checkpoint,
+        inputs={},
+        producer={"repo": source.repo, "commit": source.commit},
+        metrics={},
+        seconds=seconds,
+    )
+    rate = f" at {size(int(manifest.size_bytes / seconds))}/s" if seconds > 0 else ""
+    return Outcome(
+        f"{source.repo}@{source.commit[:12]}: {len(manifest.files)} files, {size(manifest.size_bytes)}{rate}",
+        {"key": manifest.key, "size_bytes": manifest.size_bytes, "files": len(manifest.files)},
+    )
