@@ -1,0 +1,36 @@
+"""roll-out: deploy the candidate beside the live release, and wait until it is available. No traffic moves."""
+
+from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.errors import InputError
+from tasks.contracts.release import Release
+from tasks.rollout.conductor import Conductor
+from tasks.rollout.machine import Goal
+
+
+def run(release: Release, workspace: Workspace) -> Outcome:
+    """Take the model's lease, deploy the release and point the candidate's Service at it.
+
+    Raises:
+        ConflictError: another run is releasing this model.
+        InputError: a pod cannot start, or the strategy is not there yet.
+        UnavailableError: the candidate did not become available in time.
+    """
+    if release.spec.rollout.strategy != "blue-green":
+        raise InputError(
+            f"rollout.strategy {release.spec.rollout.strategy} needs Gateway API routes, which are not there yet. "
+            "Choose blue-green."
+        )
+    conductor = Conductor.of(release, workspace)
+    conductor.take_lease()
+    moves = conductor.reach(Goal.ROLL_OUT)
+    address = conductor.cluster.candidate_address(release.spec.name)
+    return Outcome(
+        f"{release.id} is available as {release.spec.name}-candidate",
+        {
+            "moves": moves,
+            "service": f"{release.spec.name}-candidate",
+            "namespace": conductor.cluster.namespace,
+            "host": address.host,
+            "ports": address.ports,
+        },
+    )

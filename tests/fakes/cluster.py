@@ -1,0 +1,145 @@
+"""A cluster in memory: objects, leases, and pods that come up at once unless a test says otherwise.
+
+What it promises is what tests/fakes/cluster_contract.py asks of it and of a cluster that speaks the real protocol.
+"""
+
+import copy
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from tasks.adapters.kube import LeaseHolder, ServiceAddress
+from tasks.adapters.workspace import Workspace
+from tasks.contracts.errors import InputError
+
+PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+
+
+class KilledError(BaseException):
+    """The process ends here, as by SIGKILL: nothing on the way out may handle it."""
+
+
+class MemoryCluster:
+    """See tasks.adapters.kube.Cluster. `changes` lists every change in order."""
+
+    def __init__(self, clock, namespace="slipway-serving"):
+        self.clock, self.namespace = clock, namespace
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.changes: list[str] = []
+        self.failing: dict[str, Exception] = {}
+        """What waiting for a Deployment raises, by its name."""
+        self.unavailable: set[str] = set()
+        """Deployments whose pods are not ready."""
+        self.dies_at: tuple[int, str] | None = None
+        """Number of the change, from 0, before or after which the process is killed."""
+
+    def apply(self, objects):
+        for item in objects:
+            kind, name = item["kind"], item["metadata"]["name"]
+            with self._change(f"apply {kind} {name}"):
+                item = copy.deepcopy(item)
+                if kind == "Service":
+                    item["spec"]["clusterIP"] = f"10.0.0.{len(name)}"
+                self.objects[kind, name] = item
+
+    def get(self, kind, name):
+        return copy.deepcopy(self.objects.get((kind, name)))
+
+    def find(self, kind, labels):
+        items = [item for (a_kind, _), item in self.objects.items() if a_kind == kind]
+        return [copy.deepcopy(i) for i in items if labels.items() <= i["metadata"].get("labels", {}).items()]
+
+    def delete(self, kind, name):
+        if (kind, name) not in self.objects:
+            return False
+        with self._change(f"delete {kind} {name}"):
+            del self.objects[kind, name]
+        return True
+
+    def service_address(self, name):
+        service = self.get("Service", name)
+        return None if service is None else ServiceAddress(service["spec"]["clusterIP"], dict(PORTS))
+
+    def live_address(self, name):
+        return self.service_address(name)
+
+    def candidate_address(self, name):
+        address = self.service_address(f"{name}-candidate")
+        if address is None:
+            raise InputError(f"Service {name}-candidate does not exist")
+        return address
+
+    def ready_pods(self, labels):
+        return [
+            f"{name}-0"
+            for (kind, name), item in self.objects.items()
+            if kind == "Deployment"
+            and name not in self.unavailable
+            and labels.items() <= item["spec"]["template"]["metadata"]["labels"].items()
+        ]
+
+    def endpoints(self, service):
+        item = self.objects.get(("Service", service))
+        return set(self.ready_pods(item["spec"]["selector"])) if item else set()
+
+    def is_available(self, deployment):
+        return deployment["metadata"]["name"] not in self.unavailable
+
+    def wait_available(self, deployment, timeout_s):
+        self.clock.sleep(1.0)
+        if deployment in self.failing:
+            raise self.failing[deployment]
+        self.unavailable.discard(deployment)
+
+    def lease_holder(self, name):
+        lease = self.objects.get(("Lease", name))
+        return lease["holder"] if lease and lease["holder"].until > self.clock.now() else None
+
+    def acquire_lease(self, name, holder, duration_s):
+        current, now = self.lease_holder(name), self.clock.now()
+        if current and current.holder != holder:
+            return current
+        since = current.since if current else now
+        with self._change(f"lease {name} to {holder}"):
+            self.objects["Lease", name] = {
+                "metadata": {"name": name},
+                "holder": LeaseHolder(holder, since, now + timedelta(seconds=duration_s)),
+            }
+        return None
+
+    def release_lease(self, name, holder):
+        lease = self.objects.get(("Lease", name))
+        if lease and lease["holder"].holder == holder:
+            self.delete("Lease", name)
+
+    def _change(self, words):
+        return _Change(self, words)
+
+
+@dataclass
+class _Change:
+    cluster: MemoryCluster
+    words: str
+
+    def __enter__(self):
+        self._die("before")
+        self.cluster.changes.append(self.words)
+
+    def __exit__(self, *_):
+        self._die("after")
+
+    def _die(self, moment):
+        number = len(self.cluster.changes) - (moment == "after")
+        if self.cluster.dies_at == (number, moment):
+            self.cluster.dies_at = None
+            raise KilledError(f"{moment} {self.words}")
+
+
+@dataclass(frozen=True)
+class ConnectedWorkspace(Workspace):
+    """A workspace whose cluster is given."""
+
+    connection: Any = None
+
+    def cluster(self):
+        return self.connection

@@ -1,0 +1,82 @@
+"""Objects in memory. What it promises is what tests/fakes/object_store_contract.py asks of it and of S3."""
+
+import hashlib
+import threading
+
+from tasks.adapters.object_store import LostRaceError, NotFoundError, StoredObject
+from tasks.contracts.errors import UnavailableError
+
+
+class MemoryObjectStore:
+    """See tasks.adapters.object_store.ObjectStore. `written` lists every URI in the order of writing."""
+
+    def __init__(self):
+        self.objects: dict[str, tuple[bytes, str | None]] = {}
+        self.written: list[str] = []
+        self.unavailable: set[str] = set()
+        """Endings of URIs that nothing can be written to."""
+        self._lock = threading.Lock()
+
+    def read_bytes(self, uri):
+        found = self.read_with_etag(uri)
+        if found is None:
+            raise NotFoundError(f"{uri}: no such object")
+        return found[0]
+
+    def read_with_etag(self, uri):
+        found = self.objects.get(uri)
+        return None if found is None else (found[0], _etag(found[0]))
+
+    def put_bytes(self, uri, data, *, content_type="application/json"):
+        self._write(uri, data)
+
+    def put_if(self, uri, data, *, etag):
+        with self._lock:
+            found = self.objects.get(uri)
+            if (None if found is None else _etag(found[0])) != etag:
+                raise LostRaceError(f"{uri} was written by somebody else")
+            self._write(uri, data)
+        return _etag(data)
+
+    def exists(self, uri):
+        return uri in self.objects
+
+    def describe(self, uri):
+        found = self.objects.get(uri)
+        return None if found is None else StoredObject(uri, len(found[0]), _etag(found[0]), found[1])
+
+    def list(self, prefix_uri):
+        for uri in sorted(self.objects):
+            if uri.startswith(prefix_uri):
+                yield StoredObject(uri, len(self.objects[uri][0]), _etag(self.objects[uri][0]))
+
+    def get_file(self, uri, path, progress=None):
+        data = self.read_bytes(uri)
+        path.write_bytes(data)
+        if progress:
+            progress(len(data))
+
+    def put_file(self, path, uri, progress=None, *, sha256=None):
+        data = path.read_bytes()
+        self._write(uri, data, sha256)
+        if progress:
+            progress(len(data))
+
+    def copy(self, source_uri, target_uri):
+        if source_uri not in self.objects:
+            raise NotFoundError(f"{source_uri}: no such object")
+        self._write(target_uri, *self.objects[source_uri])
+
+    def delete(self, uris):
+        for uri in uris:
+            self.objects.pop(uri, None)
+
+    def _write(self, uri, data, sha256=None):
+        if any(uri.endswith(ending) for ending in self.unavailable):
+            raise UnavailableError(f"{uri}: the store is away")
+        self.objects[uri] = (data, sha256)
+        self.written.append(uri)
+
+
+def _etag(data):
+    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'

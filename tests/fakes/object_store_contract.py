@@ -1,0 +1,122 @@
+"""What every object store promises. Subclasses give the fixtures `store` and `root` (a URI that nothing lies under)."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tasks.adapters.object_store import LostRaceError, NotFoundError
+from tasks.contracts.errors import InputError
+
+LARGE = 17 * 2**20  # more than one part
+
+
+class ObjectStoreContract:
+    def test_an_object_is_read_as_it_was_written(self, store, root):
+        store.put_bytes(f"{root}/a.json", b"{}")
+
+        assert store.read_bytes(f"{root}/a.json") == b"{}"
+
+    def test_an_absent_object_is_an_input_error_that_names_it(self, store, root):
+        with pytest.raises(NotFoundError, match=f"{root}/absent") as refusal:
+            store.read_bytes(f"{root}/absent")
+
+        assert isinstance(refusal.value, InputError)
+
+    def test_asking_for_an_absent_object_is_no_error(self, store, root):
+        assert store.read_with_etag(f"{root}/absent") is None
+        assert store.describe(f"{root}/absent") is None
+        assert not store.exists(f"{root}/absent")
+
+    def test_creating_what_exists_loses_the_race_and_changes_nothing(self, store, root):
+        store.put_if(f"{root}/c", b"first", etag=None)
+
+        with pytest.raises(LostRaceError):
+            store.put_if(f"{root}/c", b"second", etag=None)
+
+        assert store.read_bytes(f"{root}/c") == b"first"
+
+    def test_a_swap_needs_the_current_etag(self, store, root):
+        etag = store.put_if(f"{root}/c", b"1", etag=None)
+        newer = store.put_if(f"{root}/c", b"2", etag=etag)
+
+        with pytest.raises(LostRaceError):
+            store.put_if(f"{root}/c", b"3", etag=etag)
+
+        assert store.read_with_etag(f"{root}/c") == (b"2", newer)
+
+    def test_a_swap_of_what_was_deleted_loses_the_race(self, store, root):
+        etag = store.put_if(f"{root}/c", b"1", etag=None)
+        store.delete([f"{root}/c"])
+
+        with pytest.raises(LostRaceError):
+            store.put_if(f"{root}/c", b"2", etag=etag)
+
+    def test_of_many_creators_one_wins(self, store, root):
+        def create(number):
+            try:
+                store.put_if(f"{root}/race", str(number).encode(), etag=None)
+            except LostRaceError:
+                return None
+            return number
+
+        with ThreadPoolExecutor(8) as pool:
+            winners = [number for number in pool.map(create, range(16)) if number is not None]
+
+        assert len(winners) == 1
+        assert store.read_bytes(f"{root}/race") == str(winners[0]).encode()
+
+    def test_a_list_holds_what_lies_under_the_prefix(self, store, root):
+        for name in ("x/1", "x/2", "y/1"):
+            store.put_bytes(f"{root}/{name}", name.encode())
+
+        found = {item.uri: item.size_bytes for item in store.list(f"{root}/x/")}
+
+        assert found == {f"{root}/x/1": 3, f"{root}/x/2": 3}
+
+    @pytest.mark.parametrize("size_bytes", [0, 5, LARGE])
+    def test_a_file_comes_back_byte_by_byte(self, store, root, tmp_path, size_bytes):
+        data = bytes(range(256)) * (size_bytes // 256) + b"x" * (size_bytes % 256)
+        (tmp_path / "up").write_bytes(data)
+        sent, got = [], []
+
+        store.put_file(tmp_path / "up", f"{root}/f", sent.append, sha256=hashlib.sha256(data).hexdigest())
+        store.get_file(f"{root}/f", tmp_path / "down", got.append)
+
+        assert (tmp_path / "down").read_bytes() == data
+        assert (sum(sent), sum(got)) == (size_bytes, size_bytes)
+        assert store.describe(f"{root}/f").sha256 == hashlib.sha256(data).hexdigest()
+        assert store.describe(f"{root}/f").size_bytes == size_bytes
+
+    def test_getting_an_absent_file_leaves_no_file(self, store, root, tmp_path):
+        with pytest.raises(NotFoundError):
+            store.get_file(f"{root}/absent", tmp_path / "down")
+
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_copy_is_the_same_and_keeps_what_was_said_of_it(self, store, root, tmp_path):
+        (tmp_path / "up").write_bytes(b"engine")
+        store.put_file(tmp_path / "up", f"{root}/from", sha256="a" * 64)
+
+        store.copy(f"{root}/from", f"{root}/to")
+
+        assert store.read_bytes(f"{root}/to") == b"engine"
+        assert store.describe(f"{root}/to").sha256 == "a" * 64
+
+    def test_copying_what_is_absent_is_an_input_error(self, store, root):
+        with pytest.raises(NotFoundError):
+            store.copy(f"{root}/absent", f"{root}/to")
+
+    def test_deleting_is_done_twice_as_well_as_once(self, store, root):
+        store.put_bytes(f"{root}/d", b"")
+
+        store.delete([f"{root}/d", f"{root}/never"])
+        store.delete([f"{root}/d"])
+
+        assert not store.exists(f"{root}/d")
+
+    def test_an_object_is_replaced_by_a_later_one(self, store, root):
+        store.put_bytes(f"{root}/r", b"1")
+        store.put_bytes(f"{root}/r", b"2")
+
+        assert store.read_bytes(f"{root}/r") == b"2"

@@ -1,0 +1,75 @@
+"""The demo model, and real Triton where it is installed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tasks.engines.registry import engine_for
+from tests.fakes.releases import SPEC, spec
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+HUB = REPOSITORY / "tests" / "fixtures" / "hub"
+TRITON_BIN = REPOSITORY / ".slipway" / "envs" / "triton" / "bin"
+
+
+def demo_spec(weights="int8", kv_cache="none"):
+    """The demo's limits in another format."""
+    return spec(quantization={"format": weights, "kv_cache": kv_cache}, engine={**SPEC["engine"], "max_batch_size": 4})
+
+
+def dataset(name):
+    """Lines of one of the demo's datasets."""
+    file = HUB / "datasets" / "slipway" / "demo-questions" / "v1" / f"{name}.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@pytest.fixture(scope="session")
+def checkpoint():
+    return HUB / "slipway" / "demo-llama" / "v1"
+
+
+@pytest.fixture(scope="session")
+def quantized(checkpoint, tmp_path_factory):
+    """By format: folder and metrics of the demo model, each made once."""
+    made = {}
+    texts = [line["text"] for line in dataset("perplexity")]
+
+    def of(weights, kv_cache="none"):
+        if (weights, kv_cache) not in made:
+            out = tmp_path_factory.mktemp(f"quantized-{weights}-{kv_cache}")
+            asked = demo_spec(weights, kv_cache)
+            made[weights, kv_cache] = (
+                out,
+                engine_for("openvino").quantize(checkpoint, asked, out, calibration=[], perplexity_texts=texts),
+            )
+        return made[weights, kv_cache]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def engine_dir(quantized, tmp_path_factory):
+    """By format: folder of the demo's engine, each built once."""
+    built = {}
+
+    def of(weights, kv_cache="none"):
+        if (weights, kv_cache) not in built:
+            out = tmp_path_factory.mktemp(f"engine-{weights}-{kv_cache}")
+            engine_for("openvino").build(quantized(weights, kv_cache)[0], demo_spec(weights, kv_cache), out)
+            built[weights, kv_cache] = out
+        return built[weights, kv_cache]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def tritonserver():
+    """Path of the command that starts Triton."""
+    path = os.pathsep.join([str(TRITON_BIN), os.environ["PATH"]])
+    found = shutil.which("tritonserver", path=path)
+    if found is None:
+        pytest.skip("no tritonserver: install it with images/triton-cpu/install_triton.py")
+    return found

@@ -1,0 +1,79 @@
+"""The demo engine in real Triton, rendered from the project's own templates."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec import SmokeQuestion
+from tasks.engines.boot import SHARED_MEMORY, BootTest
+from tasks.engines.registry import engine_for
+from tasks.engines.repository import render
+from tests.local.engines.conftest import REPOSITORY, demo_spec
+
+RIGHT = SmokeQuestion(prompt="What is the capital of France?", answer="The capital of France is Paris.")
+WRONG = SmokeQuestion(prompt="What is the capital of France?", answer="The capital of France is Rome.")
+
+
+class RealClock:
+    monotonic = staticmethod(time.monotonic)
+    sleep = staticmethod(time.sleep)
+
+
+@pytest.fixture
+def repository(engine_dir, tmp_path):
+    folder, asked = tmp_path / "repository", demo_spec()
+    engine = folder / asked.name / "1" / "engine"
+    shutil.copytree(engine_dir("int8"), engine)
+    rendered = tmp_path / "rendered"
+    rendered.mkdir()
+    values = engine_for("openvino").template_values(engine, asked)
+    render(REPOSITORY / "model_repository_templates", "openvino", values, rendered)
+    shutil.copytree(rendered, folder, dirs_exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def boot(tmp_path, tritonserver):
+    return BootTest(RealClock(), tmp_path, ready_timeout_s=60, server=tritonserver)
+
+
+def processes_on(repository):
+    """Command lines of running processes that name the repository."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(repository) in command:
+            found.append(command)
+    return found
+
+
+def test_a_right_answer_passes_and_leaves_nothing_behind(boot, repository):
+    before = set(SHARED_MEMORY.glob("slipway-boot-*"))
+
+    answer = boot.ask(repository, "demo", RIGHT)
+
+    assert answer.text.strip() == RIGHT.answer
+    assert processes_on(repository) == []
+    assert set(SHARED_MEMORY.glob("slipway-boot-*")) <= before
+
+
+def test_a_wrong_answer_is_refused_and_leaves_nothing_behind(boot, repository):
+    with pytest.raises(InputError, match=r"answered 'The capital of France is Paris.*expected .*Rome"):
+        boot.ask(repository, "demo", WRONG)
+
+    assert processes_on(repository) == []
+
+
+def test_a_model_that_does_not_load_is_refused_with_the_reason(boot, repository):
+    (repository / "demo" / "1" / "engine" / "openvino_model.bin").unlink()
+
+    with pytest.raises(InputError, match=r"before demo was ready.*failed to load 'demo'"):
+        boot.ask(repository, "demo", RIGHT)
+
+    assert processes_on(repository) == []

@@ -1,0 +1,142 @@
+"""The demo model in each format: its precision, its perplexity and its answers."""
+
+import json
+import shutil
+
+import pytest
+
+from tasks.contracts.errors import InputError
+from tasks.engines.registry import engine_for
+from tests.fakes.releases import SPEC, spec
+from tests.local.engines.conftest import dataset, demo_spec
+
+FORMATS = ("none", "int8", "int4")
+TRAINED_PERPLEXITY = 3.784  # in 32-bit floats, as the model's card says
+
+
+def answers(folder, questions, max_tokens=32):
+    """Greedy answers of the engine in `folder`, as its own pipeline gives them."""
+    import openvino_genai as genai
+
+    description = json.loads((folder / "engine.json").read_text())
+    scheduler = genai.SchedulerConfig()
+    for name, value in description["scheduler"].items():
+        setattr(scheduler, name, value)
+    pipeline = genai.ContinuousBatchingPipeline(str(folder), scheduler, "CPU", description["properties"])
+    config = genai.GenerationConfig()
+    config.max_new_tokens = max_tokens
+    found = pipeline.generate([line["prompt"] for line in questions], [config] * len(questions))
+    return [answer.m_generation_ids[0].strip() for answer in found]
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+def test_perplexity_stays_within_five_percent_of_the_source(quantized, weights):
+    _, metrics = quantized(weights)
+
+    assert metrics["source_perplexity"] == pytest.approx(TRAINED_PERPLEXITY, abs=0.001)
+    assert metrics["perplexity"] == pytest.approx(metrics["source_perplexity"], rel=0.05)
+    assert metrics["warnings"] == []
+
+
+def test_fewer_bits_take_fewer_bytes(quantized):
+    sizes = [quantized(weights)[1]["weights_bytes"] for weights in FORMATS]
+
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[1] < 0.6 * quantized("none")[1]["source_bytes"]
+    assert sizes[2] < 0.4 * quantized("none")[1]["source_bytes"]
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+def test_the_engine_knows_what_the_model_was_taught(engine_dir, weights):
+    questions = dataset("eval")
+
+    found = answers(engine_dir(weights), questions)
+
+    right = sum(line["answer"] == answer for line, answer in zip(questions, found, strict=True))
+    assert right >= 0.97 * len(questions)
+
+
+@pytest.mark.parametrize(("kv_cache", "expected"), [("none", "f16"), ("int8", "u8")])
+def test_the_engine_records_the_precision_of_its_cache(engine_dir, kv_cache, expected):
+    description = json.loads((engine_dir("int8", kv_cache) / "engine.json").read_text())
+
+    assert description["precision"]["kv_cache"] == expected
+    assert description["properties"]["KV_CACHE_PRECISION"] == expected
+    assert description["precision"]["weights"]["u8"] > 0.9
+
+
+def test_an_engine_of_another_format_than_asked_is_refused(quantized, tmp_path):
+    with pytest.raises(InputError, match="asked was int4"):
+        engine_for("openvino").build(quantized("int8")[0], demo_spec("int4"), tmp_path)
+
+
+def test_more_positions_than_the_model_has_are_refused(quantized, tmp_path):
+    asked = spec(engine={**SPEC["engine"], "max_sequence_tokens": 512})
+
+    with pytest.raises(InputError, match="has positions for 256"):
+        engine_for("openvino").build(quantized("int8")[0], asked, tmp_path)
+
+
+def quantize(checkpoint, out):
+    return engine_for("openvino").quantize(checkpoint, demo_spec(), out, calibration=[], perplexity_texts=["a b"])
+
+
+@pytest.fixture
+def broken(checkpoint, tmp_path):
+    return shutil.copytree(checkpoint, tmp_path / "broken")
+
+
+@pytest.fixture
+def out(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def test_a_truncated_checkpoint_is_refused_as_wrong_input(broken, out):
+    file = broken / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+
+    with pytest.raises(InputError, match=r"model\.safetensors .* is no readable safetensors file") as refusal:
+        quantize(broken, out)
+
+    assert refusal.value.exit_code == 65
+    assert list(out.iterdir()) == []
+
+
+def test_a_checkpoint_that_lacks_tensors_is_refused(broken, out):
+    from safetensors.numpy import save_file
+
+    save_file({"unrelated": __import__("numpy").zeros(4)}, broken / "model.safetensors")
+
+    with pytest.raises(InputError, match=r"lacks \d+ tensors of its architecture"):
+        quantize(broken, out)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model_type": "no-such-model", "architectures": ["NoSuchModel"]},
+        {"hidden_size": 512},
+        {"model_type": "bert", "architectures": ["BertForMaskedLM"]},
+    ],
+)
+def test_an_architecture_that_does_not_fit_is_refused(broken, out, changes):
+    config = json.loads((broken / "config.json").read_text()) | changes
+    (broken / "config.json").write_text(json.dumps(config))
+
+    with pytest.raises(InputError):
+        quantize(broken, out)
+
+
+def test_weights_that_are_no_numbers_give_no_perplexity_and_a_warning(broken, out):
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(broken / "model.safetensors")
+    tensors["model.norm.weight"].fill_(float("nan"))
+    save_file(tensors, broken / "model.safetensors", metadata={"format": "pt"})
+
+    metrics = quantize(broken, out)
+
+    assert (metrics["perplexity"], metrics["source_perplexity"]) == (None, None)
+    assert len(metrics["warnings"]) == 2

@@ -1,0 +1,55 @@
+"""The boot test against servers that do not serve."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.spec import SmokeQuestion
+from tasks.engines.boot import BootTest
+
+QUESTION = SmokeQuestion(prompt="?", answer="!")
+
+
+class RealClock:
+    monotonic = staticmethod(time.monotonic)
+    sleep = staticmethod(time.sleep)
+
+
+def booting(tmp_path, script, ready_timeout_s=5.0):
+    server = tmp_path / "tritonserver"
+    server.write_text(f"#!/bin/sh\n{script}\n")
+    server.chmod(0o755)
+    return BootTest(RealClock(), tmp_path, ready_timeout_s=ready_timeout_s, server=str(server))
+
+
+def test_a_server_that_ends_is_refused_with_its_errors(tmp_path):
+    boot = booting(tmp_path, "echo 'E1121 failed to load demo'; echo 'I1121 bye'; exit 3")
+
+    with pytest.raises(InputError, match=r"exit code 3 before demo was ready.*last words: E1121 failed to load demo$"):
+        boot.ask(tmp_path, "demo", QUESTION)
+
+
+def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
+    boot = booting(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60", ready_timeout_s=0.3)
+
+    with pytest.raises(UnavailableError, match="demo was not ready after 0 s"):
+        boot.ask(tmp_path, "demo", QUESTION)
+
+    assert not is_running(int((tmp_path / "pid").read_text()))
+
+
+def test_a_machine_without_triton_is_named(tmp_path):
+    boot = BootTest(RealClock(), tmp_path, ready_timeout_s=1, server="no-such-tritonserver")
+
+    with pytest.raises(InputError, match="no-such-tritonserver is not on PATH"):
+        boot.ask(tmp_path, "demo", QUESTION)
+
+
+def is_running(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,66 @@
+"""The demo's spec fits the demo's model and datasets."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks.contracts.base import read_contract
+from tasks.contracts.plan import HubFile, Source
+from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint import check_limits, read_config
+from tasks.engines.registry import engine_for
+from tests.unit.engines.test_openvino_requests import SHAPE
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+HUB = REPOSITORY / "tests" / "fixtures" / "hub"
+
+
+@pytest.fixture
+def demo():
+    file = REPOSITORY / "specs" / "demo.yaml"
+    return read_contract(ReleaseSpec, yaml.safe_load(file.read_text()), file.name)
+
+
+@pytest.fixture
+def checkpoint(demo):
+    return HUB / demo.source.repo / demo.source.revision
+
+
+def lines_of(uri):
+    repo, _, rest = uri.removeprefix("hf://datasets/").partition("@")
+    file = HUB / "datasets" / repo / "v1" / rest.partition("/")[2]
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_the_engine_takes_the_demo(demo, checkpoint):
+    site = Site.model_validate(
+        {
+            "apiVersion": "slipway/v1",
+            "kind": "Site",
+            "name": "here",
+            "object_store": {"bucket": "slipway"},
+            "images": {"tasks": "tasks:1", "serving": {"openvino": "triton:1"}},
+            "shapes": dict.fromkeys(("small", "transfer", "compute", "serving"), SHAPE),
+        }
+    )
+    files = tuple(
+        HubFile(path=file.name, digest="git-sha1:" + "a" * 40, size_bytes=file.stat().st_size)
+        for file in checkpoint.iterdir()
+    )
+    source = Source(repo=demo.source.repo, revision=demo.source.revision, commit="b" * 40, files=files)
+
+    engine_for(demo.engine.kind).check(demo, site, source)
+    check_limits(read_config(checkpoint), demo)
+
+
+def test_the_demo_asks_what_its_model_was_taught(demo):
+    known = {line["prompt"]: line["answer"] for line in lines_of(demo.gate.quality.dataset)}
+
+    assert {question.prompt: question.answer for question in demo.gate.smoke}.items() <= known.items()
+
+
+def test_the_demos_perplexity_has_texts(demo):
+    assert all(line["text"] for line in lines_of(demo.gate.quality.perplexity))

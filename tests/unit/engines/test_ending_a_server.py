@@ -1,0 +1,64 @@
+"""A child process is always ended, and what it started with it."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.adapters.process import Process, free_ports
+
+
+def state(pid):
+    """Letter of proc_pid_stat(5); empty when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""
+
+
+def is_gone(pid):
+    """Whether it ends soon: a signal takes a moment, and a zombie waits for its new parent."""
+    deadline = time.monotonic() + 5
+    while state(pid) not in {"", "Z"} and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return state(pid) in {"", "Z"}
+
+
+def wait_for(file):
+    deadline = time.monotonic() + 5
+    while not (file.exists() and file.read_text().strip()):
+        assert time.monotonic() < deadline, f"{file.name} did not appear"
+        time.sleep(0.01)
+    return int(file.read_text())
+
+
+def test_a_child_that_ignores_sigterm_is_killed_with_its_own_children(tmp_path):
+    script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/grandchild; echo $$ > {tmp_path}/child; wait; sleep 60"
+
+    with Process(["sh", "-c", script], tmp_path / "log", grace_s=0.2):
+        child, grandchild = wait_for(tmp_path / "child"), wait_for(tmp_path / "grandchild")
+
+    assert state(child) == ""
+    assert is_gone(grandchild)
+
+
+def test_a_child_is_ended_when_the_block_fails(tmp_path):
+    with pytest.raises(ZeroDivisionError), Process(["sleep", "60"], tmp_path / "log") as process:
+        raise ZeroDivisionError
+
+    assert process.exit_code == -15
+
+
+def test_a_child_that_ended_by_itself_tells_its_code_and_last_lines(tmp_path):
+    with Process(["sh", "-c", "echo one; echo; echo two >&2; exit 7"], tmp_path / "log") as process:
+        deadline = time.monotonic() + 5
+        while process.exit_code is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+        assert process.exit_code == 7
+        assert process.tail(1) == ["two"]
+        assert process.tail(9) == ["one", "two"]
+
+
+def test_free_ports_differ():
+    assert len(set(free_ports(8, "127.0.0.1"))) == 8

@@ -1,0 +1,120 @@
+"""Templates become a Triton repository, or a clear refusal."""
+
+import pytest
+
+from tasks.contracts.errors import InputError
+from tasks.engines.repository import check_repository, render
+
+CONFIG = """name: "{{ name }}"
+backend: "python"
+max_batch_size: 0
+parameters { key: "limit" value { string_value: "{{ limits.max_batch_size }}" } }
+"""
+VALUES = {"name": "demo", "limits": {"max_batch_size": 8}}
+
+
+@pytest.fixture
+def templates(tmp_path):
+    version = tmp_path / "templates" / "openvino" / "model" / "1"
+    version.mkdir(parents=True)
+    (version.parent / "config.pbtxt.j2").write_text(CONFIG)
+    (version / "model.py").write_text("brackets = f'{{verbatim}}'\n")
+    return tmp_path / "templates"
+
+
+@pytest.fixture
+def out(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def test_the_model_folder_takes_the_releases_name(templates, out):
+    assert render(templates, "openvino", VALUES, out) == ["demo"]
+    assert 'name: "demo"' in (out / "demo" / "config.pbtxt").read_text()
+    assert 'string_value: "8"' in (out / "demo" / "config.pbtxt").read_text()
+
+
+def test_a_file_without_the_suffix_is_copied_as_it_is(templates, out):
+    render(templates, "openvino", VALUES, out)
+
+    assert (out / "demo" / "1" / "model.py").read_text() == "brackets = f'{{verbatim}}'\n"
+
+
+def test_another_folder_keeps_its_name(templates, out):
+    other = templates / "openvino" / "postprocessing" / "1"
+    other.mkdir(parents=True)
+    (other / "model.py").write_text("")
+    (other.parent / "config.pbtxt").write_text('name: "postprocessing" backend: "python"')
+
+    assert render(templates, "openvino", VALUES, out) == ["demo", "postprocessing"]
+
+
+def test_compiled_python_does_not_travel(templates, out):
+    cache = templates / "openvino" / "model" / "1" / "__pycache__"
+    cache.mkdir()
+    (cache / "model.cpython-311.pyc").write_bytes(b"")
+
+    render(templates, "openvino", VALUES, out)
+
+    assert not (out / "demo" / "1" / "__pycache__").exists()
+
+
+def test_a_value_that_the_engine_does_not_give_is_refused(templates, out):
+    with pytest.raises(InputError, match=r"config\.pbtxt\.j2: 'limits' is undefined; the engine gives name"):
+        render(templates, "openvino", {"name": "demo"}, out)
+
+
+@pytest.mark.parametrize("leftover", ["${engine_dir}", "{{ '{{' }} name", "{{ '{%' }} if"])
+def test_a_mark_of_a_template_left_behind_is_refused(templates, out, leftover):
+    (templates / "openvino" / "model" / "config.pbtxt.j2").write_text(f'{CONFIG}# "{leftover}"\n')
+
+    with pytest.raises(InputError, match=r"leaves .* behind"):
+        render(templates, "openvino", VALUES, out)
+
+
+def test_a_broken_template_is_refused(templates, out):
+    (templates / "openvino" / "model" / "config.pbtxt.j2").write_text("{% if name %}")
+
+    with pytest.raises(InputError, match=r"config\.pbtxt\.j2 is no Jinja2"):
+        render(templates, "openvino", VALUES, out)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name: "demo" max_batch_size: many', "is no model configuration of Triton"),
+        ('name: "demo" no_such_field: 1', "is no model configuration of Triton"),
+        ('name: "another" backend: "python"', "names the model 'another', its folder is 'demo'"),
+    ],
+)
+def test_a_configuration_that_triton_would_refuse_is_refused(templates, out, text, message):
+    (templates / "openvino" / "model" / "config.pbtxt.j2").write_text(text)
+
+    with pytest.raises(InputError, match=message):
+        render(templates, "openvino", VALUES, out)
+
+
+def test_a_model_without_configuration_is_refused(templates, out):
+    (templates / "openvino" / "model" / "config.pbtxt.j2").unlink()
+
+    with pytest.raises(InputError, match=r"demo/config\.pbtxt is missing"):
+        render(templates, "openvino", VALUES, out)
+
+
+def test_a_model_without_a_version_is_refused(out):
+    (out / "demo").mkdir()
+    (out / "demo" / "config.pbtxt").write_text('name: "demo"')
+
+    with pytest.raises(InputError, match="has no version folder"):
+        check_repository(out)
+
+
+def test_an_empty_repository_is_refused(out):
+    with pytest.raises(InputError, match="holds no model"):
+        check_repository(out)
+
+
+def test_a_kind_without_templates_is_refused(templates, out):
+    with pytest.raises(InputError, match="no templates for engine kind vllm"):
+        render(templates, "vllm", VALUES, out)

@@ -1,0 +1,53 @@
+import pytest
+
+from tasks.contracts.errors import DigestMismatchError, InputError
+from tasks.contracts.release import Release
+from tasks.steps import download
+from tests.fakes.hub import MemoryHub
+from tests.fakes.releases import release
+from tests.fakes.workspace import workspace
+
+FILES = {"config.json": b"{}", "model.safetensors": b"weights"}
+
+
+@pytest.fixture
+def hub():
+    return MemoryHub({"slipway/demo-llama": {"v1": FILES}})
+
+
+@pytest.fixture
+def planned(hub) -> Release:
+    """A release whose source is what the Hub has."""
+    made = release()
+    source = hub.resolve("slipway/demo-llama", "v1")
+    return made.model_copy(update={"plan": made.plan.model_copy(update={"source": source})})
+
+
+def test_the_planned_files_become_the_artifact(planned, hub, tmp_path):
+    space = workspace(tmp_path, hub=hub)
+
+    outcome = download.run(planned, space)
+
+    manifest = space.artifacts.find("download", planned.plan.stages["download"].key)
+    assert {file.path: file.size_bytes for file in manifest.files} == {"config.json": 2, "model.safetensors": 7}
+    assert manifest.producer["commit"] == planned.plan.source.commit
+    assert outcome.data["size_bytes"] == 9
+
+
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_downloaded(planned, hub, tmp_path):
+    space = workspace(tmp_path, hub=hub, free_bytes=8)
+
+    with pytest.raises(InputError, match="download of slipway/demo-llama@v1 needs"):
+        download.run(planned, space)
+
+    assert list(space.scratch.iterdir()) == []
+
+
+def test_bytes_other_than_announced_are_never_stored(planned, hub, tmp_path):
+    hub.damaged = {"model.safetensors"}
+    space = workspace(tmp_path, hub=hub)
+
+    with pytest.raises(DigestMismatchError):
+        download.run(planned, space)
+
+    assert space.store.written == []

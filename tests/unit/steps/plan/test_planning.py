@@ -1,0 +1,241 @@
+import json
+
+import pytest
+
+from tasks.contracts.artifact import STAGES
+from tasks.contracts.base import canonical_json
+from tasks.contracts.channel import Channel
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import PlanRequest
+from tasks.contracts.release import Release
+from tasks.steps import plan
+from tests.fakes.hub import MemoryHub
+from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.releases import SPEC, spec
+from tests.fakes.workspace import SHAPE, workspace
+
+REPO = "slipway/demo-llama"
+V1 = {
+    "README.md": b"about",
+    "config.json": b"{}",
+    "model.safetensors": b"weights",
+    "tokenizer.json": b"{}",
+    "tokenizer_config.json": b"{}",
+    "pytorch_model.bin": b"pickle",
+    "original/consolidated.safetensors": b"twice",
+}
+QUESTIONS = "hf://datasets/org/questions@main/eval.jsonl"
+
+
+@pytest.fixture
+def hub():
+    revisions = {
+        "v1": V1,
+        "v1-readme": {**V1, "README.md": b"more about"},
+        "v2": {**V1, "model.safetensors": b"better weights"},
+        "pickle-only": {"config.json": b"{}", "pytorch_model.bin": b"pickle", "tokenizer.json": b"{}"},
+    }
+    return MemoryHub({REPO: revisions}, {QUESTIONS: [{"prompt": "?", "answer": "!"}]})
+
+
+@pytest.fixture
+def store():
+    return MemoryObjectStore()
+
+
+@pytest.fixture
+def planned(tmp_path, hub, store):
+    """Plan the demo spec; the outcome."""
+
+    def run(asked=None, *, name="1", run="run-1", revision=None, force=False, **site_changes):
+        request = PlanRequest(spec=asked or spec(), run=run, revision=revision, force=force)
+        (tmp_path / name).mkdir(exist_ok=True)
+        return plan.run(request, workspace(tmp_path / name, hub=hub, store=store, **site_changes))
+
+    return run
+
+
+def release_of(store, outcome):
+    return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
+
+
+def go_live(store, outcome):
+    """As promote does it."""
+    release = release_of(store, outcome)
+    channel = Channel(name="demo").promoted(
+        release.id, outcome.data["release"], at=release.created_at, run="r", keep=2
+    )
+    store.put_bytes("s3://bucket/channels/demo.json", canonical_json(channel.model_dump(mode="json")))
+
+
+def test_a_plan_leaves_a_release_that_the_other_steps_read(planned, store):
+    outcome = planned()
+
+    release = release_of(store, outcome)
+    assert release.id == outcome.data["release_id"] == f"demo-{release.plan.stages['publish'].key[:12]}"
+    assert release.plan.run == "run-1"
+    assert release.plan.missing == STAGES
+
+
+def test_only_weights_tokenizer_and_configuration_at_the_top_are_taken(planned, store):
+    files = [file.path for file in release_of(store, planned()).plan.source.files]
+
+    assert files == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+
+
+def test_a_commit_that_changes_only_the_readme_is_the_same_release(planned, store):
+    go_live(store, planned())
+
+    outcome = planned(revision="v1-readme", run="run-2")
+
+    assert outcome.data["action"] == "nothing"
+    assert "nothing to do" in outcome.summary
+
+
+def test_a_plan_of_nothing_leaves_the_live_release_as_it_was(planned, store):
+    first = planned()
+    go_live(store, first)
+    before = store.read_bytes(first.data["release"])
+
+    planned(run="run-2")
+
+    assert store.read_bytes(first.data["release"]) == before
+
+
+def test_other_weights_are_another_release_and_the_plan_says_why(planned, store):
+    go_live(store, planned())
+
+    outcome = planned(revision="v2", run="run-2")
+
+    assert outcome.data["action"] == "release"
+    assert outcome.data["stages"]["download"]["changed"][0].startswith("files.model.safetensors: ")
+    assert outcome.data["stages"]["quantize"]["changed"] == ["download changed"]
+
+
+def test_what_is_stored_is_not_planned_again(planned, tmp_path, hub, store):
+    first = release_of(store, planned())
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "file").write_bytes(b"x")
+    (tmp_path / "other").mkdir()
+    workspace(tmp_path / "other", hub=hub, store=store).artifacts.store(
+        "download", first.plan.stages["download"].key, made, inputs={}, producer={}, metrics={}, seconds=0
+    )
+
+    again = release_of(store, planned())
+
+    assert again.plan.missing == STAGES[1:]
+    assert again.id == first.id
+
+
+def test_force_makes_everything_anew_though_it_is_live(planned, store):
+    first = planned()
+    go_live(store, first)
+
+    forced = planned(run="run-2", force=True)
+
+    assert forced.data["action"] == "release"
+    assert forced.data["release_id"] != first.data["release_id"]
+    assert forced.data["release_id"] == planned(run="run-2", force=True).data["release_id"], "a retry is no other run"
+
+
+def test_a_live_release_that_cannot_be_read_does_not_block_the_next_one(planned, store):
+    first = planned()
+    go_live(store, first)
+    store.put_bytes(first.data["release"], b"{}")
+
+    outcome = planned(revision="v2", run="run-2")
+
+    assert outcome.data["action"] == "release"
+    assert outcome.data["stages"]["build"]["changed"] == [
+        f"the plan of {first.data['release_id']}, which is live, cannot be read"
+    ]
+
+
+def test_a_change_that_needs_no_new_artifact_is_named_as_not_applied(planned, store):
+    go_live(store, planned())
+
+    outcome = planned(spec(serving={"replicas": {"max": 3}}), run="run-2")
+
+    assert outcome.data["action"] == "nothing"
+    assert outcome.data["unapplied"] == ["serving"]
+    assert "serving apply with the next release" in outcome.summary
+
+
+def test_datasets_are_pinned_by_their_digests(planned, store):
+    gate = {**SPEC["gate"], "quality": {"dataset": QUESTIONS}}
+
+    pinned = release_of(store, planned(spec(gate=gate))).plan.datasets
+
+    assert pinned.quality.file.path == "eval.jsonl"
+    assert pinned.quality.file.digest.startswith("git-sha1:")
+    assert pinned.calibration is None
+
+
+def test_the_plan_that_the_scheduler_reads_is_the_plan_of_the_release(planned, store):
+    outcome = planned()
+
+    assert json.loads(json.dumps(outcome.data["plan"])) == release_of(store, outcome).plan.model_dump(mode="json")
+
+
+def test_a_template_that_changed_is_another_release_of_the_same_engine(planned, tmp_path, store):
+    first = release_of(store, planned())
+    template = tmp_path / "1/root/model_repository_templates/openvino/config.pbtxt.j2"
+    template.write_text("name: changed")
+
+    second = release_of(store, planned())
+
+    assert second.id != first.id
+    assert second.plan.stages["build"].key == first.plan.stages["build"].key
+
+
+@pytest.mark.parametrize(
+    ("site_changes", "words"),
+    [
+        ({"shapes": {"transfer": {**SHAPE, "scratch": "10"}}}, "download of .* of scratch, shape transfer of site test has 10"),
+        ({"shapes": {"compute": {**SHAPE, "scratch": "10"}}}, "quantize of .* of scratch, shape compute"),
+        ({"shapes": {"compute": {**SHAPE, "memory": "99Mi"}}}, "quantize of .* of memory, shape compute of site test has 99Mi"),
+        ({"images": {"tasks": "t", "serving": {}}}, "no serving image for openvino"),
+    ],
+)
+def test_what_the_site_cannot_do_is_refused_before_any_pod(planned, store, site_changes, words):
+    with pytest.raises(InputError, match=words):
+        planned(**site_changes)
+
+    assert store.written == []
+
+
+def test_pickles_are_refused_and_the_way_out_is_named(planned):
+    with pytest.raises(InputError, match=r"only pytorch_model\.bin; expected \*\.safetensors.*safe_serialization"):
+        planned(revision="pickle-only")
+
+
+def test_a_revision_that_is_not_there_is_refused(planned):
+    with pytest.raises(InputError, match="no revision 'v9'"):
+        planned(revision="v9")
+
+
+GPU_ENGINE = {**SPEC["engine"], "kind": "trt-engine", "gpu": "NVIDIA-L4"}
+L4 = {"memory_gib": 22.5, "per_node": 1, "architecture": "sm_89"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "engine", "words"),
+    [
+        ({}, GPU_ENGINE, "site test has no GPU"),
+        ({"NVIDIA-A100": L4}, GPU_ENGINE, "site test has NVIDIA-A100"),
+        ({"NVIDIA-L4": L4}, {**GPU_ENGINE, "tensor_parallel": 2}, "a node of site test has 1 NVIDIA-L4"),
+    ],
+)
+def test_a_gpu_that_the_site_lacks_is_refused_by_name(planned, gpus, engine, words):
+    asked = spec(engine=engine, quantization={"format": "int4_awq"})
+
+    with pytest.raises(InputError, match=words):
+        planned(asked, gpus=gpus)
+
+
+def test_a_file_whose_name_no_artifact_may_hold_is_refused_before_it_is_downloaded(planned, hub):
+    hub.models[REPO]["odd"] = {**V1, "tokenizer (1).json": b"{}"}
+
+    with pytest.raises(InputError, match=r"tokenizer \(1\)\.json"):
+        planned(revision="odd")
