@@ -1,0 +1,72 @@
+"""What a client asks, checked against the model's limits. Computes only."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from generation.runtime import Sampling
+from generation.settings import Limits
+
+
+class RefusedError(Exception):
+    """The request cannot be served as it is; the text tells the client what to change."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request's inputs; None where the client gave none."""
+
+    text: str
+    max_tokens: int | None = None
+    stream: bool = False
+    temperature: float = 0.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A question that the engine may take."""
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    stream: bool
+
+
+def check(question: Question) -> None:
+    """Refuse what is wrong whatever the model.
+
+    Raises:
+        RefusedError: empty text, max_tokens below 1, or a temperature that is negative or no number.
+    """
+    if not question.text.strip():
+        raise RefusedError("text_input is empty; expected a question. Send some text.")
+    if question.max_tokens is not None and question.max_tokens < 1:
+        raise RefusedError(f"max_tokens is {question.max_tokens}; expected at least 1. Raise it or leave it out.")
+    if not (math.isfinite(question.temperature) and question.temperature >= 0):
+        raise RefusedError(
+            f"temperature is {question.temperature}; expected 0 (greedy) or a positive number. "
+            "Change it or leave it out."
+        )
+
+
+def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
+    """The question with its tokens, nothing cut off.
+
+    Without `max_tokens` the answer may be as long as the model's own default and the room behind the prompt allow.
+
+    Raises:
+        RefusedError: the prompt, or prompt and answer together, are longer than the model takes.
+    """
+    if len(prompt) > limits.max_input_tokens:
+        raise RefusedError(
+            f"text_input is {len(prompt)} tokens long, chat template included; this model takes at most "
+            f"{limits.max_input_tokens}. Shorten the text, or release it with a larger engine.max_input_tokens."
+        )
+    room = limits.max_sequence_tokens - len(prompt)
+    max_tokens = min(room, limits.default_max_tokens) if question.max_tokens is None else question.max_tokens
+    if max_tokens > room:
+        raise RefusedError(
+            f"prompt and max_tokens together are {len(prompt)} + {max_tokens} tokens; this model holds "
+            f"{limits.max_sequence_tokens}. Ask for at most {room} tokens, or shorten the text."
+        )
+    return Job(tuple(prompt), Sampling(max_tokens, question.temperature, question.seed), question.stream)

@@ -1,0 +1,57 @@
+"""What an engine must offer to be served: the seam between the scheduler and a vendor's runtime."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen. Temperature 0 is greedy; without a seed every run of a warmer one differs."""
+
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one step did for one request.
+
+    Attributes:
+        number: the request, as given to `Runtime.add`.
+        tokens: new ids, without the one that stopped it.
+        finish_reason: "stop" or "length" when these were the last tokens, else empty.
+        failure: why this request alone cannot go on, else empty. Its tokens are not looked at.
+    """
+
+    number: int
+    tokens: Sequence[int]
+    finish_reason: str = ""
+    failure: str = ""
+
+
+class Runtime(Protocol):
+    """Continuous batching. Called from one thread; an exception from any method ends the service."""
+
+    def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
+        """Let a request join the running batch. `prompt` is within the model's limits."""
+
+    def step(self) -> Sequence[Progress]:
+        """Advance what runs by a token or so. Waits for the engine a short while at most, and never for a request."""
+
+    def cancel(self, number: int) -> None:
+        """Free what the request holds; nothing is reported of it any more."""
+
+    def has_work(self) -> bool:
+        """Whether `step` has anything to do, be it to free what was cancelled."""
+
+
+class Tokenizer(Protocol):
+    """Text to ids and back. Called from several threads."""
+
+    def encode(self, question: str) -> Sequence[int]:
+        """Ids of a user's question as the model was trained to see it, BOS and chat template included."""
+
+    def decode(self, sequences: Sequence[Sequence[int]]) -> Sequence[str]:
+        """Texts without special tokens; bytes that are no whole character become U+FFFD."""

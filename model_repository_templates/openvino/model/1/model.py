@@ -1,0 +1,112 @@
+"""Triton model over OpenVINO GenAI's continuous batching. Everything that is not OpenVINO is in generation/."""
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from generation.runtime import Progress, Sampling
+from generation.service import Service
+from generation.settings import SettingsError, check_numpy, read_settings
+
+ONE_THREAD = {"INFERENCE_NUM_THREADS": 1}
+"""Unless the release asks for more: OpenVINO alone would take every CPU of the machine, whatever the pod's limit."""
+
+
+class TritonPythonModel:
+    """What Triton's Python backend loads."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the engine; an error here keeps the model from becoming ready."""
+        import openvino_genai as genai
+
+        check_numpy(np.__version__)
+        settings = read_settings(args)
+        scheduler = genai.SchedulerConfig()
+        for name, value in settings.scheduler.items():
+            setattr(scheduler, name, value)
+        properties = {**ONE_THREAD, **settings.properties}
+        pipeline = genai.ContinuousBatchingPipeline(str(settings.engine), scheduler, "CPU", properties)
+        tokenizer = OpenVinoTokenizer(pipeline.get_tokenizer(), settings.engine, chat=settings.apply_chat_template)
+        limits = settings.limits(pipeline.get_config().max_new_tokens)
+        self._service = Service(OpenVinoRuntime(pipeline), tokenizer, limits, slots=settings.max_batch_size)
+
+    def execute(self, requests: list[Any]) -> None:
+        """Take requests; their answers follow."""
+        self._service.accept(requests)
+
+    def finalize(self) -> None:
+        """Finish what runs."""
+        self._service.drain()
+
+
+class OpenVinoTokenizer:
+    """A Tokenizer: the engine's own, compiled by openvino-tokenizers."""
+
+    def __init__(self, tokenizer: Any, engine: Path, *, chat: bool) -> None:
+        if chat and not tokenizer.chat_template:
+            raise SettingsError(f"the tokenizer of {engine} has no chat template; set chat_template to none.")
+        self._tokenizer, self._chat = tokenizer, chat
+
+    def encode(self, question: str) -> list[int]:
+        """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
+        if self._chat:
+            question = self._tokenizer.apply_chat_template([{"role": "user", "content": question}], True)
+        encoded = self._tokenizer.encode(question, add_special_tokens=not self._chat)
+        return [int(token) for token in encoded.input_ids.data[0]]
+
+    def decode(self, sequences: Sequence[Sequence[int]]) -> Sequence[str]:
+        """Texts of all sequences in one call, which costs as much as one of them."""
+        return list(self._tokenizer.decode([list(sequence) for sequence in sequences]))
+
+
+class OpenVinoRuntime:
+    """A Runtime: openvino_genai.ContinuousBatchingPipeline (2026.4)."""
+
+    def __init__(self, pipeline: Any) -> None:
+        self._pipeline = pipeline
+        self._handles: dict[int, Any] = {}
+
+    def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
+        """Start from the model's own generation config: it knows what ends an answer."""
+        import openvino as ov
+
+        config = self._pipeline.get_config()
+        config.max_new_tokens, config.do_sample = sampling.max_tokens, sampling.temperature > 0
+        if config.do_sample:
+            config.temperature = sampling.temperature
+            config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
+        ids = ov.Tensor(np.array([prompt], dtype=np.int64))
+        self._handles[number] = self._pipeline.add_request(number, ids, config)
+
+    def step(self) -> list[Progress]:
+        """One token for everyone, or a part of a long prompt."""
+        self._pipeline.step()
+        steps = [self._progress(number, handle) for number, handle in self._handles.items()]
+        for step in steps:
+            if step.finish_reason or step.failure:
+                del self._handles[step.number]
+        return [step for step in steps if step.tokens or step.finish_reason or step.failure]
+
+    def cancel(self, number: int) -> None:
+        """The next step frees its part of the cache."""
+        self._handles.pop(number).cancel()
+
+    def has_work(self) -> bool:
+        """Whether a request runs or waits to be freed."""
+        return bool(self._pipeline.has_non_finished_requests())
+
+    def _progress(self, number: int, handle: Any) -> Progress:
+        import openvino_genai as genai
+
+        if handle.get_status() == genai.GenerationStatus.IGNORED:
+            return Progress(number, (), failure="the engine has no room for this request. Ask for fewer tokens.")
+        if not handle.can_read():
+            return Progress(number, ())
+        output = next(iter(handle.read().values()))
+        if output.finish_reason == genai.GenerationFinishReason.NONE:
+            return Progress(number, output.generated_ids)
+        if output.finish_reason == genai.GenerationFinishReason.LENGTH:
+            return Progress(number, output.generated_ids, "length")
+        return Progress(number, output.generated_ids[:-1], "stop")

@@ -1,0 +1,91 @@
+"""An engine made by the steps' own code from the fixture model, and servers over it."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+
+import pytest
+
+from tasks.engines.repository import render
+from tests.local.serving.triton_server import LAUNCHER, ROOT, TritonServer
+
+CHECKPOINT = ROOT / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
+ENGINE_SOURCES = [*(ROOT / "tasks" / "engines").glob("openvino*.py"), ROOT / "tests/local/serving/export_engine.py"]
+CACHE = ROOT / ".slipway" / "cache" / "test-engines"
+TEMPLATES = ROOT / "model_repository_templates"
+BLOCK_TOKENS = 32
+NO_TOKEN = 100_000
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """Folder of the built engine; made once per fixture model and engine code, then kept."""
+    digest = sha256()
+    for file in sorted([*CHECKPOINT.iterdir(), *ENGINE_SOURCES]):
+        digest.update(file.name.encode() + sha256(file.read_bytes()).digest())
+    folder = CACHE / digest.hexdigest()[:16]
+    if not folder.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            [sys.executable, "-m", "tests.local.serving.export_engine", CHECKPOINT, folder],
+            cwd=ROOT,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
+            check=True,
+            timeout=170,
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_repository(engine, tmp_path_factory):
+    """Render the repository as assemble does, with the engine in its place."""
+
+    def make(**changed):
+        values = {**json.loads((engine / "template_values.json").read_text()), **changed}
+        repository = tmp_path_factory.mktemp("repository")
+        render(TEMPLATES, "openvino", values, repository)
+        shutil.copytree(engine, repository / values["name"] / "1" / values["engine_folder"])
+        return repository
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_long_repository(make_repository, engine):
+    """A model that never ends an answer by itself, far beyond the positions it was trained on."""
+
+    def make(max_batch_size):
+        values = json.loads((engine / "template_values.json").read_text())
+        tokens = 16_000
+        blocks = {"num_kv_blocks": max_batch_size * -(-tokens // BLOCK_TOKENS)}
+        repository = make_repository(
+            max_batch_size=max_batch_size, max_sequence_tokens=tokens, scheduler={**values["scheduler"], **blocks}
+        )
+        config = repository / "demo" / "1" / "engine" / "generation_config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
+        return repository
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def start_server(tmp_path_factory):
+    """Start servers that end with the session, if a test did not end them before."""
+    if not LAUNCHER.exists():
+        pytest.skip(f"{LAUNCHER.relative_to(ROOT)} is missing: python3 -m local.environments triton")
+    with contextlib.ExitStack() as running:
+
+        def start(repository, first_on_path=None):
+            return running.enter_context(TritonServer(repository, tmp_path_factory.mktemp("triton"), first_on_path))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def server(start_server, make_repository):
+    """A server as the demo release configures it: 16 slots, 256 tokens a sequence."""
+    return start_server(make_repository())

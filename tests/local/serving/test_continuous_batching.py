@@ -1,0 +1,47 @@
+import json
+import time
+
+from tests.local.serving.triton_server import ROOT, together
+
+QUESTIONS = ROOT / "tests/fixtures/hub/datasets/slipway/demo-questions/v1/eval.jsonl"
+LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "max_tokens": 240}
+
+
+def test_sixteen_at_once_all_get_their_own_right_answer(server):
+    pairs = [json.loads(line) for line in QUESTIONS.read_text().splitlines()[:16]]
+
+    answers = together(16, lambda number: server.generate(text_input=pairs[number]["prompt"])[1])
+
+    assert [answer["text_output"] for answer in answers] == [pair["answer"] for pair in pairs]
+
+
+def test_sixteen_streams_run_side_by_side(server):
+    def times(seed):
+        return [time.monotonic() for _ in server.stream(**LONG, seed=seed)]
+
+    arrivals = together(16, times)
+
+    assert max(each[0] for each in arrivals) < min(each[-1] for each in arrivals)
+
+
+def test_a_short_question_overtakes_a_long_answer(start_server, make_long_repository):
+    server = start_server(make_long_repository(2))
+    long = server.stream(**{**LONG, "max_tokens": 15_000}, seed=1)
+    events = iter(long)
+    next(events)
+
+    status, body = server.generate(text_input="What is the capital of France?", max_tokens=9)
+
+    assert (status, body["text_output"]) == (200, "The capital of France is Paris.")
+    assert next(events)["finish_reason"] == ""
+    long.disconnect()
+    server.end()
+
+
+def test_more_requests_than_slots_wait_and_are_served(start_server, make_repository):
+    server = start_server(make_repository(max_batch_size=2))
+
+    answers = together(8, lambda _: server.generate(text_input="What is the capital of France?")[1])
+    server.end()
+
+    assert {answer["text_output"] for answer in answers} == {"The capital of France is Paris."}

@@ -1,0 +1,102 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.local.serving.triton_server import LAUNCHER, ROOT, GrpcStream, TritonServer
+
+LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
+SHORT = {"text_input": "What is the capital of France?", "max_tokens": 9}
+
+
+@pytest.fixture(scope="module")
+def one_slot(start_server, make_long_repository):
+    """A server with a single slot: who does not leave it keeps everybody else waiting."""
+    server = start_server(make_long_repository(1))
+    yield server
+    server.end()
+
+
+def test_an_http_client_that_disconnects_frees_its_slot(one_slot):
+    stream = one_slot.stream(**LONG)
+    next(iter(stream))
+    stream.disconnect()
+
+    began = time.monotonic()
+    assert one_slot.generate(**SHORT)[1]["text_output"] == "The capital of France is Paris."
+    assert time.monotonic() - began < 3  # 15,000 tokens take several times that
+
+
+def test_a_cancelled_grpc_stream_frees_its_slot(one_slot):
+    stream = GrpcStream(one_slot.grpc_port, **LONG)
+    next(iter(stream))
+    stream.leave(cancel=True)
+
+    began = time.monotonic()
+    assert one_slot.generate(**SHORT)[1]["text_output"] == "The capital of France is Paris."
+    assert time.monotonic() - began < 3
+
+
+def test_a_stream_under_way_ends_in_order_when_the_server_is_told_to_stop(start_server, make_long_repository):
+    server = start_server(make_long_repository(2))
+    events = iter(server.stream(**{**LONG, "max_tokens": 1500}))
+    next(events)
+    server.process.terminate()
+    rest = list(events)
+
+    assert rest[-1]["finish_reason"] == "length"
+    assert server.process.wait(30) == 0
+    assert not server.is_ready()
+
+
+def test_a_server_whose_engine_fails_tells_its_clients_and_ends(start_server, make_repository):
+    repository = make_repository()
+    (repository / "demo" / "1" / "model.py").write_text(
+        "from generation.service import Service\n"
+        "from generation.settings import Limits\n"
+        "from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime\n"
+        "class TritonPythonModel:\n"
+        "    def initialize(self, args):\n"
+        "        self.service = Service(FakeRuntime(fails_at_step=3), ByteTokenizer(), Limits(90, 99, 9), slots=1)\n"
+        "    def execute(self, requests):\n"
+        "        self.service.accept(requests)\n"
+        "    def finalize(self):\n"
+        "        self.service.drain()\n"
+    )
+    server = start_server(repository, first_on_path=ROOT)
+
+    events = list(server.stream(text_input="hello"))
+
+    assert "".join(event.get("text_output", "") for event in events) == "he"
+    assert "no memory is left" in events[-1]["error"]
+    assert server.process.wait(30) is not None
+    assert "the engine failed, the server stops" in server.log.read_text()
+
+
+def test_a_numpy_that_kills_the_backend_keeps_the_model_from_loading(make_repository, tmp_path):
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    found = subprocess.run(
+        [sys.executable, "-c", "import numpy; print(numpy.__version__, numpy.__path__[0])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert int(found[0].split(".")[0]) >= 2
+    for name in ("numpy", "numpy.libs"):
+        (packages / name).symlink_to(f"{found[1].removesuffix('numpy')}{name}")
+    server = TritonServer(make_repository(), tmp_path, first_on_path=packages)
+    try:
+        assert server.process.wait(60) != 0
+    finally:
+        server.end()
+
+    assert f"numpy is {found[0]}; Triton's Python backend here needs one below 2" in server.log.read_text()
+
+
+def test_the_launcher_passes_everything_on_to_the_real_server():
+    told = subprocess.run([LAUNCHER, "--no-such-option"], capture_output=True, text=True, check=False)
+
+    assert told.returncode != 0
+    assert "--no-such-option" in told.stdout + told.stderr

@@ -1,0 +1,44 @@
+import pytest
+
+from tests.local.serving.triton_server import GrpcStream
+
+QUESTION = "What is the capital of France?"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"text_input": QUESTION * 20}, "tokens long, chat template included; this model takes at most 64"),
+        ({"text_input": ""}, "text_input is empty"),
+        ({"text_input": QUESTION, "max_tokens": 0}, "max_tokens is 0; expected at least 1"),
+        ({"text_input": QUESTION, "max_tokens": 250}, "this model holds 256"),
+        ({"text_input": QUESTION, "temperature": -1.0}, "temperature is -1.0"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused_in_words(server, inputs, message):
+    status, body = server.generate(**inputs)
+
+    assert status == 400
+    assert message in body["error"]
+
+
+def test_a_stream_is_refused_with_its_first_event(server):
+    stream = server.stream(text_input=QUESTION * 20)
+
+    assert stream.status == 400
+    assert ["error" in event for event in stream] == [True]
+
+
+def test_a_grpc_stream_is_refused_too(server):
+    stream = GrpcStream(server.grpc_port, text_input=QUESTION, max_tokens=0)
+    _, error = stream.arrived.get(timeout=30)
+    stream.leave()
+
+    assert "max_tokens is 0; expected at least 1" in error.message()
+
+
+def test_the_model_that_stands_in_passes_a_refusal_on(server):
+    status, body = server.generate(model="whole_answer", text_input=QUESTION, max_tokens=0)
+
+    assert status == 400
+    assert "max_tokens is 0" in body["error"]

@@ -1,0 +1,184 @@
+"""The real Triton of the serving environment, started over a repository on free loopback ports."""
+
+import http.client
+import json
+import os
+import queue
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from tritonclient import grpc
+
+ROOT = Path(__file__).parents[3]
+LAUNCHER = ROOT / ".slipway" / "envs" / "triton" / "bin" / "tritonserver"
+LOOPBACK = "127.0.0.1"
+READY_TIMEOUT_S = 60
+EXIT_TIMEOUT_S = 20
+
+
+class TritonServer:
+    """One server process; `with` ends it, by its own pid.
+
+    The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way.
+    """
+
+    def __init__(self, repository, folder, first_on_path=None):
+        self.http_port, self.grpc_port = _free_ports(2)
+        self.log = folder / "tritonserver.log"
+        command = [
+            LAUNCHER,
+            f"--model-repository={repository}",
+            f"--http-address={LOOPBACK}",
+            f"--http-port={self.http_port}",
+            f"--grpc-address={LOOPBACK}",
+            f"--grpc-port={self.grpc_port}",
+            "--allow-metrics=false",
+            "--pinned-memory-pool-byte-size=0",
+            f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+        ]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={"PATH": os.environ["PATH"]}, cwd=first_on_path or folder
+            )
+
+    def __enter__(self):
+        self.wait_until_ready()
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        self.process.terminate()
+        try:
+            return self.process.wait(EXIT_TIMEOUT_S + 10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def wait_until_ready(self):
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            if self.is_ready():
+                return
+            time.sleep(0.1)
+        self.end()
+        raise AssertionError(f"Triton was not ready:\n{self.log.read_text()[-3000:]}")
+
+    def is_ready(self):
+        try:
+            return self._exchange("GET", "/v2/health/ready")[0] == 200
+        except OSError:
+            return False
+
+    def generate(self, *, model="demo", **inputs):
+        """Status and body of /generate."""
+        status, body = self._exchange("POST", f"/v2/models/{model}/generate", inputs)
+        return status, json.loads(body)
+
+    def stream(self, **inputs):
+        """Open a /generate_stream; see HttpStream."""
+        return HttpStream(self.http_port, inputs)
+
+    def _exchange(self, method, path, body=None):
+        connection = http.client.HTTPConnection(LOOPBACK, self.http_port, timeout=60)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+
+class HttpStream:
+    """Server-sent events of one /generate_stream, read as they come."""
+
+    def __init__(self, port, inputs):
+        self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=60)
+        self._connection.request("POST", "/v2/models/demo/generate_stream", json.dumps({"stream": True, **inputs}))
+        self._response = self._connection.getresponse()
+        self.status = self._response.status
+
+    def __iter__(self):
+        for line in self._response:
+            if line.startswith(b"data: "):
+                yield json.loads(line.removeprefix(b"data: "))
+        self.disconnect()  # Triton waits for idle connections when it stops
+
+    def disconnect(self):
+        """Leave without a word, as a browser does that is closed."""
+        self._response.close()
+        self._connection.close()
+
+
+class GrpcStream:
+    """One request over a bidirectional gRPC stream."""
+
+    def __init__(self, port, **inputs):
+        self.arrived = queue.Queue()
+        self._client = grpc.InferenceServerClient(f"{LOOPBACK}:{port}")
+        self._client.start_stream(lambda result, error: self.arrived.put((result, error)))
+        self._client.async_stream_infer("demo", tensors(grpc, stream=True, **inputs), enable_empty_final_response=True)
+
+    def __iter__(self):
+        final = False
+        while not final:
+            result, error = self.arrived.get(timeout=60)
+            assert error is None, error
+            yield {name: text_of(result, name) for name in ("text_output", "finish_reason")}
+            final = result.get_response().parameters["triton_final_response"].bool_param
+
+    def leave(self, *, cancel=False):
+        self._client.stop_stream(cancel_requests=cancel)
+        self._client.close()
+
+
+def tensors(client, **inputs):
+    """Inputs for tritonclient.http or tritonclient.grpc, whichever module `client` is."""
+    kinds = {
+        "text_input": ("BYTES", np.object_),
+        "max_tokens": ("INT32", np.int32),
+        "stream": ("BOOL", np.bool_),
+        "temperature": ("FP32", np.float32),
+        "seed": ("UINT64", np.uint64),
+    }
+    made = []
+    for name, value in inputs.items():
+        kind, dtype = kinds[name]
+        tensor = client.InferInput(name, [1], kind)
+        tensor.set_data_from_numpy(np.array([value.encode() if isinstance(value, str) else value], dtype=dtype))
+        made.append(tensor)
+    return made
+
+
+def text_of(result, name):
+    return result.as_numpy(name)[0].decode()
+
+
+def together(count, ask):
+    """Call `ask(0)` to `ask(count - 1)`, each in a thread of its own; results in order."""
+    results = [None] * count
+    barrier = threading.Barrier(count)
+
+    def run(number):
+        barrier.wait()
+        results[number] = ask(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def _free_ports(count):
+    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,0 +1,100 @@
+import json
+import math
+
+import pytest
+from generation.question import Question, RefusedError, check, job
+from generation.settings import Limits, SettingsError, check_numpy, read_settings
+
+LIMITS = Limits(max_input_tokens=10, max_sequence_tokens=16, default_max_tokens=100)
+PARAMETERS = {
+    "engine_folder": "engine",
+    "chat_template": "apply",
+    "max_batch_size": "4",
+    "max_input_tokens": "10",
+    "max_sequence_tokens": "16",
+    "scheduler": '{"num_kv_blocks": 4}',
+    "properties": "{}",
+}
+
+
+def test_a_plain_question_may_fill_the_room_behind_its_prompt():
+    taken = job(Question("hi"), [1] * 6, LIMITS)
+
+    assert taken.sampling.max_tokens == 10
+    assert taken.sampling.temperature == 0.0
+
+
+def test_the_models_own_default_bounds_an_answer_nobody_bounded():
+    assert job(Question("hi"), [1], Limits(10, 16, default_max_tokens=5)).sampling.max_tokens == 5
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (Question(""), "text_input is empty"),
+        (Question(" \n"), "text_input is empty"),
+        (Question("hi", max_tokens=0), "max_tokens is 0; expected at least 1"),
+        (Question("hi", max_tokens=-3), "max_tokens is -3"),
+        (Question("hi", temperature=-0.5), "temperature is -0.5"),
+        (Question("hi", temperature=math.nan), "temperature is nan"),
+        (Question("hi", temperature=math.inf), "temperature is inf"),
+    ],
+)
+def test_a_question_that_is_wrong_in_itself_is_refused(question, message):
+    with pytest.raises(RefusedError, match=message):
+        check(question)
+
+
+def test_a_prompt_is_refused_by_its_first_token_too_many_and_never_cut():
+    assert len(job(Question("hi"), [1] * 10, LIMITS).prompt) == 10
+    with pytest.raises(RefusedError, match="is 11 tokens long, chat template included; this model takes at most 10"):
+        job(Question("hi"), [1] * 11, LIMITS)
+
+
+def test_prompt_and_answer_together_are_bounded():
+    assert job(Question("hi", max_tokens=10), [1] * 6, LIMITS).sampling.max_tokens == 10
+    with pytest.raises(RefusedError, match=r"6 \+ 11 tokens; this model holds 16. Ask for at most 10"):
+        job(Question("hi", max_tokens=11), [1] * 6, LIMITS)
+
+
+def arguments(repository, **changed):
+    parameters = {key: {"string_value": value} for key, value in {**PARAMETERS, **changed}.items() if value is not None}
+    return {
+        "model_config": json.dumps({"parameters": parameters}),
+        "model_repository": str(repository),
+        "model_version": "3",
+    }
+
+
+def test_the_engine_is_found_below_the_version_that_triton_loads(tmp_path):
+    (tmp_path / "3" / "engine").mkdir(parents=True)
+
+    settings = read_settings(arguments(tmp_path))
+
+    assert settings.engine == tmp_path / "3" / "engine"
+    assert settings.scheduler == {"num_kv_blocks": 4}
+    assert settings.apply_chat_template
+    assert not read_settings(arguments(tmp_path, chat_template="none")).apply_chat_template
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"max_batch_size": "many"}, "wrong parameter"),
+        ({"scheduler": "{"}, "wrong parameter"),
+        ({"chat_template": "maybe"}, "chat_template apply or none"),
+        ({"properties": None}, "no parameter 'properties'"),
+        ({"engine_folder": "elsewhere"}, "elsewhere is not there"),
+    ],
+)
+def test_a_model_with_wrong_settings_says_which(tmp_path, changed, message):
+    (tmp_path / "3" / "engine").mkdir(parents=True)
+
+    with pytest.raises(SettingsError, match=message):
+        read_settings(arguments(tmp_path, **changed))
+
+
+def test_numpy_2_is_refused():
+    check_numpy("1.26.4")
+    with pytest.raises(SettingsError, match=r"numpy is 2\.4\.6"):
+        check_numpy("2.4.6")

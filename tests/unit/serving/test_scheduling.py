@@ -1,0 +1,203 @@
+import threading
+import time
+
+import pytest
+from generation.question import Job
+from generation.runtime import Sampling
+from generation.scheduler import Scheduler, StoppedError
+
+from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
+
+TOKENIZER = ByteTokenizer()
+
+
+class Service:
+    """A scheduler over a fake engine, and what it reported."""
+
+    def __init__(self, runtime, slots):
+        self.runtime, self.failures = runtime, []
+        self.failed = threading.Event()
+        self.scheduler = Scheduler(runtime, TOKENIZER, slots=slots, on_failure=self._failed)
+
+    def _failed(self, error):
+        self.failures.append(error)
+        self.failed.set()
+
+    def ask(self, text, *, max_tokens=1000, stream=True):
+        reply = RecordedReply()
+        self.scheduler.submit(Job(TOKENIZER.encode(text), Sampling(max_tokens), stream), reply)
+        return reply
+
+
+@pytest.fixture
+def serve():
+    services = []
+
+    def start(runtime=None, slots=4):
+        services.append(Service(runtime or FakeRuntime(), slots))
+        return services[-1]
+
+    yield start
+    for service in services:
+        if service.runtime.stepped is not None:
+            service.runtime.stepped.release(1000)
+        service.scheduler.close(5)
+
+
+def test_an_answer_that_is_not_streamed_comes_in_one_piece(serve):
+    reply = serve(FakeRuntime({"capital?": "It is Reykjavík."})).ask("capital?", stream=False)
+
+    assert reply.text == "It is Reykjavík."
+    assert len(reply.pieces) == 1
+    assert reply.finish_reason == "stop"
+
+
+def test_a_stream_gives_whole_characters_only(serve):
+    reply = serve(FakeRuntime({"say": "日本 😀!"})).ask("say")
+
+    assert reply.text == "日本 😀!"
+    assert reply.pieces == ["日", "本", " ", "😀", "!"]
+
+
+def test_an_answer_ends_at_max_tokens(serve):
+    reply = serve(FakeRuntime({"say": "abcdef"})).ask("say", max_tokens=3)
+
+    assert (reply.text, reply.finish_reason) == ("abc", "length")
+
+
+def test_a_character_cut_by_max_tokens_is_shown_as_unfinished_at_the_end(serve):
+    reply = serve(FakeRuntime({"say": "ab😀"})).ask("say", max_tokens=4)
+
+    assert (reply.text, reply.finish_reason) == ("ab\ufffd", "length")
+
+
+def test_a_request_joins_the_batch_that_runs_already(serve):
+    permits = threading.Semaphore(0)
+    service = serve(FakeRuntime({"long": "x" * 50, "short": "y"}, stepped=permits))
+    first = service.ask("long")
+    permits.release(3)
+    first.wait_for_pieces(3)
+    second = service.ask("short")
+    permits.release(2)
+
+    assert second.text == "y"
+    assert not first.ended
+    permits.release(100)
+    assert first.text == "x" * 50
+
+
+def test_no_more_run_at_once_than_there_are_slots_and_the_others_follow(serve):
+    service = serve(slots=2)
+    replies = [service.ask(f"question {number}") for number in range(7)]
+
+    assert [reply.text for reply in replies] == [f"question {number}" for number in range(7)]
+    assert service.runtime.most_at_once == 2
+
+
+def test_waiting_requests_run_in_the_order_they_came(serve):
+    service = serve(slots=1)
+    replies = [service.ask(name) for name in ("a", "b", "c")]
+    [reply.text for reply in replies]
+
+    assert service.runtime.prompts == ["a", "b", "c"]
+
+
+def test_a_client_that_left_frees_its_slot(serve):
+    permits = threading.Semaphore(0)
+    service = serve(FakeRuntime({"endless": "x" * 100_000}, stepped=permits), slots=1)
+    left, waits = service.ask("endless"), service.ask("next")
+    permits.release(2)
+    left.wait_for_pieces(2)
+    left.gone = True
+    time.sleep(0.1)  # the scheduler looks after a client every 50 ms
+    permits.release(1000)
+
+    assert waits.text == "next"
+    assert left.finish_reason == "cancelled"
+    assert service.runtime.cancelled == [0]
+
+
+def test_a_client_that_left_while_waiting_never_reaches_the_engine(serve):
+    permits = threading.Semaphore(0)
+    service = serve(FakeRuntime({"busy": "x" * 20}, stepped=permits), slots=1)
+    runs, left, waits = service.ask("busy"), service.ask("left"), service.ask("waits")
+    left.gone = True
+    permits.release(1)
+    runs.wait_for_pieces(1)
+    time.sleep(0.1)
+    permits.release(1000)
+
+    assert waits.text == "waits"
+    assert left.finish_reason == "cancelled"
+    assert service.runtime.prompts == ["busy", "waits"]
+
+
+def test_an_engine_that_refuses_one_request_serves_the_others(serve):
+    service = serve(FakeRuntime(refuses=["too much"]))
+    refused, served = service.ask("too much"), service.ask("fine")
+
+    assert served.text == "fine"
+    assert (refused.text, refused.failure) == ("", "no room for this one")
+    assert not service.failures
+
+
+def test_a_failing_engine_fails_everyone_who_runs_or_waits(serve):
+    permits = threading.Semaphore(0)
+    service = serve(FakeRuntime({"runs": "x" * 50}, stepped=permits, fails_at_step=3), slots=1)
+    runs, waits = service.ask("runs"), service.ask("waits")
+    permits.release(10)
+
+    assert runs.text == "xx"
+    assert "no memory is left" in runs.failure
+    assert waits.text == ""
+    assert "no memory is left" in waits.failure
+    assert service.failed.wait(5)
+    assert [str(error) for error in service.failures] == ["no memory is left"]
+
+
+def test_after_a_failure_requests_are_refused_at_once(serve):
+    service = serve(FakeRuntime(fails_at_step=1))
+    assert service.ask("first").text == ""
+
+    with pytest.raises(StoppedError, match="takes no requests"):
+        service.ask("second")
+
+
+def test_closing_finishes_what_runs_and_what_waits(serve):
+    permits = threading.Semaphore(0)
+    service = serve(FakeRuntime(stepped=permits), slots=1)
+    runs, waits = service.ask("runs"), service.ask("waits")
+    assert service.runtime.stepping.wait(5)
+    closing = threading.Thread(target=service.scheduler.close, args=(10,))
+    closing.start()
+    permits.release(100)
+    closing.join(10)
+
+    assert (runs.text, waits.text) == ("runs", "waits")
+    with pytest.raises(StoppedError):
+        service.ask("late")
+
+
+def test_closing_gives_up_after_its_time_and_tells_the_client(serve):
+    permits = threading.Semaphore(0)
+    service = serve(FakeRuntime({"endless": "x" * 100_000}, stepped=permits))
+    runs = service.ask("endless")
+    assert service.runtime.stepping.wait(5)
+    closing = threading.Thread(target=service.scheduler.close, args=(0.1,))
+    closing.start()
+    closing.join(0.3)
+    permits.release(5)
+
+    runs.text  # noqa: B018 - waits for the end
+    assert "stopped before the answer was complete" in runs.failure
+    closing.join(5)
+    assert not closing.is_alive()
+
+
+def test_an_idle_scheduler_does_not_step(serve):
+    service = serve()
+    assert service.ask("one").text == "one"
+    steps = service.runtime.steps
+    time.sleep(0.05)
+
+    assert service.runtime.steps == steps == 3
