@@ -1,0 +1,1 @@
+"""What Slipway adds to Airflow."""

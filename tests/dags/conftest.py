@@ -1,0 +1,92 @@
+"""A folder of Airflow's own for this tier, a real S3 server and a scripted Kubernetes API."""
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+# Airflow and the Kubernetes client read these when they are imported, which the imports below already do
+HOME = Path(tempfile.mkdtemp(prefix="slipway-dags-"))
+REPOSITORY = Path(__file__).resolve().parents[2]
+SITE = Path(__file__).with_name("site.yaml")
+os.environ |= {
+    "AIRFLOW_HOME": str(HOME),
+    "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
+    "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__FERNET_KEY": "",
+    "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps({"conn_type": "kubernetes"}),
+    "KUBECONFIG": str(HOME / "kubeconfig"),
+    "SLIPWAY_SITE": str(SITE),
+}
+
+import boto3  # noqa: E402
+import pytest  # noqa: E402
+
+from tests.dags.step_runs import StepRuns  # noqa: E402
+from tests.fakes.kubernetes_pods import PodServer  # noqa: E402
+
+CREDENTIALS = {"login": "slipway", "password": "canary-of-the-store"}
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint():
+    """moto's server, of the environment the laptop's own servers run in."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
+    process = subprocess.Popen(
+        [python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=1).close()  # noqa: S310 - own loopback address
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield endpoint
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture
+def bucket(s3_endpoint, monkeypatch):
+    """The site's bucket, empty; Airflow's connection leads to it."""
+    connection = {"conn_type": "aws", **CREDENTIALS, "extra": {"endpoint_url": s3_endpoint, "region_name": "us-east-1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", json.dumps(connection))
+    s3 = boto3.resource(
+        "s3",
+        endpoint_url=s3_endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=CREDENTIALS["login"],
+        aws_secret_access_key=CREDENTIALS["password"],
+    )
+    made = s3.Bucket("slipway")
+    made.create()
+    yield made
+    made.objects.all().delete()
+    made.delete()
+
+
+@pytest.fixture
+def cluster():
+    """A scripted Kubernetes API that KUBECONFIG names."""
+    with PodServer() as server:
+        server.write_kubeconfig(HOME / "kubeconfig")
+        yield server
+
+
+@pytest.fixture
+def runs(cluster, bucket):
+    """Steps of one Airflow run, over the scripted cluster and the bucket."""
+    return StepRuns(cluster, bucket)

@@ -1,0 +1,111 @@
+"""Goldens: tests/dags/golden/pods/<engine>-<step>.yaml. After a change that is meant, delete the file and run twice."""
+
+import json
+import re
+
+import pytest
+import yaml
+from kubernetes.client import ApiClient
+
+from plugins.slipway_airflow.pods import step_pod
+from plugins.slipway_airflow.runs import pod_name, run_identity
+from plugins.slipway_airflow.site import read_site
+from tasks.contracts.errors import InputError
+from tests.dags.conftest import CREDENTIALS, SITE
+from tests.fakes.releases import spec
+
+GOLDEN = SITE.parent / "golden" / "pods"
+ON_GPU = {
+    "quantization": {"format": "fp8"},
+    "engine": {
+        "kind": "trt-engine",
+        "gpu": "NVIDIA-L4",
+        "tensor_parallel": 2,
+        "max_batch_size": 8,
+        "max_input_tokens": 128,
+        "max_sequence_tokens": 256,
+    },
+}
+GATED = {"source": {"repo": "meta-llama/x", "token_secret": "huggingface/HF_TOKEN"}}
+CASES = [("openvino", step) for step in ("plan", "download", "quantize", "assemble", "roll-out", "benchmark")]
+
+
+@pytest.mark.parametrize(("engine", "step"), [*CASES, ("trt-engine", "build"), ("trt-engine", "promote")])
+def test_the_pod_of_a_step_is_as_reviewed(engine, step):
+    asked = spec(**GATED, **(ON_GPU if engine == "trt-engine" else {}))
+    pod = ApiClient().sanitize_for_serialization(step_pod(step, asked, read_site(SITE)))
+    golden = GOLDEN / f"{engine}-{step}.yaml"
+    if not golden.exists():
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(yaml.safe_dump(pod, sort_keys=False))
+        pytest.fail(f"{golden} was absent and has been written: review it and run again")
+
+    assert pod == yaml.safe_load(golden.read_text())
+
+
+def test_a_created_pod_meets_the_restricted_standard_and_holds_no_secret(runs, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_canary")
+    runs.release = runs.release.model_copy(update={"spec": spec(**GATED)})
+    runs.ends(runs.result("plan", data={"plan": runs.release.plan.model_dump(mode="json")}))
+
+    runs.execute("plan")
+
+    pod = runs.cluster.created[0]
+    container = pod["spec"]["containers"][0]
+    assert len(pod["spec"]["containers"]) == 1
+    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert pod["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "huggingface", "key": "HF_TOKEN"}}} in container[
+        "env"
+    ]
+    text = json.dumps([pod, [str(value) for value in runs.xcoms.values()]])
+    assert "hf_canary" not in text
+    assert CREDENTIALS["password"] not in text
+
+
+def test_a_token_of_the_hub_reaches_only_the_steps_that_speak_with_the_hub():
+    asked = spec(**GATED)
+
+    with_token = {
+        step
+        for step in ("plan", "download", "quantize", "build", "assemble", "publish", "roll-out", "promote")
+        if any(
+            variable.name == "HF_TOKEN" for variable in step_pod(step, asked, read_site(SITE)).spec.containers[0].env
+        )
+    }
+
+    assert with_token == {"plan", "download"}
+
+
+def test_a_site_without_the_shape_says_what_to_add():
+    site = read_site(SITE)
+    without = site.model_copy(update={"shapes": {"small": site.shapes["small"]}})
+
+    with pytest.raises(InputError, match=r"build needs gpu. Add shapes.gpu to the site file"):
+        step_pod("build", spec(**ON_GPU), without)
+
+
+@pytest.mark.parametrize(
+    ("run_id", "identity"),
+    [
+        ("ci-4711", "ci-4711"),
+        ("manual__2026-01-01T00:00:00+00:00", "manual__2026-01-01T00-00-00-00-00-[0-9a-f]{8}"),
+        ("x" * 80, "x{41}-[0-9a-f]{8}"),
+        (":::", "[0-9a-f]{8}"),
+    ],
+)
+def test_a_run_has_an_identity_that_object_names_and_labels_allow(run_id, identity):
+    assert re.fullmatch(identity, run_identity(run_id))
+
+
+def test_runs_whose_ids_differ_only_in_forbidden_characters_stay_apart():
+    assert run_identity("a:b") != run_identity("a+b")
+
+
+def test_a_pods_name_keeps_digest_and_step_of_a_model_with_a_long_name():
+    name = "m" * 40
+
+    assert pod_name(name, f"{name}-0123456789ab", "smoke-test") == "m" * 30 + "-0123456789ab-smoke-test"
+    assert pod_name("demo", None, "plan") == "demo-plan"

@@ -1,0 +1,64 @@
+from datetime import UTC, datetime
+
+import pytest
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import AirflowException
+
+from tests.fakes.kubernetes_pods import PodEnd, status
+
+
+def test_a_pod_that_succeeded_while_airflow_was_away_is_not_run_again(runs):
+    runs.planned()
+    result = runs.result("benchmark", data={"requests_uri": "s3://x"})
+    runs.ends(result)
+    runs.execute("benchmark")
+    pod = runs.cluster.created[0]
+    pod["status"] = status(PodEnd(), datetime.now(UTC))
+    runs.cluster.pods[pod["metadata"]["name"]] = pod
+    runs.write(result.model_copy(update={"started_at": datetime.now(UTC)}))
+
+    value = runs.execute("benchmark")
+
+    assert value["data"] == {"requests_uri": "s3://x"}
+    assert len(runs.cluster.created) == 1
+    assert runs.cluster.pods == {}
+
+
+def test_a_pod_that_cannot_start_is_deleted_for_it_may_hold_a_gpu(runs):
+    runs.planned()
+    runs.ends(None, phase="Pending")
+    operator = runs.operator("build")
+    operator.schedule_timeout_seconds = 0
+    ExecutorSafeguard.tracker.set(operator)
+
+    with pytest.raises(AirflowException, match="too long to be scheduled"):
+        operator.execute(runs.context(operator))
+
+    assert len(runs.cluster.created) == 1
+    assert runs.cluster.pods == {}
+
+
+def test_a_killed_task_deletes_its_pod_even_while_it_is_being_created(runs):
+    runs.planned()
+    operator = runs.operator("build")
+    ExecutorSafeguard.tracker.set(operator)
+
+    def killed_now(pod):
+        runs.cluster.pods[pod["metadata"]["name"]] = pod
+        operator.on_kill()
+        return PodEnd(phase="Running")
+
+    runs.cluster.script = killed_now
+    runs.cluster.create = lambda pod: _create_and_forget(runs.cluster, pod)
+    with pytest.raises(Exception, match=r"404|Not Found"):
+        operator.execute(runs.context(operator))
+
+    assert any(line.startswith("DELETE") for line in runs.cluster.asked)
+    assert runs.cluster.pods == {}
+
+
+def _create_and_forget(cluster, pod):
+    """The kill's DELETE arrives before the POST is answered, and wins."""
+    cluster.created.append(pod)
+    cluster.script(pod)
+    return pod

@@ -1,0 +1,150 @@
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from plugins.slipway_airflow import pods
+from plugins.slipway_airflow.step_operator import StepOperator
+
+
+def test_the_steps_result_becomes_the_tasks_xcom(runs):
+    runs.planned()
+    runs.ends(runs.result("roll-out", data={"deployment": "demo-1"}))
+
+    value = runs.execute("roll-out")
+
+    assert value["outcome"] == "done"
+    assert value["data"] == {"deployment": "demo-1"}
+
+
+def test_plan_is_told_the_spec_the_run_and_the_parameters(runs):
+    runs.ends(runs.result("plan", data={"plan": runs.release.plan.model_dump(mode="json")}))
+
+    runs.execute("plan", revision="v2", force=True)
+
+    command = runs.cluster.created[0]["spec"]["containers"][0]["command"]
+    assert command[:5] == ["python", "-m", "tasks", "plan", "--spec"]
+    assert type(runs.release.spec).model_validate_json(command[5]) == runs.release.spec
+    assert command[6:] == ["--run", runs.result("plan").run, "--revision", "v2", "--force"]
+
+
+def test_a_succeeded_pod_is_deleted_and_a_failed_one_is_kept_for_its_log(runs):
+    runs.planned()
+    runs.ends(runs.result("roll-out"))
+    runs.execute("roll-out")
+    assert runs.cluster.pods == {}
+
+    runs.ends(None, exit_code=70, message="boom")
+    with pytest.raises(AirflowException):
+        runs.execute("smoke-test")
+    assert [pod["metadata"]["labels"]["already_checked"] for pod in runs.cluster.pods.values()] == ["True"]
+
+
+@pytest.mark.parametrize(("code", "final"), [(65, True), (70, False), (75, False)])
+def test_the_exit_code_decides_whether_airflow_tries_again(runs, code, final):
+    runs.planned()
+    runs.ends(runs.failed("build", code, "spec.engine: found x, expected y. Do z."), exit_code=code)
+
+    with pytest.raises(AirflowException, match=r"build: spec.engine: found x, expected y. Do z.") as caught:
+        runs.execute("build")
+
+    assert isinstance(caught.value, AirflowFailException) is final
+
+
+def test_without_a_result_the_termination_message_is_the_reason(runs):
+    runs.planned()
+    runs.ends(None, exit_code=65, message="site.yaml is absent", reason="Error")
+
+    with pytest.raises(AirflowFailException, match=r"build: site.yaml is absent \(exit code 65, Error\)"):
+        runs.execute("build")
+
+
+def test_a_container_that_outgrew_its_memory_is_not_tried_again(runs):
+    runs.planned()
+    runs.ends(None, exit_code=137, reason="OOMKilled")
+
+    with pytest.raises(AirflowFailException, match="outgrew its memory limit"):
+        runs.execute("quantize")
+
+
+def test_a_result_of_an_earlier_try_is_not_taken_for_the_reason(runs):
+    runs.planned()
+    runs.write(runs.failed("build", 65, "the old reason", started_at=runs.long_ago()))
+    runs.ends(None, exit_code=70, message="the new reason")
+
+    with pytest.raises(AirflowException, match="the new reason") as caught:
+        runs.execute("build")
+
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+@pytest.mark.parametrize("stale", ["run", "time"])
+def test_a_success_without_a_result_of_its_own_is_a_failure(runs, stale):
+    runs.planned()
+    changes = {"run": "another-run"} if stale == "run" else {"started_at": runs.long_ago()}
+    runs.write(runs.result("publish", **changes))
+    runs.ends(None)
+
+    with pytest.raises(AirflowException, match="its result is missing"):
+        runs.execute("publish")
+
+
+def test_a_stage_that_is_stored_needs_no_pod(runs):
+    runs.planned(stored=("download",))
+
+    value = runs.execute("download")
+
+    assert value["outcome"] == "stored"
+    assert value["data"]["uri"] == f"s3://slipway/team-a/artifacts/download/{'1' * 64}"
+    assert runs.cluster.asked == []
+
+
+@pytest.mark.parametrize("step", ["download", "publish", "roll-out", "gate", "promote", "roll-back"])
+def test_a_plan_with_nothing_to_do_skips_the_steps(runs, step):
+    runs.planned(action="nothing")
+
+    with pytest.raises(AirflowSkipException, match="plan is done"):
+        runs.execute(step)
+
+    assert runs.cluster.asked == []
+
+
+def test_nothing_is_rolled_back_when_nothing_was_planned(runs):
+    with pytest.raises(AirflowSkipException, match="no release was planned"):
+        runs.execute("roll-back")
+
+
+@pytest.mark.parametrize(("state", "pods_started"), [("upstream_failed", 0), ("failed", 1), ("success", 1)])
+def test_roll_back_runs_only_where_roll_out_began(runs, state, pods_started):
+    runs.planned()
+    runs.states["roll-out"] = state
+    runs.ends(runs.result("roll-back"))
+
+    if pods_started:
+        runs.execute("roll-back")
+    else:
+        with pytest.raises(AirflowSkipException, match="nothing was rolled out"):
+            runs.execute("roll-back")
+
+    assert len(runs.cluster.created) == pods_started
+
+
+@pytest.mark.parametrize("verdict", ["failed", "inconclusive", None])
+def test_a_gate_that_does_not_pass_fails_the_task_in_words(runs, verdict):
+    runs.planned()
+    runs.ends(runs.result("gate", summary="itl_ms p99 is 80 ms, at most 50 ms", data={"verdict": verdict}))
+
+    with pytest.raises(AirflowFailException, match=r"the release is refused. itl_ms p99 is 80 ms"):
+        runs.execute("gate")
+
+    assert runs.xcoms["gate", "return_value"]["data"]["verdict"] == verdict
+
+
+def test_a_gate_that_passed_succeeds(runs):
+    runs.planned()
+    runs.ends(runs.result("gate", data={"verdict": "passed"}))
+
+    assert runs.execute("gate")["data"]["verdict"] == "passed"
+
+
+def test_every_step_has_a_pod_of_its_own_kind():
+    assert StepOperator.template_fields == ()
+    assert set(pods.KINDS) == set(pods.Step.__args__)

@@ -1,0 +1,106 @@
+"""Whole runs by Airflow itself, each step's pod scripted: which steps run, which are skipped, how the run ends."""
+
+import contextlib
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models.dagbundle import DagBundleModel  # noqa: F401 - its table has to be known when the database is made
+from airflow.utils.db import initdb
+
+from plugins.slipway_airflow.runs import run_identity
+from tests.dags.conftest import REPOSITORY
+from tests.fakes.kubernetes_pods import PodEnd
+from tests.fakes.releases import SPEC
+
+AHEAD = ("plan", "download", "quantize", "build", "assemble", "publish", "roll-out", "smoke-test", "benchmark")
+
+
+@pytest.fixture(scope="module")
+def database():
+    """Airflow's own, in the tier's AIRFLOW_HOME."""
+    initdb()
+
+
+@pytest.fixture
+def run(runs, database, tmp_path, monkeypatch):
+    """Run the DAG of the demo spec to its end; the run's state and the state of each task."""
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC))
+    monkeypatch.setenv("SLIPWAY_SPECS", str(tmp_path))
+
+    def to_the_end(scripted=None, *, action="release", stored=()):
+        runs.planned(action=action, stored=stored)
+        plan = runs.xcoms["plan", "return_value"]["data"]
+        dag = DagBag(str(REPOSITORY / "dags")).dags["release__demo"]
+        for task in dag.tasks:
+            task.retries = 0
+
+        def script(pod):
+            step = pod["metadata"]["labels"]["slipway.dev/step"]
+            data = plan if step == "plan" else {"verdict": "passed"}
+            result = runs.result(step, run=pod["metadata"]["labels"]["slipway.dev/run"], data=data)
+            changes, end = (scripted or {}).get(step, ({}, PodEnd()))
+            result = result.model_copy(update={"started_at": datetime.now(UTC), **changes})
+            runs.write(result)
+            return end
+
+        runs.cluster.script = script
+        with contextlib.suppress(SystemExit):
+            finished = dag.test()
+        return finished.state, {ti.task_id: str(ti.state) for ti in finished.get_task_instances()}
+
+    return to_the_end
+
+
+def steps_of_pods(runs):
+    return [pod["metadata"]["labels"]["slipway.dev/step"] for pod in runs.cluster.created]
+
+
+def test_a_release_that_passes_is_promoted_and_nothing_is_rolled_back(runs, run):
+    state, tasks = run(stored=("download", "quantize"))
+
+    assert state == "success"
+    assert tasks == {
+        **dict.fromkeys((*AHEAD, "gate", "promote", "released"), "success"),
+        "approval": "skipped",
+        "roll-back": "skipped",
+    }
+    assert steps_of_pods(runs) == [
+        *(step for step in (*AHEAD, "gate") if step not in ("download", "quantize")),
+        "promote",
+    ]
+    assert {run_identity(value) for value in [runs.cluster.created[0]["metadata"]["labels"]["slipway.dev/run"]]}
+
+
+def test_a_refused_release_is_rolled_back_and_the_run_ends_failed(runs, run):
+    state, tasks = run({"gate": ({"data": {"verdict": "failed"}}, PodEnd())})
+
+    assert state == "failed"
+    assert tasks == {
+        **dict.fromkeys(AHEAD, "success"),
+        "gate": "failed",
+        **dict.fromkeys(("approval", "promote", "released"), "upstream_failed"),
+        "roll-back": "success",
+    }
+    assert steps_of_pods(runs)[-2:] == ["gate", "roll-back"]
+
+
+def test_a_build_that_fails_leaves_nothing_to_roll_back(runs, run):
+    error = {"kind": "InputError", "exit_code": 65, "message": "wrong"}
+    failed = runs.failed("build", 65, "wrong")
+    assert error["message"] == failed.summary
+    state, tasks = run({"build": ({"outcome": "failed", "error": failed.error}, PodEnd(exit_code=65))})
+
+    assert state == "failed"
+    assert tasks["build"] == "failed"
+    assert tasks["roll-back"] == "skipped"
+    assert steps_of_pods(runs) == ["plan", "download", "quantize", "build"]
+
+
+def test_a_run_with_nothing_to_do_succeeds_with_every_step_skipped(runs, run):
+    state, tasks = run(action="nothing")
+
+    assert state == "success"
+    assert {task for task, state in tasks.items() if state == "skipped"} == set(tasks) - {"plan"}
+    assert steps_of_pods(runs) == ["plan"]
