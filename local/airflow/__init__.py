@@ -1,0 +1,1 @@
+"""Airflow's four services on one laptop."""

@@ -1,0 +1,26 @@
+"""Copied to $AIRFLOW_HOME/config, where every Airflow process imports it at start.
+
+Scheduler and dag-processor fork a process per task and per parse. What they have imported before is there at once;
+without this each task pays about a second for the operator, the Kubernetes client and boto3 (Airflow 3.3.2, Linux).
+Of the Slipway code nothing is imported here: a change of it is seen by the next task.
+"""
+
+import importlib
+import sys
+
+FORKING = {"scheduler", "dag-processor"}
+SLOW_TO_IMPORT = (
+    "airflow.providers.amazon.aws.hooks.s3",
+    "airflow.providers.cncf.kubernetes.operators.pod",
+    "airflow.providers.standard.operators.hitl",
+    "boto3",
+    "kubernetes.client",
+    "kubernetes.stream",
+    "kubernetes_asyncio.client",
+    "pydantic",
+    "yaml",
+)
+
+if FORKING & set(sys.argv[1:2]):
+    for module in SLOW_TO_IMPORT:
+        importlib.import_module(module)

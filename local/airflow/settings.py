@@ -1,0 +1,93 @@
+"""Airflow's settings on a laptop: one user, one machine, short waits. Written as files that only the owner can read."""
+
+import base64
+import configparser
+import io
+import json
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+USERS = {"admin": "admin", "ci": "user"}
+"""Name and role; a `user` may trigger and look, not configure."""
+
+
+class AirflowHome:
+    """The folder AIRFLOW_HOME: configuration, passwords, database and logs."""
+
+    def __init__(self, folder: Path, repository: Path, port: int) -> None:
+        self.folder, self._repository, self._port = folder, repository, port
+        self.passwords_file = folder / "passwords.json"
+
+    def write(self) -> None:
+        """Write every file; secrets and passwords that are there already are kept."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        config = self.folder / "config"
+        config.mkdir(exist_ok=True)
+        shutil.copyfile(Path(__file__).with_name("airflow_local_settings.py"), config / "airflow_local_settings.py")
+        passwords = self.passwords() if self.passwords_file.exists() else {}
+        write_private(self.passwords_file, json.dumps({name: secrets.token_urlsafe(18) for name in USERS} | passwords))
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_dict(self._options(self._secrets()))
+        text = io.StringIO()
+        parser.write(text)
+        # Airflow itself reads its file with interpolation
+        write_private(self.folder / "airflow.cfg", text.getvalue().replace("%", "%%"))
+
+    def passwords(self) -> dict[str, str]:
+        """Password by user."""
+        passwords: dict[str, str] = json.loads(self.passwords_file.read_text())
+        return passwords
+
+    def _secrets(self) -> dict[str, str]:
+        path = self.folder / "secrets.json"
+        if not path.exists():
+            chosen = {
+                "fernet_key": base64.urlsafe_b64encode(os.urandom(32)).decode(),
+                "jwt_secret": secrets.token_urlsafe(48),
+                "secret_key": secrets.token_urlsafe(48),
+            }
+            write_private(path, json.dumps(chosen))
+        kept: dict[str, str] = json.loads(path.read_text())
+        return kept
+
+    def _options(self, secret: dict[str, str]) -> dict[str, dict[str, str | int | float]]:
+        address = f"http://127.0.0.1:{self._port}"
+        return {
+            "core": {
+                "dags_folder": str(self._repository / "dags"),
+                "plugins_folder": str(self._repository / "plugins"),
+                "executor": "LocalExecutor",
+                "parallelism": 4,
+                "load_examples": "False",
+                "lazy_load_plugins": "False",
+                "dags_are_paused_at_creation": "False",
+                "execution_api_server_url": f"{address}/execution/",
+                "fernet_key": secret["fernet_key"],
+                "simple_auth_manager_users": ",".join(f"{name}:{role}" for name, role in USERS.items()),
+                "simple_auth_manager_passwords_file": str(self.passwords_file),
+            },
+            "database": {"sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}"},
+            # a task's process ends a moment after its sockets; if its supervisor looks in between, it sleeps this long
+            "workers": {"min_heartbeat_interval": 1},
+            "scheduler": {"scheduler_idle_sleep_time": 0.25},
+            "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 10, "parsing_processes": 1},
+            "api": {
+                "host": "127.0.0.1",
+                "port": self._port,
+                "base_url": address,
+                "workers": 1,
+                "secret_key": secret["secret_key"],
+            },
+            "api_auth": {"jwt_secret": secret["jwt_secret"]},
+            "logging": {"base_log_folder": str(self.folder / "logs")},
+            "usage_data_collection": {"enabled": "False"},
+        }
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that from its first byte on only its owner can read."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(text)

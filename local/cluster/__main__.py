@@ -1,0 +1,102 @@
+"""`python -m local.cluster`: serve, or `stop` a cluster with everything that runs in it."""
+
+import argparse
+import asyncio
+import http.client
+import logging
+import os
+import ssl
+import sys
+import time
+from pathlib import Path
+
+from local.cluster.access import Access
+from local.cluster.addresses import AddressError
+from local.cluster.kubelet import end_containers
+from local.cluster.server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
+
+EXIT_WRONG_INPUT = 65
+REPOSITORY = Path(__file__).resolve().parents[2]
+STOP_TIMEOUT_S = STOP_GRACE_S + 20
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until SIGTERM (pods go on), or stop.
+
+    Returns:
+        0, or 65 when the cluster cannot be started; the reason is on stderr.
+    """
+    if arguments[:1] == ["stop"]:
+        parser = argparse.ArgumentParser(prog="python -m local.cluster stop", description="End pods and server.")
+        parser.add_argument("--state", type=Path, required=True)
+        stop(parser.parse_args(arguments[1:]).state.resolve())
+        return 0
+    settings = _settings(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    os.umask(0o077)
+    try:
+        with locked(settings.state):
+            asyncio.run(_serve(settings))
+    except (StateInUseError, AddressError, ValueError, OSError) as error:
+        sys.stderr.write(f"cluster: {error}\n")
+        return EXIT_WRONG_INPUT
+    return 0
+
+
+def stop(state: Path) -> None:
+    """End every container of `state` and its server; returns when nothing is left. A dead server is no obstacle."""
+    if not state.exists():
+        return
+    try:
+        with locked(state):
+            end_containers(state / "pods", grace_s=STOP_GRACE_S)
+    except StateInUseError:
+        access = Access.of(state)
+        port = (state / "port").read_text()
+        headers = {"Authorization": f"Bearer {access.token}"}
+        trusted = ssl.create_default_context(cafile=state / "server.crt")
+        connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=5, context=trusted)
+        connection.request("POST", "/slipway/stop", headers=headers)
+        connection.getresponse().read()
+        connection.close()
+        _wait_for_lock(state)
+
+
+def _wait_for_lock(state: Path) -> None:
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            with locked(state):
+                return
+        except StateInUseError:
+            time.sleep(0.05)
+    raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s")
+
+
+async def _serve(settings: Settings) -> None:
+    await Server(settings).serve()
+
+
+def _settings(arguments: list[str]) -> Settings:
+    parser = argparse.ArgumentParser(prog="python -m local.cluster", description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, help="folder for objects, pods, server.json")
+    parser.add_argument("--port", type=int, default=0, help="0: the folder's last port, or a free one (default)")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="where to write the kubeconfig, mode 0600")
+    parser.add_argument("--context", default="slipway-local", help="name of the kubeconfig's context")
+    parser.add_argument("--images", type=Path, default=REPOSITORY / "local" / "images.yaml")
+    parser.add_argument("--envs", type=Path, default=REPOSITORY / ".slipway" / "envs", help="${ENVS} in the table")
+    parser.add_argument("--repo", type=Path, default=REPOSITORY, help="${REPO} in the table")
+    given = parser.parse_args(arguments)
+    return Settings(
+        state=given.state.resolve(),
+        port=given.port,
+        kubeconfig=given.kubeconfig.resolve(),
+        context=given.context,
+        images=given.images.resolve(),
+        environments=given.envs.resolve(),
+        repository=given.repo.resolve(),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

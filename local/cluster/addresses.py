@@ -1,0 +1,86 @@
+"""Addresses of pods and Services: two /16 ranges in 127.0.0.0/8 that belong to one state folder.
+
+A server holds its range by listening on the range's first address, so that two servers never hand out the same one.
+"""
+
+import errno
+import itertools
+import json
+import random
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+POD_OCTETS = range(64, 128)
+SERVICE_OFFSET = 64  # 127.64 goes with 127.128
+GUARD_PORT = 10250
+LAST_HOST = 65_000
+
+
+class AddressError(Exception):
+    """There is no address to give."""
+
+
+class Addresses:
+    """Hands out addresses of one state folder's ranges."""
+
+    def __init__(self, state: Path) -> None:
+        """Take the folder's ranges again, or choose free ones when the folder is new.
+
+        Raises:
+            AddressError: the ranges are taken, or the system has no loopback range.
+        """
+        record = state / "addresses.json"
+        chosen: Iterable[int] = random.sample(POD_OCTETS, len(POD_OCTETS))
+        if record.exists():
+            chosen = [json.loads(record.read_text())["octet"]]
+        self._octet, self._guard = _claim(chosen)
+        record.write_text(json.dumps({"octet": self._octet}))
+        self._pods = itertools.cycle(range(2, LAST_HOST))
+        self._services = itertools.cycle(range(2, LAST_HOST))
+
+    @property
+    def node(self) -> str:
+        """The node's own address."""
+        return f"127.{self._octet}.0.1"
+
+    @property
+    def service_range(self) -> str:
+        """First two octets of Services, with a dot at the end."""
+        return f"127.{self._octet + SERVICE_OFFSET}."
+
+    def pod(self, taken: Callable[[str], bool]) -> str:
+        """The next address of a pod that is not `taken`."""
+        return self._next(self._octet, self._pods, taken)
+
+    def service(self, taken: Callable[[str], bool]) -> str:
+        """The next address of a Service that is not `taken`."""
+        return self._next(self._octet + SERVICE_OFFSET, self._services, taken)
+
+    def close(self) -> None:
+        """Give the ranges up."""
+        self._guard.close()
+
+    @staticmethod
+    def _next(octet: int, hosts: Iterable[int], taken: Callable[[str], bool]) -> str:
+        for host in itertools.islice(hosts, LAST_HOST):
+            address = f"127.{octet}.{host >> 8}.{host & 255}"
+            if not taken(address):
+                return address
+        raise AddressError(f"every address of 127.{octet}.0.0/16 is in use")
+
+
+def _claim(octets: Iterable[int]) -> tuple[int, socket.socket]:
+    for octet in octets:
+        guard = socket.socket()
+        guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            guard.bind((f"127.{octet}.0.1", GUARD_PORT))
+            guard.listen(1)
+        except OSError as error:
+            guard.close()
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise AddressError(f"127.{octet}.0.1 is no address of this system; the cluster needs Linux") from error
+            continue
+        return octet, guard
+    raise AddressError("another server holds this folder's range of addresses; stop it, or use another state folder")

@@ -1,0 +1,194 @@
+"""One attempt of a container on disk: its folder, its shim and its records.
+
+What is true stands in the folder, not in the server's memory; a restarted server reads it and goes on.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local.cluster import shim
+
+SHIM = Path(shim.__file__)
+KEPT_ATTEMPTS = 2  # this one and the one that `kubectl logs --previous` shows
+START_WAIT_S = 10.0
+POLL_S = 0.1
+LOST = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container's shim ended without a record."}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The `number`th start of a container, from 0."""
+
+    folder: Path
+    number: int
+
+    @property
+    def log(self) -> Path:
+        """The CRI log."""
+        return self.folder / "log"
+
+    @property
+    def termination_log(self) -> Path:
+        """What stands for the container's terminationMessagePath."""
+        return self.folder / "termination-log"
+
+    @property
+    def identifier(self) -> str:
+        """The containerID that statuses carry."""
+        return f"process://{self.folder.parents[2].name}/{self.folder.parent.name}/{self.number}"
+
+    def started(self) -> dict[str, Any] | None:
+        """pid, start ticks and startedAt; None before the start and for a command that could not be started."""
+        return _read(self.folder / "started.json")
+
+    def ended(self) -> dict[str, Any] | None:
+        """exitCode, reason, startedAt, finishedAt; a shim that vanished is noticed and recorded here."""
+        record = _read(self.folder / "exit.json")
+        if record is None and not self._shim_runs():
+            # The shim may have written its record between the two looks.
+            record = _read(self.folder / "exit.json") or self._record_lost()
+        return record
+
+    def known(self) -> bool:
+        """Whether the shim has said how the start went."""
+        return self.started() is not None or self.ended() is not None
+
+    def terminate(self) -> None:
+        """SIGTERM to the container's process group."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the container."""
+        self._signal(signal.SIGUSR1)
+
+    async def wait(self) -> None:
+        """Return once the container has ended."""
+        pid = (_read(self.folder / "shim.json") or {}).get("pid")
+        while self.ended() is None:
+            await _exit_of(pid)
+
+    def _shim_runs(self) -> bool:
+        record = _read(self.folder / "shim.json")
+        return record is not None and shim.start_ticks(record["pid"]) == record["started"]
+
+    def _record_lost(self) -> dict[str, Any]:
+        started = self.started()
+        if started is not None and shim.start_ticks(started["pid"]) == started["started"]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(started["pid"], signal.SIGKILL)
+        record = LOST | {"startedAt": (started or {}).get("startedAt", shim.stamp()), "finishedAt": shim.stamp()}
+        with contextlib.suppress(FileNotFoundError):
+            shim.write(self.folder / "exit.json", record)
+        return record
+
+    def _signal(self, number: signal.Signals) -> None:
+        record = _read(self.folder / "shim.json")
+        if record is not None and shim.start_ticks(record["pid"]) == record["started"]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(record["pid"], number)
+
+
+def latest(container: Path) -> Attempt | None:
+    """The newest attempt in a container's folder."""
+    numbers = _numbers(container)
+    return Attempt(container / str(numbers[-1]), numbers[-1]) if numbers else None
+
+
+def find(container: Path, number: int) -> Attempt | None:
+    """An attempt whose folder is still kept."""
+    return Attempt(container / str(number), number) if number in _numbers(container) else None
+
+
+async def start(container: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path, limit: int | None) -> Attempt:
+    """Start the next attempt of a container; it runs, or has ended, when this returns."""
+    attempt = prepare(container)
+    specification = {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "memory_limit_bytes": limit}
+    process = subprocess.Popen(  # noqa: ASYNC220 - it must outlive this loop, and starts in a millisecond
+        [sys.executable, "-I", "-S", str(SHIM), str(attempt.folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=(attempt.folder / "shim-errors").open("wb"),
+        env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+        start_new_session=True,
+    )
+    # Known before the shim can say it itself: a server killed right now finds it again.
+    shim.write(attempt.folder / "shim.json", {"pid": process.pid, "started": shim.start_ticks(process.pid)})
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(specification).encode())
+        process.stdin.close()
+    _reap_at_exit(process)
+    deadline = asyncio.get_running_loop().time() + START_WAIT_S
+    while not attempt.known() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - a file appears
+        await asyncio.sleep(0.005)
+    return attempt
+
+
+def prepare(container: Path) -> Attempt:
+    """Make the folder of the next attempt and drop those nobody can ask for any more."""
+    numbers = _numbers(container)
+    number = numbers[-1] + 1 if numbers else 0
+    for old in numbers[: -(KEPT_ATTEMPTS - 1)]:
+        shutil.rmtree(container / str(old), ignore_errors=True)
+    folder = container / str(number)
+    folder.mkdir(parents=True, mode=0o700)
+    attempt = Attempt(folder, number)
+    attempt.termination_log.touch()
+    attempt.log.touch()
+    return attempt
+
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def _reap_at_exit(process: subprocess.Popen[bytes]) -> None:
+    for pid, child in list(_children.items()):
+        if child.poll() is not None:
+            del _children[pid]
+    _children[process.pid] = process
+
+
+async def _exit_of(pid: int | None) -> None:
+    """Return when the process `pid` has ended, or after a short while."""
+    if pid is None or not hasattr(os, "pidfd_open"):
+        await asyncio.sleep(POLL_S)
+        return
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        await asyncio.sleep(POLL_S)
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    if pid in _children:
+        _children.pop(pid).wait()
+
+
+def _numbers(container: Path) -> list[int]:
+    try:
+        return sorted(int(entry.name) for entry in container.iterdir() if entry.name.isdigit())
+    except FileNotFoundError:
+        return []
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = json.loads(file.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return record

@@ -1,0 +1,143 @@
+"""What a container's process is given: variables, and paths of this machine in place of the container's."""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from local.cluster.images import Image
+from local.cluster.quantities import quantity
+from local.cluster.resources import CONFIG_MAPS, SECRETS, Object, Resource
+
+_REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
+_KEYED = re.compile(r"^metadata\.(labels|annotations)\['(.+)'\]$")
+Lookup = Callable[[Resource, str], Object | None]
+
+
+class ConfigurationError(Exception):
+    """A container cannot be created yet: something it refers to is missing. Kubernetes tries again, and so do we."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Container paths and the real ones that stand for them."""
+
+    real: Mapping[str, Path] = field(default_factory=dict)
+
+    def rewrite(self, text: str) -> str:
+        """Replace each container path at the start of `text` or after one of `= : ,`; longer ones first, each once."""
+        if not self.real:
+            return text
+        paths = "|".join(re.escape(path) for path in sorted(self.real, key=len, reverse=True))
+        pattern = rf"(?:^|(?<=[=:,]))({paths})(?![A-Za-z0-9._-])"
+        return re.sub(pattern, lambda match: str(self.real[match[1]]), text)
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """`$(NAME)` becomes the variable's value; unknown ones stay as they are, `$$` is a dollar sign."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return variables.get(match[1], match[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+def declared(pod: Object, container: Mapping[str, Any], lookup: Lookup) -> dict[str, str]:
+    """The variables that the pod asks for, with container paths as they are.
+
+    Raises:
+        ConfigurationError: a ConfigMap, a Secret or a key is missing and not optional.
+    """
+    variables: dict[str, str] = {}
+    for source in container.get("envFrom") or []:
+        prefix = source.get("prefix", "")
+        variables |= {prefix + key: value for key, value in _all_of(source, lookup).items()}
+    for entry in container.get("env") or []:
+        if "valueFrom" in entry:
+            value = _value_from(entry["valueFrom"], pod, container, lookup)
+        else:
+            value = expand(entry.get("value") or "", variables)
+        if value is not None:
+            variables[entry["name"]] = value
+    return variables
+
+
+def process_environment(
+    image: Image, own: Mapping[str, str], declared_variables: Mapping[str, str], paths: Paths
+) -> dict[str, str]:
+    """All that the process gets: the pod's variables win over the image's, these over `own`."""
+    given = {"PATH": image.path, "LANG": "C.UTF-8", **own, **image.env}
+    return given | {name: paths.rewrite(value) for name, value in declared_variables.items()}
+
+
+def command_line(container: Mapping[str, Any], image: Image, variables: Mapping[str, str], paths: Paths) -> list[str]:
+    """The argument vector: `command` and `args`, or the image's command."""
+    words: Iterable[str] = [*(container.get("command") or image.command), *(container.get("args") or [])]
+    return [paths.rewrite(expand(word, variables)) for word in words]
+
+
+def field_value(pod: Object, path: str) -> str:
+    """What a fieldRef reads."""
+    keyed = _KEYED.match(path)
+    if keyed:
+        return str((pod["metadata"].get(keyed[1]) or {}).get(keyed[2], ""))
+    if path in ("metadata.labels", "metadata.annotations"):
+        entries = pod["metadata"].get(path.partition(".")[2]) or {}
+        return "\n".join(f'{key}="{value}"' for key, value in sorted(entries.items()))
+    path = {"status.podIPs": "status.podIP", "status.hostIPs": "status.hostIP"}.get(path, path)
+    value: Any = pod
+    for part in path.split("."):
+        value = (value or {}).get(part)
+    return "" if value is None else str(value)
+
+
+def resource_value(pod: Object, container: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    """What a resourceFieldRef reads, in units of its divisor, rounded up."""
+    name = reference.get("containerName")
+    containers = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or [])]
+    chosen = next((other for other in containers if other["name"] == name), container)
+    part, _, kind = reference["resource"].partition(".")
+    amount = quantity(((chosen.get("resources") or {}).get(part) or {}).get(kind, "0"))
+    return str(int(-(-amount // quantity(reference.get("divisor") or "1"))))
+
+
+def content(source: Object) -> Iterator[tuple[str, bytes]]:
+    """Keys and bytes of a ConfigMap or a Secret."""
+    for key, text in (source.get("data") or {}).items():
+        yield key, base64.b64decode(text) if source["kind"] == "Secret" else text.encode()
+    for key, text in (source.get("binaryData") or {}).items():
+        yield key, base64.b64decode(text)
+
+
+def _all_of(source: Mapping[str, Any], lookup: Lookup) -> dict[str, str]:
+    kind, reference = (
+        ("secretRef", source["secretRef"]) if "secretRef" in source else ("configMapRef", source["configMapRef"])
+    )
+    found = lookup(SECRETS if kind == "secretRef" else CONFIG_MAPS, reference["name"])
+    if found is None:
+        if reference.get("optional"):
+            return {}
+        raise ConfigurationError(f'{"secret" if kind == "secretRef" else "configmap"} "{reference["name"]}" not found')
+    return {key: data.decode(errors="replace") for key, data in content(found)}
+
+
+def _value_from(source: Mapping[str, Any], pod: Object, container: Mapping[str, Any], lookup: Lookup) -> str | None:
+    if "fieldRef" in source:
+        return field_value(pod, source["fieldRef"]["fieldPath"])
+    if "resourceFieldRef" in source:
+        return resource_value(pod, container, source["resourceFieldRef"])
+    kind = "secret" if "secretKeyRef" in source else "configmap"
+    reference = source["secretKeyRef"] if kind == "secret" else source["configMapKeyRef"]
+    found = lookup(SECRETS if kind == "secret" else CONFIG_MAPS, reference["name"])
+    data = dict(content(found)) if found else {}
+    if reference["key"] in data:
+        return data[reference["key"]].decode(errors="replace")
+    if reference.get("optional"):
+        return None
+    if found is None:
+        raise ConfigurationError(f'{kind} "{reference["name"]}" not found')
+    raise ConfigurationError(f"couldn't find key {reference['key']} in {kind} {reference['name']}")

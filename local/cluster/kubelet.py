@@ -1,0 +1,89 @@
+"""One worker per pod, and the end of every container when the stack goes down."""
+
+import asyncio
+import logging
+import shutil
+import time
+from pathlib import Path
+
+from local.cluster import attempts
+from local.cluster.node import Node
+from local.cluster.pod_worker import PodWorker
+from local.cluster.resources import PODS, Object
+from local.cluster.store import Change, Store
+
+CRASH_PAUSE_S = 5.0
+POLL_S = 0.02
+log = logging.getLogger(__name__)
+
+
+class Kubelet:
+    """Runs what the store says should run."""
+
+    def __init__(self, store: Store, node: Node) -> None:
+        self._store, self._node = store, node
+        self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
+        store.subscribe(self._changed)
+
+    def start(self) -> None:
+        """Take over the pods of the state folder, and drop folders of pods that are gone."""
+        self._node.register()
+        pods = self._store.all(PODS)
+        known = {pod["metadata"]["uid"] for pod in pods}
+        for folder in (self._node.state / "pods").glob("*"):
+            if folder.name not in known:
+                end_containers(folder, grace_s=0)
+                shutil.rmtree(folder, ignore_errors=True)
+        for pod in pods:
+            self._work_on(pod)
+
+    async def close(self) -> None:
+        """Stop working; containers go on."""
+        tasks = [task for _, task in self._workers.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _changed(self, change: Change) -> None:
+        if change.resource is not PODS:
+            return
+        uid = change.object["metadata"]["uid"]
+        if uid in self._workers:
+            self._workers[uid][0].wake()
+        elif change.new is not None:
+            self._work_on(change.new)
+
+    def _work_on(self, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = PodWorker(self._store, self._node, pod)
+        task = asyncio.create_task(self._run(worker, pod))
+        self._workers[uid] = (worker, task)
+        task.add_done_callback(lambda _: self._workers.pop(uid, None))
+
+    async def _run(self, worker: PodWorker, pod: Object) -> None:
+        while True:
+            try:
+                await worker.run()
+            except Exception:
+                # One pod that cannot be handled must not take the others down.
+                log.exception("pod %s/%s", pod["metadata"]["namespace"], pod["metadata"]["name"])
+                await asyncio.sleep(CRASH_PAUSE_S)
+            else:
+                return
+
+
+def end_containers(folder: Path, *, grace_s: float) -> int:
+    """End every container below `folder`, with SIGKILL after `grace_s`; how many there were. Blocks."""
+    found = [attempts.latest(container) for container in folder.glob("**/containers/*")]
+    running = [attempt for attempt in found if attempt is not None and attempt.ended() is None]
+    for attempt in running:
+        attempt.terminate()
+    deadline = time.monotonic() + grace_s
+    count = len(running)
+    while running:
+        if time.monotonic() >= deadline:
+            for attempt in running:
+                attempt.kill()
+        time.sleep(POLL_S)
+        running = [attempt for attempt in running if attempt.ended() is None]
+    return count

@@ -1,0 +1,209 @@
+"""Services as TCP proxies: clusterIP:port to the ready endpoints, one after the other.
+
+A connection keeps its endpoint until one side ends it, also after the endpoint has left the Service. Where no endpoint
+is ready nobody listens, so a client is refused at once.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from typing import Any
+
+from local.cluster.eventlog import EventLog
+from local.cluster.resources import ENDPOINTS, SERVICES, Object
+from local.cluster.status import invalid
+from local.cluster.store import Change, Store, key_of
+
+CHUNK_BYTES = 65536
+CONNECT_TIMEOUT_S = 5.0
+RETRY_S = 5.0
+BACKLOG = 512
+log = logging.getLogger(__name__)
+Address = tuple[str, int]
+
+
+class Listener:
+    """One port of one Service."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.targets: list[Address] = []
+        self._next = 0
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def listening(self) -> bool:
+        """Whether clients can connect."""
+        return self._server is not None
+
+    async def open(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the port is taken, or not allowed.
+        """
+        self._server = await asyncio.start_server(self._accept, *self.address, backlog=BACKLOG)
+
+    async def close(self) -> None:
+        """Refuse new connections; those that are there go on."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            server.close()
+
+    def cut(self) -> None:
+        """End every connection."""
+        for task in self._connections:
+            task.cancel()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream = await self._connect()
+        if upstream is None:
+            writer.transport.abort()
+            return
+        there, back = upstream
+        try:
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(_pump(reader, back))
+                pumps.create_task(_pump(there, writer))
+        except* OSError:
+            # One side reset the connection: the other is reset too, instead of ended as if all had been sent.
+            writer.transport.abort()
+            back.transport.abort()
+        finally:
+            back.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """A connection to the next endpoint that takes one. Nothing was sent yet, so each may be tried."""
+        tried: set[Address] = set()
+        while candidates := [target for target in self.targets if target not in tried]:
+            target = candidates[self._next % len(candidates)]
+            self._next += 1
+            tried.add(target)
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    return await asyncio.open_connection(*target)
+        return None
+
+
+class ServiceProxy:
+    """Listens for every Service that has ready endpoints."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._events = EventLog(store, "service-proxy")
+        self._listeners: dict[Address, Listener] = {}
+        self._failed: set[Address] = set()
+        self._changed = asyncio.Event()
+        store.subscribe(self._notice)
+
+    async def run(self) -> None:
+        """Open and close ports as Services and endpoints change."""
+        self._changed.set()
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), RETRY_S if self._failed else None)
+                self._changed.clear()
+                await self._align()
+        finally:
+            for listener in self._listeners.values():
+                await listener.close()
+                listener.cut()
+
+    def _notice(self, change: Change) -> None:
+        if change.resource is ENDPOINTS and change.new is not None:
+            self._retarget(change.new)
+        if change.resource in (ENDPOINTS, SERVICES):
+            self._changed.set()
+
+    def _retarget(self, endpoints: Object) -> None:
+        """New connections follow a change at once, before any port is opened or closed."""
+        service = self._store.get(SERVICES, *key_of(endpoints))
+        for port in (service["spec"].get("ports") or []) if service else []:
+            listener = self._listeners.get((service["spec"].get("clusterIP", ""), port["port"])) if service else None
+            if listener is not None:
+                listener.targets = _targets(endpoints, port)
+
+    async def _align(self) -> None:
+        wanted: dict[Address, tuple[Object, list[Address]]] = {}
+        for service in self._store.all(SERVICES):
+            host = service["spec"].get("clusterIP")
+            if not host or host == "None":
+                continue
+            endpoints = self._store.get(ENDPOINTS, *key_of(service)) or {}
+            for port in service["spec"].get("ports") or []:
+                wanted[host, port["port"]] = (service, _targets(endpoints, port))
+        for address in [address for address in self._listeners if address not in wanted]:
+            await self._listeners.pop(address).close()
+        self._failed &= wanted.keys()
+        for address, (service, targets) in wanted.items():
+            listener = self._listeners.setdefault(address, Listener(address))
+            listener.targets = targets
+            if targets and not listener.listening:
+                await self._open(listener, service)
+            elif not targets and listener.listening:
+                await listener.close()
+
+    async def _open(self, listener: Listener, service: Object) -> None:
+        try:
+            await listener.open()
+        except OSError as error:
+            host, port = listener.address
+            self._events.warning(service, "FailedToListen", f"cannot listen on {host}:{port}: {error.strerror}")
+            self._failed.add(listener.address)
+        else:
+            self._failed.discard(listener.address)
+
+
+def check_ports(service: Object) -> None:
+    """Refuse a Service whose ports could not be opened.
+
+    Raises:
+        ApiError: 422, with the port and what the system says.
+    """
+    host = service["spec"].get("clusterIP")
+    problems = []
+    for index, port in enumerate(service["spec"].get("ports") or []):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port["port"]))
+            except (OSError, OverflowError) as error:
+                if getattr(error, "errno", None) == errno.EADDRINUSE and "uid" in service["metadata"]:
+                    continue
+                text = f"Invalid value: {port['port']}: cannot listen on {host}: {error}"
+                problems.append((f"spec.ports[{index}].port", text))
+    if problems:
+        raise invalid(SERVICES, service["metadata"]["name"], problems)
+
+
+def _targets(endpoints: Object, port: dict[str, Any]) -> list[Address]:
+    return [
+        (address["ip"], target["port"])
+        for subset in endpoints.get("subsets") or []
+        for target in subset.get("ports") or []
+        if target.get("name", "") == port.get("name", "")
+        for address in subset.get("addresses") or []
+    ]
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(CHUNK_BYTES):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        with contextlib.suppress(OSError):
+            writer.write_eof()

@@ -1,0 +1,103 @@
+"""Which kinds the server knows, under which paths."""
+
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind; `subresources` are those that take GET, PUT and PATCH of the object itself."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    has_status: bool = False
+    has_scale: bool = False
+    in_all: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """As objects carry it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """As messages of the API server name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def path(self) -> str:
+        """Root of its group and version, without a leading slash."""
+        return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"
+
+
+RBAC = "rbac.authorization.k8s.io"
+
+PODS = Resource("", "v1", "pods", "Pod", short_names=("po",), has_status=True, in_all=True)
+SERVICES = Resource("", "v1", "services", "Service", short_names=("svc",), has_status=True, in_all=True)
+ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", short_names=("ep",))
+EVENTS = Resource("", "v1", "events", "Event", short_names=("ev",))
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", short_names=("cm",))
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", short_names=("sa",))
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", short_names=("pvc",), has_status=True)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, short_names=("ns",), has_status=True)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False, short_names=("no",), has_status=True)
+DEPLOYMENTS = Resource(
+    "apps", "v1", "deployments", "Deployment", short_names=("deploy",), has_status=True, has_scale=True, in_all=True
+)
+REPLICA_SETS = Resource(
+    "apps", "v1", "replicasets", "ReplicaSet", short_names=("rs",), has_status=True, has_scale=True, in_all=True
+)
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+
+RECORDS = (
+    Resource("", "v1", "resourcequotas", "ResourceQuota", short_names=("quota",), has_status=True),
+    Resource("", "v1", "limitranges", "LimitRange", short_names=("limits",)),
+    Resource(RBAC, "v1", "roles", "Role"),
+    Resource(RBAC, "v1", "rolebindings", "RoleBinding"),
+    Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+    Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short_names=("netpol",)),
+    Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short_names=("pdb",), has_status=True),
+    Resource(
+        "autoscaling",
+        "v2",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        short_names=("hpa",),
+        has_status=True,
+    ),
+    Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False, short_names=("pc",)),
+)
+
+RESOURCES = (
+    PODS,
+    SERVICES,
+    ENDPOINTS,
+    EVENTS,
+    SECRETS,
+    CONFIG_MAPS,
+    SERVICE_ACCOUNTS,
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    ENDPOINT_SLICES,
+    LEASES,
+    *RECORDS,
+)
+
+
+def find(path: str, plural: str) -> Resource | None:
+    """The kind served at `path` (`api/v1`, `apis/apps/v1`) under `plural`."""
+    return next((resource for resource in RESOURCES if resource.path == path and resource.plural == plural), None)

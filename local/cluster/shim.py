@@ -1,0 +1,229 @@
+"""Runs one container: starts it, writes its log in the CRI format, and records how it ended.
+
+Started as `python -I -S shim.py FOLDER` with a JSON specification on standard input (argv, env, cwd,
+memory_limit_bytes or null), so it imports the standard library alone and no secret of the container reaches a file. It
+outlives the server. In FOLDER it writes `shim.json` (who the shim is), `started.json`, `log` and at last `exit.json`.
+
+SIGTERM is passed on to the container's process group; SIGUSR1 kills every process that descends from the container.
+When the first process ends, so do the others, as in a container.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+READ_BYTES = 65536
+LINE_BYTES = 16384  # containerd cuts longer lines into partial ones
+LOOK_S = 0.5
+DRAIN_S = 1.0
+START_ERROR = 128  # containerd's exit code of a command that cannot be started
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(folder: Path) -> None:
+    """Run the container of `folder` to its end."""
+    specification = json.load(sys.stdin)
+    _become_subreaper()
+    write(folder / "shim.json", {"pid": os.getpid(), "started": start_ticks(os.getpid())})
+    log = (folder / "log").open("ab", buffering=0)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            specification["argv"],
+            env=specification["env"],
+            cwd=specification["cwd"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            preexec_fn=default_signals,  # noqa: PLW1509 - one thread
+        )
+    except OSError as error:
+        message = f"exec: {specification['argv'][0]!r}: {error.strerror} (working directory {specification['cwd']})"
+        end = {"exitCode": START_ERROR, "reason": "StartError", "message": message}
+        write(folder / "exit.json", end | {"startedAt": stamp(), "finishedAt": stamp()})
+        return
+    Container(folder, process, log, specification["memory_limit_bytes"]).run()
+
+
+class Container:
+    """A started container under this shim."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes], log: IO[bytes], limit_bytes: int | None) -> None:
+        self._folder, self._process, self._log, self._limit_bytes = folder, process, log, limit_bytes
+        self._out_of_memory = False
+        self._began = stamp()
+        self._rest: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+
+    def run(self) -> None:
+        """Copy output until the first process ended; then end the others and write the record."""
+        signal.signal(signal.SIGTERM, lambda *_: self._signal_group(signal.SIGTERM))
+        signal.signal(signal.SIGUSR1, lambda *_: self._kill_all())
+        started = {"pid": self._process.pid, "started": start_ticks(self._process.pid), "startedAt": self._began}
+        write(self._folder / "started.json", started)
+        pipes = selectors.DefaultSelector()
+        for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            pipes.register(pipe, selectors.EVENT_READ, name)
+        next_look = time.monotonic() + LOOK_S
+        wait_s = 0.02
+        while self._process.poll() is None:
+            busy = self._copy(pipes, wait_s)
+            # Pipes closed by a program that lives on, or kept open by its children, say nothing about its end.
+            wait_s = 0.02 if busy else min(wait_s * 1.5, 0.1)
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + LOOK_S
+                self._look_at_memory()
+        self._finish(pipes)
+
+    def _finish(self, pipes: selectors.BaseSelector) -> None:
+        self._kill_all()
+        deadline = time.monotonic() + DRAIN_S
+        while pipes.get_map() and time.monotonic() < deadline:
+            self._copy(pipes, 0.05)
+        for stream, rest in self._rest.items():
+            if rest:
+                self._write_line(stream, b"P", rest)
+        self._reap()
+        code = self._process.returncode
+        code = 128 - code if code < 0 else code
+        reason = "OOMKilled" if self._out_of_memory else "Completed" if code == 0 else "Error"
+        if self._out_of_memory:
+            code = 128 + signal.SIGKILL
+        end = {"exitCode": code, "reason": reason, "startedAt": self._began, "finishedAt": stamp()}
+        write(self._folder / "exit.json", end)
+
+    def _copy(self, pipes: selectors.BaseSelector, wait_s: float) -> bool:
+        if not pipes.get_map():
+            time.sleep(wait_s)
+            return False
+        ready = pipes.select(wait_s)
+        for key, _ in ready:
+            try:
+                data = os.read(key.fd, READ_BYTES)
+            except BlockingIOError:
+                continue
+            if not data:
+                pipes.unregister(key.fileobj)
+            else:
+                self._write(key.data, data)
+        return bool(ready)
+
+    def _write(self, stream: str, data: bytes) -> None:
+        *lines, rest = (self._rest[stream] + data).split(b"\n")
+        for line in lines:
+            while len(line) > LINE_BYTES:
+                self._write_line(stream, b"P", line[:LINE_BYTES])
+                line = line[LINE_BYTES:]  # noqa: PLW2901 - what is left of it
+            self._write_line(stream, b"F", line)
+        while len(rest) > LINE_BYTES:
+            self._write_line(stream, b"P", rest[:LINE_BYTES])
+            rest = rest[LINE_BYTES:]
+        self._rest[stream] = rest
+
+    def _write_line(self, stream: str, tag: bytes, text: bytes) -> None:
+        self._log.write(b"%s %s %s %s\n" % (stamp().encode(), stream.encode(), tag, text))
+
+    def _look_at_memory(self) -> None:
+        if self._limit_bytes is not None and not self._out_of_memory:
+            used = sum(resident_bytes(pid) for pid in descendants(os.getpid()))
+            if used > self._limit_bytes:
+                self._out_of_memory = True
+                self._kill_all()
+
+    def _signal_group(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def _kill_all(self) -> None:
+        self._signal_group(signal.SIGKILL)
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    self._kill_all()
+                    time.sleep(0.01)
+                continue
+            return
+
+
+def default_signals() -> None:
+    """Undo what Python and a caller in the background changed: a shell cannot trap what it inherits as ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def descendants(root: int) -> list[int]:
+    """Every living process below `root` (proc(5)); none where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        if (fields := _stat(int(folder.name))) and fields[0] != "Z":
+            children.setdefault(int(fields[1]), []).append(int(folder.name))
+    found, queue = [], [root]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot; None when it is gone or a zombie. A pid alone is reused."""
+    fields = _stat(pid)
+    return None if not fields or fields[0] == "Z" else int(fields[19])
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory that only the end of the process gives back: anonymous pages, no pages of mapped files."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def stamp() -> str:
+    """Now, as CRI logs write it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+
+
+def write(file: Path, record: dict[str, Any]) -> None:
+    """Write so that no reader sees half of it."""
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(record))
+    partial.replace(file)
+
+
+def _become_subreaper() -> None:
+    # A process whose parent ended stays below the shim instead of escaping to init.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
