@@ -1,0 +1,81 @@
+"""What a run that has ended means: for a person in one line, for CI as an exit code."""
+
+from dataclasses import dataclass
+
+from cli.airflow_api import Airflow, TaskError
+from cli.follow import ORDER, RunView
+from tasks.contracts.errors import InputError
+from tasks.contracts.gate import GateReport
+from tasks.contracts.plan import Plan
+
+DONE = 0
+REFUSED = 1
+WRONG_INPUT = InputError.exit_code
+TIMED_OUT = 124
+INTERRUPTED = 130
+FINAL_ERROR = "AirflowFailException"
+"""What the operator raises where a retry cannot help."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    exit_code: int
+    text: str
+    error: TaskError | None = None
+
+
+def plan_of(view: RunView) -> Plan | None:
+    """The run's plan, once the plan step has reported it."""
+    result = view.results.get("plan")
+    return Plan.model_validate(result.data["plan"]) if result and "plan" in result.data else None
+
+
+def gate_of(view: RunView) -> GateReport | None:
+    """The run's gate report, once the gate has judged."""
+    result = view.results.get("gate")
+    return GateReport.model_validate(result.data["report"]) if result and "report" in result.data else None
+
+
+def evidence_of(view: RunView) -> str | None:
+    """URI under which the run's evidence lies."""
+    result = view.results.get("gate")
+    return str(result.data["evidence"]) if result and "evidence" in result.data else None
+
+
+def outcome_of(airflow: Airflow, view: RunView) -> Outcome:
+    """What came out of a release that has ended."""
+    plan, gate = plan_of(view), gate_of(view)
+    if view.run.state == "success":
+        if plan and plan.action == "nothing":
+            return Outcome(DONE, f"nothing to do: {plan.live} is live and is what was asked for")
+        if plan and _state(view, "promote") == "success":
+            return Outcome(DONE, f"promoted: {plan.release_id} is live")
+        return Outcome(REFUSED, "the run succeeded and promoted nothing: somebody marked its tasks in Airflow")
+    if gate and _state(view, "gate") == "failed":
+        back = "; it was rolled back" if _state(view, "roll-back") == "success" else ""
+        stays = f", {gate.live} stays live" if gate.live else ""
+        return Outcome(REFUSED, f"refused: the gate says {gate.verdict} of {gate.release_id}{back}{stays}")
+    return _failed(airflow, view)
+
+
+def failed_step(view: RunView) -> str | None:
+    """The first step that failed."""
+    failed = [name for name, task in view.tasks.items() if task.state == "failed"]
+    return min(failed, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER), default=None)
+
+
+def _failed(airflow: Airflow, view: RunView) -> Outcome:
+    step = failed_step(view)
+    if step is None:
+        return Outcome(REFUSED, "failed: no step failed, so the run was ended by hand or by its time limit")
+    error = airflow.error(view.run, view.tasks[step])
+    message = error.message if error.message.startswith(f"{step}:") else f"{step}: {error.message}"
+    # a run without a plan, a rollback, takes its input at its first step
+    wrong = error.kind == FINAL_ERROR and (step == "plan" or "plan" not in view.tasks)
+    return Outcome(WRONG_INPUT if wrong else REFUSED, f"failed: {message}", error)
+
+
+def _state(view: RunView, step: str) -> str | None:
+    return view.tasks[step].state if step in view.tasks else None

@@ -1,0 +1,109 @@
+"""Draws a run that is followed: a live table on a terminal, one line per change elsewhere."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from cli.follow import RunView, Screen, StepView
+
+STYLES = {
+    "done": "green",
+    "stored": "cyan",
+    "running": "yellow",
+    "asks you": "bold magenta",
+    "retries": "yellow",
+    "failed": "bold red",
+    "skipped": "dim",
+    "not run": "dim",
+    "waiting": "dim",
+    "queued": "dim",
+}
+SILENT = frozenset({"waiting", "queued"})
+TOGETHER = ("skipped", "not run")
+"""Steps that come to nothing share a line, for they come to it at once."""
+BAR_WIDTH = 24
+
+
+class Lines:
+    """One line whenever a step's state changes: for logs of CI."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown: dict[str, str] = {}
+
+    def show(self, view: RunView) -> None:
+        """Print what changed since the last view."""
+        changed = [step for step in view.steps if self._shown.get(step.name) != step.state]
+        self._shown = {step.name: step.state for step in view.steps}
+        for step in changed:
+            if step.state not in SILENT and step.state not in TOGETHER:
+                self._console.print(self._line(step), soft_wrap=True, highlight=False)
+        for state in TOGETHER:
+            if names := [step.name for step in changed if step.state == state]:
+                line = f"{time.strftime('%H:%M:%S')}  {state}: {', '.join(names)}"
+                self._console.print(line, soft_wrap=True, highlight=False)
+
+    def _line(self, step: StepView) -> Text:
+        seconds = "" if step.seconds is None or step.state == "running" else f"{step.seconds:.1f} s"
+        line = Text(f"{time.strftime('%H:%M:%S')}  {step.name:<11} ")
+        line.append(f"{step.state:<8}", STYLES.get(step.state, ""))
+        line.append(f" {seconds:>8}  {step.text}")
+        line.rstrip()
+        return line
+
+
+class LiveTable:
+    """A table that is drawn anew in place."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def show(self, view: RunView) -> None:
+        """Draw the whole view."""
+        self._live.update(steps_table(view))
+
+
+@contextmanager
+def screen_on(console: Console) -> Iterator[Screen]:
+    """The screen that fits where `console` writes to."""
+    if not console.is_terminal:
+        yield Lines(console)
+        return
+    with Live(console=console, refresh_per_second=8, transient=False) as live:
+        yield LiveTable(live)
+
+
+def steps_table(view: RunView) -> RenderableType:
+    """Every step with state, seconds and one line."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for step in view.steps:
+        style = STYLES.get(step.state, "")
+        seconds = "" if step.seconds is None else f"{step.seconds:.1f} s"
+        name = Text(step.name, "dim" if style == "dim" else "")
+        table.add_row(name, _state(step, style), seconds, _detail(step))
+    if view.run.state == "queued":
+        return Group(Text("queued: one run of a model at a time", "dim"), table)
+    return table
+
+
+def _state(step: StepView, style: str) -> RenderableType:
+    return Spinner("dots", Text(step.state, style)) if step.state == "running" else Text(step.state, style)
+
+
+def _detail(step: StepView) -> RenderableType:
+    if step.progress is None:
+        return Text(step.text)
+    line = Table.grid(padding=(0, 1))
+    line.add_row(ProgressBar(total=1.0, completed=step.progress.share, width=BAR_WIDTH), Text(step.text))
+    return line

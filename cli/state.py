@@ -1,0 +1,200 @@
+"""`slipway status` and `slipway explain`: what is live, why, and how to get back. Changes nothing."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cli.airflow_api import Airflow, Run
+from cli.releases import Name, dag_of, settings_of
+from cli.settings import Settings
+from cli.tables import COMMIT_DIGITS, channel_lines, gate_table
+from tasks.contracts.base import read_contract
+from tasks.contracts.channel import Channel, ChannelEntry, ChannelEvent
+from tasks.contracts.errors import InputError, PipelineError
+from tasks.contracts.gate import GateReport
+from tasks.contracts.release import Release
+
+if TYPE_CHECKING:
+    from tasks.adapters.object_store import ObjectStore
+    from tasks.contracts.artifact import Layout
+
+NEWEST_RUNS = 5
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the status and where it is read from."""
+
+    title: str
+    read: Callable[[], Iterator[RenderableType]]
+
+
+def status(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The model's name; every model when absent.")] = None,
+) -> None:
+    """What is live, where it answers, and the newest runs.
+
+    A part that cannot be reached is named, the others are shown; exit 65 or 75 then, as the reason is.
+    """
+    settings, console = settings_of(context), Console()
+    sections = _of_one(settings, name) if name else [Section("models", lambda: _models(settings))]
+    codes = [_shown(console, section) for section in sections]
+    if worst := max(codes):
+        raise typer.Exit(worst)
+
+
+def explain(context: typer.Context, name: Name) -> None:
+    """What is running, from which commit, why it was let through, and how to get back."""
+    settings, console = settings_of(context), Console()
+    for part in explanation(*settings.store(), name):
+        console.print(part, highlight=False, soft_wrap=True)
+
+
+def explanation(store: "ObjectStore", layout: "Layout", name: str) -> Iterator[RenderableType]:
+    """What `slipway explain` prints, part by part.
+
+    Raises:
+        InputError: nothing of the model is live.
+    """
+    channel = read_channel(store, layout, name)
+    live = channel.live
+    if live is None:
+        raise InputError(f"nothing of {name} is live. `slipway release {name}` makes a release.")
+    release = read_contract(Release, json.loads(store.read_bytes(live.release_uri)), live.release_uri)
+    yield from (Text(line) for line in _what_runs(release, live))
+    yield from _why(store, layout, channel, live)
+    yield Text(_way_back(channel))
+
+
+def read_channel(store: "ObjectStore", layout: "Layout", name: str) -> Channel:
+    """The model's channel.
+
+    Raises:
+        InputError: there is none: the model was never released.
+    """
+    uri = layout.channel(name)
+    found = store.read_with_etag(uri)
+    if found is None:
+        raise InputError(f"{name} was never released here: {uri} does not exist. `slipway status` lists the models.")
+    return read_contract(Channel, json.loads(found[0]), uri)
+
+
+def _of_one(settings: Settings, name: str) -> list[Section]:
+    return [
+        Section("channel", lambda: _channel(settings, name)),
+        Section("service", lambda: _service(settings, name)),
+        Section("runs", lambda: _runs(settings, name)),
+    ]
+
+
+def _shown(console: Console, section: Section) -> int:
+    """Print it, or why it cannot be; the exit code that this part alone would have."""
+    try:
+        for part in section.read():
+            console.print(part, highlight=False, soft_wrap=True)
+    except PipelineError as error:
+        console.print(Text(f"{section.title:<9} unknown: {error}", "yellow"), soft_wrap=True)
+        return error.exit_code
+    return 0
+
+
+def _channel(settings: Settings, name: str) -> Iterator[RenderableType]:
+    store, layout = settings.store()
+    yield from (Text(line) for line in channel_lines(read_channel(store, layout, name)))
+
+
+def _service(settings: Settings, name: str) -> Iterator[RenderableType]:
+    cluster = settings.cluster()
+    for word, service in (("service", name), ("candidate", f"{name}-candidate")):
+        address = cluster.service_address(service)
+        if address is None:
+            yield Text(f"{word:<9} none")
+            continue
+        ports = ", ".join(f"{port} {number}" for port, number in address.ports.items())
+        pods = ", ".join(sorted(cluster.endpoints(service))) or "no pod that is ready"
+        yield Text(f"{word:<9} {address.host} ({ports}) → {pods}")
+
+
+def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
+    with settings.airflow() as airflow:
+        runs = airflow.runs(dag_of(name), NEWEST_RUNS)
+        yield from (Text(f"run       {_run_words(run)}  {airflow.run_url(run)}") for run in runs)
+
+
+def _models(settings: Settings) -> Iterator[RenderableType]:
+    store, layout = settings.store()
+    with settings.airflow() as airflow:
+        known = {dag.removeprefix(dag_of("")) for dag in airflow.dags(dag_of(""))}
+        suffix = ".json"
+        folder = layout.channel("").removesuffix(suffix)
+        released = {found.uri.removeprefix(folder).removesuffix(suffix) for found in store.list(folder)}
+        if not known | released:
+            yield Text("no model: put a spec into specs/, or look whether SLIPWAY_SPECS names the right folder")
+            return
+        table = Table("model", "live", "since", "newest run", box=None, padding=(0, 2, 0, 0))
+        for name in sorted(known | released):
+            live = read_channel(store, layout, name).live if name in released else None
+            since = f"{live.since:%Y-%m-%d %H:%M} UTC" if live else ""
+            table.add_row(name, live.release_id if live else "nothing", since, _newest(airflow, name, known))
+        yield table
+
+
+def _newest(airflow: Airflow, name: str, known: set[str]) -> str:
+    if name not in known:
+        return "no DAG"
+    runs = airflow.runs(dag_of(name), 1)
+    return _run_words(runs[0]) if runs else "none"
+
+
+def _run_words(run: Run) -> str:
+    began = f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC" if run.started_at else "not begun"
+    took = f" in {(run.ended_at - run.started_at).total_seconds():.0f} s" if run.started_at and run.ended_at else ""
+    return f"{run.run_id}  {run.state}{took}  {began}"
+
+
+def _what_runs(release: Release, live: ChannelEntry) -> Iterator[str]:
+    source, spec = release.plan.source, release.spec
+    yield f"{release.id} is live since {live.since:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"  made of    {source.repo} at {source.revision}, commit {source.commit}"
+    yield f"  as         {spec.quantization.format}, served by {spec.engine.kind}"
+    for stage, planned in release.plan.stages.items():
+        yield f"  {stage:<10} {planned.key[:COMMIT_DIGITS]}"
+
+
+def _why(store: "ObjectStore", layout: "Layout", channel: Channel, live: ChannelEntry) -> Iterator[RenderableType]:
+    """How the live release came to be live: the gate that let it through, and a roll back since then."""
+    event = _promotion(channel, live)
+    newest = next((event for event in channel.history if event.event != "refused"), None)
+    if newest and newest.event == "rolled-back":
+        reason = f": {newest.reason}" if newest.reason else ""
+        yield Text(f"back since {newest.release_id} was rolled back at {newest.at:%Y-%m-%d %H:%M:%S} UTC{reason}")
+    if event is None:
+        yield Text("its promotion is older than the channel's history")
+        return
+    yield Text(f"let through by run {event.run} at {event.at:%Y-%m-%d %H:%M:%S} UTC")
+    evidence = layout.evidence(channel.name, live.release_id, event.run)
+    uri = f"{evidence}/gate.json"
+    found = store.read_with_etag(uri)
+    if found is None:
+        yield Text(f"{uri} does not exist any more")
+        return
+    yield gate_table(read_contract(GateReport, json.loads(found[0]), uri))
+    yield Text(f"evidence: {evidence}/report.html")
+
+
+def _promotion(channel: Channel, live: ChannelEntry) -> ChannelEvent | None:
+    wanted = ("promoted", live.release_id)
+    return next((event for event in channel.history if (event.event, event.release_id) == wanted), None)
+
+
+def _way_back(channel: Channel) -> str:
+    if not channel.previous:
+        return f"way back: none is kept. `slipway release {channel.name} --revision R` makes an older revision live."
+    return f"way back: `slipway rollback {channel.name}` makes {channel.previous[0].release_id} live again"

@@ -1,0 +1,99 @@
+"""Plans, gates and channels as a person reads them. Pure: text and tables from contracts."""
+
+from rich.table import Table
+from rich.text import Text
+
+from tasks.adapters.progress import size
+from tasks.contracts.artifact import STAGES, Stage
+from tasks.contracts.channel import Channel
+from tasks.contracts.gate import GateReport, Judgement, Verdict
+from tasks.contracts.plan import Plan
+
+VERDICT_STYLES = {Verdict.PASSED: "green", Verdict.INCONCLUSIVE: "yellow", Verdict.FAILED: "bold red"}
+COMMIT_DIGITS = 12
+NEWEST_EVENTS = 5
+
+
+def plan_heading(plan: Plan) -> str:
+    """Which commit was planned, and what follows."""
+    source = plan.source
+    forced = ", everything anew (--force)" if plan.forced else ""
+    return f"{plan.name}: {source.repo} at {source.revision}, commit {source.commit[:COMMIT_DIGITS]}{forced}"
+
+
+def plan_table(plan: Plan) -> Table:
+    """Per stage whether it is stored, and why not."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for stage in STAGES:
+        planned = plan.stages[stage]
+        sign, word, style = ("=", "stored", "cyan") if planned.stored else ("+", "missing", "yellow")
+        table.add_row(
+            Text(f"  {sign} {stage}", style), word, planned.key[:COMMIT_DIGITS], "\n".join(_reasons(plan, stage))
+        )
+    return table
+
+
+def plan_footing(plan: Plan) -> list[str]:
+    """What a release would download and need, and what it would do."""
+    if plan.action == "nothing":
+        return [f"nothing to do: {plan.live} is live and is what was asked for"]
+    estimate, missing = plan.estimate, plan.missing
+    fetched = f"{size(plan.source.size_bytes)} in {len(plan.source.files)} files"
+    download = f"{fetched} to download" if "download" in missing else "nothing to download"
+    needs = f"at most {size(estimate.scratch_bytes)} of scratch and {size(estimate.memory_bytes)} of memory"
+    work = f"runs {', '.join(missing)}; then" if missing else "every artifact is stored;"
+    return [
+        f"estimate: {download}, {needs}",
+        f"release {plan.release_id}: {work} rolls out, measures, and promotes what passes the gate",
+        f"live now: {plan.live or 'nothing'}",
+    ]
+
+
+def _reasons(plan: Plan, stage: Stage) -> list[str]:
+    planned = plan.stages[stage]
+    if planned.stored or planned.changed:
+        return list(planned.changed)
+    return ["made anew (--force)" if plan.forced else "the artifact is not in the object store"]
+
+
+def gate_table(report: GateReport) -> Table:
+    """Every expectation with what was observed and its limit."""
+    table = Table(title=f"gate of {report.release_id}: {report.verdict}", title_justify="left", title_style="bold")
+    for name in ("expectation", "observed", "limit", "n", "verdict"):
+        table.add_column(name, justify="right" if name in {"observed", "limit", "n"} else "left")
+    for judgement in report.judgements:
+        table.add_row(
+            judgement.what,
+            _observed(judgement),
+            _limit(judgement),
+            str(judgement.count),
+            Text(judgement.verdict.value, VERDICT_STYLES[judgement.verdict]),
+        )
+    for line in report.not_applicable:
+        table.add_row(Text(line, "dim"), "", "", "", Text("not judged", "dim"))
+    return table
+
+
+def channel_lines(channel: Channel) -> list[str]:
+    """What is live, what came before, and the newest changes."""
+    live = channel.live
+    lines = [f"live      {live.release_id} since {live.since:%Y-%m-%d %H:%M:%S %Z}" if live else "live      nothing"]
+    lines += [f"previous  {entry.release_id}" for entry in channel.previous]
+    for event in channel.history[:NEWEST_EVENTS]:
+        reason = f": {event.reason}" if event.reason else ""
+        lines.append(f"history   {event.at:%Y-%m-%d %H:%M:%S %Z}  {event.event:<11} {event.release_id}{reason}")
+    return lines
+
+
+def _observed(judgement: Judgement) -> str:
+    if judgement.observed is None:
+        return "no data"
+    interval = ""
+    if judgement.interval and judgement.interval[0] != judgement.interval[1]:
+        interval = f" [{judgement.interval[0]:.3g}, {judgement.interval[1]:.3g}]"
+    return f"{judgement.observed:.4g} {judgement.unit}".rstrip() + interval
+
+
+def _limit(judgement: Judgement) -> str:
+    sign = "≤" if judgement.expectation.is_upper else "≥"
+    return f"{sign} {judgement.limit:g} {judgement.unit}".rstrip()

@@ -1,0 +1,37 @@
+"""A fake Airflow, the command as a person starts it, and what runs of it report."""
+
+import sys
+
+import pytest
+
+from cli.__main__ import main
+from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer
+
+
+@pytest.fixture
+def airflow():
+    with AirflowServer() as server:
+        yield server
+
+
+@pytest.fixture
+def slipway(airflow, monkeypatch, capsys):
+    """Run the command against `airflow`; its exit code and what it printed."""
+    for name, value in {
+        "SLIPWAY_AIRFLOW": airflow.address,
+        "SLIPWAY_AIRFLOW_USER": USER,
+        "SLIPWAY_AIRFLOW_PASSWORD": PASSWORD,
+        "COLUMNS": "200",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name in ("SLIPWAY_AIRFLOW_TOKEN", "SLIPWAY_SITE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["slipway", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out + printed.err
+
+    return run

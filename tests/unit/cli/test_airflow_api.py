@@ -1,0 +1,120 @@
+"""The client of Airflow's REST API: logging in, and what it makes of answers that are no answers."""
+
+import pytest
+
+from cli.airflow_api import Airflow, Login, NoSuchDagError
+from tasks.contracts.errors import InputError, UnavailableError
+from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
+from tests.unit.cli.runs import DAG, promoted
+
+
+def connected(airflow, password=PASSWORD):
+    return Airflow(airflow.address, Login(USER, password))
+
+
+def test_one_token_serves_many_requests(airflow):
+    airflow.dags[DAG] = promoted()
+
+    with connected(airflow) as api:
+        run = api.trigger(DAG, {})
+        api.tasks(run)
+        api.run(DAG, run.run_id)
+
+    assert airflow.count("POST /auth/token") == 1
+
+
+def test_a_token_that_has_expired_is_renewed(airflow):
+    airflow.dags[DAG] = promoted()
+
+    with connected(airflow) as api:
+        api.runs(DAG, 1)
+        airflow.tokens[:] = ["another"]
+        assert api.runs(DAG, 1) == []
+
+    assert airflow.count("POST /auth/token") == 2
+
+
+def test_a_wrong_password_is_asked_once_and_never_shown(airflow):
+    with connected(airflow, "wr0ng-secret") as api, pytest.raises(InputError) as refused:
+        api.runs(DAG, 1)
+
+    assert f"refused user {USER}" in str(refused.value)
+    assert "wr0ng-secret" not in str(refused.value) + repr(Login(USER, "wr0ng-secret"))
+    assert airflow.asked == ["POST /auth/token"]
+
+
+def test_a_given_token_is_used_as_it_is(airflow):
+    airflow.tokens.append("mine")
+    airflow.dags[DAG] = promoted()
+
+    with Airflow(airflow.address, Login(token="mine")) as api:
+        api.runs(DAG, 1)
+
+    assert airflow.count("POST /auth/token") == 0
+
+
+def test_a_given_token_that_is_not_taken_is_a_wrong_input(airflow):
+    with Airflow(airflow.address, Login(token="old")) as api, pytest.raises(InputError, match="401"):
+        api.runs(DAG, 1)
+
+
+def test_a_paused_dag_is_refused_before_a_run_waits_for_ever(airflow):
+    airflow.dags[DAG] = Script([Frame("queued")], paused=True)
+
+    with connected(airflow) as api, pytest.raises(InputError, match="paused"):
+        api.trigger(DAG, {})
+
+    assert airflow.runs == {}
+
+
+def test_a_name_without_a_dag_is_a_wrong_input(airflow):
+    with connected(airflow) as api, pytest.raises(NoSuchDagError, match="release__nobody"):
+        api.trigger("release__nobody", {})
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_an_airflow_in_trouble_is_unavailable(airflow, status):
+    airflow.failures.append(status)
+
+    with connected(airflow) as api, pytest.raises(UnavailableError, match=str(status)):
+        api.runs(DAG, 1)
+
+
+def test_an_airflow_that_is_down_is_unavailable_and_the_command_exits_with_75(airflow, slipway, monkeypatch):
+    monkeypatch.setenv("SLIPWAY_AIRFLOW", "http://127.0.0.1:9")
+
+    code, printed = slipway("release", "demo")
+
+    assert code == 75
+    assert "Airflow at http://127.0.0.1:9 does not answer" in printed
+
+
+def test_an_airflow_that_is_restarted_while_a_run_is_followed_is_waited_for(airflow, slipway):
+    airflow.dags[DAG] = promoted()
+    slipway("release", "demo", "--no-wait", "--run-id", "one")
+    # the trigger's two requests are answered, the first look is not
+    airflow.runs[DAG, "one"].frame = 0
+
+    class FailingOnce(list):
+        def __bool__(self):
+            return len(self) > 0 and airflow.asked[-1].endswith("taskInstances")
+
+    airflow.failures = FailingOnce([503])
+    code, printed = slipway("release", "demo", "--run-id", "one")
+
+    assert code == 0
+    assert "promoted" in printed
+    assert not list(airflow.failures)
+
+
+def test_a_result_stored_as_text_is_read_too(airflow):
+    import json
+
+    script = promoted()
+    script.results = {name: json.dumps(document) for name, document in script.results.items()}
+    airflow.dags[DAG] = script
+
+    with connected(airflow) as api:
+        run = api.trigger(DAG, {})
+        assert api.result(run, "publish").summary == "publish went well"
+        assert api.result(run, "approval") is None

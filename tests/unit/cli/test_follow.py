@@ -1,0 +1,104 @@
+"""What is shown of a running step."""
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from cli.airflow_api import Airflow, Login
+from cli.follow import Follower, Progress
+from cli.screens import steps_table
+from tests.fakes.airflow_server import BEGAN, PASSWORD, USER, Frame, Script
+from tests.unit.cli.runs import DAG, failed
+
+
+@pytest.mark.parametrize(
+    ("line", "share"),
+    [
+        ("42.1 of 100.0 MB, 12 MB/s, 5 s left", 0.421),
+        ("model.safetensors: 512 KiB of 2048 KiB", 0.25),
+        ("3 of 4 GiB", 0.75),
+        ("120.0 of 100.0 MB", 1.0),
+    ],
+)
+def test_a_progress_line_tells_how_far_a_step_is(line, share):
+    assert Progress.of(line).share == pytest.approx(share)
+
+
+@pytest.mark.parametrize("line", ["", "3 of 5 stages to make", "0 of 0 MB", "loaded 12 MB"])
+def test_other_lines_are_no_progress(line):
+    assert Progress.of(line) is None
+
+
+@pytest.fixture
+def downloading(airflow):
+    lines = ["10.0 of 100.0 MB, 10 MB/s, 9 s left", "40.0 of 100.0 MB, 10 MB/s, 6 s left", "verifying"]
+    logs = {"download": [{"event": line} for line in lines]}
+    airflow.dags[DAG] = Script([Frame("running", {"plan": "success", "download": "running"})], {}, logs)
+    with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
+        yield api, api.trigger(DAG, {})
+
+
+def test_a_long_step_shows_its_newest_progress(downloading):
+    follower = Follower(*downloading, now=lambda: BEGAN + timedelta(seconds=10))
+
+    download = follower.look().steps[1]
+
+    assert (download.seconds, download.text) == (10.0, "40.0 of 100.0 MB, 10 MB/s, 6 s left")
+    assert download.progress.share == pytest.approx(0.4)
+
+
+def test_the_log_of_a_short_step_is_not_read(airflow, downloading):
+    Follower(*downloading, now=lambda: BEGAN + timedelta(seconds=1)).look()
+
+    assert not any(line.endswith("/logs/1") for line in airflow.asked)
+
+
+def test_a_log_is_read_again_only_after_a_while(airflow, downloading):
+    moments = iter([10, 11, 12, 13.5])
+    follower = Follower(*downloading, now=lambda: BEGAN + timedelta(seconds=next(moments)))
+
+    for _ in range(4):
+        follower.look()
+
+    assert sum(line.endswith("/logs/1") for line in airflow.asked) == 2
+
+
+def test_a_result_is_read_once(airflow, downloading):
+    follower = Follower(*downloading, now=lambda: datetime.now(UTC))
+
+    for _ in range(3):
+        follower.look()
+
+    assert sum("/plan/xcomEntries/" in line for line in airflow.asked) == 1
+
+
+def test_a_terminal_gets_a_bar_for_a_long_step(downloading):
+    view = Follower(*downloading, now=lambda: BEGAN + timedelta(seconds=10)).look()
+    console = Console(width=120, force_terminal=True, color_system=None, record=True, file=io.StringIO())
+
+    console.print(steps_table(view))
+
+    download = next(line for line in console.export_text().splitlines() if line.startswith("download"))
+    assert "━━" in download
+    assert "40.0 of 100.0 MB" in download
+
+
+def test_steps_are_shown_in_the_order_of_the_pipeline(airflow):
+    tasks = {"promote": None, "download": None, "approval": None, "plan": "success", "gate": None}
+    airflow.dags[DAG] = Script([Frame("running", tasks)])
+    with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
+        view = Follower(api, api.trigger(DAG, {})).look()
+
+    assert [step.name for step in view.steps] == ["plan", "download", "gate", "approval", "promote"]
+
+
+def test_a_step_that_is_tried_again_says_why_it_failed(airflow):
+    script = failed("plan", "AirflowException", "plan: the Hub did not answer")
+    script.frames = [Frame("running", {"plan": "up_for_retry"})]
+    airflow.dags[DAG] = script
+    with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
+        view = Follower(api, api.trigger(DAG, {})).look()
+
+    assert (view.steps[0].state, view.steps[0].text) == ("retries", "try 1 failed: plan: the Hub did not answer")

@@ -1,0 +1,47 @@
+"""Ctrl-C ends the following, never the run."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
+from tests.unit.cli.runs import DAG
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def following(airflow):
+    """The command in a process of its own, which follows a run that does not end."""
+    airflow.dags[DAG] = Script([Frame("running", {"plan": "running"})])
+    login = {"SLIPWAY_AIRFLOW_USER": USER, "SLIPWAY_AIRFLOW_PASSWORD": PASSWORD}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli", "release", "demo", "--run-id", "ci-7"],
+        env={"SLIPWAY_AIRFLOW": airflow.address, "PYTHONPATH": str(REPOSITORY), **login},
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    deadline = time.monotonic() + 15
+    while not airflow.asked or not airflow.asked[-1].endswith("taskInstances"):
+        assert time.monotonic() < deadline, f"the command did not begin: {airflow.asked}"
+        time.sleep(0.02)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_an_interrupt_stops_following_and_says_that_the_run_goes_on(airflow, following):
+    following.send_signal(signal.SIGINT)
+
+    printed, _ = following.communicate(timeout=10)
+
+    assert following.returncode == 130
+    assert f"stopped following; the run goes on at {airflow.address}" in printed
+    assert "Traceback" not in printed
+    assert not any(line.startswith(("DELETE", "PATCH")) for line in airflow.asked)

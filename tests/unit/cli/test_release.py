@@ -1,0 +1,172 @@
+"""`slipway release` follows a run to its end, and its exit code tells CI how that was."""
+
+import pytest
+
+from cli.follow import ORDER
+from tests.fakes.airflow_server import Frame, Script
+from tests.unit.cli.runs import DAG, failed, nothing_to_do, promoted, refused, result
+
+
+def test_a_promoted_release_exits_with_0_and_names_what_is_live(airflow, slipway):
+    airflow.dags[DAG] = promoted()
+
+    code, printed = slipway("release", "demo", "--revision", "v1")
+
+    assert code == 0
+    assert "promoted: demo-555555555555 is live" in printed
+
+
+def test_every_state_change_is_one_line_where_there_is_no_terminal(airflow, slipway):
+    airflow.dags[DAG] = promoted()
+
+    _, printed = slipway("release", "demo")
+
+    quantize = [line.split("quantize")[1].split()[0] for line in printed.splitlines() if "  quantize" in line]
+    assert quantize == ["running", "stored"]
+    assert "4.2 s  roll-out went well" in printed
+    assert "released" not in printed
+
+
+def test_steps_that_come_to_nothing_share_a_line(airflow, slipway):
+    airflow.dags[DAG] = nothing_to_do()
+
+    _, printed = slipway("release", "demo")
+
+    lines = [line for line in printed.splitlines() if "skipped" in line]
+    assert [line[10:] for line in lines] == [f"skipped: {', '.join(ORDER[1:])}"]
+
+
+def test_only_what_was_asked_for_becomes_a_parameter(airflow, slipway):
+    airflow.dags[DAG] = nothing_to_do()
+
+    slipway("release", "demo", "--revision", "v2", "--run-id", "one")
+    slipway("release", "demo", "--force", "--approval", "human", "--run-id", "two")
+
+    assert airflow.runs[DAG, "one"].conf == {"revision": "v2"}
+    assert airflow.runs[DAG, "two"].conf == {"force": True, "approval": "human"}
+
+
+def test_nothing_to_do_is_a_success(airflow, slipway):
+    airflow.dags[DAG] = nothing_to_do()
+
+    code, printed = slipway("release", "demo")
+
+    assert code == 0
+    assert "nothing to do: demo-555555555555 is live" in printed
+
+
+def test_a_refused_release_exits_with_1_and_shows_what_the_gate_saw(airflow, slipway):
+    airflow.dags[DAG] = refused()
+
+    code, printed = slipway("release", "demo")
+
+    assert code == 1
+    assert "refused: the gate says failed of demo-555555555555; it was rolled back, demo-older stays live" in printed
+    assert "≥ 0.95" in printed
+    assert "s3://b/e/report.html" in printed
+
+
+def test_a_wrong_input_exits_with_65_and_says_what_plan_said(airflow, slipway):
+    airflow.dags[DAG] = failed("plan", "AirflowFailException", "plan: slipway/demo-llama has no revision v9")
+
+    code, printed = slipway("release", "demo", "--revision", "v9")
+
+    assert code == 65
+    assert "failed: plan: slipway/demo-llama has no revision v9" in printed
+    assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"), [("plan", "AirflowException"), ("build", "AirflowFailException"), ("build", "AirflowException")]
+)
+def test_any_other_failure_exits_with_1_and_ends_with_the_log(airflow, slipway, step, kind):
+    airflow.dags[DAG] = failed(step, kind, "the disk is full")
+
+    code, printed = slipway("release", "demo")
+
+    assert code == 1
+    assert f"failed: {step}: the disk is full" in printed
+    assert "| resolving slipway/demo-llama at v9" in printed
+
+
+def test_a_run_that_takes_too_long_exits_with_124_and_goes_on(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"plan": "running"})])
+
+    code, printed = slipway("release", "demo", "--timeout", "1", "--run-id", "ci-7")
+
+    assert code == 124
+    assert f"the run goes on at {airflow.address}/dags/{DAG}/runs/ci-7" in printed
+
+
+def test_no_wait_leaves_once_the_run_has_begun(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"plan": "running"})])
+
+    code, _ = slipway("release", "demo", "--no-wait")
+
+    assert code == 0
+    assert len(airflow.runs) == 1
+
+
+def test_a_retry_with_the_same_run_id_follows_the_run_that_exists(airflow, slipway):
+    airflow.dags[DAG] = promoted()
+    slipway("release", "demo", "--revision", "v1", "--no-wait", "--run-id", "ci-7")
+
+    code, printed = slipway("release", "demo", "--revision", "v1", "--run-id", "ci-7")
+
+    assert code == 0
+    assert "follows the existing run ci-7" in printed
+    assert len(airflow.runs) == 1
+
+
+def test_a_run_id_of_another_revision_is_refused(airflow, slipway):
+    airflow.dags[DAG] = promoted()
+    slipway("release", "demo", "--revision", "v1", "--no-wait", "--run-id", "ci-7")
+
+    code, printed = slipway("release", "demo", "--revision", "v2", "--run-id", "ci-7")
+
+    assert code == 65
+    assert "was started with revision v1, asked is revision v2" in printed
+
+
+def test_a_release_that_waits_for_a_person_can_be_approved(airflow, slipway):
+    waiting = dict.fromkeys(ORDER, "success") | {"approval": "awaiting_input", "promote": None, "roll-back": None}
+    airflow.dags[DAG] = Script([Frame("running", waiting)])
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+
+    code, printed = slipway("approve", "demo")
+
+    assert (code, airflow.runs[DAG, "ci-7"].answers) == (0, {"approval": "Approve"})
+    assert "approved: run ci-7" in printed
+
+
+def test_an_answer_is_final(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+    slipway("approve", "demo", "--reject")
+
+    code, printed = slipway("approve", "demo")
+
+    assert code == 65
+    assert "answered already" in printed
+    assert airflow.runs[DAG, "ci-7"].answers == {"approval": "Reject"}
+
+
+def test_a_rollback_is_a_run_of_its_own_with_its_reason(airflow, slipway):
+    back = {"roll-back": result("roll-back", "demo-older is live again")}
+    airflow.dags["rollback"] = Script([Frame("success", {"roll-back": "success"})], back)
+
+    code, printed = slipway("rollback", "demo", "--reason", "wrong answers", "--run-id", "one")
+
+    assert code == 0
+    assert "rolled back: demo-older is live again" in printed
+    assert airflow.runs["rollback", "one"].conf == {"name": "demo", "reason": "wrong answers"}
+
+
+def test_a_rollback_with_nothing_to_go_back_to_is_a_wrong_input(airflow, slipway):
+    logs = {"roll-back": failed("plan", "AirflowFailException", "channel demo has no previous release").logs["plan"]}
+    airflow.dags["rollback"] = Script([Frame("failed", {"roll-back": "failed"})], {}, logs)
+
+    code, printed = slipway("rollback", "demo")
+
+    assert code == 65
+    assert "channel demo has no previous release" in printed

@@ -1,0 +1,109 @@
+"""`slipway explain` and `slipway status`: what is live, why, and the way back."""
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from cli.state import explanation, read_channel
+from tasks.contracts.artifact import Layout
+from tasks.contracts.channel import Channel
+from tasks.contracts.errors import InputError
+from tasks.contracts.gate import GateReport, Verdict
+from tests.fakes.releases import release
+from tests.unit.cli.runs import DAG, gated, promoted
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+LAYOUT = Layout("s3://models")
+OLDER, LIVE = "demo-older", release().id
+
+
+class Documents:
+    """What `explain` reads of an object store."""
+
+    def __init__(self, channel=None, *, gate=None):
+        self.documents = {LAYOUT.release("demo", LIVE): release().model_dump_json().encode()}
+        if channel:
+            self.documents[LAYOUT.channel("demo")] = channel.model_dump_json().encode()
+        if gate:
+            self.documents[f"{LAYOUT.evidence('demo', LIVE, 'run-2')}/gate.json"] = gate
+
+    def read_bytes(self, uri):
+        return self.documents[uri]
+
+    def read_with_etag(self, uri):
+        return (self.documents[uri], "etag") if uri in self.documents else None
+
+
+def channel(*, promotions=((OLDER, "run-1"), (LIVE, "run-2")), keep=2):
+    made = Channel(name="demo")
+    for hour, (release_id, run) in enumerate(promotions):
+        uri = LAYOUT.release("demo", release_id)
+        made = made.promoted(release_id, uri, at=NOON + timedelta(hours=hour), run=run, keep=keep)
+    return made
+
+
+def explained(store):
+    console = Console(width=140, file=io.StringIO())
+    for part in explanation(store, LAYOUT, "demo"):
+        console.print(part, soft_wrap=True)
+    return console.file.getvalue()
+
+
+def gate_json():
+    return GateReport.model_validate(gated(Verdict.PASSED)["data"]["report"]).model_dump_json().encode()
+
+
+def test_what_runs_is_explained_by_its_commit_and_the_gate_that_let_it_through():
+    text = explained(Documents(channel(), gate=gate_json()))
+
+    assert f"{LIVE} is live since 2026-01-02 13:00:00 UTC" in text
+    assert f"commit {'a' * 40}" in text
+    assert "let through by run run-2" in text
+    assert "answer_accuracy" in text
+    assert f"s3://models/releases/demo/{LIVE}/evidence/run-2/report.html" in text
+
+
+def test_the_way_back_is_the_newest_previous_release():
+    assert f"`slipway rollback demo` makes {OLDER} live again" in explained(Documents(channel()))
+
+
+def test_without_a_previous_release_the_way_back_is_an_older_revision():
+    assert "`slipway release demo --revision R`" in explained(Documents(channel(promotions=((LIVE, "run-2"),))))
+
+
+def test_a_release_that_is_back_says_what_was_rolled_back_and_why():
+    bad = channel(promotions=((LIVE, "run-2"), ("demo-bad", "run-3")))
+    back = bad.rolled_back(at=NOON + timedelta(hours=3), run="run-4", reason="wrong answers")
+
+    text = explained(Documents(back, gate=gate_json()))
+
+    assert "back since demo-bad was rolled back at 2026-01-02 15:00:00 UTC: wrong answers" in text
+    assert "let through by run run-2" in text
+
+
+def test_evidence_that_is_gone_is_said_to_be_gone():
+    assert "gate.json does not exist any more" in explained(Documents(channel()))
+
+
+def test_a_model_that_was_never_released_is_a_wrong_input():
+    with pytest.raises(InputError, match="demo was never released here"):
+        read_channel(Documents(), LAYOUT, "demo")
+
+
+def test_a_channel_without_a_live_release_is_a_wrong_input():
+    with pytest.raises(InputError, match="nothing of demo is live"):
+        explained(Documents(Channel(name="demo")))
+
+
+def test_the_status_shows_what_it_can_reach_and_names_what_it_cannot(airflow, slipway):
+    airflow.dags[DAG] = promoted()
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+
+    code, printed = slipway("status", "demo")
+
+    assert code == 65
+    assert "channel   unknown: no site is known" in printed
+    assert "service   unknown: no site is known" in printed
+    assert "run       ci-7  queued" in printed
