@@ -1,0 +1,58 @@
+"""docker-compose.yaml, as far as it can be checked without Docker."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from compose_spec import PyCompose
+
+from tasks.contracts.base import read_contract
+from tasks.contracts.site import Site
+
+ROOT = Path(__file__).parents[3]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
+
+
+def test_the_file_follows_the_compose_specification():
+    merged = yaml.safe_dump(COMPOSE)
+
+    assert "api-server" in yaml.safe_load(PyCompose.from_yaml(merged).to_yaml())["services"]
+
+
+def test_the_validator_refuses_a_key_that_compose_does_not_know():
+    with pytest.raises(ValueError, match="imagee"):
+        PyCompose.from_yaml(yaml.safe_dump({"services": {"a": {"imagee": "x"}}}))
+
+
+def test_every_service_that_another_waits_for_exists_and_can_become_healthy():
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        for other, wait in service.get("depends_on", {}).items():
+            assert other in services, f"{name} waits for {other}"
+            if wait["condition"] == "service_healthy":
+                assert "healthcheck" in services[other], f"{name} waits for {other} to be healthy"
+
+
+def test_every_path_that_a_service_mounts_or_builds_from_exists():
+    for service in COMPOSE["services"].values():
+        sources = [volume.split(":")[0] for volume in service.get("volumes", []) if volume.startswith("./")]
+        sources += [service["build"]["dockerfile"]] if "build" in service else []
+        for source in sources:
+            assert (ROOT / source).exists(), source
+
+
+def test_the_site_of_compose_reaches_the_object_store_at_its_fixed_address():
+    site = read_contract(Site, yaml.safe_load((ROOT / "sites/compose.yaml").read_text()), "sites/compose.yaml")
+    address = COMPOSE["services"]["object-store"]["networks"]["slipway"]["ipv4_address"]
+
+    assert site.object_store.endpoint == f"http://{address}:9000"
+
+
+@pytest.mark.parametrize("image", ["airflow", "tasks-cpu", "triton-cpu"])
+def test_an_image_installs_its_lock_by_hash_and_runs_as_nobody_in_particular(image):
+    text = (ROOT / "images" / image / "Dockerfile").read_text()
+
+    assert "--require-hashes" in text
+    assert "USER 10001" in text
+    assert f"requirements/{image.removesuffix('-cpu')}.lock" in text
+    assert not [word for word in ("TOKEN", "PASSWORD", "SECRET") if word in text.upper()]
