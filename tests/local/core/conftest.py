@@ -1,0 +1,224 @@
+"""Real servers in processes of their own: moto's S3, the local Hub, and steps as a pod runs them."""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import boto3
+import httpx
+import pytest
+import yaml
+
+from tasks.contracts.site import ObjectStoreSite
+from tests.fakes.releases import SPEC
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+LOCAL_PYTHON = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
+START_TIMEOUT_S = 30
+TOKEN, STRANGER = "hf_planted_reader_token", "hf_planted_stranger_token"
+SECRET = "planted-secret-access-key"
+NUMBERS = itertools.count(1)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def child(*command, **options):
+    process = subprocess.Popen([LOCAL_PYTHON, *command], cwd=REPOSITORY, **options)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint():
+    """An S3 server; SLIPWAY_TEST_S3_ENDPOINT names another one to use."""
+    if given := os.environ.get("SLIPWAY_TEST_S3_ENDPOINT"):
+        yield given
+        return
+    port = free_port()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with child("-m", "moto.server", "-H", "127.0.0.1", "-p", str(port), **quiet):
+        endpoint, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START_TIMEOUT_S
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=1):
+                break
+            assert time.monotonic() < deadline, "the S3 server did not answer"
+            time.sleep(0.1)
+        yield endpoint
+
+
+@pytest.fixture
+def credentials(monkeypatch):
+    """Of this process and of the steps that it starts."""
+    given = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, os.environ.get(name, value))
+    return given
+
+
+@pytest.fixture
+def bucket(s3_endpoint, credentials):
+    """A new bucket: its site section."""
+    name = f"slipway-test-{os.getpid()}-{next(NUMBERS)}"
+    boto3.client("s3", endpoint_url=s3_endpoint, region_name="us-east-1").create_bucket(Bucket=name)
+    return ObjectStoreSite(bucket=name, endpoint=s3_endpoint)
+
+
+class Hub:
+    """The local Hub over repositories that a test wrote."""
+
+    def __init__(self, process, state):
+        self.state = state
+        self.announced = json.loads(process.stdout.readline())
+        self.endpoint = f"http://127.0.0.1:{self.announced['port']}"
+
+    def switch_on(self, **fault):
+        assert self._admin("POST", fault) == 204
+
+    def switch_off(self):
+        assert self._admin("DELETE") == 204
+
+    def requests(self, ending):
+        """Requests of file bodies whose path ends so."""
+        lines = [json.loads(line) for line in (self.state / "access.jsonl").read_text().splitlines()]
+        return [line for line in lines if line["path"].endswith(ending) and line["method"] == "GET"]
+
+    def _admin(self, method, body=None):
+        headers = {"Authorization": f"Bearer {self.announced['admin_token']}"}
+        return httpx.request(method, f"{self.endpoint}/_faults", json=body, headers=headers).status_code
+
+
+WEIGHTS = bytes(range(256)) * 1200
+FILES = {
+    "README.md": b"about",
+    "config.json": b'{"architectures": ["LlamaForCausalLM"]}',
+    "model.safetensors": WEIGHTS,
+    "tokenizer.json": b"{}",
+}
+LINES = b'{"prompt": "a", "answer": "b"}\n\n{"prompt": "c", "answer": "d"}\n'
+
+
+def write_repository(folder, declaration, **revisions):
+    for revision, files in revisions.items():
+        for name, data in files.items():
+            path = folder / revision / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    (folder / "repository.yaml").write_text(yaml.safe_dump(declaration))
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """acme/model with v1, a README-only v1-readme, pickle-only and wrong-digest; acme/gated; datasets/acme/questions."""
+    fixtures = tmp_path / "fixtures"
+    tags = {name: name for name in ("v1", "v1-readme", "pickle-only", "wrong-digest")}
+    revisions = [
+        {"name": "v1", "files": "v1"},
+        {"name": "v1-readme", "from": "v1", "files": "readme"},
+        {"name": "pickle-only", "from": "v1", "files": "pickle", "remove": ["model.safetensors"]},
+        {"name": "wrong-digest", "from": "v1", "wrong_digest": ["model.safetensors"]},
+    ]
+    write_repository(
+        fixtures / "acme" / "model",
+        {"refs": {"branches": {"main": "v1"}, "tags": tags}, "revisions": revisions},
+        v1=FILES,
+        readme={"README.md": b"more"},
+        pickle={"pytorch_model.bin": b"p"},
+    )
+    one = {"refs": {"branches": {"main": "v1"}}, "revisions": [{"name": "v1", "files": "v1"}]}
+    write_repository(fixtures / "acme" / "gated", {**one, "gated": True, "tokens": [TOKEN]}, v1=FILES)
+    lines = {"eval.jsonl": LINES, "broken.jsonl": b'{"a": 1}\n{"a": \n'}
+    write_repository(fixtures / "datasets" / "acme" / "questions", one, v1=lines)
+    state = tmp_path / "hub-state"
+    command = ["-m", "local.hub", "--fixtures", str(fixtures), "--state", str(state)]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
+    with child(*command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        yield Hub(process, state)
+        process.stdout.close()
+
+
+class Steps:
+    """Runs `python -m tasks` as a pod does, and keeps everything that it said."""
+
+    def __init__(self, folder, bucket, hub):
+        self.folder, self.bucket, self.said = folder, bucket, ""
+        self.scratch, self.termination = folder / "scratch", folder / "termination-log"
+        self.scratch.mkdir()
+        self.environment = {
+            "SLIPWAY_SITE": str(folder / "site.yaml"),
+            "SLIPWAY_SCRATCH": str(self.scratch),
+            "SLIPWAY_TERMINATION_LOG": str(self.termination),
+        }
+        self.write_site(bucket.model_dump(mode="json"), hub.endpoint)
+
+    def write_site(self, object_store, hub_endpoint):
+        shape = {"cpu": "1", "memory": "8Gi", "scratch": "8Gi"}
+        site = {
+            "apiVersion": "slipway/v1",
+            "kind": "Site",
+            "name": "test",
+            "object_store": object_store,
+            "hub": {"endpoint": hub_endpoint},
+            "images": {"tasks": "tasks:1", "serving": {"openvino": "triton:1"}},
+            "shapes": {name: shape for name in ("small", "transfer", "compute", "serving")},
+        }
+        (self.folder / "site.yaml").write_text(yaml.safe_dump(site))
+
+    def start(self, *arguments, **environment):
+        return subprocess.Popen(
+            [sys.executable, "-m", "tasks", *arguments],
+            cwd=REPOSITORY,
+            env={**os.environ, **self.environment, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments, **environment):
+        """The exit code."""
+        process = self.start(*arguments, **environment)
+        self.said += process.communicate(timeout=60)[0]
+        return process.returncode
+
+    def plan(self, revision="v1", run="run-1", repo="acme/model", **environment):
+        """Exit code of plan, and its result document where there is one."""
+        asked = json.dumps({**SPEC, "source": {"repo": repo, "revision": revision}})
+        code = self.run("plan", "--spec", asked, "--run", run, **environment)
+        return code, self.read(f"releases/demo/plans/{run}.json")
+
+    def read(self, key):
+        """A JSON document of the bucket; None when there is none."""
+        client = boto3.client("s3", endpoint_url=self.bucket.endpoint, region_name="us-east-1")
+        try:
+            return json.loads(client.get_object(Bucket=self.bucket.bucket, Key=key)["Body"].read())
+        except client.exceptions.NoSuchKey:
+            return None
+
+    def keys(self, prefix):
+        client = boto3.client("s3", endpoint_url=self.bucket.endpoint, region_name="us-east-1")
+        found = client.list_objects_v2(Bucket=self.bucket.bucket, Prefix=prefix)
+        return [item["Key"] for item in found.get("Contents", [])]
+
+
+@pytest.fixture
+def steps(tmp_path, bucket, hub):
+    return Steps(tmp_path, bucket, hub)

@@ -1,0 +1,179 @@
+import hashlib
+
+import pytest
+
+from tasks.adapters.hub import HuggingFaceHub
+from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
+from tests.fakes.clock import ManualClock
+from tests.local.core.conftest import FILES, STRANGER, TOKEN, WEIGHTS
+
+WEIGHTS_FILE = "model.safetensors"
+
+
+@pytest.fixture
+def connect(hub):
+    """A client of the test's Hub; its pauses take no time."""
+
+    def client(token=None, stall_s=5.0, endpoint=None):
+        return HuggingFaceHub(endpoint or hub.endpoint, token, ManualClock(), stall_s=stall_s)
+
+    return client
+
+
+def test_a_revision_is_a_commit_and_announced_digests(connect):
+    source = connect().resolve("acme/model", "v1")
+
+    digests = {file.path: file.digest for file in source.files}
+    readme = hashlib.sha1(b"blob 5\0about", usedforsecurity=False).hexdigest()
+    assert digests[WEIGHTS_FILE] == f"sha256:{hashlib.sha256(WEIGHTS).hexdigest()}"
+    assert digests["README.md"] == f"git-sha1:{readme}"
+    assert source.commit == connect().resolve("acme/model", source.commit).commit
+
+
+def test_files_arrive_as_they_are(connect, tmp_path):
+    client = connect()
+
+    client.download(client.resolve("acme/model", "v1"), tmp_path / "to")
+
+    assert {path.name: path.read_bytes() for path in (tmp_path / "to").iterdir()} == FILES
+
+
+def test_a_cut_connection_goes_on_where_it_ended(connect, hub, tmp_path):
+    client = connect()
+    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="cut", after_bytes=100_000, times=2)
+
+    client.download(client.resolve("acme/model", "v1"), tmp_path)
+
+    assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
+    hub.switch_off()
+    asked = hub.requests(WEIGHTS_FILE)
+    assert len(asked) == 3
+    assert asked[0]["range"] is None
+    assert asked[1]["range"].startswith("bytes=")
+    assert int(asked[2]["range"].removeprefix("bytes=").rstrip("-")) > 100_000
+
+
+def test_a_connection_without_a_byte_is_given_up(connect, hub, tmp_path):
+    client = connect(stall_s=0.3)
+    source = client.resolve("acme/model", "v1")
+    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="slow", bytes_per_s=1)
+
+    with pytest.raises(UnavailableError, match="connections in a row brought nothing"):
+        client.download(source, tmp_path)
+
+    assert WEIGHTS_FILE not in {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_busy_hub_is_asked_again(connect, hub, tmp_path):
+    client = connect()
+    source = client.resolve("acme/model", "v1")
+    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="status", status=503, times=2)
+
+    client.download(source, tmp_path)
+
+    assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
+
+
+def test_a_hub_that_stays_busy_is_unavailable(connect, hub, tmp_path):
+    client = connect()
+    source = client.resolve("acme/model", "v1")
+    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="status", status=503)
+
+    with pytest.raises(UnavailableError, match="status 503"):
+        client.download(source, tmp_path)
+
+
+def test_bytes_garbled_once_are_downloaded_again(connect, hub, tmp_path):
+    client = connect()
+    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="corrupt", after_bytes=5000, times=1)
+
+    client.download(client.resolve("acme/model", "v1"), tmp_path)
+
+    assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
+
+
+def test_bytes_that_are_never_what_was_announced_are_refused_and_not_kept(connect, tmp_path):
+    client = connect()
+
+    with pytest.raises(DigestMismatchError, match=WEIGHTS_FILE):
+        client.download(client.resolve("acme/model", "wrong-digest"), tmp_path)
+
+    assert not [path.name for path in tmp_path.rglob("*") if WEIGHTS_FILE in path.name]
+
+
+def test_an_unknown_repository_is_named(connect):
+    with pytest.raises(InputError, match="model acme/nothing is not at .* no token does not open it"):
+        connect().resolve("acme/nothing", "main")
+
+
+def test_an_unknown_revision_is_answered_with_those_that_exist(connect):
+    with pytest.raises(InputError, match="no revision 'v9'; it has main, .*v1"):
+        connect().resolve("acme/model", "v9")
+
+
+def test_a_gated_model_without_a_token_says_where_to_put_one(connect, hub):
+    with pytest.raises(InputError, match=rf"is gated and no token.*{hub.endpoint}/acme/gated.*source\.token_secret"):
+        connect().resolve("acme/gated", "main")
+
+
+def test_a_gated_model_with_a_strangers_token_says_whose_access_is_missing(connect):
+    with pytest.raises(InputError, match="is not admitted") as refused:
+        connect(STRANGER).resolve("acme/gated", "main")
+
+    assert STRANGER not in str(refused.value)
+
+
+def test_a_token_with_access_reads_a_gated_model(connect, tmp_path):
+    client = connect(TOKEN)
+
+    client.download(client.resolve("acme/gated", "main"), tmp_path)
+
+    assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
+
+
+def test_a_token_of_this_machine_is_not_sent(connect, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+
+    with pytest.raises(InputError, match="no token was given"):
+        connect().resolve("acme/gated", "main")
+
+
+def test_a_hub_that_is_down_is_unavailable(connect):
+    with pytest.raises(UnavailableError, match=r"http://127\.0\.0\.1:9 does not answer"):
+        connect(endpoint="http://127.0.0.1:9").resolve("acme/model", "v1")
+
+
+def test_a_hub_that_fails_is_unavailable(connect, hub):
+    hub.switch_on(repo="acme/model", kind="status", status=502, on=["api"])
+
+    with pytest.raises(UnavailableError, match="answered 502"):
+        connect().resolve("acme/model", "v1")
+
+
+def test_a_pinned_dataset_is_read_line_by_line(connect):
+    client = connect()
+
+    pinned = client.pin_dataset("hf://datasets/acme/questions@main/eval.jsonl")
+
+    assert client.read_dataset(pinned) == [{"prompt": "a", "answer": "b"}, {"prompt": "c", "answer": "d"}]
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("hf://datasets/acme/questions@main/nothing.jsonl", r"has no file nothing\.jsonl"),
+        ("hf://datasets/acme/questions@v9/eval.jsonl", "no revision 'v9'"),
+        ("hf://datasets/acme/nothing@main/eval.jsonl", "dataset acme/nothing is not at"),
+        ("hf://models/acme/model", "is no dataset file"),
+    ],
+)
+def test_a_dataset_that_is_not_there_is_named(connect, uri, words):
+    with pytest.raises(InputError, match=words):
+        connect().pin_dataset(uri)
+
+
+def test_a_broken_line_of_a_dataset_is_named_by_its_number(connect):
+    client = connect()
+
+    with pytest.raises(InputError, match="line 2 is no JSON"):
+        client.read_dataset(client.pin_dataset("hf://datasets/acme/questions@main/broken.jsonl"))

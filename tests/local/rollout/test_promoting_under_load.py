@@ -1,0 +1,147 @@
+"""Roll-out, promotion and roll-back of real manifests in the embedded cluster, while a client asks."""
+
+import json
+
+import pytest
+
+from tasks.contracts.channel import Channel
+from tasks.contracts.errors import ConflictError, InputError, UnavailableError
+from tasks.contracts.release import StepResult
+from tasks.steps import promote, roll_back, roll_out
+from tests.fakes.clock import ManualClock
+from tests.fakes.releases import release
+
+
+def judged(workspace, made, verdict="passed"):
+    """The gate's result of this run."""
+    result = StepResult(
+        step="gate",
+        run=made.plan.run,
+        outcome="done",
+        summary=f"{verdict}: 1 of 1 expectations hold",
+        data={"verdict": verdict},
+        started_at=ManualClock().now(),
+        seconds=1.0,
+    )
+    uri = workspace.layout.result(made.spec.name, made.id, "gate")
+    workspace.store.put_bytes(uri, result.model_dump_json().encode())
+
+
+def version(number, image="good", **changes):
+    """A release of the model demo that differs from others in its id."""
+    made = release(run=f"run-{number}", serving={"image": f"test/triton:{image}", "ready_timeout_s": 20}, **changes)
+    found = f"demo-{number:012x}"
+    return made.model_copy(update={"id": found, "plan": made.plan.model_copy(update={"release_id": found})})
+
+
+def released(workspace, number, **changes):
+    made = version(number, **changes)
+    roll_out.run(made, workspace)
+    judged(workspace, made)
+    promote.run(made, workspace)
+    return made
+
+
+def channel(workspace):
+    found = workspace.store.read_with_etag(workspace.layout.channel("demo"))
+    return Channel.model_validate(json.loads(found[0])) if found else None
+
+
+def names(cluster, kind):
+    return {item["metadata"]["name"] for item in cluster.find(kind, {"slipway.dev/model": "demo"})}
+
+
+@pytest.mark.timeout(120)
+def test_a_promotion_and_a_refusal_lose_no_request(workspace, cluster, asking):
+    first = released(workspace, 1)
+    with asking(cluster.live_address("demo")) as client:
+        client.after(50)
+        second = version(2)
+        roll_out.run(second, workspace)
+        client.after(50)
+        assert {answer.rsplit("-", 2)[0] for answer in client.answers} == {first.id}
+
+        judged(workspace, second)
+        promote.run(second, workspace)
+        answered = len(client.answers)
+        client.after(50)
+        assert {answer.rsplit("-", 2)[0] for answer in client.answers[answered + 4 :]} == {second.id}
+
+        third = version(3)
+        roll_out.run(third, workspace)
+        judged(workspace, third, "failed")
+        roll_back.run(third, workspace)
+        client.after(50)
+
+    assert client.failures == []
+    assert channel(workspace).live.release_id == second.id
+    assert (names(cluster, "Deployment"), names(cluster, "Service")) == ({first.id, second.id}, {"demo"})
+
+
+@pytest.mark.timeout(120)
+def test_the_release_that_is_no_longer_kept_ends_without_losing_a_request(workspace, cluster, asking):
+    keep = {"rollout": {"keep": 1}}
+    released(workspace, 1, **keep)
+    with asking(cluster.live_address("demo")) as client:
+        client.after(50)
+        second = released(workspace, 2, **keep)
+        client.after(50)
+
+    assert client.failures == []
+    assert names(cluster, "Deployment") == {second.id}
+
+
+def test_a_candidate_answers_beside_the_live_release(workspace, cluster, asking):
+    first = released(workspace, 1)
+    second = version(2)
+
+    told = roll_out.run(second, workspace).data
+
+    with asking(cluster.candidate_address("demo")) as candidate, asking(cluster.live_address("demo")) as live:
+        candidate.after(10)
+        live.after(10)
+    assert {answer.rsplit("-", 2)[0] for answer in candidate.answers} == {second.id}
+    assert {answer.rsplit("-", 2)[0] for answer in live.answers} == {first.id}
+    assert told["service"] == "demo-candidate"
+
+
+def test_a_second_run_of_a_step_changes_nothing(workspace, cluster):
+    made = released(workspace, 1)
+    before = {name: cluster.get("Deployment", name)["metadata"]["generation"] for name in names(cluster, "Deployment")}
+
+    promote.run(made, workspace)
+
+    after = {name: cluster.get("Deployment", name)["metadata"]["generation"] for name in names(cluster, "Deployment")}
+    assert (before, len(channel(workspace).history)) == (after, 1)
+
+
+@pytest.mark.parametrize(
+    ("image", "kind", "words"),
+    [
+        ("crashing", InputError, ["CrashLoopBackOff", "failed to load all models"]),
+        ("damaged", InputError, ["fetch-repository", "config.pbtxt is not what the manifest says"]),
+        ("missing", InputError, ["ImagePullBackOff"]),
+        ("unready", UnavailableError, ["not available after", "waiting for requests"]),
+        ("storeless", UnavailableError, ["not available after", "the object store does not answer"]),
+    ],
+)
+@pytest.mark.timeout(120)
+def test_a_candidate_that_cannot_start_says_why_and_is_rolled_back(workspace, cluster, image, kind, words):
+    made = version(1, image)
+
+    with pytest.raises(kind) as caught:
+        roll_out.run(made, workspace)
+    roll_back.run(made, workspace)
+
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert (names(cluster, "Deployment"), names(cluster, "Service")) == (set(), set())
+    assert channel(workspace).history[0].event == "refused"
+
+
+def test_a_release_of_a_model_that_another_run_is_releasing_is_refused(workspace, cluster):
+    cluster.acquire_lease("slipway-demo", "run-of-somebody", 60)
+
+    with pytest.raises(ConflictError, match="run-of-somebody"):
+        roll_out.run(version(1), workspace)
+
+    assert names(cluster, "Deployment") == set()

@@ -1,0 +1,208 @@
+import hashlib
+
+import pytest
+
+from tasks.adapters.artifacts import ArtifactStore
+from tasks.contracts.artifact import Layout
+from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
+from tests.fakes.clock import ManualClock
+from tests.fakes.object_store import MemoryObjectStore
+
+KEY, OTHER = "a" * 64, "b" * 64
+PREFIX = f"s3://bucket/artifacts/build/{KEY}"
+
+
+@pytest.fixture
+def objects():
+    return MemoryObjectStore()
+
+
+@pytest.fixture
+def artifacts(objects):
+    return ArtifactStore(objects, Layout("s3://bucket"), ManualClock())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Write files, given by path, into a new folder."""
+
+    def write(name="made", **files):
+        made = tmp_path / name
+        for path, data in files.items():
+            file = made / path.replace("__", "/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        return made
+
+    return write
+
+
+def store(artifacts, source, *, stage="build", key=KEY):
+    return artifacts.store(stage, key, source, inputs={"quantize": OTHER}, producer={"tool": "1"}, metrics={}, seconds=1)
+
+
+def test_a_stored_artifact_comes_back_whole(artifacts, folder, tmp_path):
+    stored = store(artifacts, folder(model=b"weights", sub__config=b"{}"))
+
+    fetched = artifacts.fetch("build", KEY, tmp_path / "back")
+
+    assert fetched == stored == artifacts.find("build", KEY)
+    assert (tmp_path / "back" / "model").read_bytes() == b"weights"
+    assert (tmp_path / "back" / "sub" / "config").read_bytes() == b"{}"
+    assert (stored.inputs, stored.producer, stored.size_bytes) == ({"quantize": OTHER}, {"tool": "1"}, 9)
+
+
+def test_the_manifest_is_written_last(artifacts, objects, folder):
+    store(artifacts, folder(a=b"1", b=b"22", c=b"333"))
+
+    assert objects.written[-1] == f"{PREFIX}/manifest.json"
+    assert len(objects.written) == 4
+
+
+def test_a_store_that_breaks_halfway_makes_no_artifact(artifacts, objects, folder):
+    objects.unavailable = {"/b"}
+
+    with pytest.raises(UnavailableError):
+        store(artifacts, folder(a=b"1", b=b"22"))
+
+    assert artifacts.find("build", KEY) is None
+
+
+def test_the_next_try_keeps_the_files_that_are_right(artifacts, objects, folder):
+    objects.unavailable = {"/manifest.json"}
+    source = folder(a=b"1", b=b"22")
+    with pytest.raises(UnavailableError):
+        store(artifacts, source)
+    objects.unavailable = set()
+    objects.put_bytes(f"{PREFIX}/b", b"cut")
+    objects.written.clear()
+
+    store(artifacts, source)
+
+    assert objects.written == [f"{PREFIX}/b", f"{PREFIX}/manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["with space", "umläut", "hash#", "plus+"])
+def test_a_name_that_triton_cannot_address_is_refused_before_any_upload(artifacts, objects, folder, name):
+    with pytest.raises(InputError, match="of an artifact"):
+        store(artifacts, folder(good=b"1", **{name: b"2"}))
+
+    assert objects.written == []
+
+
+def test_a_stage_without_files_makes_no_artifact(artifacts, tmp_path):
+    with pytest.raises(InputError, match="made no files"):
+        store(artifacts, tmp_path)
+
+
+def test_a_stage_may_not_make_a_file_that_is_named_as_the_manifest(artifacts, folder):
+    with pytest.raises(InputError, match=r"named manifest\.json"):
+        store(artifacts, folder(**{"manifest.json": b"{}"}))
+
+
+def test_an_absent_artifact_is_an_input_error_that_says_what_to_run(artifacts, tmp_path):
+    with pytest.raises(InputError, match="Run build first"):
+        artifacts.fetch("build", KEY, tmp_path)
+
+
+def test_stored_bytes_that_changed_are_noticed_and_not_left_behind(artifacts, objects, folder, tmp_path):
+    store(artifacts, folder(model=b"weights", config=b"{}"))
+    objects.put_bytes(f"{PREFIX}/model", b"wEights")
+
+    with pytest.raises(DigestMismatchError, match=f"{PREFIX}/model.*delete {PREFIX}/manifest.json"):
+        artifacts.fetch("build", KEY, tmp_path / "back")
+
+    assert {path.name for path in (tmp_path / "back").iterdir()} <= {"config"}
+
+
+def test_a_file_that_is_gone_is_a_damaged_artifact(artifacts, objects, folder, tmp_path):
+    store(artifacts, folder(model=b"weights"))
+    objects.delete([f"{PREFIX}/model"])
+
+    with pytest.raises(InputError, match="The artifact is damaged"):
+        artifacts.fetch("build", KEY, tmp_path / "back")
+
+
+def test_fetching_again_reads_only_what_is_not_right_already(artifacts, objects, folder, tmp_path):
+    store(artifacts, folder(good=b"1", wrong=b"22"))
+    artifacts.fetch("build", KEY, tmp_path / "back")
+    (tmp_path / "back" / "wrong").write_bytes(b"xx")
+    objects.delete([f"{PREFIX}/good"])
+
+    artifacts.fetch("build", KEY, tmp_path / "back")
+
+    assert (tmp_path / "back" / "wrong").read_bytes() == b"22"
+
+
+def test_two_processes_that_made_the_same_agree(artifacts, objects, folder):
+    class Racing(MemoryObjectStore):
+        """Another process stores the manifest just before ours is written."""
+
+        def put_if(self, uri, data, *, etag):
+            if uri not in self.objects:
+                self.objects[uri] = (first.model_dump_json().encode(), None)
+            return super().put_if(uri, data, etag=etag)
+
+    first = store(artifacts, folder(model=b"same"))
+    second = store(ArtifactStore(Racing(), Layout("s3://bucket"), ManualClock()), folder(model=b"same"))
+
+    assert second == first
+
+
+def test_of_two_processes_that_made_different_bytes_the_last_one_leaves_a_whole_artifact(objects, folder, tmp_path):
+    mine, theirs = folder("mine", a=b"mine", b=b"mine too"), folder("theirs", a=b"theirs", b=b"theirs too")
+
+    class Racing(MemoryObjectStore):
+        """When ours is about to be committed, another process commits and has overwritten one of our files."""
+
+        def put_if(self, uri, data, *, etag):
+            if not self.exists(uri):
+                other = ArtifactStore(objects, Layout("s3://bucket"), ManualClock())
+                store(other, theirs)
+                for name in ("a", "manifest.json"):
+                    self.objects[f"{PREFIX}/{name}"] = objects.objects[f"{PREFIX}/{name}"]
+            return super().put_if(uri, data, etag=etag)
+
+    artifacts = ArtifactStore(Racing(), Layout("s3://bucket"), ManualClock())
+    store(artifacts, mine)
+
+    artifacts.fetch("build", KEY, tmp_path / "back")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "back").iterdir()} == {"a": b"mine", "b": b"mine too"}
+
+
+def test_a_composed_artifact_holds_each_part_under_its_folder(artifacts, objects, folder, tmp_path):
+    rendered = store(artifacts, folder("r", **{"demo__config.pbtxt": b"name"}), stage="assemble", key=OTHER)
+    engine = store(artifacts, folder("e", model=b"weights"))
+    objects.written.clear()
+
+    composed = artifacts.compose(
+        "publish", KEY, [(rendered, ""), (engine, "demo/1/engine")], inputs={}, producer={}, metrics={}
+    )
+
+    assert [file.path for file in composed.files] == ["demo/1/engine/model", "demo/config.pbtxt"]
+    assert objects.written[-1].endswith("manifest.json")
+    artifacts.fetch("publish", KEY, tmp_path / "back")
+    assert (tmp_path / "back/demo/1/engine/model").read_bytes() == b"weights"
+
+
+def test_parts_that_share_a_name_are_refused(artifacts, folder):
+    part = store(artifacts, folder(model=b"1"))
+
+    with pytest.raises(InputError, match="both have model"):
+        artifacts.compose("publish", KEY, [(part, ""), (part, "")], inputs={}, producer={}, metrics={})
+
+
+def test_a_copy_of_the_wrong_size_is_noticed(artifacts, objects, folder):
+    part = store(artifacts, folder(model=b"weights"))
+    objects.put_bytes(f"{PREFIX}/model", b"cut")
+
+    with pytest.raises(DigestMismatchError):
+        artifacts.compose("publish", KEY, [(part, "")], inputs={}, producer={}, metrics={})
+
+    assert artifacts.find("publish", KEY) is None
+
+
+def test_digests_of_a_manifest_are_those_of_the_files(artifacts, folder):
+    stored = store(artifacts, folder(model=b"weights"))
+
+    assert stored.files[0].sha256 == hashlib.sha256(b"weights").hexdigest()

@@ -1,0 +1,65 @@
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from tasks.adapters.transfer import FILES_AT_ONCE, transfer
+from tasks.contracts.errors import UnavailableError
+from tests.fakes.clock import ManualClock
+
+
+@dataclass(frozen=True)
+class Sized:
+    size_bytes: int
+
+
+def test_every_file_is_moved():
+    moved = []
+
+    transfer("test", [Sized(n) for n in range(20)], lambda file, count: moved.append(file.size_bytes), ManualClock())
+
+    assert sorted(moved) == list(range(20))
+
+
+def test_the_largest_file_begins_first():
+    began = []
+    lock = threading.Lock()
+
+    def move(file, count):
+        with lock:
+            began.append(file.size_bytes)
+
+    transfer("test", [Sized(n) for n in range(20)], move, ManualClock())
+
+    assert began.index(19) < FILES_AT_ONCE
+
+
+def test_one_failure_ends_the_files_that_still_move():
+    ended = threading.Event()
+
+    def move(file, count):
+        if file.size_bytes == 1:
+            raise UnavailableError("the store is away")
+        try:
+            while True:
+                count(0)
+        finally:
+            ended.set()
+
+    with pytest.raises(UnavailableError, match="the store is away"):
+        transfer("test", [Sized(1), Sized(2)], move, ManualClock())
+
+    assert ended.is_set()
+
+
+def test_files_that_wait_are_not_begun_after_a_failure():
+    begun = []
+
+    def move(file, count):
+        begun.append(file)
+        raise UnavailableError("the store is away")
+
+    with pytest.raises(UnavailableError):
+        transfer("test", [Sized(1)] * 100, move, ManualClock())
+
+    assert len(begun) < 100
