@@ -174,8 +174,9 @@ class Airflow:
     def error(self, run: Run, task: Task) -> TaskError:
         """Why the task failed, as its log says."""
         events = self.log(run, task)
-        texts = (str(event["event"]) for event in events if event.get("event"))
-        lines = [text[:BODY_CHARS] for text in texts if not text.startswith("::")]  # "::group::": marks for the UI
+        texts = (str(event["event"]).strip() for event in events if event.get("event"))
+        # "::group::" and the like are marks for Airflow's own page
+        lines = [text.splitlines()[0][:BODY_CHARS] for text in texts if text and not text.startswith("::")]
         last_lines = tuple(lines[-LAST_LINES:])
         for event in reversed(events):
             if details := event.get("error_detail"):

@@ -13,18 +13,18 @@ from cli.outcome import (
     INTERRUPTED,
     REFUSED,
     TIMED_OUT,
+    WRONG_INPUT,
     Outcome,
     evidence_of,
     gate_of,
     outcome_of,
     plan_of,
 )
-from cli.screens import screen_on
+from cli.screens import console_on_stdout, screen_on
 from cli.settings import Settings
 from cli.tables import gate_table, plan_footing, plan_heading, plan_table
 from tasks.contracts.errors import InputError
 
-ROLLBACK_DAG = "rollback"
 RUNS_TO_SEARCH = 20
 
 Name = Annotated[str, typer.Argument(help="The model's name, as in its spec.")]
@@ -76,7 +76,7 @@ def plan(
     run_id: RunId = None,
 ) -> None:
     """Say what a release would do, and do none of it."""
-    console = Console()
+    console = console_on_stdout()
     with settings_of(context).airflow() as airflow:
         run, _ = start(airflow, dag_of(name), asked(revision, force=force, plan_only=True), run_id)
 
@@ -111,7 +111,7 @@ def release(
     """
     if approval not in {None, "none", "human"}:
         raise InputError(f"--approval is {approval!r}; expected none or human.")
-    console = Console()
+    console = console_on_stdout()
     with settings_of(context).airflow() as airflow:
         run, new = start(airflow, dag_of(name), asked(revision, force=force, approval=approval), run_id)
         _announce(console, airflow, run, new=new)
@@ -134,9 +134,9 @@ def rollback(
     run_id: RunId = None,
 ) -> None:
     """Put the previous release of a model back."""
-    console = Console()
+    console = console_on_stdout()
     with settings_of(context).airflow() as airflow:
-        run, new = start(airflow, ROLLBACK_DAG, {"name": name, "reason": reason}, run_id)
+        run, new = start(airflow, f"rollback__{name}", {"reason": reason}, run_id)
         _announce(console, airflow, run, new=new)
         view = _followed(console, airflow, run, timeout)
         done = [result.summary for result in view.results.values()]
@@ -165,7 +165,8 @@ def settings_of(context: typer.Context) -> Settings:
 
 def end(console: Console, outcome: Outcome) -> None:
     """Print how it ended, and leave with its exit code unless that is 0."""
-    if outcome.error:
+    # a wrong input says itself what is wrong; anything else is better understood with what came before it
+    if outcome.error and outcome.exit_code != WRONG_INPUT:
         _show_error(console, outcome.error)
     style = "green" if outcome.exit_code == DONE else "bold red"
     console.print(outcome.text, style=style, highlight=False, soft_wrap=True, markup=False)

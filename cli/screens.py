@@ -1,5 +1,7 @@
 """Draws a run that is followed: a live table on a terminal, one line per change elsewhere."""
 
+import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +29,15 @@ STYLES = {
 }
 SILENT = frozenset({"waiting", "queued"})
 TOGETHER = ("skipped", "not run")
-"""Steps that come to nothing share a line, for they come to it at once."""
+"""Steps that came to nothing share a line at the end."""
 BAR_WIDTH = 24
+LOG_WIDTH = 160
+
+
+def console_on_stdout() -> Console:
+    """A console as wide as the terminal; wide enough for every table where there is none and COLUMNS says nothing."""
+    unknown = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(width=LOG_WIDTH if unknown else None)
 
 
 class Lines:
@@ -45,8 +54,8 @@ class Lines:
         for step in changed:
             if step.state not in SILENT and step.state not in TOGETHER:
                 self._console.print(self._line(step), soft_wrap=True, highlight=False)
-        for state in TOGETHER:
-            if names := [step.name for step in changed if step.state == state]:
+        for state in TOGETHER if view.run.ended else ():
+            if names := [step.name for step in view.steps if step.state == state]:
                 line = f"{time.strftime('%H:%M:%S')}  {state}: {', '.join(names)}"
                 self._console.print(line, soft_wrap=True, highlight=False)
 

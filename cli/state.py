@@ -12,8 +12,10 @@ from rich.text import Text
 
 from cli.airflow_api import Airflow, Run
 from cli.releases import Name, dag_of, settings_of
+from cli.screens import console_on_stdout
 from cli.settings import Settings
 from cli.tables import COMMIT_DIGITS, channel_lines, gate_table
+from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import read_contract
 from tasks.contracts.channel import Channel, ChannelEntry, ChannelEvent
 from tasks.contracts.errors import InputError, PipelineError
@@ -43,7 +45,7 @@ def status(
 
     A part that cannot be reached is named, the others are shown; exit 65 or 75 then, as the reason is.
     """
-    settings, console = settings_of(context), Console()
+    settings, console = settings_of(context), console_on_stdout()
     sections = _of_one(settings, name) if name else [Section("models", lambda: _models(settings))]
     codes = [_shown(console, section) for section in sections]
     if worst := max(codes):
@@ -52,7 +54,7 @@ def status(
 
 def explain(context: typer.Context, name: Name) -> None:
     """What is running, from which commit, why it was let through, and how to get back."""
-    settings, console = settings_of(context), Console()
+    settings, console = settings_of(context), console_on_stdout()
     for part in explanation(*settings.store(), name):
         console.print(part, highlight=False, soft_wrap=True)
 
@@ -138,7 +140,9 @@ def _models(settings: Settings) -> Iterator[RenderableType]:
         if not known | released:
             yield Text("no model: put a spec into specs/, or look whether SLIPWAY_SPECS names the right folder")
             return
-        table = Table("model", "live", "since", "newest run", box=None, padding=(0, 2, 0, 0))
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for column in ("model", "live", "since", "newest run"):
+            table.add_column(column, no_wrap=True)
         for name in sorted(known | released):
             live = read_channel(store, layout, name).live if name in released else None
             since = f"{live.since:%Y-%m-%d %H:%M} UTC" if live else ""
@@ -150,7 +154,9 @@ def _newest(airflow: Airflow, name: str, known: set[str]) -> str:
     if name not in known:
         return "no DAG"
     runs = airflow.runs(dag_of(name), 1)
-    return _run_words(runs[0]) if runs else "none"
+    if not runs:
+        return "none"
+    return f"{runs[0].state} {runs[0].started_at:%Y-%m-%d %H:%M} UTC" if runs[0].started_at else runs[0].state
 
 
 def _run_words(run: Run) -> str:
@@ -164,8 +170,8 @@ def _what_runs(release: Release, live: ChannelEntry) -> Iterator[str]:
     yield f"{release.id} is live since {live.since:%Y-%m-%d %H:%M:%S} UTC"
     yield f"  made of    {source.repo} at {source.revision}, commit {source.commit}"
     yield f"  as         {spec.quantization.format}, served by {spec.engine.kind}"
-    for stage, planned in release.plan.stages.items():
-        yield f"  {stage:<10} {planned.key[:COMMIT_DIGITS]}"
+    for stage in STAGES:
+        yield f"  {stage:<10} {release.plan.stages[stage].key[:COMMIT_DIGITS]}"
 
 
 def _why(store: "ObjectStore", layout: "Layout", channel: Channel, live: ChannelEntry) -> Iterator[RenderableType]:

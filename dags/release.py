@@ -44,6 +44,9 @@ def params(spec: ReleaseSpec) -> dict[str, Param]:
     approval = FIELDS["Rollout"]["properties"]["approval"]
     return {
         "revision": Param(**revision | {"default": spec.source.revision}),
+        "plan_only": Param(
+            False, type="boolean", title="Plan only", description="say what would be done, do none of it"
+        ),
         "force": Param(False, type="boolean", title="Force", description="make every artifact anew, stored or not"),
         "approval": Param(
             **approval | {"default": spec.rollout.approval, "description": "who lets a passed candidate go live"}

@@ -19,7 +19,7 @@ from cli.airflow_api import Airflow, NoSuchDagError, Run
 from cli.follow import RunView, follow
 from cli.outcome import evidence_of, gate_of, outcome_of, plan_of
 from cli.releases import dag_of
-from cli.screens import screen_on
+from cli.screens import console_on_stdout, screen_on
 from cli.settings import Settings
 from cli.state import read_channel
 from cli.tables import gate_table, plan_heading
@@ -44,7 +44,7 @@ class DemoError(Exception):
 
 def run(stack: Stack) -> int:
     """Run the demo on `stack`, which is started if it is down and left running; the exit code."""
-    console, began = Console(), time.monotonic()
+    console, began = console_on_stdout(), time.monotonic()
     try:
         _bring_up(stack, console)
         os.environ.update(stack.client_environment())

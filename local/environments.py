@@ -114,7 +114,7 @@ def _environment() -> dict[str, str]:
     """The process's own, with pip's settings under the names that uv reads."""
     renamed = {"PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_INDEX_URL": "UV_INDEX_URL", "PIP_CERT": "SSL_CERT_FILE"}
     given = {theirs: os.environ[ours] for ours, theirs in renamed.items() if ours in os.environ}
-    return {**given, **os.environ, "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink")}
+    return {**given, **os.environ}
 
 
 def _run(command: list[str], failure: str) -> None:

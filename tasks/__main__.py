@@ -2,6 +2,7 @@
 
     python -m tasks plan --spec FILE_OR_JSON --run ID [--revision R] [--force]
     python -m tasks STEP --release s3://.../release.json
+    python -m tasks revert --name MODEL --run ID [--reason TEXT]
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER
 
 Environment: SLIPWAY_SITE (site file, else --site), SLIPWAY_SCRATCH (folder for temporary files),
@@ -35,11 +36,12 @@ from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.errors import InputError, PipelineError
 from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import STEPS, Failure, Release, Step, StepResult
+from tasks.contracts.release import STEPS, Failure, Release, RevertRequest, Step, StepResult
 from tasks.contracts.site import Site
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN: Step = "plan"
+REVERT: Step = "revert"
 FETCH_REPOSITORY = "fetch-repository"
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
 SIGNALLED = 128
@@ -71,7 +73,7 @@ class Job:
     step: Step
     run: str
     result_uri: str
-    request: PlanRequest | Release
+    request: PlanRequest | RevertRequest | Release
     release_uri: str | None = None
 
 
@@ -101,10 +103,14 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
 def _parsed(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> argparse.Namespace:
     parser = Parser(prog="python -m tasks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in (*STEPS, FETCH_REPOSITORY):
+    for name in (*STEPS, REVERT, FETCH_REPOSITORY):
         step = steps.add_parser(name)
-        step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE"), help="site file")
-        if name != PLAN:
+        step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
+        if name == REVERT:
+            step.add_argument("--name", required=True, help="the model")
+            step.add_argument("--run", required=True, help="identity of this run: [A-Za-z0-9._-]")
+            step.add_argument("--reason", default="", help="kept in the channel's history")
+        elif name != PLAN:
             step.add_argument("--release", required=True, help="URI of release.json")
         if name == FETCH_REPOSITORY:
             step.add_argument("--to", type=Path, required=True, help="folder that becomes the model repository")
@@ -154,6 +160,10 @@ def _job(parsed: argparse.Namespace, workspace: Workspace) -> Job:
         asked = {"spec": spec, "run": parsed.run, "revision": parsed.revision, "force": parsed.force}
         request = read_contract(PlanRequest, asked, what)
         return Job(PLAN, request.run, workspace.layout.plan(request.spec.name, request.run), request)
+    if parsed.step == REVERT:
+        asked = {"name": parsed.name, "run": parsed.run, "reason": parsed.reason}
+        revert = read_contract(RevertRequest, asked, "revert")
+        return Job(REVERT, revert.run, workspace.layout.revert(revert.name, revert.run), revert)
     release = _read_release(parsed.release, workspace)
     uri = workspace.layout.result(release.spec.name, release.id, parsed.step)
     return Job(parsed.step, release.plan.run, uri, release, parsed.release)
@@ -197,6 +207,7 @@ def _work(job: Job, workspace: Workspace) -> Outcome:
             uri = workspace.layout.artifact(job.step, key)
             data = {"key": key, "uri": uri, "size_bytes": found.size_bytes, "metrics": found.metrics}
             return Outcome(f"{key[:12]} is stored, nothing was run", data, stored=True)
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # read by great_expectations as it is imported
     module = importlib.import_module(f"tasks.steps.{job.step.replace('-', '_')}")
     outcome: Outcome = module.run(job.request, workspace)
     return outcome

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import http.client
+import json
 import logging
 import os
 import ssl
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from local.cluster import shim
 from local.cluster.access import Access
 from local.cluster.addresses import AddressError
 from local.cluster.kubelet import end_containers
@@ -51,7 +53,7 @@ def stop(state: Path) -> None:
         with locked(state):
             end_containers(state / "pods", grace_s=STOP_GRACE_S)
     except StateInUseError:
-        access = Access.of(state)
+        access, pid = Access.of(state), json.loads((state / "server.json").read_text())["pid"]
         port = (state / "port").read_text()
         headers = {"Authorization": f"Bearer {access.token}"}
         trusted = ssl.create_default_context(cafile=state / "server.crt")
@@ -59,17 +61,19 @@ def stop(state: Path) -> None:
         connection.request("POST", "/slipway/stop", headers=headers)
         connection.getresponse().read()
         connection.close()
-        _wait_for_lock(state)
+        _wait_for_end(state, pid)
 
 
-def _wait_for_lock(state: Path) -> None:
+def _wait_for_end(state: Path, pid: int) -> None:
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while time.monotonic() < deadline:
         try:
             with locked(state):
-                return
+                if shim.start_ticks(pid) is None:
+                    return
         except StateInUseError:
-            time.sleep(0.05)
+            pass  # it still ends its pods
+        time.sleep(0.05)
     raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s")
 
 

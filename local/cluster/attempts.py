@@ -113,14 +113,15 @@ async def start(container: Path, argv: Sequence[str], env: Mapping[str, str], cw
     """Start the next attempt of a container; it runs, or has ended, when this returns."""
     attempt = prepare(container)
     specification = {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "memory_limit_bytes": limit}
-    process = subprocess.Popen(  # noqa: ASYNC220 - it must outlive this loop, and starts in a millisecond
-        [sys.executable, "-I", "-S", str(SHIM), str(attempt.folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=(attempt.folder / "shim-errors").open("wb"),
-        env={"PATH": os.defpath, "LANG": "C.UTF-8"},
-        start_new_session=True,
-    )
+    with (attempt.folder / "shim-errors").open("wb") as errors:
+        process = subprocess.Popen(  # noqa: ASYNC220 - it must outlive this loop, and starts in a millisecond
+            [sys.executable, "-I", "-S", str(SHIM), str(attempt.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+            start_new_session=True,
+        )
     # Known before the shim can say it itself: a server killed right now finds it again.
     shim.write(attempt.folder / "shim.json", {"pid": process.pid, "started": shim.start_ticks(process.pid)})
     assert process.stdin is not None

@@ -31,6 +31,7 @@ BACK_OFF_S = 10.0
 BACK_OFF_MAX_S = 300.0
 BACK_OFF_RESET_S = 600.0
 STOP_LOOK_S = 0.25
+TEMPORARY = "/tmp"  # noqa: S108 - the container's, never ours
 
 
 class Containers:
@@ -52,6 +53,7 @@ class Containers:
         self.close_probes()
         for task in self._tasks.values():
             task.cancel()
+        self._tasks.clear()
 
     def prepare(self, pod: Object) -> None:
         """Make the pod's folder, volumes and kubeconfig.
@@ -219,7 +221,8 @@ class Containers:
             if not lenient:
                 raise
             variables = {}
-        own = {"HOME": str(self.folder / "home"), "TMPDIR": str(paths.real.get("/tmp", self.folder / "tmp")), "HOSTNAME": self._name}
+        temporary = paths.real.get(TEMPORARY, self.folder / "tmp")
+        own = {"HOME": str(self.folder / "home"), "TMPDIR": str(temporary), "HOSTNAME": self._name}
         if self._node.mounts_token(pod):
             own["KUBECONFIG"] = str(self.folder / "kubeconfig")
         asked = container.get("workingDir")

@@ -48,7 +48,7 @@ class PodWorker:
         finally:
             self._containers.close()
         await self._containers.stop_all(lambda: 0.0)
-        shutil.rmtree(self._containers.folder, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self._containers.folder, ignore_errors=True)
 
     async def _step(self, pod: Object) -> float | None:
         """Do what can be done now; seconds until something is due, None when only a change can matter."""
@@ -57,7 +57,7 @@ class PodWorker:
             return None
         if pod["status"].get("phase") in FINAL_PHASES:
             self._containers.close_probes()
-            shutil.rmtree(self._containers.folder / "volumes", ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, self._containers.folder / "volumes", ignore_errors=True)
             return None
         if not self._schedule(pod):
             return None

@@ -50,6 +50,7 @@ KINDS: dict[Step, StepKind] = {
     "gate": StepKind("small", "slipway-measurer", deadline_s=HOUR_S // 2),
     "promote": StepKind("small", "slipway-deployer", deadline_s=HOUR_S // 2, cluster_access=True),
     "roll-back": StepKind("small", "slipway-deployer", deadline_s=HOUR_S // 2, cluster_access=True),
+    "revert": StepKind("small", "slipway-deployer", deadline_s=HOUR_S // 4, cluster_access=True),
 }
 """A deadline is no estimate: it is when a pod that hangs has cost enough. The spec's own waits are added to it."""
 
@@ -66,7 +67,7 @@ def deadline_s(step: Step, spec: ReleaseSpec) -> int:
     """Seconds after its start when Kubernetes ends the pod, however the step hangs."""
     asked = KINDS[step].deadline_s
     load, rollout = spec.gate.benchmark, spec.rollout
-    if step == "roll-out":
+    if step in {"roll-out", "revert"}:
         asked += spec.serving.ready_timeout_s
     if step == "benchmark":
         rounds = sum((load.requests + load.warmup) / level + 1 for level in load.concurrency)

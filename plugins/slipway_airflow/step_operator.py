@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 XCOM_KEY = "return_value"
 PLAN: Step = "plan"
+REVERT: Step = "revert"
+UNPLANNED = frozenset({PLAN, REVERT})
+"""Steps that no plan comes before."""
 ROLL_OUT: Step = "roll-out"
 NEVER_BEGAN = frozenset({None, "upstream_failed", "skipped", "removed"})
 
@@ -85,7 +88,7 @@ class StepOperator(KubernetesPodOperator):
             AirflowException: the step failed; a retry may help.
         """
         run = run_identity(context["run_id"])
-        plan, release_uri = (None, None) if self.step == PLAN else self._planned(context)
+        plan, release_uri = (None, None) if self.step in UNPLANNED else self._planned(context)
         if plan and release_uri and self.step in STAGES and plan.stages[self.step].stored:
             stored = results.stored_stage(self.step, plan.stages[self.step], release_uri, run, self.layout)
             self.log.info(stored.summary)
@@ -140,6 +143,8 @@ class StepOperator(KubernetesPodOperator):
         plan = Plan.model_validate(result.data["plan"])
         if plan.action == "nothing" or result.release is None:
             raise AirflowSkipException(result.summary)
+        if context["params"]["plan_only"]:
+            raise AirflowSkipException("only the plan was asked for")
         if self.step == "roll-back":
             ti, run_id = context["ti"], context["run_id"]
             states = ti.get_task_states(dag_id=ti.dag_id, task_ids=[ROLL_OUT], run_ids=[run_id])
@@ -151,6 +156,8 @@ class StepOperator(KubernetesPodOperator):
         if release_uri:
             return ["--release", release_uri]
         params = context["params"]
+        if self.step == REVERT:
+            return ["--name", self.spec.name, "--run", run, "--reason", params["reason"]]
         return [
             *("--spec", self.spec.model_dump_json()),
             *("--run", run),
@@ -192,6 +199,8 @@ class StepOperator(KubernetesPodOperator):
     def _result_uri(self, context: "Context", run: str) -> str:
         if self.step == PLAN:
             return self.layout.plan(self.spec.name, run)
+        if self.step == REVERT:
+            return self.layout.revert(self.spec.name, run)
         plan, _ = self._planned(context)
         return self.layout.result(self.spec.name, plan.release_id, self.step)
 

@@ -1,8 +1,8 @@
 """The door to the Hugging Face Hub: what a revision holds, and its files, verified against the announced digests.
 
 Written against huggingface_hub 1.21. Files come over plain HTTP with ranges, never over hf-xet, whose transfers have
-stood still without an end (huggingface/xet-core#883); here no byte for `stall_s` seconds ends a connection, the next
-one goes on where it ended, and a transfer that gets no byte for some connections in a row is given up.
+stood still without an end (huggingface/xet-core#883). Here no byte for `stall_s` seconds ends a connection, the next
+one goes on where it ended, and a file that some connections in a row hardly bring further is given up.
 """
 
 import hashlib
@@ -32,7 +32,8 @@ RepoType = Literal["model", "dataset"]
 
 CONNECT_TIMEOUT_S = 10.0
 STALL_S = 30.0
-CONNECTIONS_WITHOUT_A_BYTE = 4
+IDLE_CONNECTIONS = 4
+IDLE_BYTES = 16 * 2**10  # a connection that ends with less brought nothing worth the name
 LONGEST_PAUSE_S = 8.0
 DOWNLOADS_OF_A_FILE = 2  # what a bad connection garbled comes right the second time
 SERVER_ERROR = 500
@@ -237,7 +238,7 @@ class _Download:
                 reason = f"status {error.response.status_code}"
             if self._position >= self._file.size_bytes:
                 break
-            failures = failures + 1 if self._position == before else 1
+            failures = failures + 1 if self._position - before < IDLE_BYTES else 1
             self._pause(failures, reason)
         return self._file.digest.partition(":")[0] + ":" + str(self._digest.hexdigest())
 
@@ -257,9 +258,9 @@ class _Download:
 
     def _pause(self, failures: int, reason: str) -> None:
         where = f"{self._position} of {self._file.size_bytes} bytes"
-        if failures >= CONNECTIONS_WITHOUT_A_BYTE:
+        if failures >= IDLE_CONNECTIONS:
             raise UnavailableError(
-                f"{self._what}: stopped at {where}; {failures} connections in a row brought nothing ({reason}). "
+                f"{self._what}: stands still at {where}; {failures} connections in a row ended so ({reason}). "
                 "A retry may help."
             )
         log.warning("%s: interrupted at %s (%s), going on there", self._what, where, reason)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
+from tasks.adapters import pod_state
 from tasks.adapters.clock import Clock, SystemClock
 from tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
 from tasks.contracts.site import Site
@@ -24,23 +25,22 @@ API_VERSIONS = {
     "EndpointSlice": "discovery.k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
+    "ReplicaSet": "apps/v1",
 }
 """Of kinds that are not in the core group."""
 
+REVISION = "deployment.kubernetes.io/revision"
+POD_TEMPLATE = "pod-template-hash"
+"""How the Deployment controller tells the pods of one generation from those of another."""
+
 POLL_S = 0.5
 REPORT_EVERY_S = 10.0
-UNSCHEDULABLE_AFTER_S = 600.0
+UNSCHEDULABLE_AFTER_S = 600.0  # an autoscaler takes up to ten minutes to add a GPU node
 TIMEOUT_S = 30
+LEASE_ATTEMPTS = 5
 SERVER_ERROR = 500
-GONE_FOR_GOOD = {
-    "CrashLoopBackOff",
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "CreateContainerConfigError",
-}
-WRONG_INPUT = 65
 LOG_LINES = 20
+QUOTED_CHARS = 256
 
 
 class MissingError(InputError):
@@ -89,11 +89,13 @@ class Cluster:
         from kubernetes import client, config
 
         settings = client.Configuration()
-        file = str(kubeconfig) if kubeconfig else None
+        known = [Path(name).expanduser() for name in config.KUBE_CONFIG_DEFAULT_LOCATION.split(":") if name]
+        file, context = (str(kubeconfig) if kubeconfig else None), site.kubernetes.context
         try:
-            config.load_config(config_file=file, context=site.kubernetes.context, client_configuration=settings)
-        except TypeError:  # the in-cluster loader takes no context
-            config.load_incluster_config(client_configuration=settings)
+            if file or any(path.exists() for path in known):
+                config.load_kube_config(config_file=file, context=context, client_configuration=settings)
+            else:
+                config.load_incluster_config(client_configuration=settings)
         except config.ConfigException as error:
             raise InputError(
                 f"no way to the cluster: {error}. Set KUBECONFIG, check kubernetes.context of site {site.name}, or run "
@@ -134,16 +136,18 @@ class Cluster:
             )
         return list(self._plain(found)["items"])
 
-    def delete(self, kind: str, name: str) -> bool:
-        """Delete an object and what it owns, in the background; whether it was there."""
+    def delete(self, kind: str, name: str, *, version: str | None = None) -> bool:
+        """Delete an object and what it owns, in the background; whether it was there.
+
+        Raises:
+            StaleError: it is not at the resource version that was given.
+        """
+        body: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if version:
+            body["preconditions"] = {"resourceVersion": version}
         try:
             with _translated(f"{kind} {name}"):
-                self._resource(kind).delete(
-                    name=name,
-                    namespace=self.namespace,
-                    body={"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"},
-                    _request_timeout=TIMEOUT_S,
-                )
+                self._resource(kind).delete(name=name, namespace=self.namespace, body=body, _request_timeout=TIMEOUT_S)
         except MissingError:
             return False
         return True
@@ -183,11 +187,7 @@ class Cluster:
 
     def ready_pods(self, labels: dict[str, str]) -> list[str]:
         """Names of the pods with these labels that are ready and not on their way out."""
-        return [
-            pod["metadata"]["name"]
-            for pod in self.find("Pod", labels)
-            if "deletionTimestamp" not in pod["metadata"] and _condition(pod, "Ready") == "True"
-        ]
+        return [pod["metadata"]["name"] for pod in self.find("Pod", labels) if pod_state.is_ready(pod)]
 
     def endpoints(self, service: str) -> set[str]:
         """Names of the pods that a Service sends connections to now."""
@@ -224,61 +224,47 @@ class Cluster:
                 raise InputError(f"Deployment {self.namespace}/{deployment} does not exist. Clear the task roll-out.")
             if self.is_available(item):
                 return
-            pods = self.find("Pod", item["spec"]["selector"]["matchLabels"])
-            self._raise_if_hopeless(pods, self._clock.monotonic() - began)
-            now = self._clock.monotonic()
+            pods, now = self._newest_pods(item), self._clock.monotonic()
+            self._raise_if_hopeless(pods, now - began)
             if now - began > timeout_s:
-                raise UnavailableError(
-                    f"Deployment {self.namespace}/{deployment} is not available after {timeout_s:.0f} s "
-                    f"(serving.ready_timeout_s): {_state_words(pods)}. {self._last_words(pods)}"
-                )
-            if now - reported > REPORT_EVERY_S:
+                self._give_up(deployment, pods, timeout_s)
+            if now - reported >= REPORT_EVERY_S:
                 reported = now
-                log.info("%s: %.0f s of at most %.0f s: %s", deployment, now - began, timeout_s, _state_words(pods))
+                waited = f"{now - began:.0f} of at most {timeout_s:.0f} s"
+                log.info("%s: waited %s: %s", deployment, waited, pod_state.in_words(pods))
             self._clock.sleep(POLL_S)
 
     def lease_holder(self, name: str) -> LeaseHolder | None:
-        """Who holds the lease; None when nobody does, or the holder let it expire."""
+        """Who took the lease last and did not give it back, be it expired or not."""
         lease = self.get("Lease", name)
-        holder = _holder(lease) if lease else None
-        return holder if holder and holder.until > self._clock.now() else None
+        return _holder(lease) if lease else None
 
     def acquire_lease(self, name: str, holder: str, duration_s: int) -> LeaseHolder | None:
-        """Take or renew a lease. None when it is ours now, otherwise who has it."""
-        now = self._clock.now()
-        lease = self.get("Lease", name)
-        current = _holder(lease) if lease else None
-        if current and current.holder != holder and current.until > now:
-            return current
-        since = current.since if current and current.holder == holder else now
-        document: Document = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {
-                "holderIdentity": holder,
-                "leaseDurationSeconds": duration_s,
-                "acquireTime": _micro_time(since),
-                "renewTime": _micro_time(now),
-            },
-        }
-        try:
-            with _translated(f"Lease {name}"):
-                if lease is None:
-                    self._resource("Lease").create(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
-                else:
-                    document["metadata"]["resourceVersion"] = lease["metadata"]["resourceVersion"]
-                    self._resource("Lease").replace(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
-        except StaleError:
-            return self.lease_holder(name)
-        return None
+        """Take, take over when expired, or renew a lease. None when it is ours now, otherwise who has it.
+
+        Raises:
+            UnavailableError: others changed it again and again meanwhile.
+        """
+        for _ in range(LEASE_ATTEMPTS):
+            now, lease = self._clock.now(), self.get("Lease", name)
+            current = _holder(lease) if lease else None
+            if current and current.holder != holder and current.until > now:
+                return current
+            since = current.since if current and current.holder == holder else now
+            try:
+                self._put_lease(name, lease, _lease_spec(holder, duration_s, since, now))
+            except (StaleError, MissingError):
+                continue
+            return None
+        raise UnavailableError(f"Lease {self.namespace}/{name} was changed by others {LEASE_ATTEMPTS} times. Retry.")
 
     def release_lease(self, name: str, holder: str) -> None:
         """Give a lease back; nothing when somebody else has it by now."""
         lease = self.get("Lease", name)
         current = _holder(lease) if lease else None
-        if current and current.holder == holder:
-            self.delete("Lease", name)
+        if lease and current and current.holder == holder:
+            with contextlib.suppress(StaleError, MissingError):
+                self.delete("Lease", name, version=lease["metadata"]["resourceVersion"])
 
     def log_tail(self, pod: str, container: str, lines: int = LOG_LINES) -> str:
         """The last lines that a container printed; empty when there are none."""
@@ -286,35 +272,73 @@ class Cluster:
 
         try:
             with _translated(f"log of {pod}"):
-                text = client.CoreV1Api(self._client.client).read_namespaced_pod_log(
-                    pod, self.namespace, container=container, tail_lines=lines, _request_timeout=TIMEOUT_S
+                answer = client.CoreV1Api(self._client.client).read_namespaced_pod_log(
+                    pod,
+                    self.namespace,
+                    container=container,
+                    tail_lines=lines,
+                    _request_timeout=TIMEOUT_S,
+                    _preload_content=False,  # the client's own decoding gives "b'...'" (kubernetes-client/python#2596)
                 )
         except PipelineError:
             return ""
-        return str(text).strip()
+        return str(answer.data.decode(errors="replace")).strip()
+
+    def _newest_pods(self, deployment: Document) -> list[Document]:
+        """Pods of the newest generation: an older one's trouble says nothing about this one."""
+        labels = deployment["spec"]["selector"]["matchLabels"]
+        revision = (deployment["metadata"].get("annotations") or {}).get(REVISION)
+        for item in self.find("ReplicaSet", labels):
+            if revision and (item["metadata"].get("annotations") or {}).get(REVISION) == revision:
+                return self.find("Pod", {**labels, POD_TEMPLATE: item["metadata"]["labels"][POD_TEMPLATE]})
+        return []
 
     def _raise_if_hopeless(self, pods: Iterable[Document], waited_s: float) -> None:
         for pod in pods:
-            name = pod["metadata"]["name"]
-            for status in _statuses(pod):
-                ended = _ended(status)
-                if ended.get("exitCode") == WRONG_INPUT:
-                    words = (ended.get("message") or "").strip() or self.log_tail(name, status["name"])
-                    raise InputError(f"pod {name}, container {status['name']}: {words}")
-                waiting = (status.get("state") or {}).get("waiting") or {}
-                if waiting.get("reason") in GONE_FOR_GOOD:
-                    last = (ended.get("message") or "").strip() or self.log_tail(name, status["name"])
-                    said = last or waiting.get("message", "")
-                    raise InputError(f"pod {name}, container {status['name']}: {waiting['reason']}: {said}")
-            if waited_s > UNSCHEDULABLE_AFTER_S and _condition(pod, "PodScheduled") == "False":
-                raise UnavailableError(f"pod {name} found no node for {waited_s:.0f} s: {_reason(pod, 'PodScheduled')}")
+            found = pod_state.trouble(pod)
+            if found:
+                said = found.message or self.log_tail(found.pod, found.container) or "it said nothing"
+                log.error("%s, container %s, said last:\n%s", found.pod, found.container, said)
+                raise InputError(f"pod {found.pod}, container {found.container}: {found.reason}: {_end(said)}")
+            why = pod_state.unscheduled(pod)
+            if why and waited_s > UNSCHEDULABLE_AFTER_S:
+                raise UnavailableError(f"pod {pod['metadata']['name']} found no node in {waited_s:.0f} s: {_end(why)}")
 
-    def _last_words(self, pods: Iterable[Document]) -> str:
-        for pod in pods:
-            for status in _statuses(pod):
-                if not status.get("ready") and (said := self.log_tail(pod["metadata"]["name"], status["name"])):
-                    return f"Last words of {status['name']}: {said}"
-        return ""
+    def _give_up(self, deployment: str, pods: list[Document], timeout_s: float) -> NoReturn:
+        said = [
+            f"{container} said last: {_end(words or self.log_tail(pod, container) or 'nothing')}"
+            for pod, container, words in list(pod_state.waiting_for(pods))[:1]
+        ]
+        events = [line for pod in pods for line in self._warnings(pod["metadata"]["name"])]
+        for line in events:
+            log.error("event: %s", line)
+        raise UnavailableError(
+            f"Deployment {self.namespace}/{deployment} is not available after {timeout_s:.0f} s "
+            f"(serving.ready_timeout_s): {'; '.join([pod_state.in_words(pods), *said, *map(_end, events[-1:])])}"
+        )
+
+    def _warnings(self, pod: str) -> list[str]:
+        """The pod's warning events, oldest first; none when they cannot be read."""
+        try:
+            with _translated(f"events of {pod}"):
+                found = self._resource("Event", "v1").get(
+                    namespace=self.namespace,
+                    field_selector=f"involvedObject.name={pod},type=Warning",
+                    _request_timeout=TIMEOUT_S,
+                )
+        except PipelineError:  # they would only have explained another error
+            return []
+        return [f"{event['reason']}: {event['message']}" for event in self._plain(found)["items"]]
+
+    def _put_lease(self, name: str, before: Document | None, spec: Document) -> None:
+        metadata = {"name": name, "namespace": self.namespace}
+        document = {"apiVersion": API_VERSIONS["Lease"], "kind": "Lease", "metadata": metadata, "spec": spec}
+        with _translated(f"Lease {name}"):
+            if before is None:
+                self._resource("Lease").create(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
+            else:
+                metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
+                self._resource("Lease").replace(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
 
     def _resource(self, kind: str, api_version: str | None = None) -> Any:
         return self._client.resources.get(api_version=api_version or API_VERSIONS.get(kind, "v1"), kind=kind)
@@ -328,6 +352,7 @@ class Cluster:
 def _translated(what: str) -> Iterator[None]:
     """The one place where the client's errors become ours."""
     from kubernetes.client.exceptions import ApiException
+    from kubernetes.dynamic.exceptions import ResourceNotFoundError
     from urllib3.exceptions import HTTPError
 
     try:
@@ -345,50 +370,28 @@ def _translated(what: str) -> Iterator[None]:
         if status >= SERVER_ERROR or status in {0, 429}:
             raise UnavailableError(f"{what}: the cluster answers {status}: {said}") from error
         raise InputError(f"{what}: the cluster refuses it ({status}): {said}") from error
+    except ResourceNotFoundError as error:
+        raise InputError(f"{what}: the cluster does not know this kind: {error}. Is its API installed?") from error
     except (HTTPError, OSError) as error:
         raise UnavailableError(f"{what}: the cluster does not answer: {str(error)[:200]}") from error
+
+
+def _end(text: str) -> str:
+    """The end of a text, in one line: what is said last says why."""
+    line = " ".join(text.split())
+    return line if len(line) <= QUOTED_CHARS else f"...{line[-QUOTED_CHARS:]}"
 
 
 def _said(error: Any) -> str:
     text = error.body if isinstance(error.body, str) else (error.body or b"").decode(errors="replace")
     with contextlib.suppress(ValueError):
         text = str(json.loads(text).get("message", text))
-    return text[:256] or str(error.reason)
+    return text[:QUOTED_CHARS] or str(error.reason)
 
 
 def _name(item: Document) -> str:
     namespace = item["metadata"].get("namespace")
     return f"{item['kind']} {namespace + '/' if namespace else ''}{item['metadata']['name']}"
-
-
-def _statuses(pod: Document) -> list[Document]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-
-
-def _ended(status: Document) -> Document:
-    state, last = status.get("state") or {}, status.get("lastState") or {}
-    return state.get("terminated") or last.get("terminated") or {}
-
-
-def _condition(pod: Document, kind: str) -> str | None:
-    return next((c["status"] for c in (pod.get("status") or {}).get("conditions") or [] if c["type"] == kind), None)
-
-
-def _reason(pod: Document, kind: str) -> str:
-    found = (c for c in pod["status"].get("conditions") or [] if c["type"] == kind)
-    return next((c.get("message") or c.get("reason") or "no reason given" for c in found), "no reason given")
-
-
-def _state_words(pods: Iterable[Document]) -> str:
-    words = []
-    for pod in pods:
-        for status in _statuses(pod):
-            state = status.get("state") or {}
-            kind = next(iter(state), "waiting")
-            detail = (state.get(kind) or {}).get("reason")
-            words.append(f"{status['name']} {kind}{f' ({detail})' if detail else ''}")
-    return ", ".join(words) or "no pod yet"
 
 
 def _holder(lease: Document) -> LeaseHolder | None:
@@ -400,6 +403,11 @@ def _holder(lease: Document) -> LeaseHolder | None:
     return LeaseHolder(
         spec["holderIdentity"], since, renewed + timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
     )
+
+
+def _lease_spec(holder: str, duration_s: int, since: datetime, now: datetime) -> Document:
+    times = {"acquireTime": _micro_time(since), "renewTime": _micro_time(now)}
+    return {"holderIdentity": holder, "leaseDurationSeconds": duration_s, **times}
 
 
 def _micro_time(moment: datetime) -> str:

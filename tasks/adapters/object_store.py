@@ -29,7 +29,8 @@ CONNECTIONS = 40  # some files at once, each in parallel parts
 LARGEST_DELETE = 1000  # DeleteObjects takes no more keys
 QUOTED_CHARS = 120
 
-ABSENT = frozenset({"NoSuchKey", "404", "NotFound"})
+ABSENT_WITHOUT_BODY = frozenset({"404", "NotFound"})
+ABSENT = ABSENT_WITHOUT_BODY | {"NoSuchKey"}
 LOST_RACE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 DENIED = frozenset(
     {"AccessDenied", "403", "Forbidden", "401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"}
@@ -128,7 +129,7 @@ class S3ObjectStore:
         """Credentials are found as boto3 finds them: environment, web identity, instance metadata."""
         self._endpoint = site.endpoint or f"Amazon S3 ({site.region})"
         addressing = {"addressing_style": "path"} if site.endpoint else {}
-        self._client = boto3.client(
+        self._client = boto3.session.Session().client(
             "s3",
             endpoint_url=site.endpoint,
             region_name=site.region,
@@ -183,13 +184,10 @@ class S3ObjectStore:
 
     def describe(self, uri: str) -> StoredObject | None:
         """See ObjectStore."""
-        address = _address(uri)
         try:
             with self._translated(uri):
-                answer = self._client.head_object(**address)
+                answer = self._client.head_object(**_address(uri))
         except NotFoundError:
-            with self._translated(uri, bucket_only=True):  # a HEAD does not say which of the two is missing
-                self._client.head_bucket(Bucket=address["Bucket"])
             return None
         return StoredObject(uri, answer["ContentLength"], answer["ETag"], answer["Metadata"].get("sha256"))
 
@@ -249,7 +247,7 @@ class S3ObjectStore:
                     )
 
     @contextmanager
-    def _translated(self, uri: str, *, bucket_only: bool = False) -> Iterator[None]:
+    def _translated(self, uri: str) -> Iterator[None]:
         """Turn every error of boto3 into one of ours; the only place that knows them."""
         try:
             yield
@@ -257,10 +255,9 @@ class S3ObjectStore:
             cause = error.__context__ or error.__cause__
             raise self._refusal(cause if isinstance(cause, aws.ClientError) else error, uri) from error
         except aws.ClientError as error:
-            refusal = self._refusal(error, uri)
-            if bucket_only and isinstance(refusal, NotFoundError):
-                refusal = self._no_bucket(uri)
-            raise refusal from error
+            if _code(error) in ABSENT_WITHOUT_BODY and not self._has_bucket(uri):
+                raise self._no_bucket(uri) from error
+            raise self._refusal(error, uri) from error
         except aws.PartialCredentialsError as error:
             raise InputError(f"credentials for {self._endpoint} are incomplete: {error}. Set both parts.") from error
         except (aws.NoCredentialsError, aws.CredentialRetrievalError, aws.MetadataRetrievalError) as error:
@@ -276,7 +273,7 @@ class S3ObjectStore:
 
     def _refusal(self, error: Exception, uri: str) -> PipelineError:
         answer = error.response if isinstance(error, aws.ClientError) else {}
-        code = str(answer.get("Error", {}).get("Code", ""))
+        code = _code(error)
         status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", SERVER_ERROR))
         bucket = _address(uri)["Bucket"]
         if code == "NoSuchBucket":
@@ -301,11 +298,23 @@ class S3ObjectStore:
             return UnavailableError(f"{self._endpoint} answered {code or status} for {uri}; a retry may help.")
         return InputError(f"{self._endpoint} refused {uri}: {code or status}, {str(error)[:QUOTED_CHARS]}.")
 
+    def _has_bucket(self, uri: str) -> bool:
+        """A HEAD that finds nothing does not say whether object or bucket is missing."""
+        try:
+            self._client.head_bucket(Bucket=_address(uri)["Bucket"])
+        except aws.ClientError as error:
+            return _code(error) not in ABSENT_WITHOUT_BODY
+        return True
+
     def _no_bucket(self, uri: str) -> InputError:
         return InputError(
             f"bucket {_address(uri)['Bucket']} does not exist at {self._endpoint}. Make it, or mend "
             "object_store.bucket or object_store.endpoint in the site file."
         )
+
+
+def _code(error: Exception) -> str:
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, aws.ClientError) else ""
 
 
 def _address(uri: str) -> dict[str, str]:

@@ -79,6 +79,10 @@ class Layout:
         """The result of a run's plan step, which alone runs before there is a release id."""
         return f"{self.root}/releases/{name}/plans/{run}.json"
 
+    def revert(self, name: str, run: str) -> str:
+        """The result of a run that put a previous release back."""
+        return f"{self.root}/releases/{name}/reverts/{run}.json"
+
     def channel(self, name: str) -> str:
         """Which release is live."""
         return f"{self.root}/channels/{name}.json"

@@ -1,11 +1,11 @@
 """A release: what was asked, what was planned, and what each step reported."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from tasks.contracts.base import Contract
+from tasks.contracts.base import DNS_LABEL, Contract
 from tasks.contracts.plan import Plan
 from tasks.contracts.spec import ReleaseSpec
 
@@ -22,8 +22,18 @@ Step = Literal[
     "gate",
     "promote",
     "roll-back",
+    "revert",
 ]
-STEPS: tuple[Step, ...] = Step.__args__  # type: ignore[attr-defined]
+STEPS: tuple[Step, ...] = tuple(step for step in get_args(Step) if step != "revert")
+"""The steps of a release, in order. `revert` stands alone: it puts a previous release back, long after."""
+
+
+class RevertRequest(Contract):
+    """What a run of `revert` is asked."""
+
+    name: str = Field(pattern=DNS_LABEL, description="the model")
+    run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
+    reason: str = Field(default="", max_length=500, description="kept in the channel's history")
 
 
 class Release(Contract):

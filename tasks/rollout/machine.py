@@ -41,6 +41,8 @@ class Observed:
     release: str
     deployed: frozenset[str] = frozenset()
     """Releases of the model that have a Deployment."""
+    current: bool = False
+    """The release's Deployment is the one that its spec and the site ask for today."""
     available: bool = False
     """Every replica of the release is available, in its newest generation."""
     live_selects: str | None = None
@@ -74,7 +76,7 @@ def to_retire(goal: Goal, seen: Observed) -> frozenset[str]:
 
 
 def _roll_out(seen: Observed) -> Move | None:
-    if seen.release not in seen.deployed:
+    if seen.release not in seen.deployed or not seen.current:
         return Move.DEPLOY
     if seen.candidate_selects != seen.release:
         return Move.POINT_CANDIDATE
@@ -109,5 +111,7 @@ def _roll_back(seen: Observed) -> Move | None:
 
 
 def _revert(seen: Observed) -> Move | None:
-    """The release is one that was live before; it is deployed again when it is no longer warm."""
-    return _make_live(seen)
+    """The release was live before and is deployed again when it is no longer warm. What it replaces is taken away."""
+    if (move := _make_live(seen)) is not None:
+        return move
+    return Move.RETIRE if to_retire(Goal.REVERT, seen) else None

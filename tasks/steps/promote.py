@@ -14,7 +14,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     """Flip the live Service, swap the channel, retire releases beyond `rollout.keep`, and let go of the model.
 
     Raises:
-        InputError: this run's gate did not pass.
+        InputError: this run's gate did not pass, or the release failed while `rollout.bake_s` passed.
         ConflictError: another run took the model meanwhile.
     """
     gate = workspace.read_result(release, "gate")
@@ -24,8 +24,11 @@ def run(release: Release, workspace: Workspace) -> Outcome:
             "only a passed gate promotes. Run the release again."
         )
     conductor = Conductor.of(release, workspace)
-    conductor.take_lease()
     before = conductor.channel.read().live
+    if before and before.release_id == release.id:  # this step was cut short, perhaps after it let go of the model
+        conductor.take_lease()
+    else:
+        conductor.keep_lease()
     moves = conductor.reach(
         Goal.PROMOTE,
         lambda channel: channel.promoted(
@@ -39,7 +42,13 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     conductor.drop_lease()
     address = conductor.cluster.live_address(release.spec.name)
     was = f", before it {before.release_id}" if before and before.release_id != release.id else ""
-    data: dict[str, Any] = {"moves": moves, "service": release.spec.name, "namespace": conductor.cluster.namespace}
+    data: dict[str, Any] = {
+        "release": release.id,
+        "was": before.release_id if before else None,
+        "service": release.spec.name,
+        "namespace": conductor.cluster.namespace,
+        "moves": moves,
+    }
     if address is not None:
-        data |= {"host": address.host, "ports": address.ports}
+        data |= {"address": address.host, "ports": address.ports}
     return Outcome(f"{release.id} is live{was}", data)

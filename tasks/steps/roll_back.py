@@ -2,40 +2,66 @@
 
 from tasks.adapters.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.release import Release
+from tasks.contracts.errors import ConflictError
+from tasks.contracts.gate import Verdict
+from tasks.contracts.release import Release, Step, StepResult
 from tasks.rollout.conductor import Conductor
-from tasks.rollout.machine import Goal
+from tasks.rollout.machine import Goal, Observed
 
 REASON_CHARS = 500
+BEFORE: tuple[Step, ...] = ("roll-out", "smoke-test", "benchmark", "gate", "promote")
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
     """Remove the candidate's Service and Deployment, note the refusal in the channel, and let go of the model.
 
-    A release that the channel names as live, or keeps as a previous one, is not removed.
-
-    Raises:
-        ConflictError: another run holds the model; what it does is not undone.
+    A release that the channel names as live, or keeps as a previous one, is not removed. When another run holds the
+    model, what stands is that run's and nothing is touched.
     """
-    conductor = Conductor.of(release, workspace)
-    conductor.take_lease()
+    conductor, reason = Conductor.of(release, workspace), _reason(release, workspace)
     live = conductor.channel.read().live
+    told = {"live": live.release_id if live else None, "reason": reason}
+    try:
+        conductor.take_lease()
+    except ConflictError as error:
+        return Outcome(f"nothing to roll back: {error}", {**told, "removed": [], "moves": []})
+    before = conductor.observe(Goal.ROLL_BACK)
     moves = conductor.reach(Goal.ROLL_BACK)
-    reason = _reason(release, workspace)
+    removed = _removed(release, before, conductor.observe(Goal.ROLL_BACK))
     if live is None or live.release_id != release.id:
         conductor.channel.swap(
             lambda channel: channel.refused(release.id, at=workspace.clock.now(), run=release.plan.run, reason=reason)
         )
     conductor.drop_lease()
     stays = f"{live.release_id} stays live" if live else "nothing is live, as before"
-    done = "; ".join(moves) or "nothing of it was deployed"
-    return Outcome(f"{stays}; {done}", {"moves": moves, "reason": reason, "live": live.release_id if live else None})
+    done = "; ".join(moves) or f"nothing of {release.id} was rolled out"
+    return Outcome(f"{stays}; {done}", {**told, "removed": removed, "moves": moves})
+
+
+def _removed(release: Release, before: Observed, after: Observed) -> list[str]:
+    gone = [f"Deployment {name}" for name in sorted(before.deployed - after.deployed)]
+    if before.candidate_selects and not after.candidate_selects:
+        gone.append(f"Service {release.spec.name}-candidate")
+    if before.live_selects and not after.live_selects:
+        gone.append(f"Service {release.spec.name}")
+    return gone
 
 
 def _reason(release: Release, workspace: Workspace) -> str:
-    """What the gate said of this run, or that it never spoke."""
+    """What the first step of this run that failed or refused said."""
+    results = [result for step in BEFORE if (result := _result(step, release, workspace))]
+    for result in results:
+        if result.error is not None:
+            return f"{result.step}: {result.error.message}"[:REASON_CHARS]
+        if result.step == "gate" and result.data.get("verdict") != Verdict.PASSED:
+            return result.summary[:REASON_CHARS]
+    judged = any(result.step == "gate" for result in results)
+    return "its gate passed, but it was not approved or not promoted" if judged else "it never reached its gate"
+
+
+def _result(step: Step, release: Release, workspace: Workspace) -> StepResult | None:
     try:
-        gate = workspace.read_result(release, "gate")
+        result = workspace.read_result(release, step)
     except NotFoundError:
-        return "a step before the gate failed"
-    return gate.summary[:REASON_CHARS] if gate.run == release.plan.run else "a step before the gate failed"
+        return None
+    return result if result.run == release.plan.run else None

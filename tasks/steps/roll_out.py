@@ -27,10 +27,11 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     return Outcome(
         f"{release.id} is available as {release.spec.name}-candidate",
         {
-            "moves": moves,
+            "release": release.id,
             "service": f"{release.spec.name}-candidate",
             "namespace": conductor.cluster.namespace,
-            "host": address.host,
+            "address": address.host,
             "ports": address.ports,
+            "moves": moves,
         },
     )

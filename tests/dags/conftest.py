@@ -1,7 +1,9 @@
 """A folder of Airflow's own for this tier, a real S3 server and a scripted Kubernetes API."""
 
+import atexit
 import json
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -11,6 +13,7 @@ from pathlib import Path
 
 # Airflow and the Kubernetes client read these when they are imported, which the imports below already do
 HOME = Path(tempfile.mkdtemp(prefix="slipway-dags-"))
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 REPOSITORY = Path(__file__).resolve().parents[2]
 SITE = Path(__file__).with_name("site.yaml")
 os.environ |= {

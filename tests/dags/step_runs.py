@@ -98,7 +98,7 @@ class StepRuns:
         return StepOperator(task_id=step, step=step, spec=self.release.spec)
 
     def context(self, operator: StepOperator, **params: Any) -> dict[str, Any]:
-        given = {"revision": "v1", "force": False, "approval": "none", **params}
+        given = {"revision": "v1", "force": False, "plan_only": False, "approval": "none", **params}
         ti = TaskInstance(operator.task_id, self)
         return {"ti": ti, "run_id": RUN_ID, "params": given, "dag": SimpleNamespace(), "task": operator}
 

@@ -6,12 +6,17 @@ What it promises is what tests/fakes/cluster_contract.py asks of it and of a clu
 import copy
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from tasks.adapters.kube import LeaseHolder, ServiceAddress
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.errors import InputError
+from tests.fakes.clock import ManualClock
+from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.workspace import site as site_of
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
 
@@ -49,7 +54,7 @@ class MemoryCluster:
         items = [item for (a_kind, _), item in self.objects.items() if a_kind == kind]
         return [copy.deepcopy(i) for i in items if labels.items() <= i["metadata"].get("labels", {}).items()]
 
-    def delete(self, kind, name):
+    def delete(self, kind, name, *, version=None):
         if (kind, name) not in self.objects:
             return False
         with self._change(f"delete {kind} {name}"):
@@ -93,13 +98,13 @@ class MemoryCluster:
 
     def lease_holder(self, name):
         lease = self.objects.get(("Lease", name))
-        return lease["holder"] if lease and lease["holder"].until > self.clock.now() else None
+        return lease["holder"] if lease else None
 
     def acquire_lease(self, name, holder, duration_s):
         current, now = self.lease_holder(name), self.clock.now()
-        if current and current.holder != holder:
+        if current and current.holder != holder and current.until > now:
             return current
-        since = current.since if current else now
+        since = current.since if current and current.holder == holder else now
         with self._change(f"lease {name} to {holder}"):
             self.objects["Lease", name] = {
                 "metadata": {"name": name},
@@ -143,3 +148,24 @@ class ConnectedWorkspace(Workspace):
 
     def cluster(self):
         return self.connection
+
+
+def in_memory(folder, *, store=None, cluster=None, **site_changes) -> ConnectedWorkspace:
+    """A workspace with the project's own manifests over a cluster and a store in memory."""
+    clock = ManualClock()
+    cluster = cluster or MemoryCluster(clock)
+    site = site_of(**site_changes)
+    store = store or MemoryObjectStore()
+    return ConnectedWorkspace(site, store, clock, folder, REPOSITORY, lambda: None, connection=cluster)
+
+
+def standing(cluster) -> dict[str, Any]:
+    """What a test compares: names of Deployments, and which release each Service selects."""
+    deployments = sorted(name for kind, name in cluster.objects if kind == "Deployment")
+    services = {
+        name: item["spec"]["selector"]["slipway.dev/release"]
+        for (kind, name), item in cluster.objects.items()
+        if kind == "Service"
+    }
+    leases = [name for kind, name in cluster.objects if kind == "Lease"]
+    return {"deployments": deployments, "services": services, "leases": leases}

@@ -13,7 +13,7 @@ SITE = {
     "name": "test",
     "object_store": {"bucket": "bucket"},
     "images": {"tasks": "tasks:1", "serving": {"openvino": "triton:1"}},
-    "shapes": {name: SHAPE for name in ("small", "transfer", "compute", "serving")},
+    "shapes": dict.fromkeys(("small", "transfer", "compute", "serving"), SHAPE),
 }
 
 

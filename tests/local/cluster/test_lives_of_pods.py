@@ -97,15 +97,15 @@ def test_init_containers_run_one_after_the_other_before_the_rest(space):
         return {
             "name": name,
             "image": "slipway/tasks-cpu:dev",
-            "command": ["python", "-c", code, "/work/order"],
-            "volumeMounts": [{"name": "work", "mountPath": "/work"}],
+            "command": ["python", "-c", code, "/data/order"],
+            "volumeMounts": [{"name": "work", "mountPath": "/data"}],
         }
 
     write = "import sys; open(sys.argv[1], 'a').write('{} ')"
     space.run(
         "ordered",
         "import sys; print(open(sys.argv[1]).read())",
-        container={"args": ["/work/order"], "volumeMounts": [{"name": "work", "mountPath": "/work"}]},
+        container={"args": ["/data/order"], "volumeMounts": [{"name": "work", "mountPath": "/data"}]},
         initContainers=[initial("first", write.format("first")), initial("second", write.format("second"))],
         volumes=[{"name": "work", "emptyDir": {}}],
     )

@@ -25,7 +25,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments): pass
 server = http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler)
 def drain(*arguments):
-    threading.Thread(target=lambda: (server.shutdown(), time.sleep(3), os._exit(0))).start()
+    threading.Thread(target=lambda: (server.shutdown(), time.sleep(2), os._exit(0))).start()
 signal.signal(signal.SIGTERM, drain)
 server.serve_forever()
 time.sleep(9)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import boto3
@@ -59,7 +58,8 @@ def s3_endpoint():
     with child("-m", "moto.server", "-H", "127.0.0.1", "-p", str(port), **quiet):
         endpoint, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START_TIMEOUT_S
         while True:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=1):
+            with contextlib.suppress(httpx.TransportError):
+                httpx.get(f"{endpoint}/moto-api/", timeout=1)
                 break
             assert time.monotonic() < deadline, "the S3 server did not answer"
             time.sleep(0.1)
@@ -179,7 +179,7 @@ class Steps:
             "object_store": object_store,
             "hub": {"endpoint": hub_endpoint},
             "images": {"tasks": "tasks:1", "serving": {"openvino": "triton:1"}},
-            "shapes": {name: shape for name in ("small", "transfer", "compute", "serving")},
+            "shapes": dict.fromkeys(("small", "transfer", "compute", "serving"), shape),
         }
         (self.folder / "site.yaml").write_text(yaml.safe_dump(site))
 

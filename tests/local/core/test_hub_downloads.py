@@ -53,12 +53,12 @@ def test_a_cut_connection_goes_on_where_it_ended(connect, hub, tmp_path):
     assert int(asked[2]["range"].removeprefix("bytes=").rstrip("-")) > 100_000
 
 
-def test_a_connection_without_a_byte_is_given_up(connect, hub, tmp_path):
+def test_a_file_that_stands_still_is_given_up(connect, hub, tmp_path):
     client = connect(stall_s=0.3)
     source = client.resolve("acme/model", "v1")
     hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="slow", bytes_per_s=1)
 
-    with pytest.raises(UnavailableError, match="connections in a row brought nothing"):
+    with pytest.raises(UnavailableError, match=r"stands still at . of .*ReadTimeout"):
         client.download(source, tmp_path)
 
     assert WEIGHTS_FILE not in {path.name for path in tmp_path.iterdir()}
@@ -96,18 +96,18 @@ def test_bytes_that_are_never_what_was_announced_are_refused_and_not_kept(connec
     client = connect()
 
     with pytest.raises(DigestMismatchError, match=WEIGHTS_FILE):
-        client.download(client.resolve("acme/model", "wrong-digest"), tmp_path)
+        client.download(client.resolve("acme/model", "wrong-digest"), tmp_path / "to")
 
-    assert not [path.name for path in tmp_path.rglob("*") if WEIGHTS_FILE in path.name]
+    assert not [path.name for path in (tmp_path / "to").iterdir() if WEIGHTS_FILE in path.name]
 
 
 def test_an_unknown_repository_is_named(connect):
-    with pytest.raises(InputError, match="model acme/nothing is not at .* no token does not open it"):
+    with pytest.raises(InputError, match=r"model acme/nothing is not at .* no token does not open it"):
         connect().resolve("acme/nothing", "main")
 
 
 def test_an_unknown_revision_is_answered_with_those_that_exist(connect):
-    with pytest.raises(InputError, match="no revision 'v9'; it has main, .*v1"):
+    with pytest.raises(InputError, match=r"no revision 'v9'; it has main, .*v1"):
         connect().resolve("acme/model", "v9")
 
 

@@ -38,7 +38,7 @@ def refusing(credentials):
                 if self.command != "HEAD":
                     self.wfile.write(body)
 
-            do_GET = do_PUT = do_POST = do_HEAD = answer
+            do_GET = do_PUT = do_POST = do_HEAD = answer  # noqa: N815 - the names that the server calls
 
             def log_message(self, *_):
                 pass
@@ -92,18 +92,16 @@ def test_credentials_that_ran_out_may_come_back(refusing):
 
 def test_another_region_is_named_as_such(refusing):
     with pytest.raises(InputError, match=r"another region.*object_store\.region"):
-        refusing(301, "PermanentRedirect").read_bytes("s3://wares/a")
+        refusing(400, "AuthorizationHeaderMalformed").read_bytes("s3://wares/a")
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_bucket_that_does_not_exist_is_named_with_its_endpoint(s3_endpoint, credentials, tmp_path, call):
     (tmp_path / "file").write_bytes(b"x")
-    store = S3ObjectStore(ObjectStoreSite(bucket="nobody-made-wares", endpoint=s3_endpoint))
+    store = S3ObjectStore(ObjectStoreSite(bucket="wares", endpoint=s3_endpoint))
 
-    with pytest.raises(InputError, match="nobody-made-wares") as refused:
-        CALLS[call](store, tmp_path / "file") if call != "x" else None
-
-    assert s3_endpoint in str(refused.value)
+    with pytest.raises(InputError, match=f"bucket wares does not exist at {s3_endpoint}"):
+        CALLS[call](store, tmp_path / "file")
 
 
 @pytest.mark.parametrize("call", CALLS)

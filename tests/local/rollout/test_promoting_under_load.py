@@ -1,50 +1,20 @@
 """Roll-out, promotion and roll-back of real manifests in the embedded cluster, while a client asks."""
 
-import json
-
 import pytest
 
-from tasks.contracts.channel import Channel
 from tasks.contracts.errors import ConflictError, InputError, UnavailableError
-from tasks.contracts.release import StepResult
 from tasks.steps import promote, roll_back, roll_out
-from tests.fakes.clock import ManualClock
-from tests.fakes.releases import release
-
-
-def judged(workspace, made, verdict="passed"):
-    """The gate's result of this run."""
-    result = StepResult(
-        step="gate",
-        run=made.plan.run,
-        outcome="done",
-        summary=f"{verdict}: 1 of 1 expectations hold",
-        data={"verdict": verdict},
-        started_at=ManualClock().now(),
-        seconds=1.0,
-    )
-    uri = workspace.layout.result(made.spec.name, made.id, "gate")
-    workspace.store.put_bytes(uri, result.model_dump_json().encode())
+from tests.fakes import rollouts
+from tests.fakes.rollouts import channel, judged
 
 
 def version(number, image="good", **changes):
-    """A release of the model demo that differs from others in its id."""
-    made = release(run=f"run-{number}", serving={"image": f"test/triton:{image}", "ready_timeout_s": 20}, **changes)
-    found = f"demo-{number:012x}"
-    return made.model_copy(update={"id": found, "plan": made.plan.model_copy(update={"release_id": found})})
+    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 20}
+    return rollouts.version(number, serving=serving, **changes)
 
 
 def released(workspace, number, **changes):
-    made = version(number, **changes)
-    roll_out.run(made, workspace)
-    judged(workspace, made)
-    promote.run(made, workspace)
-    return made
-
-
-def channel(workspace):
-    found = workspace.store.read_with_etag(workspace.layout.channel("demo"))
-    return Channel.model_validate(json.loads(found[0])) if found else None
+    return rollouts.released(workspace, number, serving={"image": "test/triton:good", "ready_timeout_s": 20}, **changes)
 
 
 def names(cluster, kind):

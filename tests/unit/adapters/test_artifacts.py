@@ -38,7 +38,9 @@ def folder(tmp_path):
 
 
 def store(artifacts, source, *, stage="build", key=KEY):
-    return artifacts.store(stage, key, source, inputs={"quantize": OTHER}, producer={"tool": "1"}, metrics={}, seconds=1)
+    return artifacts.store(
+        stage, key, source, inputs={"quantize": OTHER}, producer={"tool": "1"}, metrics={}, seconds=1
+    )
 
 
 def test_a_stored_artifact_comes_back_whole(artifacts, folder, tmp_path):

@@ -152,19 +152,19 @@ def test_an_answer_is_final(airflow, slipway):
 
 
 def test_a_rollback_is_a_run_of_its_own_with_its_reason(airflow, slipway):
-    back = {"roll-back": result("roll-back", "demo-older is live again")}
-    airflow.dags["rollback"] = Script([Frame("success", {"roll-back": "success"})], back)
+    back = {"revert": result("revert", "demo-older is live again")}
+    airflow.dags["rollback__demo"] = Script([Frame("success", {"revert": "success"})], back)
 
     code, printed = slipway("rollback", "demo", "--reason", "wrong answers", "--run-id", "one")
 
     assert code == 0
     assert "rolled back: demo-older is live again" in printed
-    assert airflow.runs["rollback", "one"].conf == {"name": "demo", "reason": "wrong answers"}
+    assert airflow.runs["rollback__demo", "one"].conf == {"reason": "wrong answers"}
 
 
 def test_a_rollback_with_nothing_to_go_back_to_is_a_wrong_input(airflow, slipway):
-    logs = {"roll-back": failed("plan", "AirflowFailException", "channel demo has no previous release").logs["plan"]}
-    airflow.dags["rollback"] = Script([Frame("failed", {"roll-back": "failed"})], {}, logs)
+    logs = {"revert": failed("plan", "AirflowFailException", "channel demo has no previous release").logs["plan"]}
+    airflow.dags["rollback__demo"] = Script([Frame("failed", {"revert": "failed"})], {}, logs)
 
     code, printed = slipway("rollback", "demo")
 

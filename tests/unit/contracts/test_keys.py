@@ -120,6 +120,11 @@ def templates(before):
     return replace(before, tools=before.tools.model_copy(update={"templates": {"config.pbtxt.j2": "e" * 64}}))
 
 
+def reversed_files(before):
+    return of_source(files=tuple(reversed(before.source.files)))(before)
+
+
+OTHER_GATE = spec(gate={**SPEC["gate"], "smoke": [{"prompt": "Who?", "answer": "You."}]}).gate
 CHANGES = {
     "a file's bytes": ("download", file(digest=f"git-sha1:{'2' * 40}")),
     "a file's name": ("download", file(path="renamed.json")),
@@ -141,14 +146,11 @@ CHANGES = {
     "name": ("assemble", section(name="renamed")),
     "README-only commit": (None, of_source(commit="f" * 40)),
     "revision's name": (None, of_source(revision="v9")),
-    "order of files": (
-        None,
-        lambda before: of_source(files=tuple(reversed(before.source.files)))(before),
-    ),
+    "order of files": (None, reversed_files),
     "quality questions": (None, of_datasets(quality=dataset("5" * 64))),
-    "smoke answer": (None, lambda before: section(gate=spec(gate={**SPEC["gate"], "benchmark": {}}).gate)(before)),
-    "replicas": (None, lambda before: section(serving=spec(serving={"replicas": {"max": 9}}).serving)(before)),
-    "roll-out": (None, lambda before: section(rollout=spec(rollout={"keep": 5}).rollout)(before)),
+    "smoke answer": (None, section(gate=OTHER_GATE)),
+    "replicas": (None, section(serving=spec(serving={"replicas": {"max": 9}}).serving)),
+    "roll-out": (None, section(rollout=spec(rollout={"keep": 5}).rollout)),
     "schedule": (None, section(schedule="@daily")),
 }
 

@@ -62,9 +62,7 @@ def release_of(store, outcome):
 def go_live(store, outcome):
     """As promote does it."""
     release = release_of(store, outcome)
-    channel = Channel(name="demo").promoted(
-        release.id, outcome.data["release"], at=release.created_at, run="r", keep=2
-    )
+    channel = Channel(name="demo").promoted(release.id, outcome.data["release"], at=release.created_at, run="r", keep=2)
     store.put_bytes("s3://bucket/channels/demo.json", canonical_json(channel.model_dump(mode="json")))
 
 
@@ -192,9 +190,15 @@ def test_a_template_that_changed_is_another_release_of_the_same_engine(planned, 
 @pytest.mark.parametrize(
     ("site_changes", "words"),
     [
-        ({"shapes": {"transfer": {**SHAPE, "scratch": "10"}}}, "download of .* of scratch, shape transfer of site test has 10"),
+        (
+            {"shapes": {"transfer": {**SHAPE, "scratch": "10"}}},
+            "download of .* of scratch, shape transfer of site test has 10",
+        ),
         ({"shapes": {"compute": {**SHAPE, "scratch": "10"}}}, "quantize of .* of scratch, shape compute"),
-        ({"shapes": {"compute": {**SHAPE, "memory": "99Mi"}}}, "quantize of .* of memory, shape compute of site test has 99Mi"),
+        (
+            {"shapes": {"compute": {**SHAPE, "memory": "99Mi"}}},
+            "quantize of .* of memory, shape compute of site test has 99Mi",
+        ),
         ({"images": {"tasks": "t", "serving": {}}}, "no serving image for openvino"),
     ],
 )

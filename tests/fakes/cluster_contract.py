@@ -1,0 +1,104 @@
+"""What a cluster promises, asked of the one in memory and of one that speaks the real protocol.
+
+A module that collects these tests gives the fixtures `cluster` and `until`, which waits for a condition.
+"""
+
+import pytest
+
+from tasks.contracts.errors import InputError
+
+LABELS = {"slipway.dev/model": "demo", "slipway.dev/release": "demo-1"}
+
+
+def service(cluster, name="demo", release="demo-1"):
+    ports = [{"name": "http", "port": 8000, "targetPort": "http"}, {"name": "grpc", "port": 8001, "targetPort": "grpc"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": cluster.namespace, "labels": {"slipway.dev/model": "demo"}},
+        "spec": {"selector": {"slipway.dev/model": "demo", "slipway.dev/release": release}, "ports": ports},
+    }
+
+
+def test_an_object_that_was_applied_is_found_by_name_and_by_label(cluster):
+    cluster.apply([service(cluster), service(cluster, "demo-candidate")])
+
+    found = cluster.find("Service", {"slipway.dev/model": "demo"})
+
+    assert {item["metadata"]["name"] for item in found} == {"demo", "demo-candidate"}
+    assert cluster.get("Service", "demo")["spec"]["selector"]["slipway.dev/release"] == "demo-1"
+    assert cluster.find("Service", {"slipway.dev/model": "other"}) == []
+
+
+def test_applying_again_changes_what_differs_and_keeps_the_address(cluster):
+    cluster.apply([service(cluster)])
+    before = cluster.service_address("demo")
+
+    cluster.apply([service(cluster, release="demo-2")])
+
+    assert cluster.get("Service", "demo")["spec"]["selector"]["slipway.dev/release"] == "demo-2"
+    assert cluster.service_address("demo").host == before.host
+
+
+def test_what_is_absent_is_none_and_deleting_it_says_so(cluster):
+    assert cluster.get("Deployment", "nothing") is None
+    assert cluster.live_address("nothing") is None
+    assert cluster.delete("Deployment", "nothing") is False
+
+
+def test_what_is_deleted_is_gone(cluster):
+    cluster.apply([service(cluster)])
+
+    assert cluster.delete("Service", "demo") is True
+    assert cluster.get("Service", "demo") is None
+
+
+def test_a_service_answers_at_an_address_with_named_ports(cluster):
+    cluster.apply([service(cluster)])
+
+    found = cluster.live_address("demo")
+
+    assert found.host
+    assert (found.ports["http"], found.ports["grpc"]) == (8000, 8001)
+
+
+def test_without_a_candidate_there_is_nothing_to_ask(cluster):
+    with pytest.raises(InputError, match="demo-candidate"):
+        cluster.candidate_address("demo")
+
+
+def test_a_lease_has_one_holder(cluster):
+    assert cluster.acquire_lease("slipway-demo", "run-a", 60) is None
+
+    other = cluster.acquire_lease("slipway-demo", "run-b", 60)
+
+    assert other.holder == "run-a"
+    assert cluster.lease_holder("slipway-demo").holder == "run-a"
+
+
+def test_renewing_a_lease_keeps_the_moment_when_it_was_taken(cluster):
+    cluster.acquire_lease("slipway-demo", "run-a", 60)
+    before = cluster.lease_holder("slipway-demo")
+
+    assert cluster.acquire_lease("slipway-demo", "run-a", 600) is None
+    after = cluster.lease_holder("slipway-demo")
+
+    assert after.since == before.since
+    assert after.until > before.until
+
+
+def test_a_lease_that_expired_is_taken_over(cluster):
+    cluster.acquire_lease("slipway-demo", "run-a", 0)
+
+    assert cluster.acquire_lease("slipway-demo", "run-b", 60) is None
+    assert cluster.lease_holder("slipway-demo").holder == "run-b"
+
+
+def test_a_lease_is_given_back_by_its_holder_alone(cluster):
+    cluster.acquire_lease("slipway-demo", "run-a", 60)
+
+    cluster.release_lease("slipway-demo", "run-b")
+    assert cluster.lease_holder("slipway-demo").holder == "run-a"
+
+    cluster.release_lease("slipway-demo", "run-a")
+    assert cluster.lease_holder("slipway-demo") is None

@@ -1,0 +1,60 @@
+"""A model's releases on their way through a cluster: releases that differ, gates that judged, the channel."""
+
+import json
+
+from tasks.adapters.workspace import Workspace
+from tasks.contracts.channel import Channel
+from tasks.contracts.release import Release, StepResult
+from tasks.steps import promote, roll_out
+from tests.fakes.clock import ManualClock
+from tests.fakes.releases import release
+
+
+def version(number, *, run=None, **changes) -> Release:
+    """Release `number` of the model demo, made by run `run-<number>`."""
+    made = release(run=run or f"run-{number}", **changes)
+    found = f"demo-{number:012x}"
+    return made.model_copy(update={"id": found, "plan": made.plan.model_copy(update={"release_id": found})})
+
+
+def reported(workspace: Workspace, made: Release, step, *, summary="", data=None, error=None):
+    """A step's result of the release's run."""
+    result = StepResult(
+        step=step,
+        run=made.plan.run,
+        outcome="failed" if error else "done",
+        summary=summary,
+        data=data or {},
+        started_at=ManualClock().now(),
+        seconds=1.0,
+        error=error,
+    )
+    uri = workspace.layout.result(made.spec.name, made.id, step)
+    workspace.store.put_bytes(uri, result.model_dump_json().encode())
+
+
+def judged(workspace: Workspace, made: Release, verdict="passed"):
+    """The gate's result of the release's run."""
+    reported(workspace, made, "gate", summary=f"{verdict}: 1 expectation", data={"verdict": verdict})
+
+
+def published(workspace: Workspace, made: Release):
+    """The release's own document, as plan writes it."""
+    uri = workspace.layout.release(made.spec.name, made.id)
+    workspace.store.put_bytes(uri, made.model_dump_json().encode())
+
+
+def released(workspace: Workspace, number, **changes) -> Release:
+    """A release that was rolled out, judged and promoted."""
+    made = version(number, **changes)
+    published(workspace, made)
+    roll_out.run(made, workspace)
+    judged(workspace, made)
+    promote.run(made, workspace)
+    return made
+
+
+def channel(workspace: Workspace) -> Channel | None:
+    """The model's channel as it is stored."""
+    found = workspace.store.read_with_etag(workspace.layout.channel("demo"))
+    return Channel.model_validate(json.loads(found[0])) if found else None

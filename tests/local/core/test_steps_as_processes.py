@@ -1,0 +1,218 @@
+"""Steps as a pod runs them: exit codes, results, and what is left when one is killed."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.local.core.conftest import FILES, SECRET, STRANGER, TOKEN, WEIGHTS
+
+
+def release_uri(result):
+    assert result["outcome"] == "done"
+    return result["release"]
+
+
+def artifact_prefix(result, stage):
+    return f"artifacts/{stage}/{result['data']['stages'][stage]['key']}"
+
+
+def wait_for(line, process):
+    """Read the step's log until it says so."""
+    said = ""
+    for text in process.stdout:
+        said += text
+        if line in text:
+            return
+    raise AssertionError(f"{line!r} was never said:\n{said}")
+
+
+def test_plan_and_download_end_well_and_say_so_in_every_place(steps):
+    code, planned = steps.plan()
+    assert code == 0
+
+    assert steps.run("download", "--release", release_uri(planned)) == 0
+
+    result = steps.read(f"releases/demo/{planned['data']['release_id']}/results/download.json")
+    assert (result["outcome"], result["run"], result["error"]) == ("done", "run-1", None)
+    assert steps.termination.read_text().startswith("download: acme/model@")
+    manifest = steps.read(f"{artifact_prefix(planned, 'download')}/manifest.json")
+    assert {file["path"] for file in manifest["files"]} == set(FILES) - {"README.md"}
+    assert list(steps.scratch.iterdir()) == []
+
+
+def test_a_step_that_was_done_is_found_and_not_run_again(steps, hub):
+    _, planned = steps.plan()
+    steps.run("download", "--release", release_uri(planned))
+    asked = len(hub.requests("model.safetensors"))
+
+    assert steps.run("download", "--release", release_uri(planned)) == 0
+
+    assert steps.read(f"releases/demo/{planned['data']['release_id']}/results/download.json")["outcome"] == "stored"
+    assert len(hub.requests("model.safetensors")) == asked
+
+
+def test_a_readme_only_commit_has_the_same_release(steps):
+    _, first = steps.plan("v1")
+    _, second = steps.plan("v1-readme", run="run-2")
+
+    assert first["data"]["commit"] != second["data"]["commit"]
+    assert first["data"]["release_id"] == second["data"]["release_id"]
+
+
+def test_a_step_killed_midway_leaves_no_artifact_and_the_next_try_makes_it(steps, hub):
+    _, planned = steps.plan()
+    hub.switch_on(repo="acme/model", file="model.safetensors", kind="slow", bytes_per_s=20_000)
+    process = steps.start("download", "--release", release_uri(planned))
+    wait_for("begins", process)
+    time.sleep(2)
+    process.kill()
+    process.communicate()
+    assert steps.keys(artifact_prefix(planned, "download")) == []
+
+    hub.switch_off()
+    assert steps.run("download", "--release", release_uri(planned)) == 0
+
+    keys = steps.keys(artifact_prefix(planned, "download"))
+    assert [key for key in keys if key.endswith("manifest.json")] == [
+        f"{artifact_prefix(planned, 'download')}/manifest.json"
+    ]
+    assert steps.plan()[1]["data"]["stages"]["download"]["stored"] is True
+
+
+def test_sigterm_ends_a_step_quickly_and_leaves_no_scratch(steps, hub):
+    _, planned = steps.plan()
+    hub.switch_on(repo="acme/model", file="model.safetensors", kind="slow", bytes_per_s=1000)
+    process = steps.start("download", "--release", release_uri(planned))
+    wait_for("begins", process)
+    time.sleep(1.5)
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+
+    assert process.returncode == 143
+    assert time.monotonic() - began < 5
+    assert list(steps.scratch.iterdir()) == []
+    assert "SIGTERM" in steps.termination.read_text()
+
+
+def test_a_long_download_tells_how_far_it_is(steps, hub):
+    _, planned = steps.plan()
+    hub.switch_on(repo="acme/model", file="model.safetensors", kind="slow", bytes_per_s=len(WEIGHTS) // 7)
+
+    assert steps.run("download", "--release", release_uri(planned)) == 0
+
+    lines = [line for line in steps.said.splitlines() if "download acme/model@v1: " in line]
+    assert len(lines) >= 2
+    assert "kB/s" in lines[0]
+    assert "s left" in lines[0]
+
+
+def test_a_digest_that_never_fits_fails_for_good_and_a_good_revision_then_succeeds(steps):
+    _, planned = steps.plan("wrong-digest")
+
+    assert steps.run("download", "--release", release_uri(planned)) == 65
+
+    result = steps.read(f"releases/demo/{planned['data']['release_id']}/results/download.json")
+    assert (result["error"]["kind"], result["error"]["exit_code"]) == ("DigestMismatchError", 65)
+    assert steps.keys(artifact_prefix(planned, "download")) == []
+    _, good = steps.plan("v1", run="run-2")
+    assert steps.run("download", "--release", release_uri(good)) == 0
+
+
+def test_bytes_garbled_on_the_way_do_not_reach_the_artifact(steps, hub):
+    _, planned = steps.plan()
+    hub.switch_on(repo="acme/model", file="model.safetensors", kind="corrupt", after_bytes=100)
+    assert steps.run("download", "--release", release_uri(planned)) == 65
+    assert steps.keys(artifact_prefix(planned, "download")) == []
+
+    hub.switch_off()
+
+    assert steps.run("download", "--release", release_uri(planned)) == 0
+
+
+def test_two_processes_may_store_the_same_artifact(steps):
+    _, planned = steps.plan()
+    both = [steps.start("download", "--release", release_uri(planned)) for _ in range(2)]
+    said = [process.communicate(timeout=60)[0] for process in both]
+
+    assert [process.returncode for process in both] == [0, 0], said
+    assert steps.run("download", "--release", release_uri(planned)) == 0
+
+
+def test_a_hub_that_is_down_is_unavailable_and_the_result_says_so(steps):
+    steps.write_site(steps.bucket.model_dump(mode="json"), "http://127.0.0.1:9")
+
+    code, result = steps.plan()
+
+    assert code == 75
+    assert (result["outcome"], result["error"]["exit_code"]) == ("failed", 75)
+    assert "http://127.0.0.1:9 does not answer" in steps.termination.read_text()
+
+
+def test_an_object_store_that_is_down_is_unavailable(steps, hub):
+    down = steps.bucket.model_dump(mode="json") | {"endpoint": "http://127.0.0.1:9"}
+    steps.write_site(down, hub.endpoint)
+
+    code, _ = steps.plan()
+
+    assert code == 75
+    assert "http://127.0.0.1:9 does not answer" in steps.termination.read_text()
+
+
+def test_a_bucket_that_is_missing_is_wrong_input(steps, hub):
+    steps.write_site(steps.bucket.model_dump(mode="json") | {"bucket": "nobody-made-it"}, hub.endpoint)
+
+    code, _ = steps.plan()
+
+    assert code == 65
+    assert "bucket nobody-made-it does not exist" in steps.termination.read_text()
+
+
+@pytest.mark.parametrize(("token", "words"), [(None, "source.token_secret"), (STRANGER, "is not admitted")])
+def test_a_gated_model_is_refused_before_any_download(steps, token, words):
+    code, result = steps.plan("main", repo="acme/gated", **({"HF_TOKEN": token} if token else {}))
+
+    assert code == 65
+    assert words in result["error"]["message"]
+
+
+def test_no_secret_is_said_anywhere(steps, bucket):
+    code, planned = steps.plan("main", repo="acme/gated", HF_TOKEN=TOKEN)
+    assert code == 0
+    assert steps.run("download", "--release", release_uri(planned), HF_TOKEN=TOKEN) == 0
+    steps.plan("main", repo="acme/gated", run="refused", HF_TOKEN=STRANGER)
+
+    stored = json.dumps([steps.read(key) for key in steps.keys("") if key.endswith(".json")])
+    for secret in (TOKEN, STRANGER, SECRET):
+        assert secret not in steps.said
+        assert secret not in stored
+        assert secret not in steps.termination.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plan", "--run", "r"], "--spec"),
+        (["plan", "--run", "r", "--spec", "no-such-spec.yaml"], "no-such-spec.yaml"),
+        (["plan", "--run", "r", "--spec", "{broken"], "--spec is no JSON"),
+        (["plan", "--run", "r", "--spec", '{"kind": "Release"}'], "apiVersion"),
+        (["plan", "--run", "r/../x", "--spec", "specs/demo.yaml"], "run"),
+        (["downlaod", "--release", "s3://b/x"], "downlaod"),
+        (["download", "--release", "a/release.json"], "no object's address"),
+        (["download", "--release", "s3://{bucket}/nothing.json"], "no such object"),
+        (["gate", "--release", "s3://{bucket}/x", "--site", "no-such-site.yaml"], "no-such-site.yaml"),
+    ],
+)
+def test_a_wrong_request_is_wrong_input_and_names_what_is_wrong(steps, arguments, words):
+    asked = [argument.replace("{bucket}", steps.bucket.bucket) for argument in arguments]
+
+    assert steps.run(*asked) == 65
+    assert words in steps.termination.read_text()
+    assert "Traceback" not in steps.said
+
+
+def test_a_site_that_is_not_given_is_asked_for(steps):
+    assert steps.run("plan", "--run", "r", "--spec", "{}", SLIPWAY_SITE="") == 65
+    assert "SLIPWAY_SITE" in steps.termination.read_text()

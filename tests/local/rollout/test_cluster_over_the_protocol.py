@@ -1,0 +1,124 @@
+"""What every cluster promises, and what only one with pods, tokens and a socket can show."""
+
+import pytest
+import yaml
+
+from tasks.adapters.kube import Cluster, StaleError
+from tasks.contracts.errors import InputError, UnavailableError
+from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
+from tests.fakes.cluster_contract import LABELS, service
+
+
+def deployment(cluster, image="test/triton:good", **container):
+    probe = {"httpGet": {"path": "/v2/models/demo/ready", "port": "http"}, "periodSeconds": 1}
+    flags = ["--http-address=$(POD_IP)", "--http-port=8000"]
+    env = [
+        {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+    server = {
+        "name": "triton",
+        "image": image,
+        "command": ["tritonserver", *flags],
+        "env": env,
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "readinessProbe": probe,
+        **container,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "demo-1", "namespace": cluster.namespace, "labels": LABELS},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": LABELS},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {
+                "metadata": {"labels": LABELS},
+                "spec": {"containers": [server], "terminationGracePeriodSeconds": 2},
+            },
+        },
+    }
+
+
+def test_a_deployment_is_available_when_its_pods_are_and_its_service_reaches_them(cluster):
+    cluster.apply([deployment(cluster), service(cluster)])
+
+    cluster.wait_available("demo-1", 20)
+
+    assert cluster.is_available(cluster.get("Deployment", "demo-1"))
+    assert cluster.endpoints("demo") == set(cluster.ready_pods(LABELS))
+    assert len(cluster.endpoints("demo")) == 1
+
+
+def test_a_pod_of_an_older_generation_neither_makes_a_deployment_available_nor_condemns_it(cluster):
+    cluster.apply([deployment(cluster, "test/triton:missing")])
+    with pytest.raises(InputError, match="ImagePullBackOff"):
+        cluster.wait_available("demo-1", 20)
+
+    cluster.apply([deployment(cluster)])
+    cluster.wait_available("demo-1", 20)
+    good = cluster.ready_pods(LABELS)
+    cluster.apply([deployment(cluster, "test/triton:unready")])
+
+    assert cluster.ready_pods(LABELS) == good
+    with pytest.raises(UnavailableError, match="triton running"):
+        cluster.wait_available("demo-1", 2)
+
+
+def test_a_deployment_that_does_not_exist_is_not_waited_for(cluster):
+    with pytest.raises(InputError, match="demo-9 does not exist"):
+        cluster.wait_available("demo-9", 20)
+
+
+def test_an_object_that_the_cluster_refuses_names_object_and_field(cluster):
+    wrong = service(cluster)
+    wrong["spec"]["ports"] = []
+
+    with pytest.raises(InputError, match=r"Service test-.*/demo: .*spec.ports"):
+        cluster.apply([wrong])
+
+
+def test_a_lease_that_somebody_renewed_meanwhile_is_not_deleted(cluster):
+    cluster.acquire_lease("slipway-demo", "run-a", 60)
+    stale = cluster.get("Lease", "slipway-demo")["metadata"]["resourceVersion"]
+    cluster.acquire_lease("slipway-demo", "run-a", 90)
+
+    with pytest.raises(StaleError):
+        cluster.delete("Lease", "slipway-demo", version=stale)
+
+
+def test_a_kind_that_the_cluster_does_not_know_is_named(cluster):
+    with pytest.raises(InputError, match="does not know this kind"):
+        cluster.apply([{"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "Group", "metadata": {"name": "g"}}])
+
+
+def changed(server, folder, change):
+    document = yaml.safe_load(server.kubeconfig.read_text())
+    change(document)
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_a_token_that_is_not_accepted_is_wrong_input(server, site, tmp_path):
+    file = changed(server, tmp_path, lambda document: document["users"][0]["user"].update(token="wrong"))
+
+    with pytest.raises(InputError, match="does not allow"):
+        Cluster.connect(site, kubeconfig=file).get("Service", "demo")
+
+
+def test_a_cluster_that_does_not_answer_is_unavailable(server, site, tmp_path):
+    file = changed(
+        server, tmp_path, lambda document: document["clusters"][0]["cluster"].update(server="https://127.0.0.1:9")
+    )
+
+    with pytest.raises(UnavailableError, match="does not answer"):
+        Cluster.connect(site, kubeconfig=file).get("Service", "demo")
+
+
+def test_a_context_that_does_not_exist_is_named(server, site):
+    elsewhere = site.model_copy(update={"kubernetes": site.kubernetes.model_copy(update={"context": "elsewhere"})})
+
+    with pytest.raises(InputError, match="elsewhere"):
+        Cluster.connect(elsewhere, kubeconfig=server.kubeconfig)

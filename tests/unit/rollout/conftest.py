@@ -1,0 +1,9 @@
+import pytest
+
+from tests.fakes.cluster import in_memory
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    """The project's own manifests over a cluster and a store in memory."""
+    return in_memory(tmp_path)

@@ -1,0 +1,144 @@
+"""The decisions of a roll-out, whatever was observed."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.rollout.machine import Goal, Move, Observed, next_move, to_retire
+
+NEW, OLD, OLDER = "demo-new", "demo-old", "demo-older"
+RELEASES = st.sampled_from([NEW, OLD, OLDER])
+STATES = st.builds(
+    Observed,
+    release=st.just(NEW),
+    deployed=st.frozensets(RELEASES),
+    current=st.booleans(),
+    available=st.booleans(),
+    live_selects=st.none() | RELEASES,
+    candidate_selects=st.none() | RELEASES,
+    live_endpoints_settled=st.booleans(),
+    channel_live=st.none() | RELEASES,
+    kept=st.frozensets(RELEASES),
+)
+LIVE_IS_OLD = Observed(
+    release=NEW, deployed=frozenset({OLD}), live_selects=OLD, channel_live=OLD, kept=frozenset({OLD})
+)
+
+
+def made(goal, seen, move):
+    """The world after a move, as a cluster that works would show it."""
+    match move:
+        case Move.DEPLOY:
+            return replace(seen, deployed=seen.deployed | {NEW}, current=True, available=False)
+        case Move.POINT_CANDIDATE:
+            return replace(seen, candidate_selects=NEW)
+        case Move.AWAIT_AVAILABLE:
+            return replace(seen, available=True)
+        case Move.POINT_LIVE:
+            return replace(seen, live_selects=NEW, live_endpoints_settled=False)
+        case Move.AWAIT_ENDPOINTS:
+            return replace(seen, live_endpoints_settled=True)
+        case Move.SWAP_CHANNEL:
+            return replace(seen, channel_live=NEW, kept=frozenset({NEW} | ({seen.channel_live} - {None})))
+        case Move.RESTORE_LIVE:
+            return replace(seen, live_selects=seen.channel_live)
+        case Move.DROP_CANDIDATE:
+            return replace(seen, candidate_selects=None)
+        case Move.RETIRE:
+            return replace(seen, deployed=seen.deployed - to_retire(goal, seen))
+
+
+def moves(goal, seen):
+    """Every move to the goal, and the world in the end."""
+    found = []
+    while (move := next_move(goal, seen)) is not None:
+        assert len(found) < 12, f"{goal} goes round in circles: {found}"
+        found.append(move)
+        seen = made(goal, seen, move)
+    return found, seen
+
+
+@given(goal=st.sampled_from(Goal), seen=STATES)
+def test_every_goal_is_reached_from_every_state_and_then_nothing_moves(goal, seen):
+    _, end = moves(goal, seen)
+
+    assert next_move(goal, end) is None
+
+
+@given(seen=STATES)
+def test_a_promotion_ends_with_traffic_and_channel_at_the_release_and_no_candidate(seen):
+    _, end = moves(Goal.PROMOTE, seen)
+
+    assert (end.live_selects, end.channel_live, end.candidate_selects) == (NEW, NEW, None)
+    assert NEW in end.deployed
+    assert end.deployed <= end.kept | {NEW}
+
+
+@given(seen=STATES)
+def test_traffic_flips_before_the_channel_and_the_channel_before_the_cleanup(seen):
+    found, _ = moves(Goal.PROMOTE, seen)
+
+    order = [Move.DEPLOY, Move.AWAIT_AVAILABLE, Move.POINT_LIVE, Move.AWAIT_ENDPOINTS, Move.SWAP_CHANNEL]
+    order += [Move.DROP_CANDIDATE, Move.RETIRE]
+    assert [order.index(move) for move in found] == sorted(order.index(move) for move in found)
+
+
+@given(seen=STATES)
+def test_traffic_only_goes_to_pods_that_are_available(seen):
+    while (move := next_move(Goal.PROMOTE, seen)) is not None:
+        if move is Move.POINT_LIVE:
+            assert seen.available
+            assert NEW in seen.deployed
+        seen = made(Goal.PROMOTE, seen, move)
+
+
+@given(seen=STATES)
+def test_a_roll_back_leaves_traffic_where_the_channel_says_and_deletes_nothing_that_is_kept(seen):
+    found, end = moves(Goal.ROLL_BACK, seen)
+
+    assert end.candidate_selects is None
+    assert end.channel_live == seen.channel_live
+    assert seen.deployed & seen.kept <= end.deployed
+    assert seen.deployed - {NEW} <= end.deployed
+    if seen.live_selects != NEW:
+        assert Move.RESTORE_LIVE not in found
+
+
+@given(seen=STATES)
+def test_a_roll_out_moves_no_traffic(seen):
+    found, end = moves(Goal.ROLL_OUT, seen)
+
+    assert (end.live_selects, end.channel_live) == (seen.live_selects, seen.channel_live)
+    assert end.candidate_selects == NEW
+    assert set(found) <= {Move.DEPLOY, Move.POINT_CANDIDATE, Move.AWAIT_AVAILABLE}
+
+
+@pytest.mark.parametrize(
+    ("goal", "expected"),
+    [
+        (Goal.ROLL_OUT, [Move.DEPLOY, Move.POINT_CANDIDATE, Move.AWAIT_AVAILABLE]),
+        (Goal.ROLL_BACK, []),
+    ],
+)
+def test_a_first_run_beside_a_live_release(goal, expected):
+    assert moves(goal, LIVE_IS_OLD)[0] == expected
+
+
+def test_a_candidate_whose_manifest_is_yesterdays_is_deployed_anew():
+    seen = replace(LIVE_IS_OLD, deployed=frozenset({OLD, NEW}), candidate_selects=NEW, available=True, current=False)
+
+    assert next_move(Goal.ROLL_OUT, seen) is Move.DEPLOY
+
+
+def test_a_promotion_that_died_before_the_channel_is_undone_by_a_roll_back():
+    seen = replace(LIVE_IS_OLD, deployed=frozenset({OLD, NEW}), live_selects=NEW, candidate_selects=NEW)
+
+    assert moves(Goal.ROLL_BACK, seen)[0] == [Move.RESTORE_LIVE, Move.DROP_CANDIDATE, Move.RETIRE]
+
+
+def test_a_roll_back_keeps_a_release_that_was_live_before():
+    seen = replace(LIVE_IS_OLD, deployed=frozenset({OLD, NEW}), candidate_selects=NEW, kept=frozenset({OLD, NEW}))
+
+    assert moves(Goal.ROLL_BACK, seen)[0] == [Move.DROP_CANDIDATE]
