@@ -1,5 +1,6 @@
 """What a step's pod offers to a step: the site, the doors to the outside, and a scratch folder."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,8 +12,9 @@ from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import Clock
 from tasks.adapters.object_store import ObjectStore
 from tasks.contracts.artifact import Layout
-from tasks.contracts.base import read_contract_json
+from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.errors import InputError
+from tasks.contracts.plan import DatasetFile
 from tasks.contracts.release import Release, Step, StepResult
 from tasks.contracts.site import Site
 
@@ -98,6 +100,21 @@ class Workspace:
                 f"{what} needs {size_bytes / GIB:.2f} GiB of disk, {free / GIB:.2f} GiB are free in scratch. Raise "
                 f"scratch of the pod's shape in the file of site {self.site.name}."
             )
+
+    def keep_dataset(self, dataset: DatasetFile) -> None:
+        """Copy a pinned dataset into the object store, so that later steps need neither a way to the Hub nor a token.
+
+        Raises:
+            DigestMismatchError: its bytes are not what was pinned.
+        """
+        uri = self.layout.dataset(dataset.file.digest)
+        if not self.store.exists(uri):
+            self.store.put_bytes(uri, canonical_json(self.hub.read_dataset(dataset)))
+
+    def read_dataset(self, dataset: DatasetFile) -> list[dict[str, Any]]:
+        """The objects of a dataset that plan kept, a line each."""
+        lines: list[dict[str, Any]] = json.loads(self.store.read_bytes(self.layout.dataset(dataset.file.digest)))
+        return lines
 
     def read_result(self, release: Release, step: Step) -> StepResult:
         """What a step of this release reported last, in this run or an earlier one.

@@ -79,6 +79,10 @@ class Layout:
         """The result of a run's plan step, which alone runs before there is a release id."""
         return f"{self.root}/releases/{name}/plans/{run}.json"
 
+    def dataset(self, digest: str) -> str:
+        """A copy of a pinned dataset, as a JSON list."""
+        return f"{self.root}/datasets/{digest.replace(':', '-')}.json"
+
     def revert(self, name: str, run: str) -> str:
         """The result of a run that put a previous release back."""
         return f"{self.root}/releases/{name}/reverts/{run}.json"

@@ -13,8 +13,8 @@ from tasks.rollout.machine import Goal
 def revert(name: str, workspace: Workspace, *, run: str, reason: str) -> Outcome:
     """Give all traffic of model `name` to the newest previous release, and say so in the channel.
 
-    Repeated with the same `run` it finishes what it began and goes no further back. The release that is taken back
-    stays deployed until the next promotion, so that its pods can be looked at.
+    Repeated with the same `run` it finishes what it began and goes no further back. What the channel no longer keeps
+    is removed, the release that was taken back among it.
 
     Raises:
         InputError: the model has no previous release, or that one can no longer start.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from tasks.contracts.base import sha256_of
 from tasks.contracts.errors import InputError
@@ -106,7 +106,10 @@ def _shape(spec: ReleaseSpec, site: Site) -> PodShape:
 
 def _rendered(templates: Path, name: str, values: dict[str, Any]) -> list[Document]:
     """Every value is written as JSON, which YAML contains, so that none can become structure."""
-    text = _environment(templates).get_template(name).render(values)
+    try:
+        text = _environment(templates).get_template(name).render(values)
+    except TemplateError as error:
+        raise InputError(f"template {name}: {error}; it is given {', '.join(sorted(values))}. Mend it.") from error
     return [_unshared(document) for document in yaml.safe_load_all(text) if document]
 
 
@@ -119,8 +122,13 @@ def _environment(templates: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": True}
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "default": _not_json}
     return environment
+
+
+def _not_json(value: Any) -> Any:
+    """An undefined value names itself as it is printed; anything else that is no JSON has no place in a manifest."""
+    raise TypeError(f"{value} is no JSON")
 
 
 def _unshared(document: Any) -> Any:

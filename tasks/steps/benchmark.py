@@ -117,7 +117,7 @@ def _prompts(release: Release, workspace: Workspace) -> list[str]:
     pinned = release.plan.datasets.quality
     if pinned is None:
         return [question.prompt for question in release.spec.gate.smoke]
-    return [str(line["prompt"]) for line in workspace.hub.read_dataset(pinned)]
+    return [str(line["prompt"]) for line in workspace.read_dataset(pinned)]
 
 
 def _summaries(rows: Sequence[RequestRow], settings: Benchmark) -> list[LevelSummary]:

@@ -64,6 +64,9 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
     plan = _planned(request, spec, live, workspace)
     uri = workspace.layout.release(spec.name, plan.release_id)
     if plan.action == "release":
+        for dataset in (plan.datasets.calibration, plan.datasets.quality, plan.datasets.perplexity):
+            if dataset is not None:
+                workspace.keep_dataset(dataset)
         release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
         workspace.store.put_bytes(uri, canonical_json(release.model_dump(mode="json")))
     unapplied = _unapplied(spec, live.release.spec) if plan.action == "nothing" and live and live.release else ()

@@ -49,7 +49,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 def _texts(dataset: DatasetFile | None, workspace: Workspace) -> Sequence[str]:
     if dataset is None:
         return []
-    texts = [line.get("text") for line in workspace.hub.read_dataset(dataset)]
+    texts = [line.get("text") for line in workspace.read_dataset(dataset)]
     usable = [text for text in texts if isinstance(text, str) and text]
     if not usable or len(usable) != len(texts):
         raise InputError(

@@ -51,7 +51,7 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
     quality, pinned = release.spec.gate.quality, release.plan.datasets.quality
     if quality is None or pinned is None:
         return []
-    lines = workspace.hub.read_dataset(pinned)
+    lines = workspace.read_dataset(pinned)
     if not lines:
         raise InputError(f"{quality.dataset} is empty; the gate needs questions. Give a dataset with lines.")
     try:

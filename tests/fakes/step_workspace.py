@@ -3,7 +3,6 @@
 import shutil
 from datetime import UTC, datetime
 from hashlib import sha256
-from types import SimpleNamespace
 
 from tasks.contracts.artifact import File, Manifest
 from tasks.contracts.errors import InputError
@@ -74,7 +73,7 @@ class StepWorkspace:
         self.templates = templates
         self.clock = clock or StillClock()
         self.artifacts = FolderArtifacts(folder / "artifacts")
-        self.hub = SimpleNamespace(read_dataset=lambda dataset: (datasets or {})[dataset.file.path])
+        self.read_dataset = lambda dataset: (datasets or {})[dataset.file.path]
 
     def require_space(self, size_bytes, what):
         if self._free_bytes < size_bytes:

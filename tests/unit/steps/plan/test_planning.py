@@ -160,6 +160,16 @@ def test_a_change_that_needs_no_new_artifact_is_named_as_not_applied(planned, st
     assert "serving apply with the next release" in outcome.summary
 
 
+def test_later_steps_read_datasets_without_a_way_to_the_hub(planned, store, tmp_path):
+    gate = {**SPEC["gate"], "quality": {"dataset": QUESTIONS}}
+    pinned = release_of(store, planned(spec(gate=gate))).plan.datasets.quality
+
+    (tmp_path / "later").mkdir()
+    later = workspace(tmp_path / "later", hub=MemoryHub(), store=store)
+
+    assert later.read_dataset(pinned) == [{"prompt": "?", "answer": "!"}]
+
+
 def test_datasets_are_pinned_by_their_digests(planned, store):
     gate = {**SPEC["gate"], "quality": {"dataset": QUESTIONS}}
 

@@ -1,0 +1,68 @@
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks.adapters.process import Process
+from tasks.contracts.errors import InputError
+
+WITH_A_CHILD = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def first_line(process):
+    deadline = time.monotonic() + 10
+    while not process.tail(1):
+        assert time.monotonic() < deadline, "the child never wrote a line"
+        time.sleep(0.01)
+    return process.tail(1)[0]
+
+
+def test_a_process_and_its_child_end_with_the_block_whatever_ended_it(tmp_path):
+    class Interrupted(BaseException):
+        pass
+
+    started = []
+
+    def interrupted():
+        with Process([sys.executable, "-c", WITH_A_CHILD], tmp_path / "log") as process:
+            started.extend((process, int(first_line(process))))
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        interrupted()
+
+    process, grandchild = started
+    assert process.exit_code is not None
+    deadline = time.monotonic() + 5
+    while is_alive(grandchild):
+        assert time.monotonic() < deadline, "the child's child lives on"
+        time.sleep(0.01)
+
+
+def test_a_process_that_ignores_sigterm_is_killed_after_its_grace_time(tmp_path):
+    stubborn = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    )
+
+    with Process([sys.executable, "-c", stubborn], tmp_path / "log", grace_s=0.2) as process:
+        first_line(process)
+
+    assert process.exit_code == -9
+
+
+def test_a_command_that_is_not_there_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="no-such-command is not on PATH"):
+        Process(["no-such-command"], tmp_path / "log")

@@ -1,0 +1,143 @@
+"""Namespaces, identities, roles, policies and quotas: valid, complete, and no wider than needed."""
+
+import shutil
+import subprocess
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tasks.contracts.release import RevertRequest, Step
+from tests.unit.manifests.objects import BASE, MANIFESTS, base_objects, listed, named, validate
+
+OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
+
+
+@pytest.mark.parametrize("file", listed(), ids=lambda file: file.stem)
+def test_every_object_follows_the_schemas_of_kubernetes(file):
+    validate(yaml.safe_load(file.read_text()))
+
+
+def test_the_validator_refuses_a_field_that_kubernetes_does_not_know():
+    wrong = named("NetworkPolicy", "hub")
+    wrong["spec"]["egres"] = []
+
+    with pytest.raises(kubernetes_validate.ValidationError, match="egres"):
+        validate(wrong)
+
+
+def test_every_file_holds_one_object_and_is_named_after_its_kind():
+    for file in listed():
+        documents = list(yaml.safe_load_all(file.read_text()))
+        assert len(documents) == 1, file.name
+        assert file.name.startswith(f"{documents[0]['kind'].lower()}-"), file.name
+
+
+def test_every_file_is_listed():
+    assert {file.name for file in BASE.glob("*.yaml")} == {"kustomization.yaml", *(file.name for file in listed())}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_resolves_to_valid_objects(overlay):
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl on this machine")
+    done = subprocess.run(
+        [kubectl, "kustomize", str(MANIFESTS / "overlays" / overlay)], capture_output=True, text=True, check=True
+    )
+
+    found = list(yaml.safe_load_all(done.stdout))
+
+    assert len(found) == len(base_objects())
+    for item in found:
+        validate(item)
+
+
+def test_on_eks_every_account_has_a_cloud_identity_of_its_own_or_needs_none():
+    patches = yaml.safe_load((MANIFESTS / "overlays/eks/kustomization.yaml").read_text())["patches"]
+    given = {patch["target"]["name"] for patch in patches if patch["target"]["kind"] == "ServiceAccount"}
+    accounts = {item["metadata"]["name"] for item in base_objects() if item["kind"] == "ServiceAccount"}
+
+    assert accounts - given == {"slipway-airflow"}  # its identity is the one of Airflow's own deployment
+
+
+@pytest.mark.parametrize("name", ["slipway", "slipway-serving"])
+def test_a_namespace_admits_restricted_pods_only(name):
+    labels = named("Namespace", name)["metadata"]["labels"]
+
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+@pytest.mark.parametrize("name", ["slipway", "slipway-serving"])
+def test_a_namespace_starts_from_no_traffic_at_all(name):
+    deny = next(
+        item
+        for item in base_objects()
+        if item["kind"] == "NetworkPolicy" and item["metadata"] == {"name": "default-deny", "namespace": name}
+    )
+
+    assert deny["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+
+
+def internet(policy):
+    peers = [peer for rule in policy["spec"].get("egress") or [] for peer in rule.get("to") or [{}]]
+    return any(peer.get("ipBlock", {}).get("cidr") == "0.0.0.0/0" or peer == {} for peer in peers)
+
+
+def test_the_internet_is_reached_only_by_steps_that_read_the_hub():
+    steps = {
+        step
+        for item in base_objects()
+        if item["kind"] == "NetworkPolicy" and internet(item)
+        for step in item["spec"]["podSelector"]["matchExpressions"][0]["values"]
+    }
+
+    assert steps == {"plan", "download", "quantize", "smoke-test", "benchmark"}
+
+
+def test_no_policy_names_a_step_that_does_not_exist():
+    named_steps = {
+        value
+        for item in base_objects()
+        if item["kind"] == "NetworkPolicy"
+        for expression in item["spec"]["podSelector"].get("matchExpressions") or []
+        if expression["key"] == "slipway.dev/step"
+        for value in expression["values"]
+    }
+
+    assert RevertRequest  # `revert` is a step outside of a release's own
+    assert named_steps <= set(Step.__args__)
+
+
+def test_no_role_reads_secrets_or_starts_commands_in_pods():
+    for role in (item for item in base_objects() if item["kind"] in {"Role", "ClusterRole"}):
+        for rule in role["rules"]:
+            assert not {"secrets", "pods/exec", "pods/attach", "*"} & set(rule["resources"]), role["metadata"]["name"]
+            assert "*" not in rule["verbs"]
+
+
+def test_every_binding_joins_a_role_and_an_account_that_exist():
+    made = {(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in base_objects()}
+    for binding in (item for item in base_objects() if item["kind"] == "RoleBinding"):
+        assert ("Role", binding["metadata"]["namespace"], binding["roleRef"]["name"]) in made
+        for subject in binding["subjects"]:
+            assert ("ServiceAccount", subject["namespace"], subject["name"]) in made
+
+
+def test_no_account_mounts_a_token_unless_its_pod_asks():
+    for account in (item for item in base_objects() if item["kind"] == "ServiceAccount"):
+        assert account["automountServiceAccountToken"] is False, account["metadata"]["name"]
+
+
+def test_whoever_touches_only_artifacts_has_no_rights_in_the_cluster():
+    bound = {
+        subject["name"] for item in base_objects() if item["kind"] == "RoleBinding" for subject in item["subjects"]
+    }
+
+    assert bound == {"slipway-airflow", "slipway-deployer", "slipway-measurer"}
+
+
+def test_a_measurer_only_looks_up_services():
+    assert named("Role", "slipway-measurer")["rules"] == [
+        {"apiGroups": [""], "resources": ["services"], "verbs": ["get"]}
+    ]

@@ -1,0 +1,231 @@
+"""What roll-out renders: valid for Kubernetes, restricted, and never anything but values in their places.
+
+`SLIPWAY_UPDATE_GOLDENS=1` writes the goldens anew; it is refused where CI is set.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.contracts.base import read_contract
+from tasks.contracts.errors import InputError
+from tasks.contracts.site import Site
+from tasks.rollout import serving
+from tests.fakes.releases import SPEC
+from tests.fakes.rollouts import version
+from tests.fakes.workspace import site as site_of
+from tests.unit.manifests.objects import MANIFESTS, ROOT, validate, violations
+
+TEMPLATES = MANIFESTS / "serving"
+GOLDENS = ROOT / "tests" / "golden" / "serving"
+URI = "s3://bucket/releases/demo/demo-000000000001/release.json"
+GPU_ENGINE = {
+    **SPEC["engine"],
+    "kind": "llmapi",
+    "gpu": "NVIDIA-L4",
+    "tensor_parallel": 1,
+}
+CASES = {
+    "local": ("local", {}),
+    "eks-replicas": ("eks", {"serving": {"replicas": {"min": 3, "max": 3}}}),
+    "eks-gpu": ("eks", {"engine": GPU_ENGINE, "quantization": {"format": "fp8"}}),
+}
+
+
+def site(name):
+    return read_contract(Site, yaml.safe_load((ROOT / "sites" / f"{name}.yaml").read_text()), name)
+
+
+def rendered(name, changes):
+    made, place = version(1, **changes), site(name)
+    return [
+        *serving.deployment(made, URI, place, TEMPLATES),
+        *serving.service("demo", made.id, place, TEMPLATES, candidate=True),
+        *serving.service("demo", made.id, place, TEMPLATES, candidate=False),
+    ]
+
+
+def pods(objects):
+    return [item["spec"]["template"]["spec"] for item in objects if item["kind"] == "Deployment"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_rendered_is_what_was_reviewed(case):
+    text = yaml.safe_dump_all(rendered(*CASES[case]), sort_keys=True, width=120)
+    golden = GOLDENS / f"{case}.yaml"
+    if os.environ.get("SLIPWAY_UPDATE_GOLDENS"):
+        assert not os.environ.get("CI"), "goldens are updated by a person, who reviews them"
+        golden.write_text(text)
+
+    assert text == golden.read_text(), "if this is meant: SLIPWAY_UPDATE_GOLDENS=1, and review the difference"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_rendered_follows_the_schemas_of_kubernetes(case):
+    for item in rendered(*CASES[case]):
+        validate(item)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_serving_pods_are_restricted_and_write_to_volumes_alone(case):
+    for pod in pods(rendered(*CASES[case])):
+        assert violations(pod) == []
+        assert pod["automountServiceAccountToken"] is False
+        for container in [*pod["initContainers"], *pod["containers"]]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_the_check_for_restricted_pods_finds_what_is_missing():
+    pod = pods(rendered("local", {}))[0]
+    del pod["securityContext"]
+    pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    pod["volumes"].append({"name": "host", "hostPath": {"path": "/"}})
+
+    assert {"triton: root", "triton: seccomp", "triton: privilege escalation", "volume host is a hostPath"} <= set(
+        violations(pod)
+    )
+
+
+def test_credentials_are_references_and_only_the_init_container_has_them():
+    pod = pods(rendered("local", {}))[0]
+    server, fetch = pod["containers"][0], pod["initContainers"][0]
+
+    assert not [entry for entry in server["env"] if "AWS" in entry["name"]]
+    keys = {entry["name"]: entry for entry in fetch["env"] if "AWS" in entry["name"]}
+    assert set(keys) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    assert all("value" not in entry for entry in keys.values())
+
+
+def test_with_cloud_identities_there_are_no_credentials_at_all():
+    text = yaml.safe_dump(pods(rendered("eks", {}))[0])
+
+    assert "secretKeyRef" not in text
+
+
+def test_a_pod_outlives_its_own_draining():
+    pod = pods(rendered("local", {}))[0]
+    flag = next(word for word in pod["containers"][0]["command"] if word.startswith("--exit-timeout-secs="))
+    sleep_s = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+
+    assert pod["terminationGracePeriodSeconds"] > int(flag.partition("=")[2]) + sleep_s
+
+
+def test_the_model_itself_is_asked_whether_it_is_ready():
+    server = pods(rendered("local", {}))[0]["containers"][0]
+
+    assert server["readinessProbe"]["httpGet"]["path"] == "/v2/models/demo/ready"
+    assert server["livenessProbe"]["httpGet"]["path"] == "/v2/health/live"
+
+
+def test_an_update_never_takes_a_pod_before_the_next_one_is_available():
+    item = rendered("local", {})[0]
+
+    assert item["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+
+
+def test_one_replica_has_no_disruption_budget_and_several_have():
+    kinds = {case: [item["kind"] for item in rendered(*CASES[case])] for case in ("local", "eks-replicas")}
+
+    assert kinds["local"] == ["Deployment", "Service", "Service"]
+    assert kinds["eks-replicas"] == ["Deployment", "PodDisruptionBudget", "Service", "Service"]
+
+
+def test_an_engine_for_gpus_is_served_on_that_product():
+    pod = pods(rendered(*CASES["eks-gpu"]))[0]
+
+    assert pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert "nvidia.com/gpu" not in pod["initContainers"][0]["resources"]["limits"]
+    assert pod["nodeSelector"]["nvidia.com/gpu.product"] == "NVIDIA-L4"
+
+
+def test_an_engine_that_spans_nodes_is_refused_in_words():
+    engine = {**GPU_ENGINE, "gpu": "NVIDIA-A10G", "tensor_parallel": 4, "pipeline_parallel": 2}
+
+    with pytest.raises(InputError, match="LeaderWorkerSet"):
+        rendered("eks", {"engine": engine, "quantization": {"format": "fp8"}})
+
+
+def test_a_site_without_the_image_is_refused_in_words():
+    with pytest.raises(InputError, match=r"images.serving.llmapi"):
+        serving.deployment(
+            version(1, engine=GPU_ENGINE, quantization={"format": "fp8"}),
+            URI,
+            site_of(
+                shapes={"gpu": {"cpu": "1", "memory": "1Gi", "scratch": "1Gi", "gpus": 1}},
+                gpus={"NVIDIA-L4": {"memory_gib": 24, "per_node": 1, "architecture": "sm_89"}},
+            ),
+            TEMPLATES,
+        )
+
+
+def test_a_changed_manifest_is_told_from_the_one_that_stands():
+    digests = [
+        rendered("local", {"serving": {"ready_timeout_s": seconds}})[0]["metadata"]["annotations"][serving.MANIFEST]
+        for seconds in (60, 60, 61)
+    ]
+
+    assert digests[0] == digests[1] != digests[2]
+
+
+NASTY = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=60) | st.sampled_from(
+    [
+        '"',
+        "x: y",
+        "a\nb: c",
+        "{{ name }}",
+        "*labels",
+        "# no",
+        "x}\n---\nkind: Secret",
+        "- a",
+        "\u2028",
+        "true",
+        "1e3",
+        "😀",
+    ]
+)
+
+
+@given(text=NASTY)
+@settings(max_examples=60, deadline=None)
+def test_no_value_becomes_structure(text):
+    place = site_of(serving={"bind_address": text})
+    image = f"image{text}"
+    made = version(1, serving={"image": image})
+
+    found = serving.deployment(made, URI, place, TEMPLATES)
+    plain = serving.deployment(version(1, serving={"image": "image"}), URI, site_of(), TEMPLATES)
+
+    assert [shape_of(item) for item in found] == [shape_of(item) for item in plain]
+    pod = pods(found)[0]
+    assert pod["containers"][0]["image"] == pod["initContainers"][0]["image"] == image
+    assert f"--http-address={text}" in pod["containers"][0]["command"]
+
+
+def shape_of(value):
+    """A document without its scalars."""
+    if isinstance(value, dict):
+        return {key: shape_of(item) for key, item in value.items()}
+    return [shape_of(item) for item in value] if isinstance(value, list) else type(value).__name__
+
+
+def test_a_value_that_a_template_misses_is_an_error(tmp_path):
+    (tmp_path / "service.yaml.j2").write_text("name: {{ nmae | tojson }}")
+
+    with pytest.raises(InputError, match="nmae"):
+        serving.service("demo", "demo-1", site_of(), tmp_path, candidate=False)
+
+
+def test_every_value_of_a_template_is_written_as_json():
+    for template in Path(TEMPLATES).glob("*.j2"):
+        for line in template.read_text().splitlines():
+            for place in line.split("{{")[1:]:
+                expression = place.split("}}")[0].strip()
+                safe = "tojson" in expression or expression.startswith("ports.") or expression in NUMBERS
+                assert safe, f"{template.name}: {line.strip()}"
+
+
+NUMBERS = {"replicas", "grace_s", "ready_timeout_s", "ready_timeout_s + 60", "pre_stop_s"}
