@@ -1,7 +1,7 @@
 """`python -m tasks <step>`: one step of a release in one process, by hand or in a pod.
 
     python -m tasks plan --spec FILE_OR_JSON --run ID [--revision R] [--force]
-    python -m tasks STEP --release s3://.../release.json
+    python -m tasks STEP --release s3://.../release.json [--run ID]
     python -m tasks revert --name MODEL --run ID [--reason TEXT]
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER
 
@@ -35,9 +35,10 @@ from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.errors import InputError, PipelineError
-from tasks.contracts.plan import PlanRequest
+from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.release import STEPS, Failure, Release, RevertRequest, Step, StepResult
 from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAN: Step = "plan"
@@ -45,7 +46,7 @@ REVERT: Step = "revert"
 FETCH_REPOSITORY = "fetch-repository"
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
 SIGNALLED = 128
-QUIET = ("httpx", "httpcore", "urllib3", "botocore", "boto3", "s3transfer")
+QUIET = ("httpx", "httpcore", "urllib3", "botocore", "boto3", "s3transfer", "great_expectations")
 
 log = logging.getLogger("tasks")
 
@@ -114,6 +115,8 @@ def _parsed(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> 
             step.add_argument("--release", required=True, help="URI of release.json")
         if name == FETCH_REPOSITORY:
             step.add_argument("--to", type=Path, required=True, help="folder that becomes the model repository")
+        elif name not in {PLAN, REVERT}:
+            step.add_argument("--run", help="identity of this run; that of the release's newest plan when absent")
         if name == PLAN:
             step.add_argument("--spec", required=True, help="file of a release spec, or its JSON text")
             step.add_argument("--run", required=True, help="identity of this run: [A-Za-z0-9._-]")
@@ -156,7 +159,8 @@ def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Wor
 
 def _job(parsed: argparse.Namespace, workspace: Workspace) -> Job:
     if parsed.step == PLAN:
-        spec, what = _read_spec(parsed.spec)
+        data, what = _read_spec(parsed.spec)
+        spec = read_contract(ReleaseSpec, data, what)
         asked = {"spec": spec, "run": parsed.run, "revision": parsed.revision, "force": parsed.force}
         request = read_contract(PlanRequest, asked, what)
         return Job(PLAN, request.run, workspace.layout.plan(request.spec.name, request.run), request)
@@ -164,7 +168,7 @@ def _job(parsed: argparse.Namespace, workspace: Workspace) -> Job:
         asked = {"name": parsed.name, "run": parsed.run, "reason": parsed.reason}
         revert = read_contract(RevertRequest, asked, "revert")
         return Job(REVERT, revert.run, workspace.layout.revert(revert.name, revert.run), revert)
-    release = _read_release(parsed.release, workspace)
+    release = _of_run(_read_release(parsed.release, workspace), parsed.run)
     uri = workspace.layout.result(release.spec.name, release.id, parsed.step)
     return Job(parsed.step, release.plan.run, uri, release, parsed.release)
 
@@ -235,6 +239,14 @@ def _document(result: StepResult) -> bytes:
 
 def _read_release(uri: str, workspace: Workspace) -> Release:
     return read_contract_json(Release, workspace.store.read_bytes(uri), uri)
+
+
+def _of_run(release: Release, run: str | None) -> Release:
+    """The release as one run sees it: another run that asked for the same artifacts may have planned it anew."""
+    if run is None:
+        return release
+    asked = release.plan.model_dump() | {"run": run}
+    return release.model_copy(update={"plan": read_contract(Plan, asked, "--run")})
 
 
 def _read_spec(argument: str) -> tuple[Any, str]:

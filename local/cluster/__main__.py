@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import errno
 import http.client
 import json
 import logging
@@ -40,7 +41,9 @@ def main(arguments: list[str]) -> int:
         with locked(settings.state):
             asyncio.run(_serve(settings))
     except (StateInUseError, AddressError, ValueError, OSError) as error:
-        sys.stderr.write(f"cluster: {error}\n")
+        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = f"port {settings.port} is taken, expected a free one. Give another, or 0." if taken else error
+        sys.stderr.write(f"cluster: {why}\n")
         return EXIT_WRONG_INPUT
     return 0
 

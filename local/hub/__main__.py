@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import errno
 import json
 import os
 import secrets
@@ -23,7 +24,7 @@ def main() -> int:
     """Serve until SIGTERM or SIGINT.
 
     Returns:
-        0, or 65 when the fixtures cannot be served; the reason is on stderr.
+        0, or 65 when the fixtures cannot be served or the port is taken; the reason is on stderr.
     """
     parser = argparse.ArgumentParser(prog="python -m local.hub", description=__doc__)
     parser.add_argument("--fixtures", type=Path, required=True, help="folder of <org>/<name>/repository.yaml")
@@ -41,6 +42,11 @@ def main() -> int:
     announcement = arguments.state / "server.json"
     try:
         asyncio.run(_serve(hub.application(), arguments.port, admin_token, announcement))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        sys.stderr.write(f"hub: port {arguments.port} is taken, expected a free one. Give another, or 0.\n")
+        return EXIT_WRONG_INPUT
     finally:
         announcement.unlink(missing_ok=True)
     return 0

@@ -154,7 +154,7 @@ class StepOperator(KubernetesPodOperator):
 
     def _arguments(self, context: "Context", run: str, release_uri: str | None) -> list[str]:
         if release_uri:
-            return ["--release", release_uri]
+            return ["--release", release_uri, "--run", run]
         params = context["params"]
         if self.step == REVERT:
             return ["--name", self.spec.name, "--run", run, "--reason", params["reason"]]

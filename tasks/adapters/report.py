@@ -1,5 +1,6 @@
 """Renders the evidence of a run as one HTML page: no script, no outside resource, charts as inline SVG."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from tasks.contracts.release import Release
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 PLOT_WIDTH, PLOT_HEIGHT = 460.0, 190.0
 LEFT, TOP = 58.0, 12.0
-TICKS = 4
+TICKS = 4  # about as many; a tick is a round number
 WRONG_ANSWERS_SHOWN = 20
 
 
@@ -89,7 +90,9 @@ def charts(summaries: Sequence[LevelSummary]) -> list[Chart]:
 
 def _chart(title: str, unit: str, note: str, values: Sequence[tuple[LevelSummary, float, float]]) -> Chart:
     levels = sorted({summary.concurrency for summary, _, _ in values})
-    top = max((high for _, _, high in values), default=0.0) * 1.1 or 1.0
+    tick = _round_up(max((high for _, _, high in values), default=0.0) / TICKS) or 1.0
+    ticks = max(1, math.ceil(max((high for _, _, high in values), default=0.0) / tick))
+    top = tick * ticks
     step = PLOT_WIDTH / (len(levels) or 1)
     middle = {level: LEFT + step * (index + 0.5) for index, level in enumerate(levels)}
 
@@ -109,7 +112,15 @@ def _chart(title: str, unit: str, note: str, values: Sequence[tuple[LevelSummary
         title,
         unit,
         note,
-        tuple((y(top * tick / TICKS), f"{top * tick / TICKS:.3g}") for tick in range(TICKS + 1)),
+        tuple((y(tick * number), f"{tick * number:g}") for number in range(ticks + 1)),
         tuple((place, f"{level}") for level, place in middle.items()),
         tuple((target, found) for target in targets if (found := marks(target))),
     )
+
+
+def _round_up(number: float) -> float:
+    """The next of 1, 2, 5, 10, 20, 50, ... in the decade of `number`."""
+    if number <= 0:
+        return 0.0
+    decade: float = 10 ** math.floor(math.log10(number))
+    return next(round_number * decade for round_number in (1, 2, 5, 10) if round_number * decade >= number)

@@ -91,7 +91,7 @@ class Plan(Contract):
 
     release_id: str
     name: str
-    run: str = Field(description="identity of the Airflow run, or of a run by hand")
+    run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
     action: Literal["nothing", "release"]
     source: Source
     datasets: Datasets

@@ -1,11 +1,10 @@
 """Reads and swaps a model's channel in the object store."""
 
-import json
 from collections.abc import Callable
 
 from tasks.adapters.object_store import LostRaceError, ObjectStore
 from tasks.contracts.artifact import Layout
-from tasks.contracts.base import canonical_json, read_contract
+from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import UnavailableError
 
@@ -44,4 +43,4 @@ class ChannelStore:
         found = self._store.read_with_etag(self._uri)
         if found is None:
             return Channel(name=self._name), None
-        return read_contract(Channel, json.loads(found[0]), self._uri), found[1]
+        return read_contract_json(Channel, found[0], self._uri), found[1]

@@ -156,7 +156,7 @@ class Conductor:
 
     def _point(self, release_id: str, *, candidate: bool) -> str:
         site, templates = self.workspace.site, self.workspace.manifests / "serving"
-        objects = serving.service(self.model, release_id, site, templates, candidate=candidate)
+        objects = serving.service(release_id, self.release.spec, site, templates, candidate=candidate)
         self.cluster.apply(objects)
         return f"Service {objects[0]['metadata']['name']} selects {release_id}"
 

@@ -68,15 +68,17 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
     return documents
 
 
-def service(model: str, release_id: str, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
-    """The model's live Service, or its candidate's, selecting one release."""
+def service(release_id: str, spec: ReleaseSpec, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
+    """The model's live Service as `spec` exposes it, or its candidate's, selecting one release."""
+    balanced = spec.serving.exposure == "load-balancer" and not candidate
     values = {
-        "name": f"{model}-candidate" if candidate else model,
+        "name": f"{spec.name}-candidate" if candidate else spec.name,
         "namespace": site.kubernetes.serving_namespace,
-        "model": model,
+        "model": spec.name,
         "release": release_id,
         "ports": PORTS,
         "role": "candidate" if candidate else "live",
+        "type": "LoadBalancer" if balanced else "ClusterIP",
     }
     return _rendered(templates, "service.yaml.j2", values)
 

@@ -12,13 +12,18 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 
     Raises:
         ConflictError: another run is releasing this model.
-        InputError: a pod cannot start, or the strategy is not there yet.
+        InputError: a pod cannot start, or the strategy or the exposure is not there yet.
         UnavailableError: the candidate did not become available in time.
     """
     if release.spec.rollout.strategy != "blue-green":
         raise InputError(
             f"rollout.strategy {release.spec.rollout.strategy} needs Gateway API routes, which are not there yet. "
             "Choose blue-green."
+        )
+    if release.spec.serving.exposure == "ingress":
+        raise InputError(
+            "serving.exposure ingress is not there yet. Choose cluster, with an Ingress of your own in front of Service "
+            f"{release.spec.name}, or load-balancer."
         )
     conductor = Conductor.of(release, workspace)
     conductor.take_lease()

@@ -42,10 +42,10 @@ class MemoryCluster:
         for item in objects:
             kind, name = item["kind"], item["metadata"]["name"]
             with self._change(f"apply {kind} {name}"):
-                item = copy.deepcopy(item)
+                applied = copy.deepcopy(item)
                 if kind == "Service":
-                    item["spec"]["clusterIP"] = f"10.0.0.{len(name)}"
-                self.objects[kind, name] = item
+                    applied["spec"]["clusterIP"] = f"10.0.0.{len(name)}"
+                self.objects[kind, name] = applied
 
     def get(self, kind, name):
         return copy.deepcopy(self.objects.get((kind, name)))

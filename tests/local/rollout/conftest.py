@@ -146,7 +146,7 @@ class Client:
 
     def __init__(self, address, at_once=4):
         self.url = f"http://{address.host}:{address.ports['http']}/"
-        self.answers, self.failures, self._stop = [], [], threading.Event()
+        self.answers, self.failures, self.at_once, self._stop = [], [], at_once, threading.Event()
         self._threads = [threading.Thread(target=self._ask) for _ in range(at_once)]
 
     def __enter__(self):

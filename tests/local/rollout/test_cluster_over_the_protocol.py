@@ -7,6 +7,7 @@ from tasks.adapters.kube import Cluster, StaleError
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
 from tests.fakes.cluster_contract import LABELS, service
+from tests.unit.manifests.objects import base_objects
 
 
 def deployment(cluster, image="test/triton:good", **container):
@@ -91,6 +92,11 @@ def test_a_lease_that_somebody_renewed_meanwhile_is_not_deleted(cluster):
 def test_a_kind_that_the_cluster_does_not_know_is_named(cluster):
     with pytest.raises(InputError, match="does not know this kind"):
         cluster.apply([{"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "Group", "metadata": {"name": "g"}}])
+
+
+def test_the_cluster_takes_the_base_and_takes_it_again(cluster):
+    for _ in range(2):
+        cluster.apply(base_objects())
 
 
 def changed(server, folder, change):

@@ -3,7 +3,8 @@
 import pytest
 
 from tasks.contracts.errors import ConflictError, InputError, UnavailableError
-from tasks.steps import promote, roll_back, roll_out
+from tasks.contracts.release import RevertRequest
+from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged
 
@@ -15,6 +16,11 @@ def version(number, image="good", **changes):
 
 def released(workspace, number, **changes):
     return rollouts.released(workspace, number, serving={"image": "test/triton:good", "ready_timeout_s": 20}, **changes)
+
+
+def served_by(answers):
+    """Releases whose pods gave these answers."""
+    return {answer.rsplit("-", 2)[0] for answer in answers}
 
 
 def names(cluster, kind):
@@ -29,13 +35,13 @@ def test_a_promotion_and_a_refusal_lose_no_request(workspace, cluster, asking):
         second = version(2)
         roll_out.run(second, workspace)
         client.after(50)
-        assert {answer.rsplit("-", 2)[0] for answer in client.answers} == {first.id}
+        assert served_by(client.answers) == {first.id}
 
         judged(workspace, second)
         promote.run(second, workspace)
         answered = len(client.answers)
         client.after(50)
-        assert {answer.rsplit("-", 2)[0] for answer in client.answers[answered + 4 :]} == {second.id}
+        assert served_by(client.answers[answered + client.at_once :]) == {second.id}
 
         third = version(3)
         roll_out.run(third, workspace)
@@ -61,6 +67,23 @@ def test_the_release_that_is_no_longer_kept_ends_without_losing_a_request(worksp
     assert names(cluster, "Deployment") == {second.id}
 
 
+@pytest.mark.timeout(120)
+def test_going_back_to_the_release_before_loses_no_request(workspace, cluster, asking):
+    first = released(workspace, 1)
+    second = released(workspace, 2)
+    with asking(cluster.live_address("demo")) as client:
+        client.after(50)
+        assert served_by(client.answers) == {second.id}
+
+        revert.run(RevertRequest(name="demo", run="run-9", reason="drill"), workspace)
+        answered = len(client.answers)
+        client.after(50)
+
+    assert client.failures == []
+    assert served_by(client.answers[answered + client.at_once :]) == {first.id}
+    assert names(cluster, "Deployment") == {first.id}
+
+
 def test_a_candidate_answers_beside_the_live_release(workspace, cluster, asking):
     first = released(workspace, 1)
     second = version(2)
@@ -70,8 +93,8 @@ def test_a_candidate_answers_beside_the_live_release(workspace, cluster, asking)
     with asking(cluster.candidate_address("demo")) as candidate, asking(cluster.live_address("demo")) as live:
         candidate.after(10)
         live.after(10)
-    assert {answer.rsplit("-", 2)[0] for answer in candidate.answers} == {second.id}
-    assert {answer.rsplit("-", 2)[0] for answer in live.answers} == {first.id}
+    assert served_by(candidate.answers) == {second.id}
+    assert served_by(live.answers) == {first.id}
     assert told["service"] == "demo-candidate"
 
 

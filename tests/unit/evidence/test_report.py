@@ -2,7 +2,9 @@
 
 from html.parser import HTMLParser
 
-from tasks.adapters.report import render
+import pytest
+
+from tasks.adapters.report import charts, render
 from tasks.contracts.evidence import Evidence
 from tasks.contracts.gate import GateReport, Judgement, Verdict
 from tasks.contracts.measurement import AnswerRow, summarize
@@ -67,3 +69,12 @@ def test_an_answer_cannot_become_markup():
 
     assert "script" not in found.tags
     assert hostile in found.text
+
+
+@pytest.mark.parametrize(
+    ("highest", "labels"), [(1020, ["0", "500", "1000", "1500"]), (83, ["0", "50", "100"]), (0, ["0", "1"])]
+)
+def test_an_axis_counts_in_round_numbers_and_reaches_over_the_highest_value(highest, labels):
+    summary = summarize([row()], Goodput()).model_copy(update={"output_tokens_per_s": highest})
+
+    assert [label for _, label in charts([summary])[0].ticks] == labels

@@ -44,8 +44,8 @@ def rendered(name, changes):
     made, place = version(1, **changes), site(name)
     return [
         *serving.deployment(made, URI, place, TEMPLATES),
-        *serving.service("demo", made.id, place, TEMPLATES, candidate=True),
-        *serving.service("demo", made.id, place, TEMPLATES, candidate=False),
+        *serving.service(made.id, made.spec, place, TEMPLATES, candidate=True),
+        *serving.service(made.id, made.spec, place, TEMPLATES, candidate=False),
     ]
 
 
@@ -134,6 +134,13 @@ def test_one_replica_has_no_disruption_budget_and_several_have():
     assert kinds["eks-replicas"] == ["Deployment", "PodDisruptionBudget", "Service", "Service"]
 
 
+def test_only_the_live_service_stands_behind_a_load_balancer():
+    objects = rendered("eks", {"serving": {"exposure": "load-balancer"}})
+
+    types = {item["metadata"]["name"]: item["spec"]["type"] for item in objects if item["kind"] == "Service"}
+    assert types == {"demo-candidate": "ClusterIP", "demo": "LoadBalancer"}
+
+
 def test_an_engine_for_gpus_is_served_on_that_product():
     pod = pods(rendered(*CASES["eks-gpu"]))[0]
 
@@ -216,7 +223,7 @@ def test_a_value_that_a_template_misses_is_an_error(tmp_path):
     (tmp_path / "service.yaml.j2").write_text("name: {{ nmae | tojson }}")
 
     with pytest.raises(InputError, match="nmae"):
-        serving.service("demo", "demo-1", site_of(), tmp_path, candidate=False)
+        serving.service("demo-1", version(1).spec, site_of(), tmp_path, candidate=False)
 
 
 def test_every_value_of_a_template_is_written_as_json():

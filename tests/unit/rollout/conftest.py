@@ -7,3 +7,8 @@ from tests.fakes.cluster import in_memory
 def workspace(tmp_path):
     """The project's own manifests over a cluster and a store in memory."""
     return in_memory(tmp_path)
+
+
+@pytest.fixture
+def cluster(workspace):
+    return workspace.connection

@@ -29,25 +29,18 @@ LIVE_IS_OLD = Observed(
 
 def made(goal, seen, move):
     """The world after a move, as a cluster that works would show it."""
-    match move:
-        case Move.DEPLOY:
-            return replace(seen, deployed=seen.deployed | {NEW}, current=True, available=False)
-        case Move.POINT_CANDIDATE:
-            return replace(seen, candidate_selects=NEW)
-        case Move.AWAIT_AVAILABLE:
-            return replace(seen, available=True)
-        case Move.POINT_LIVE:
-            return replace(seen, live_selects=NEW, live_endpoints_settled=False)
-        case Move.AWAIT_ENDPOINTS:
-            return replace(seen, live_endpoints_settled=True)
-        case Move.SWAP_CHANNEL:
-            return replace(seen, channel_live=NEW, kept=frozenset({NEW} | ({seen.channel_live} - {None})))
-        case Move.RESTORE_LIVE:
-            return replace(seen, live_selects=seen.channel_live)
-        case Move.DROP_CANDIDATE:
-            return replace(seen, candidate_selects=None)
-        case Move.RETIRE:
-            return replace(seen, deployed=seen.deployed - to_retire(goal, seen))
+    changes = {
+        Move.DEPLOY: {"deployed": seen.deployed | {NEW}, "current": True, "available": False},
+        Move.POINT_CANDIDATE: {"candidate_selects": NEW},
+        Move.AWAIT_AVAILABLE: {"available": True},
+        Move.POINT_LIVE: {"live_selects": NEW, "live_endpoints_settled": False},
+        Move.AWAIT_ENDPOINTS: {"live_endpoints_settled": True},
+        Move.SWAP_CHANNEL: {"channel_live": NEW, "kept": frozenset({NEW, seen.channel_live} - {None})},
+        Move.RESTORE_LIVE: {"live_selects": seen.channel_live},
+        Move.DROP_CANDIDATE: {"candidate_selects": None},
+        Move.RETIRE: {"deployed": seen.deployed - to_retire(goal, seen)},
+    }
+    return replace(seen, **changes[move])
 
 
 def moves(goal, seen):

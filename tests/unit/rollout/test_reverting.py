@@ -1,0 +1,98 @@
+"""Back to the release before, long after another one was promoted."""
+
+import pytest
+
+from tasks.contracts.errors import ConflictError, InputError, UnavailableError
+from tasks.contracts.release import RevertRequest
+from tasks.steps import revert, roll_out
+from tests.fakes.cluster import standing
+from tests.fakes.rollouts import channel, released, version
+
+ASKED = RevertRequest(name="demo", run="run-9", reason="it repeats itself")
+
+
+def test_the_release_before_takes_the_traffic_and_the_channel_says_why(workspace, cluster):
+    first, second = (released(workspace, number) for number in (1, 2))
+
+    told = revert.run(ASKED, workspace)
+
+    assert standing(cluster)["services"] == {"demo": first.id}
+    found = channel(workspace)
+    assert (found.live.release_id, found.previous) == (first.id, ())
+    assert (found.history[0].event, found.history[0].release_id, found.history[0].reason) == (
+        "rolled-back",
+        second.id,
+        "it repeats itself",
+    )
+    assert (told.data["release"], told.data["was"]) == (first.id, second.id)
+
+
+def test_a_release_that_is_still_warm_is_not_deployed_again(workspace, cluster):
+    first, _ = (released(workspace, number) for number in (1, 2))
+    cluster.changes.clear()
+
+    revert.run(ASKED, workspace)
+
+    assert f"apply Deployment {first.id}" not in cluster.changes
+
+
+def test_a_release_that_is_gone_is_deployed_again_and_waited_for_before_traffic(workspace, cluster):
+    first, _ = (released(workspace, number) for number in (1, 2))
+    cluster.delete("Deployment", first.id)
+    cluster.changes.clear()
+
+    revert.run(ASKED, workspace)
+
+    moved = [change for change in cluster.changes if change.startswith("apply")]
+    assert moved == [f"apply Deployment {first.id}", "apply Service demo"]
+
+
+def test_a_release_that_does_not_come_up_again_takes_no_traffic_and_frees_the_model(workspace, cluster):
+    first, second = (released(workspace, number) for number in (1, 2))
+    cluster.delete("Deployment", first.id)
+    cluster.unavailable.add(first.id)
+    cluster.failing[first.id] = UnavailableError("not available after 600 s")
+
+    with pytest.raises(UnavailableError):
+        revert.run(ASKED, workspace)
+
+    assert (standing(cluster)["services"], standing(cluster)["leases"]) == ({"demo": second.id}, [])
+    assert channel(workspace).live.release_id == second.id
+
+
+def test_running_it_again_in_the_same_run_goes_back_no_further(workspace):
+    for number in (1, 2, 3):
+        released(workspace, number, rollout={"keep": 3})
+
+    told = [revert.run(ASKED, workspace).data for _ in range(2)]
+
+    assert channel(workspace).live.release_id == version(2).id
+    assert [data["was"] for data in told] == [version(3).id, version(3).id]
+
+
+def test_another_run_goes_back_one_more(workspace):
+    for number in (1, 2, 3):
+        released(workspace, number, rollout={"keep": 3})
+
+    revert.run(ASKED, workspace)
+    revert.run(ASKED.model_copy(update={"run": "run-10"}), workspace)
+
+    assert channel(workspace).live.release_id == version(1).id
+
+
+@pytest.mark.parametrize(("releases", "words"), [(0, "nothing is live"), (1, "nothing was before it")])
+def test_without_a_release_before_there_is_no_way_back(workspace, releases, words):
+    for number in range(releases):
+        released(workspace, number + 1)
+
+    with pytest.raises(InputError, match=words):
+        revert.run(ASKED, workspace)
+
+
+def test_while_a_release_is_in_progress_there_is_no_way_back(workspace):
+    for number in (1, 2):
+        released(workspace, number)
+    roll_out.run(version(3), workspace)
+
+    with pytest.raises(ConflictError, match="run run-3"):
+        revert.run(ASKED, workspace)
