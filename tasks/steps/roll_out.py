@@ -22,7 +22,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         )
     if release.spec.serving.exposure == "ingress":
         raise InputError(
-            "serving.exposure ingress is not there yet. Choose cluster, with an Ingress of your own in front of Service "
+            "serving.exposure ingress is not there yet. Choose cluster, with your own Ingress for Service "
             f"{release.spec.name}, or load-balancer."
         )
     conductor = Conductor.of(release, workspace)

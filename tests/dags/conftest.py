@@ -52,7 +52,7 @@ def s3_endpoint():
     try:
         for _ in range(300):
             try:
-                urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=1).close()  # noqa: S310 - own loopback address
+                urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=1).close()
                 break
             except OSError:
                 time.sleep(0.1)

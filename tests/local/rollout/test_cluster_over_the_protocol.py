@@ -1,7 +1,12 @@
 """What every cluster promises, and what only one with pods, tokens and a socket can show."""
 
+import base64
+from urllib.parse import urlsplit
+
 import pytest
 import yaml
+from kubernetes import config
+from kubernetes.config import incluster_config
 
 from tasks.adapters.kube import Cluster, StaleError
 from tasks.contracts.errors import InputError, UnavailableError
@@ -121,6 +126,31 @@ def test_a_cluster_that_does_not_answer_is_unavailable(server, site, tmp_path):
 
     with pytest.raises(UnavailableError, match="does not answer"):
         Cluster.connect(site, kubeconfig=file).get("Service", "demo")
+
+
+def test_a_pod_is_let_in_by_its_service_account(server, site, tmp_path, monkeypatch):
+    document = yaml.safe_load(server.kubeconfig.read_text())
+    address = urlsplit(document["clusters"][0]["cluster"]["server"])
+    secrets = {
+        "SERVICE_TOKEN_FILENAME": document["users"][0]["user"]["token"].encode(),
+        "SERVICE_CERT_FILENAME": base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]),
+    }
+    for name, data in secrets.items():
+        (tmp_path / name).write_bytes(data)
+        monkeypatch.setattr(incluster_config, name, str(tmp_path / name))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", address.hostname)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))
+    monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "no-kubeconfig"))
+
+    assert Cluster.connect(site).get("Service", "demo") is None
+
+
+def test_without_a_kubeconfig_and_outside_of_a_pod_there_is_no_way(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "no-kubeconfig"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    with pytest.raises(InputError, match="Set KUBECONFIG"):
+        Cluster.connect(site)
 
 
 def test_a_context_that_does_not_exist_is_named(server, site):
