@@ -40,7 +40,7 @@ def render(templates: Path, kind: EngineKind, values: Mapping[str, Any], out: Pa
     """
     source = templates / kind
     environment = Environment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)  # noqa: S701 - protobuf text is no HTML
-    for file in _template_files(source):
+    for file in template_files(source):
         model, *rest = file.relative_to(source).parts
         target = out.joinpath(str(values["name"]) if model == NAMED_MODEL else model, *rest)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,9 +106,15 @@ def _rendered(environment: Environment, file: Path, values: Mapping[str, Any]) -
     return text
 
 
-def _template_files(folder: Path) -> Iterator[Path]:
+def template_files(folder: Path) -> Iterator[Path]:
+    """The files that a repository is rendered from, in order; what tools leave beside them does not count.
+
+    Raises:
+        InputError: there is no such folder.
+    """
     if not folder.is_dir():
         raise InputError(f"there are no templates for engine kind {folder.name}; expected {folder.name}/ among them.")
     for file in sorted(folder.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts:
+        parts = file.relative_to(folder).parts
+        if file.is_file() and not any(part.startswith(".") or part == "__pycache__" for part in parts):
             yield file

@@ -33,6 +33,7 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint import COMPANIONS, INDEX
 from tasks.engines.protocol import Engine
 from tasks.engines.registry import engine_for
+from tasks.engines.repository import template_files
 
 log = logging.getLogger(__name__)
 
@@ -179,13 +180,11 @@ def _tools(spec: ReleaseSpec, engine: Engine, workspace: Workspace) -> Tools:
             "serving.image to the spec."
         )
     templates = _digests(workspace.templates / kind)
-    if not templates:
-        raise InputError(f"there are no templates for {kind} in {workspace.templates.name}/{kind}. Add them.")
     return Tools(producers=engine.producers(site.images, serving_image), templates=templates)
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != ".pyc")
+    files = template_files(folder)
     return {file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 

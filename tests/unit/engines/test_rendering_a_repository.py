@@ -50,14 +50,15 @@ def test_another_folder_keeps_its_name(templates, out):
     assert render(templates, "openvino", VALUES, out) == ["demo", "postprocessing"]
 
 
-def test_compiled_python_does_not_travel(templates, out):
-    cache = templates / "openvino" / "model" / "1" / "__pycache__"
-    cache.mkdir()
-    (cache / "model.cpython-311.pyc").write_bytes(b"")
+@pytest.mark.parametrize("left", ["__pycache__/model.cpython-311.pyc", ".mypy_cache/cache.db", ".swp"])
+def test_what_tools_leave_beside_a_template_does_not_travel(templates, out, left):
+    file = templates / "openvino" / "model" / "1" / left
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(b"")
 
     render(templates, "openvino", VALUES, out)
 
-    assert not (out / "demo" / "1" / "__pycache__").exists()
+    assert not (out / "demo" / "1" / left).exists()
 
 
 def test_a_value_that_the_engine_does_not_give_is_refused(templates, out):
