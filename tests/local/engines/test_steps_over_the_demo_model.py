@@ -40,7 +40,7 @@ def test_each_step_stores_what_the_next_one_reads(asked, checkpoint, tmp_path, t
 
     def over(name):
         made = StepWorkspace(tmp_path / name, templates=shared.templates, clock=RealClock())
-        made.artifacts, made.hub = shared.artifacts, shared.hub
+        made.artifacts, made.read_dataset = shared.artifacts, shared.read_dataset
         return made
 
     quantized = quantize.run(asked, over("quantize"))
