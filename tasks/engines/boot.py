@@ -1,6 +1,7 @@
 """The boot test: a repository counts as working once real Triton, started on it, gave a right answer."""
 
 import logging
+import os
 import re
 import secrets
 import sys
@@ -29,6 +30,8 @@ ERROR_LINE = re.compile(r"[EF][0-9]{4} |error: ")
 NO_GPU = "CudaDriverHelper"
 """In the error that Triton writes at every start without a GPU."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Triton's Python backend keeps its regions
+REGIONS = "slipway-boot-"
+"""Regions are named after the process that boots, so that those of a killed one can be told and removed."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,9 @@ class BootTest:
             UnavailableError: the model was not ready in time.
         """
         http, grpc = free_ports(2, LOOPBACK)
-        regions = f"slipway-boot-{secrets.token_hex(4)}"
+        regions = f"{REGIONS}{os.getpid()}-{secrets.token_hex(4)}"
         command = self._command(repository, http, grpc, regions)
+        _remove_left_regions()
         try:
             with (
                 Process(command, self._folder / "tritonserver.log", grace_s=2 * EXIT_TIMEOUT_S) as server,
@@ -123,6 +127,14 @@ class BootTest:
                 f"{_quoted(server)}"
             )
         return text
+
+
+def _remove_left_regions() -> None:
+    """Those of boot tests that were killed: with a container they vanish, on a laptop nobody else removes them."""
+    for region in SHARED_MEMORY.glob(f"{REGIONS}*"):
+        owner = region.name.removeprefix(REGIONS).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            region.unlink(missing_ok=True)
 
 
 def _quoted(server: Process) -> str:

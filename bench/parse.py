@@ -1,0 +1,106 @@
+"""`python -m bench.parse`: how long Airflow takes to read the DAGs, against plain DAGs with as many empty tasks.
+
+Each reading is a process of its own, as Airflow's dag-processor reads each file in one. It times `DagBag(<file>)`
+twice: first with the imports of the file, without Airflow's own, which every DAG file costs; then again, when all is
+imported and only specs are read and tasks are made. The two take turns; medians are compared. For Airflow 3.3.2.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PYTHON = REPOSITORY / ".slipway" / "envs" / "airflow" / "bin" / "python"
+SPEC = REPOSITORY / "specs" / "demo.yaml"
+RELEASE = REPOSITORY / "dags" / "release.py"
+COUNTS = (1, 40)
+READINGS = 5
+READ = """
+import sys, time
+from airflow.dag_processing.dagbag import DagBag
+
+def read():
+    began = time.perf_counter()
+    bag = DagBag(dag_folder=sys.argv[1])
+    assert not bag.import_errors, bag.import_errors
+    return bag.dags, time.perf_counter() - began
+
+(dags, first_s), (_, again_s) = read(), read()
+print("read", len(dags), max(len(dag.tasks) for dag in dags.values()), first_s, again_s)
+"""
+PEER = """
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, chain
+
+for number in range({dags}):
+    with DAG(dag_id=f"peer_{{number}}", schedule=None) as dag:
+        chain(*(EmptyOperator(task_id=f"task_{{task}}") for task in range({tasks})))
+    globals()[dag.dag_id] = dag
+"""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One process: DAGs found, tasks of the largest, seconds of the first and of the second time."""
+
+    dags: int
+    tasks: int
+    first_s: float
+    again_s: float
+
+
+def main() -> int:
+    """Print two lines per number of specs."""
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}; median of {READINGS}")
+    with tempfile.TemporaryDirectory() as folder:
+        for count in COUNTS:
+            ours, peers = measure(Path(folder) / str(count), count)
+            for name, when in (("first_s", "with its imports"), ("again_s", "all imported")):
+                our_s, peer_s = (median(getattr(reading, name) for reading in each) for each in (ours, peers))
+                words = f"{count:3} specs, {when:16}: dags/release.py {our_s:.3f} s, EmptyOperator DAGs {peer_s:.3f} s"
+                print(f"{words}, ratio {our_s / peer_s:.1f}")
+    return 0
+
+
+def measure(folder: Path, count: int) -> tuple[list[Reading], list[Reading]]:
+    """Readings of our DAG file over `count` specs, and of as many DAGs with as many empty tasks."""
+    specs, text, peer = folder / "specs", SPEC.read_text(), folder / "peer.py"
+    specs.mkdir(parents=True)
+    for number in range(count):
+        (specs / f"{number}.yaml").write_text(text.replace("name: demo-llama", f"name: demo-{number}", 1))
+    first = read(RELEASE, folder)
+    if first.dags != count:
+        raise SystemExit(f"dags/release.py made {first.dags} DAGs of {count} specs")
+    peer.write_text(PEER.format(dags=count, tasks=first.tasks))
+    pairs = [(read(RELEASE, folder), read(peer, folder)) for _ in range(READINGS)]
+    return [ours for ours, _ in pairs], [peers for _, peers in pairs]
+
+
+def read(file: Path, folder: Path) -> Reading:
+    """Read `file` in a fresh process."""
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(folder),
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+        "PYTHONPATH": str(REPOSITORY),
+        "SLIPWAY_SITE": str(REPOSITORY / "sites" / "local.yaml"),
+        "SLIPWAY_SPECS": str(folder / "specs"),
+    }
+    command = [str(PYTHON), "-c", READ, str(file)]
+    done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("read ")), None)
+    if done.returncode or line is None:
+        raise SystemExit(f"{file} could not be read:\n{done.stderr[-2000:]}")
+    _, dags, tasks, first_s, again_s = line.split()
+    return Reading(int(dags), int(tasks), float(first_s), float(again_s))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

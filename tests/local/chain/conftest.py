@@ -1,0 +1,71 @@
+"""One stack for all of these tests: the one that the environment names, else an embedded one in a folder of its own.
+
+SLIPWAY_SITE, KUBECONFIG, SLIPWAY_AIRFLOW, SLIPWAY_AIRFLOW_USER and _PASSWORD (or _TOKEN) and the AWS_* variables name
+another one together. Its Hub must serve tests/fixtures/hub, and its Airflow the repository's specs.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+
+import pytest
+
+from local.stack import Stack
+from tests.local.chain.step_pods import ByHand
+from tests.local.chain.whole_chain import REPOSITORY, Chain, processes_naming
+
+FOLDER = REPOSITORY / ".slipway" / "test-stack"
+NAMED = ("SLIPWAY_SITE", "SLIPWAY_AIRFLOW")
+
+
+def local(command):
+    """`python -m local` on the folder, in the environment that is its own."""
+    python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
+    arguments = [python, "-m", "local", command, "--folder", FOLDER]
+    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="package")
+def taken_port():
+    """The port that the new stack chose for its Hub and that somebody else took before it started."""
+    if FOLDER.exists():
+        local("down")
+        shutil.rmtree(FOLDER)
+    port = Stack(FOLDER).settings.ports["hub"]
+    with socket.create_server(("127.0.0.1", port)):
+        yield port
+
+
+@pytest.fixture(scope="package")
+def chain(request, tmp_path_factory):
+    scratch = tmp_path_factory.mktemp("chain") / "scratch"
+    if all(os.environ.get(name) for name in NAMED):
+        made = Chain(dict(os.environ), scratch)
+        with made.airflow:
+            yield made
+        return
+    request.getfixturevalue("taken_port")
+    try:
+        local("up")
+        stack = Stack(FOLDER)
+        made = Chain(stack.client_environment(), scratch, stack)
+        with made.airflow:
+            yield made
+    finally:
+        local("down")
+    assert processes_naming(str(FOLDER)) == {}
+
+
+@pytest.fixture(scope="package")
+def promoted(chain):
+    """The first revision went live through Airflow: the run as it ended."""
+    return chain.release("v1")
+
+
+@pytest.fixture(scope="package")
+def by_hand(chain):
+    made = ByHand(chain)
+    yield made
+    made.remove()

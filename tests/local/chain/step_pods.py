@@ -1,0 +1,179 @@
+"""Steps as pods, made as Airflow makes them, with nobody to retry them: so that a test may kill one where it wants."""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import time
+
+from kubernetes import client
+
+from plugins.slipway_airflow.pods import step_pod
+from tasks.contracts.base import read_contract
+from tasks.contracts.spec import ReleaseSpec
+from tests.local.chain.whole_chain import SPEC, Ended, processes_naming, until
+
+KILLED = 137
+ORDER = (
+    "plan",
+    "download",
+    "quantize",
+    "build",
+    "assemble",
+    "publish",
+    "roll-out",
+    "smoke-test",
+    "benchmark",
+    "gate",
+    "promote",
+)
+NUMBERS = itertools.count(1)
+
+
+class StepPod:
+    """A pod of one step, as plugins/slipway_airflow makes it."""
+
+    def __init__(self, chain, spec, step, arguments):
+        self._core, self._namespace = chain.core, chain.site.kubernetes.pipeline_namespace
+        pod = step_pod(step, spec, chain.site)
+        pod.metadata.name = f"{spec.name}-{step}-{next(NUMBERS)}-{os.getpid()}"
+        pod.metadata.labels = {"app.kubernetes.io/managed-by": "slipway", "slipway.dev/model": spec.name}
+        pod.spec.containers[0].command = ["python", "-m", "tasks", step, *arguments]
+        self.name = pod.metadata.name
+        self.uid = self._core.create_namespaced_pod(self._namespace, pod).metadata.uid
+
+    def wait_for_line(self, text):
+        """Follow the log until a line holds `text`; False: the pod ended without saying it."""
+        until(lambda: self._status().phase != "Pending")
+        answer = self._core.read_namespaced_pod_log(self.name, self._namespace, follow=True, _preload_content=False)
+        with contextlib.closing(answer):
+            return any(text.encode() in line for line in answer)
+
+    def processes(self):
+        """Processes of the pod, where they are this machine's."""
+        return processes_naming(self.uid_in_paths)
+
+    @property
+    def uid_in_paths(self):
+        return f"/pods/{self.uid}/volumes/"
+
+    def kill(self):
+        """kill -9 of the step's process; where that is out of reach, deletion without grace. Whether it still ran."""
+        if self._status().phase in ("Succeeded", "Failed"):
+            return False
+        killed = kill_step(self.processes())
+        if not killed:
+            self._delete()
+        return True
+
+    def end(self):
+        """How it ended; the pod is deleted."""
+        until(lambda: self._status().phase in ("Succeeded", "Failed"), timeout_s=150)
+        state = self._status().container_statuses[0].state.terminated
+        log = self._core.read_namespaced_pod_log(self.name, self._namespace, _preload_content=False).read().decode()
+        self._delete()
+        return Ended(state.exit_code, (state.message or "").strip(), log)
+
+    def gone(self):
+        """Delete what is left; nothing of it runs afterwards."""
+        self._delete()
+        until(lambda: not self.processes(), timeout_s=10)
+
+    def _delete(self):
+        with contextlib.suppress(client.ApiException):
+            self._core.delete_namespaced_pod(self.name, self._namespace, grace_period_seconds=0)
+
+    def _status(self):
+        return self._core.read_namespaced_pod(self.name, self._namespace).status
+
+
+def kill_step(processes):
+    """kill -9 of `python -m tasks` among the processes; whether there was one."""
+    steps = [pid for pid, command in processes.items() if " -m tasks " in command]
+    for pid in steps:
+        os.kill(pid, signal.SIGKILL)
+    return bool(steps)
+
+
+class ByHand:
+    """A release of the demo's second revision under a name of its own, a pod per step, in one run."""
+
+    def __init__(self, chain, name="by-hand", revision="v2", run=None):
+        self.chain, self.run = chain, run or f"by-hand-{int(time.time())}"
+        benchmark = SPEC["gate"]["benchmark"] | {"concurrency": [1, 2], "requests": 32, "warmup": 2}
+        gate = SPEC["gate"] | {"benchmark": benchmark}
+        source = SPEC["source"] | {"revision": revision}
+        self.document = SPEC | {"name": name, "source": source, "gate": gate, "rollout": {"keep": 1}}
+        self.spec = read_contract(ReleaseSpec, self.document, name)
+        self._done = []
+
+    @property
+    def plan(self):
+        """The plan of the run."""
+        return self.chain.read(self.chain.layout.plan(self.spec.name, self.run))["data"]["plan"]
+
+    @property
+    def id(self):
+        return self.plan["release_id"]
+
+    @property
+    def uri(self):
+        return self.chain.layout.release(self.spec.name, self.id)
+
+    @property
+    def planning(self):
+        """Arguments of plan. In a store that is not the tests' own everything is made anew."""
+        anew = [] if self.chain.stack else ["--force"]
+        return ["--spec", json.dumps(self.document), "--run", self.run, *anew]
+
+    def key(self, stage):
+        return self.plan["stages"][stage]["key"]
+
+    def result(self, step):
+        return self.chain.read(self.chain.layout.result(self.spec.name, self.id, step))
+
+    def start(self, step):
+        arguments = self.planning if step == "plan" else ["--release", self.uri, "--run", self.run]
+        return StepPod(self.chain, self.spec, step, arguments)
+
+    def make(self, step):
+        """The step to its end, which is a good one."""
+        pod = self.start(step)
+        ended = pod.end()
+        assert ended.exit_code == 0, ended.said[-2000:]
+        pod.gone()
+        if step == "roll-back":
+            self._done.remove("roll-out")
+        elif step not in self._done:
+            self._done.append(step)
+        return ended
+
+    def reach(self, step):
+        """Make whatever comes before `step` and is not made yet."""
+        for before in ORDER[: ORDER.index(step)] if step in ORDER else ORDER[: ORDER.index("smoke-test")]:
+            if before not in self._done:
+                self.make(before)
+
+    def serving_processes(self):
+        """Processes of the release's own serving pods, where they are this machine's."""
+        labels = {"slipway.dev/release": self.id}
+        pods = self.chain.cluster.find("Pod", labels)
+        return {
+            pid: command
+            for pod in pods
+            for pid, command in processes_naming(f"/pods/{pod['metadata']['uid']}/").items()
+        }
+
+    def restarts_of_init_containers(self):
+        pods = self.chain.cluster.find("Pod", {"slipway.dev/release": self.id})
+        return sum(
+            status["restartCount"] for pod in pods for status in pod["status"].get("initContainerStatuses") or []
+        )
+
+    def remove(self):
+        """Take away what serves it."""
+        for kind in ("Deployment", "Service"):
+            for item in self.chain.cluster.find(kind, {"slipway.dev/model": self.spec.name}):
+                self.chain.cluster.delete(kind, item["metadata"]["name"])
+        self.chain.cluster.release_lease(f"slipway-{self.spec.name}", self.run)

@@ -1,0 +1,214 @@
+"""What is asked wrongly, of the real chain: exit code, what was found, what to do, and nothing left behind."""
+
+import json
+import os
+import socket
+import subprocess
+import urllib.request
+
+import pytest
+import yaml
+
+from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.contracts.base import read_contract
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec import ReleaseSpec
+from tests.fakes.refusing_s3 import RefusingS3
+from tests.local.chain.step_pods import StepPod
+from tests.local.chain.whole_chain import MODEL, REPOSITORY, SPEC
+
+pytestmark = pytest.mark.timeout(600)
+
+GATED, TOKEN = "slipway/demo-llama-gated", "demo-reader-token"
+NOWHERE = "http://127.0.0.1:9"
+
+
+def spec(**changes):
+    """The demo's spec under another name, with sections replaced or, where a dict is given, changed."""
+    changed = {name: SPEC[name] | value if isinstance(value, dict) else value for name, value in changes.items()}
+    return SPEC | {"name": "bad-input"} | changed
+
+
+def site(chain, tmp_path, **changes):
+    """A copy of the site with sections changed."""
+    document = yaml.safe_load(chain.site_file.read_text())
+    for name, value in changes.items():
+        document[name] = document.get(name, {}) | value
+    path = tmp_path / "site.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def plan(chain, document, *arguments, **environment):
+    return chain.run("plan", "--spec", json.dumps(document), "--run", "bad", *arguments, **environment)
+
+
+def assert_refused(ended, *words, code=65):
+    assert ended.exit_code == code, ended.said[-2000:]
+    for word in words:
+        assert word in ended.message, ended.message
+    assert "Traceback" not in ended.said
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"souce": 1}, ["souce: Extra inputs are not permitted (found 1)", "`slipway schema`", "ReleaseSpec"]),
+        ({"name": "Demo_Llama"}, ["name: String should match", "(found 'Demo_Llama')"]),
+        ({"engine": {"max_batch_size": 0}}, ["engine.max_batch_size", "greater than or equal to 1 (found 0)"]),
+        ({"source": {"repo": "slipway/nobody"}}, ["model slipway/nobody is not at", "Mend the name", "token_secret"]),
+        ({"source": {"revision": "v9"}}, ["has no revision 'v9'", "v1-readme, v2", "Name one of these"]),
+        ({"source": {"repo": GATED}}, [f"{GATED} is gated and no token was given", "source.token_secret"]),
+        (
+            {"source": {"revision": "pickle-only"}},
+            ["has only pytorch_model.bin", "expected *.safetensors", "Convert the weights"],
+        ),
+    ],
+)
+def test_plan_refuses_what_cannot_be_released_and_leaves_nothing(chain, changes, words):
+    before = chain.standing()
+
+    assert_refused(plan(chain, spec(**changes)), *words)
+
+    assert chain.standing() == before
+
+
+def test_a_gpu_is_refused_only_by_a_site_that_has_none(chain):
+    if chain.site.gpus:
+        pytest.skip(f"site {chain.site.name} has GPUs")
+    asked = spec(engine={"kind": "trt-engine", "gpu": "NVIDIA-L4"}, quantization={"format": "fp8"})
+
+    assert_refused(plan(chain, asked), "engine.gpu NVIDIA-L4", f"site {chain.site.name} has no GPU", "which needs none")
+
+
+def test_a_gated_model_is_let_in_by_the_token_of_its_secret_and_by_no_other(chain):
+    asked = spec(source={"repo": GATED, "revision": "v1", "token_secret": "bad-input-hub/token"})
+    namespace, meta = chain.site.kubernetes.pipeline_namespace, {"name": "bad-input-hub"}
+    wrong = plan(chain, asked, HF_TOKEN="hf_somebody_else")
+    chain.core.create_namespaced_secret(namespace, {"metadata": meta, "stringData": {"token": TOKEN}})
+    try:
+        arguments = ["--spec", json.dumps(asked), "--run", "let-in"]
+        pod = StepPod(chain, read_contract(ReleaseSpec, asked, "spec"), "plan", arguments)
+        ended = pod.end()
+        pod.gone()
+    finally:
+        chain.core.delete_namespaced_secret("bad-input-hub", namespace)
+
+    assert_refused(wrong, "is gated and the token of source.token_secret is not admitted", "Accept its conditions")
+    assert ended.exit_code == 0, ended.said
+    assert TOKEN not in ended.said
+
+
+def test_a_file_that_is_not_what_was_announced_is_never_stored_and_the_next_try_is_clean(chain):
+    assert plan(chain, spec(source={"revision": "wrong-digest"})).exit_code == 0
+    planned = chain.read(chain.layout.plan("bad-input", "bad"))["data"]
+    prefix = chain.layout.artifact("download", planned["stages"]["download"]["key"])
+
+    for _ in range(2):
+        ended = chain.run("download", "--release", planned["release"])
+        assert_refused(ended, "model.safetensors: its digest is sha256:", "announced was sha256:", "choose another")
+        assert chain.keys(prefix) == set()
+
+    assert plan(chain, spec(source={"revision": "v1"})).exit_code == 0
+    good = chain.read(chain.layout.plan("bad-input", "bad"))["data"]
+    assert chain.run("download", "--release", good["release"]).exit_code == 0
+    assert chain.manifest("download", good["stages"]["download"]["key"])
+
+
+def test_a_site_whose_scratch_is_too_small_is_refused_by_plan(chain, tmp_path):
+    shapes = {name: shape.model_dump(exclude_defaults=True) for name, shape in chain.site.shapes.items()}
+    shapes["transfer"]["scratch"] = "1Mi"
+    before = chain.standing()
+
+    ended = plan(chain, spec(), "--site", str(site(chain, tmp_path, shapes=shapes)))
+
+    assert_refused(ended, "download of slipway/demo-llama needs about", "has 1Mi", "Raise shapes.transfer.scratch")
+    assert chain.standing() == before
+
+
+def test_a_model_larger_than_the_disk_is_refused_before_a_byte_is_downloaded(chain):
+    assert plan(chain, spec()).exit_code == 0
+    planned = chain.read(chain.layout.plan("bad-input", "bad"))["data"]
+    release, uri = chain.read(planned["release"]), chain.layout.release("bad-input", "larger-than-the-disk")
+    release["plan"]["stages"]["download"]["key"] = "f" * 64
+    release["plan"]["source"]["files"][0]["size_bytes"] = 10**15
+    chain.write(uri, release)
+
+    ended = chain.run("download", "--release", uri)
+
+    assert_refused(ended, "GiB of disk", "are free in scratch", "Raise scratch")
+    assert chain.keys(chain.layout.artifact("download", "f" * 64)) == set()
+
+
+def test_a_prompt_that_is_too_long_is_refused_and_the_server_lives_on(chain, promoted):
+    address = chain.cluster.live_address(MODEL)
+    with (
+        TritonClient(address.host, address.ports["http"], address.ports["grpc"]) as client,
+        pytest.raises(InputError, match=r"tokens long.* takes at most 128"),
+    ):
+        client.generate(MODEL, GenerateRequest("What is the capital of France? " * 40, 8), 30)
+    assert chain.ask()
+
+
+def test_a_bucket_that_is_missing_is_wrong_input(chain, tmp_path):
+    asked = site(chain, tmp_path, object_store={"bucket": "slipway-nobody-made-it"})
+
+    assert_refused(plan(chain, spec(), site=asked), "bucket slipway-nobody-made-it does not exist at", "Make it")
+
+
+def test_an_object_store_that_is_down_may_heal(chain, tmp_path):
+    asked = site(chain, tmp_path, object_store={"endpoint": NOWHERE})
+
+    assert_refused(plan(chain, spec(), site=asked), f"{NOWHERE} does not answer", "is it up?", code=75)
+
+
+def test_credentials_that_the_object_store_does_not_know_are_wrong_input(chain, tmp_path):
+    with RefusingS3() as store:
+        asked = site(chain, tmp_path, object_store={"endpoint": store.endpoint})
+        ended = plan(chain, spec(), site=asked, AWS_SECRET_ACCESS_KEY="planted-secret")
+
+    assert_refused(ended, f"{store.endpoint} refuses the credentials", "InvalidAccessKeyId", "read, write and list")
+    assert "planted-secret" not in ended.said
+
+
+def test_credentials_that_are_not_there_yet_may_heal(chain):
+    absent = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
+
+    assert_refused(plan(chain, spec(), **absent), "no credentials for", "object_store.credentials_secret", code=75)
+
+
+def test_a_stack_whose_port_was_taken_starts_on_another(chain, request):
+    if chain.stack is None:
+        pytest.skip("the stack was not started here")
+    taken = request.getfixturevalue("taken_port")
+
+    assert chain.stack.settings.ports["hub"] != taken
+    with urllib.request.urlopen(f"{chain.stack.hub_endpoint}/api/models/slipway/demo-llama", timeout=5) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("server", "options"),
+    [
+        ("local.hub", ["--fixtures", "tests/fixtures/hub"]),
+        ("local.cluster", ["--kubeconfig", "{folder}/kubeconfig"]),
+    ],
+)
+def test_a_server_that_is_told_a_taken_port_says_so(tmp_path, server, options):
+    python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
+    options = [option.replace("{folder}", str(tmp_path)) for option in options]
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        done = subprocess.run(
+            [python, "-m", server, *options, "--state", tmp_path, "--port", str(port)],
+            cwd=REPOSITORY,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert done.returncode == 65
+    assert f"port {port} is taken, expected a free one. Give another" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,284 @@
+"""kill -9 of every step in the midst of its work, and what another try makes of it.
+
+The tests are one release, step by step, in the order of its steps; a test that runs alone makes the steps before it.
+"""
+
+import contextlib
+import json
+import random
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tasks.contracts.artifact import MANIFEST, STAGES
+from tests.local.chain.step_pods import KILLED, ByHand, kill_step
+from tests.local.chain.whole_chain import until
+
+pytestmark = pytest.mark.timeout(600)
+CHANCE = random.Random()  # noqa: S311 - no moment is special, so each run takes another
+
+
+def line(text):
+    """When the step says so."""
+    return lambda pod, by_hand: pod.wait_for_line(text)
+
+
+def line_and(text, least_s, most_s):
+    """Some time after the step says so."""
+
+    def moment(pod, by_hand):
+        pause_s = CHANCE.uniform(least_s, most_s)
+        print(f"killed {pause_s:.2f} s after {text!r}")
+        said = pod.wait_for_line(text)
+        time.sleep(pause_s)
+        return said
+
+    return moment
+
+
+def runs(program, otherwise):
+    """When the step has started `program`; where processes are out of sight, when it says `otherwise`."""
+
+    def moment(pod, by_hand):
+        if by_hand.chain.stack is None:
+            return pod.wait_for_line(otherwise)
+        return until(lambda: any(program in command for command in pod.processes().values()), every_s=0.02)
+
+    return moment
+
+
+def first_object_of(stage):
+    """When the first object of the stage's artifact is stored."""
+
+    def moment(pod, by_hand):
+        prefix = by_hand.chain.layout.artifact(stage, by_hand.key(stage))
+        return until(lambda: by_hand.chain.keys(prefix), every_s=0.005)
+
+    return moment
+
+
+MIDWAY = {
+    "quantize": [line("measuring the source's perplexity")],
+    "build": [line_and("fetch quantize", 0.5, 2.0)],
+    "assemble": [runs("triton_python_backend_stub", "fetch build")],
+    "publish": [line_and("begins", 0.1, 0.3), first_object_of("publish")],
+}
+
+
+def kill_midway(by_hand, step, moments):
+    """Kill as many tries of the step as there are moments; at least one of them in the midst of its work."""
+    codes = []
+    for moment in moments:
+        pod = by_hand.start(step)
+        moment(pod, by_hand)
+        if pod.kill() and by_hand.chain.stack:
+            until(lambda pod=pod: not pod.processes(), timeout_s=5)
+            codes.append(pod.end().exit_code)
+        pod.gone()
+    if by_hand.chain.stack:
+        assert KILLED in codes, codes
+
+
+def slow_weights(chain):
+    """The Hub sends weights slowly within the block, so that a download can be seen in its midst."""
+    if chain.stack is None:
+        return contextlib.nullcontext()
+    token = json.loads((chain.stack.folder / "hub" / "server.json").read_text())["admin_token"]
+    url, headers = f"{chain.stack.hub_endpoint}/_faults", {"Authorization": f"Bearer {token}"}
+    fault = {"repo": "slipway/demo-llama", "file": "model.safetensors", "kind": "slow", "bytes_per_s": 300_000}
+
+    @contextlib.contextmanager
+    def slow():
+        httpx.post(url, json=fault, headers=headers).raise_for_status()
+        try:
+            yield
+        finally:
+            httpx.delete(url, headers=headers).raise_for_status()
+
+    return slow()
+
+
+def assert_stored_once(by_hand, stage):
+    """The artifact is there, whole, and nothing beside it under its prefix."""
+    chain, key = by_hand.chain, by_hand.key(stage)
+    manifest, prefix = chain.manifest(stage, key), chain.layout.artifact(stage, key)
+    assert manifest is not None
+    named = {f"{prefix}/{file['path']}" for file in manifest["files"]} | {f"{prefix}/{MANIFEST}"}
+    assert chain.keys(f"{prefix}/") == named
+
+
+def left_shared_memory():
+    """Regions of Triton in this machine's shared memory whose boot test is gone."""
+    regions = Path("/dev/shm").glob("slipway-boot-*")
+    return [region.name for region in regions if not Path("/proc", region.name.split("-")[2]).exists()]
+
+
+def test_a_killed_plan_leaves_a_whole_release_or_none_and_the_next_one_has_the_same_keys(chain, by_hand):
+    kill_midway(by_hand, "plan", [line_and("begins", 0.0, 0.4) for _ in range(3)])
+    root = chain.layout.release(by_hand.spec.name, "").removesuffix("/release.json")
+    for uri in chain.keys(root):
+        assert chain.read(uri)
+
+    by_hand.make("plan")
+    keys = {stage: by_hand.key(stage) for stage in STAGES}
+    by_hand.make("plan")
+
+    assert {stage: by_hand.key(stage) for stage in STAGES} == keys
+    assert chain.read(by_hand.uri)["plan"]["stages"]["publish"]["key"] == keys["publish"]
+
+
+def test_a_killed_download_leaves_no_artifact_and_is_repeated(chain, by_hand):
+    by_hand.reach("download")
+    with slow_weights(chain):
+        kill_midway(by_hand, "download", [line_and("begins", 1.0, 3.0)])
+    assert chain.manifest("download", by_hand.key("download")) is None
+
+    by_hand.make("download")
+
+    assert_stored_once(by_hand, "download")
+
+
+@pytest.mark.parametrize("stage", ["quantize", "build", "assemble", "publish"])
+def test_a_killed_stage_leaves_no_half_artifact_and_is_repeated(chain, by_hand, stage):
+    by_hand.reach(stage)
+
+    kill_midway(by_hand, stage, MIDWAY[stage])
+    chain.manifest(stage, by_hand.key(stage))  # none, or a whole one
+
+    by_hand.make(stage)
+
+    assert by_hand.result(stage)["outcome"] in {"done", "stored"}
+    assert_stored_once(by_hand, stage)
+    if chain.stack and stage == "assemble":
+        assert left_shared_memory() == []
+
+
+def test_what_was_made_in_spite_of_all_kills_is_what_a_new_plan_asks_for(chain, by_hand):
+    by_hand.reach("roll-out")
+    before = by_hand.plan
+    if chain.stack is None:
+        pytest.skip("there everything is made anew by every plan")
+
+    by_hand.make("plan")
+
+    assert {stage: planned["key"] for stage, planned in by_hand.plan["stages"].items()} == {
+        stage: planned["key"] for stage, planned in before["stages"].items()
+    }
+    assert all(planned["stored"] for planned in by_hand.plan["stages"].values())
+
+
+def test_a_killed_roll_out_and_a_killed_fetch_end_in_a_candidate_that_answers(chain, by_hand):
+    by_hand.reach("roll-out")
+    name = by_hand.spec.name
+    kill_midway(by_hand, "roll-out", [line("roll-out: deploy"), line("roll-out: await-available")])
+    assert chain.cluster.live_address(name) is None
+    assert chain.deployments(name) <= {by_hand.id}
+
+    roll_out = by_hand.start("roll-out")
+    if chain.stack:  # elsewhere the init container's process is out of reach
+        chain.cluster.delete("Deployment", by_hand.id)
+        until(lambda: _fetching(by_hand), every_s=0.01)
+        time.sleep(CHANCE.uniform(0.1, 0.6))
+        assert kill_step(_fetching(by_hand)), "the fetch had ended already"
+    ended = roll_out.end()
+
+    assert ended.exit_code == 0, ended.said[-2000:]
+    if chain.stack:
+        assert by_hand.restarts_of_init_containers() == 1
+    by_hand.make("roll-out")
+    assert chain.deployments(name) == {by_hand.id}
+    assert chain.ask(f"{name}-candidate", name)
+    assert chain.cluster.live_address(name) is None
+
+
+def _fetching(by_hand):
+    return {pid: command for pid, command in by_hand.serving_processes().items() if "fetch-repository" in command}
+
+
+def test_a_second_release_of_the_model_is_refused_while_the_first_is_at_it(chain, by_hand):
+    by_hand.reach("smoke-test")
+    other = ByHand(chain, by_hand.spec.name, revision="v1", run="second")
+    assert chain.run("plan", *other.planning).exit_code == 0
+
+    refused = chain.run("roll-out", "--release", other.uri)
+
+    assert refused.exit_code == 65
+    assert f"a release of {by_hand.spec.name} is in progress: run {by_hand.run} " in refused.message
+    assert "Wait until it ends" in refused.message
+    assert chain.deployments(by_hand.spec.name) == {by_hand.id}
+    assert chain.ask(f"{by_hand.spec.name}-candidate", by_hand.spec.name)
+
+
+def test_a_second_plan_of_the_same_release_does_not_take_the_first_ones_identity(chain, by_hand):
+    by_hand.reach("smoke-test")
+    document = ["--spec", json.dumps(by_hand.document)]
+    if chain.stack is None:
+        pytest.skip("there every run has a release of its own")
+    assert chain.run("plan", *document, "--run", "third").exit_code == 0
+    assert chain.read(by_hand.uri)["plan"]["run"] == "third"
+
+    refused = chain.run("roll-out", "--release", by_hand.uri, "--run", "third")
+    by_hand.make("smoke-test")
+
+    assert (refused.exit_code, f"run {by_hand.run} " in refused.message) == (65, True)
+    assert by_hand.result("smoke-test")["run"] == by_hand.run
+
+
+@pytest.mark.parametrize(
+    ("step", "moments"),
+    [
+        ("smoke-test", [line_and("begins", 0.1, 0.8)]),
+        ("benchmark", [line_and("begins", 0.3, 1.2)]),
+        ("gate", [line_and("begins", 0.5, 2.5)]),
+    ],
+)
+def test_a_killed_measurement_is_repeated_and_the_candidate_stays(chain, by_hand, step, moments):
+    by_hand.reach(step)
+    name = by_hand.spec.name
+
+    kill_midway(by_hand, step, moments)
+    for uri in chain.keys(chain.layout.evidence(name, by_hand.id, by_hand.run)):
+        assert not uri.endswith(".json") or chain.read(uri) is not None
+    assert chain.ask(f"{name}-candidate", name)
+
+    by_hand.make(step)
+
+    result = by_hand.result(step)
+    assert (result["outcome"], result["run"]) == ("done", by_hand.run)
+    if step == "gate":
+        assert result["data"]["verdict"] == "passed", result["summary"]
+
+
+def test_a_killed_roll_back_is_finished_by_the_next_one(chain, by_hand):
+    by_hand.reach("promote")
+    name = by_hand.spec.name
+
+    kill_midway(by_hand, "roll-back", [line("roll-back: drop-candidate"), line("roll-back: retire")])
+    by_hand.make("roll-back")
+
+    assert chain.deployments(name) == set()
+    assert chain.cluster.service_address(f"{name}-candidate") is None
+    assert chain.live(name) is None
+    assert [event["event"] for event in chain.channel(name)["history"]] == ["refused"]
+    # they end within their grace time; that no process outlives the stack is looked at when it goes down
+    pods = chain.cluster.find("Pod", {"slipway.dev/release": by_hand.id})
+    assert all("deletionTimestamp" in pod["metadata"] for pod in pods)
+
+
+def test_a_killed_promotion_is_finished_by_the_next_one(chain, by_hand):
+    by_hand.reach("promote")
+    name = by_hand.spec.name
+
+    moments = [line("promote: point-live"), line("promote: swap-channel"), line("promote: drop-candidate")]
+    kill_midway(by_hand, "promote", moments)
+    assert chain.live(name) in {None, by_hand.id}
+    by_hand.make("promote")
+
+    assert chain.live(name) == by_hand.id
+    assert [event["event"] for event in chain.channel(name)["history"]].count("promoted") == 1
+    assert chain.ask(name, name)
+    assert chain.cluster.service_address(f"{name}-candidate") is None
+    assert chain.deployments(name) == {by_hand.id}
+    assert chain.cluster.lease_holder(f"slipway-{name}") is None

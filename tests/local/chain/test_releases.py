@@ -1,0 +1,145 @@
+"""Releases through Airflow's own services, as a person or CI asks for them, while a client goes on asking the model."""
+
+import json
+import subprocess
+
+import pytest
+
+from plugins.slipway_airflow.runs import run_identity
+from tests.local.chain.whole_chain import MODEL, REPOSITORY
+
+pytestmark = pytest.mark.timeout(600)
+
+STAGES = ("download", "quantize", "build", "assemble", "publish")
+
+
+def outcomes(view):
+    return {name: task.state for name, task in view.tasks.items()}
+
+
+def summaries(view):
+    return {name: result.summary for name, result in view.results.items()}
+
+
+def test_a_good_revision_goes_live_and_answers(chain, promoted):
+    assert promoted.run.state == "success", summaries(promoted)
+    assert outcomes(promoted)["promote"] == "success"
+    assert outcomes(promoted)["roll-back"] == "skipped"
+    live = chain.live()
+    assert chain.deployments() == {live}
+    assert chain.cluster.service_address(f"{MODEL}-candidate") is None
+    assert chain.ask()
+
+
+def test_a_commit_that_changes_only_the_readme_starts_one_pod_and_finds_nothing_to_do(chain, promoted):
+    before = chain.standing()
+
+    run = chain.trigger(f"release__{MODEL}", revision="v1-readme")
+    with chain.counting_pods(run=run_identity(run.run_id)) as pods:
+        view = chain.follow(run)
+
+    assert view.run.state == "success"
+    assert {name for name, state in outcomes(view).items() if state != "skipped"} == {"plan"}
+    assert set(pods.steps.values()) <= {"plan"}
+    assert "nothing to do" in view.results["plan"].summary
+    assert chain.standing() == before
+
+
+def test_a_plan_alone_changes_nothing_but_its_own_document(chain, promoted):
+    _, deployments = chain.standing()
+
+    view = chain.release("damaged", plan_only=True)
+
+    assert view.run.state == "success"
+    assert {name for name, state in outcomes(view).items() if state != "skipped"} == {"plan"}
+    assert view.results["plan"].data["action"] == "release"
+    assert chain.standing()[1] == deployments
+
+
+def test_a_damaged_model_is_refused_and_nobody_who_asks_the_live_one_notices(chain, promoted):
+    live, service, deployments = chain.live(), chain.live_service(), chain.deployments()
+
+    with chain.traffic() as traffic:
+        view = chain.release("damaged")
+
+    assert view.run.state == "failed"
+    assert view.results["gate"].data["verdict"] == "failed", summaries(view)
+    assert outcomes(view)["gate"] == "failed"
+    assert outcomes(view)["roll-back"] == "success"
+    assert outcomes(view)["promote"] == "upstream_failed"
+    assert traffic.requests > 20
+    assert traffic.failures == []
+    assert chain.live() == live
+    assert chain.live_service() == service
+    assert chain.deployments() == deployments
+    assert chain.cluster.service_address(f"{MODEL}-candidate") is None
+    assert chain.channel()["history"][0]["event"] == "refused"
+
+
+def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_stays_warm(chain, promoted, by_hand):
+    by_hand.reach("assemble")  # the same weights under another name, so that some stages are stored
+    before = chain.live()
+
+    with chain.traffic() as traffic:
+        view = chain.release("v2")
+
+    assert view.run.state == "success", summaries(view)
+    stored = {name for name, result in view.results.items() if result.outcome == "stored"}
+    planned = view.results["plan"].data["stages"]
+    assert stored == {stage for stage in STAGES if planned[stage]["stored"]}
+    if chain.stack:
+        assert stored >= {"download", "quantize", "build"}
+    assert traffic.requests > 20
+    assert traffic.failures == []
+    after = chain.live()
+    assert after != before
+    assert chain.ask()
+    assert chain.cluster.is_available(chain.cluster.get("Deployment", before))
+    assert [entry["release_id"] for entry in chain.channel()["previous"]] == [before]
+
+
+def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain, promoted):
+    taken_back, previous = chain.live(), chain.channel()["previous"][0]["release_id"]
+
+    with chain.traffic() as traffic:
+        view = chain.follow(chain.trigger(f"rollback__{MODEL}", reason="a test wants it back"))
+
+    assert view.run.state == "success", summaries(view)
+    assert traffic.requests > 3
+    assert traffic.failures == []
+    assert chain.live() == previous
+    assert chain.deployments() == {previous}
+    newest = chain.channel()["history"][0]
+    assert (newest["event"], newest["release_id"], newest["reason"]) == (
+        "rolled-back",
+        taken_back,
+        "a test wants it back",
+    )
+    assert chain.ask()
+
+
+def test_airflow_runs_a_release_in_one_process_as_well(chain, promoted):
+    if chain.stack is None:
+        pytest.skip("needs the Airflow of this machine")
+    environment = chain.stack.airflow.environment()
+
+    done = subprocess.run(
+        ["airflow", "dags", "test", f"release__{MODEL}", "--conf", json.dumps({"revision": "v1-readme"})],
+        cwd=REPOSITORY,
+        env=environment,
+        executable=next(
+            f"{folder}/airflow" for folder in environment["PATH"].split(":") if folder.endswith("/airflow/bin")
+        ),
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "nothing to do" in done.stdout + done.stderr
+    newest = chain.airflow.runs(f"release__{MODEL}", 1)[0]
+    assert newest.state == "success"
+    states = {task.task_id: task.state for task in chain.airflow.tasks(newest)}
+    assert states.pop("plan") == "success"
+    assert set(states.values()) == {"skipped"}

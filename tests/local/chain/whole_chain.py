@@ -1,0 +1,214 @@
+"""The whole chain as its users meet it: Airflow over REST, steps as processes, cluster and object store beside them."""
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+import yaml
+from botocore.config import Config
+from kubernetes import client, config
+
+from cli.airflow_api import Airflow, Login, NoSuchDagError
+from cli.follow import follow
+from local.demo_observers import PodCount, Traffic, ask
+from tasks.adapters.kube import Cluster
+from tasks.contracts.artifact import MANIFEST, Layout
+from tasks.contracts.base import read_contract
+from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+SPEC_FILE = REPOSITORY / "specs" / "demo.yaml"
+SPEC = yaml.safe_load(SPEC_FILE.read_text())
+MODEL = SPEC["name"]
+RUN_TIMEOUT_S = 400.0
+
+
+def until(check, timeout_s=60.0, every_s=0.05):
+    """The first true answer of `check`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        if found := check():
+            return found
+        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain"
+        time.sleep(every_s)
+
+
+def processes_naming(text):
+    """Pid and command line of every process whose command line or environment holds `text`; zombies are none."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command, environment = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+            if command and text.encode() in command + environment and int(folder.name) != os.getpid():
+                found[int(folder.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    return found
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a step's process or pod ended, and its last line."""
+
+    exit_code: int
+    message: str
+    said: str = ""
+
+
+class Unseen:
+    """Draws nothing."""
+
+    def show(self, view):
+        pass
+
+
+class Chain:
+    """`stack` is the embedded one; None: cluster, store and Airflow are those that the environment names."""
+
+    def __init__(self, environment, scratch, stack=None):
+        self.environment, self.scratch, self.stack = environment, scratch, stack
+        self.site_file, kubeconfig = Path(environment["SLIPWAY_SITE"]), environment.get("KUBECONFIG")
+        self.site = read_contract(Site, yaml.safe_load(self.site_file.read_text()), str(self.site_file))
+        self.spec = read_contract(ReleaseSpec, SPEC, SPEC_FILE.name)
+        self.layout = Layout(self.site.object_store.root)
+        self.cluster = Cluster.connect(self.site, kubeconfig=Path(kubeconfig) if kubeconfig else None)
+        api = config.new_client_from_config(kubeconfig, context=self.site.kubernetes.context)
+        self.core, self.kubeconfig = client.CoreV1Api(api), kubeconfig
+        login = (environment.get(f"SLIPWAY_AIRFLOW_{name}") for name in ("USER", "PASSWORD", "TOKEN"))
+        self.airflow = Airflow(environment["SLIPWAY_AIRFLOW"], Login(*login))
+        store = self.site.object_store
+        self._s3 = boto3.client(
+            "s3",
+            endpoint_url=store.endpoint,
+            region_name=store.region,
+            aws_access_key_id=environment.get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
+            config=Config(s3={"addressing_style": "path"}),
+        )
+
+    # a step as a process
+
+    def run(self, *arguments, site=None, **environment):
+        """`python -m tasks` to its end; nothing may be left in its scratch."""
+        self.scratch.mkdir(exist_ok=True)
+        termination = self.scratch.with_name("termination-log")
+        own = {
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ.get("HOME", "/"),
+            "SLIPWAY_SCRATCH": str(self.scratch),
+            "SLIPWAY_TERMINATION_LOG": str(termination),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "tasks", *arguments, *(["--site", str(site)] if site else [])],
+            cwd=REPOSITORY,
+            env={**self.environment, **own, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert list(self.scratch.iterdir()) == []
+        return Ended(done.returncode, termination.read_text().strip(), done.stdout)
+
+    # a release through Airflow
+
+    def trigger(self, dag_id, **conf):
+        """A run, once Airflow has read the DAG."""
+
+        def triggered():
+            with contextlib.suppress(NoSuchDagError):
+                return self.airflow.trigger(dag_id, conf)
+            return None
+
+        return until(triggered, every_s=0.3)
+
+    def follow(self, run):
+        """The run as it stands when it has ended."""
+        return follow(self.airflow, run, Unseen(), timeout_s=RUN_TIMEOUT_S, poll_s=0.3)
+
+    def release(self, revision, **conf):
+        """A release of the demo model to its end."""
+        return self.follow(self.trigger(f"release__{MODEL}", revision=revision, **conf))
+
+    def counting_pods(self, **labels):
+        """Counts the pods that carry these labels and start within the block."""
+        selector = ",".join(f"slipway.dev/{name}={value}" for name, value in labels.items())
+        return PodCount(self.kubeconfig, self.site.kubernetes.pipeline_namespace, selector)
+
+    # what stands in cluster and store
+
+    def ask(self, service=MODEL, model=MODEL):
+        """Whether a Service's model gives the right answer to the first smoke question."""
+        question, address = self.spec.gate.smoke[0], self.cluster.service_address(service)
+        return question.accepts(ask(model, address.host, address.ports, question))
+
+    def traffic(self):
+        """A steady client of the live demo model."""
+        address = self.cluster.live_address(MODEL)
+        return Traffic(MODEL, address.host, address.ports, self.spec.gate.smoke[0])
+
+    def live_service(self):
+        """What must not change while nothing is promoted: the Service and the pods behind it."""
+        service = self.cluster.get("Service", MODEL)
+        return service["metadata"]["uid"], service["spec"], self.cluster.endpoints(MODEL)
+
+    def deployments(self, model=MODEL):
+        """Names of the model's Deployments."""
+        return {item["metadata"]["name"] for item in self.cluster.find("Deployment", {"slipway.dev/model": model})}
+
+    def channel(self, model=MODEL):
+        """The model's channel; None before the first promotion or refusal."""
+        return self.read(self.layout.channel(model))
+
+    def live(self, model=MODEL):
+        """Id of the live release by the channel."""
+        channel = self.channel(model)
+        return channel["live"]["release_id"] if channel and channel["live"] else None
+
+    def bytes(self, uri):
+        """An object; None when there is none."""
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        try:
+            return self._s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        except self._s3.exceptions.NoSuchKey:
+            return None
+
+    def write(self, uri, document):
+        """Write a JSON document."""
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        self._s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(document).encode())
+
+    def read(self, uri):
+        """A JSON document, which is whole; None when there is none."""
+        found = self.bytes(uri)
+        return None if found is None else json.loads(found)
+
+    def keys(self, uri):
+        """URIs of all objects under a prefix."""
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return {f"s3://{bucket}/{item['Key']}" for page in pages for item in page.get("Contents", [])}
+
+    def manifest(self, stage, key):
+        """The artifact's manifest after a look at every file that it names; None while there is no artifact."""
+        prefix = self.layout.artifact(stage, key)
+        manifest = self.read(f"{prefix}/{MANIFEST}")
+        for file in manifest["files"] if manifest else []:
+            data = self.bytes(f"{prefix}/{file['path']}")
+            assert data is not None, f"{stage}: the manifest names {file['path']}, which is absent"
+            assert hashlib.sha256(data).hexdigest() == file["sha256"], f"{stage}: {file['path']}"
+        return manifest
+
+    def standing(self):
+        """Everything that a refused request must leave as it was: artifacts, releases, channels, Deployments."""
+        root = self.site.object_store.root
+        keys = {uri for uri in self.keys(root) if "/plans/" not in uri and "/results/" not in uri}
+        labels = {"app.kubernetes.io/managed-by": "slipway"}
+        return keys, {item["metadata"]["name"] for item in self.cluster.find("Deployment", labels)}
