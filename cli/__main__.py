@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli import ask, documents, releases, state
+from cli import ask, doctor, documents, migrate, releases, state
 from cli.settings import Settings
 from tasks.contracts.errors import PipelineError
 
@@ -22,6 +22,8 @@ app = typer.Typer(
 for command in (
     documents.validate,
     documents.schema,
+    migrate.migrate,
+    doctor.doctor,
     releases.plan,
     releases.release,
     releases.approve,

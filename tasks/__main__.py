@@ -4,6 +4,7 @@
     python -m tasks STEP --release s3://.../release.json [--run ID]
     python -m tasks revert --name MODEL --run ID [--reason TEXT]
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER
+    python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/rollout/lead.py)
 
 Environment: SLIPWAY_SITE (site file, else --site), SLIPWAY_SCRATCH (folder for temporary files),
 SLIPWAY_TERMINATION_LOG (file that gets the last line), HF_TOKEN, and what boto3 and the Kubernetes client read.
@@ -44,6 +45,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLAN: Step = "plan"
 REVERT: Step = "revert"
 FETCH_REPOSITORY = "fetch-repository"
+LEAD = "lead"
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
 SIGNALLED = 128
 QUIET = ("httpx", "httpcore", "urllib3", "botocore", "boto3", "s3transfer", "great_expectations")
@@ -104,9 +106,14 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
 def _parsed(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> argparse.Namespace:
     parser = Parser(prog="python -m tasks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in (*STEPS, REVERT, FETCH_REPOSITORY):
+    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD):
         step = steps.add_parser(name)
         step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
+        if name == LEAD:
+            from tasks.rollout import lead
+
+            lead.add_arguments(step)
+            continue
         if name == REVERT:
             step.add_argument("--name", required=True, help="the model")
             step.add_argument("--run", required=True, help="identity of this run: [A-Za-z0-9._-]")
@@ -131,6 +138,8 @@ def _parsed(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> 
 def _run(parsed: argparse.Namespace, environment: Mapping[str, str]) -> str:
     """Run what was asked in a scratch folder that is gone afterwards; what it did, in a line."""
     site = read_contract(Site, _read_yaml(parsed.site), str(parsed.site))
+    if parsed.step == LEAD:
+        _lead(parsed, site, environment)
     base = environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir()
     scratch = Path(tempfile.mkdtemp(prefix=f"slipway-{parsed.step}-", dir=base))
     try:
@@ -142,6 +151,20 @@ def _run(parsed: argparse.Namespace, environment: Mapping[str, str]) -> str:
         return _report(_job(parsed, workspace), workspace)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _lead(parsed: argparse.Namespace, site: Site, environment: Mapping[str, str]) -> Never:
+    """Become mpirun: what this process is from then on ends with the server's own exit code."""
+    from tasks.adapters.kube import Cluster
+    from tasks.adapters.process import become
+    from tasks.rollout import lead
+
+    folder = Path(environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir())
+    cluster = Cluster.connect(site)
+    group = lead.group_of(parsed)
+    become(
+        lead.command(group, cluster, SystemClock(), public_key=lead.PUBLIC_KEY, folder=folder, environment=environment)
+    )
 
 
 def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Workspace:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
-TIERS = {"unit": "tasks", "dags": "airflow", "local": "tasks"}
+TIERS = {"unit": "tasks", "contracts": "tasks", "dags": "airflow", "local": "tasks"}
 NO_TESTS = 5  # pytest's exit code when a selection matched nothing
 LAID_OVER = (
     "import sys; sys.path.append(sys.argv.pop(1)); sys.path.insert(0, sys.argv.pop(1)); "

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-TIMEOUT_S = {"unit": 20, "dags": 60, "local": 180}
+TIMEOUT_S = {"unit": 20, "contracts": 20, "dags": 60, "local": 180}
 
 
 def pytest_collection_modifyitems(items):

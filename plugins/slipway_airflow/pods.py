@@ -9,6 +9,7 @@ from typing import Literal
 
 from kubernetes.client import models as k8s
 
+from tasks.contracts.compatibility import needs_gpu
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import Step
 from tasks.contracts.site import PodShape, Site
@@ -53,14 +54,6 @@ KINDS: dict[Step, StepKind] = {
     "revert": StepKind("small", "slipway-deployer", deadline_s=HOUR_S // 4, cluster_access=True),
 }
 """A deadline is no estimate: it is when a pod that hangs has cost enough. The spec's own waits are added to it."""
-
-MODEL_STEPS: frozenset[Step] = frozenset({"quantize", "build", "assemble"})
-"""Steps that run the engine's toolkit, on a GPU where the engine needs one."""
-
-
-def uses_gpu(step: Step, spec: ReleaseSpec) -> bool:
-    """Whether the step's pod asks for GPUs."""
-    return step in MODEL_STEPS and spec.engine.gpu is not None
 
 
 def deadline_s(step: Step, spec: ReleaseSpec) -> int:
@@ -130,7 +123,7 @@ def step_pod(step: Step, spec: ReleaseSpec, site: Site) -> k8s.V1Pod:
 
 
 def _shape(step: Step, spec: ReleaseSpec, site: Site) -> PodShape:
-    name: ShapeName = "gpu" if uses_gpu(step, spec) else KINDS[step].shape
+    name: ShapeName = "gpu" if needs_gpu(step, spec) else KINDS[step].shape
     if name not in site.shapes:
         raise InputError(
             f"site {site.name} has the shapes {', '.join(sorted(site.shapes))}; {step} needs {name}. "
@@ -140,8 +133,10 @@ def _shape(step: Step, spec: ReleaseSpec, site: Site) -> PodShape:
 
 
 def _image(step: Step, spec: ReleaseSpec, site: Site) -> str:
-    if step != "assemble" and not uses_gpu(step, spec):
+    if step != "assemble" and not needs_gpu(step, spec):
         return site.images.tasks
+    if step == "quantize" and spec.engine.kind != "trt-engine":
+        return _modelopt_image(spec, site)
     image = spec.serving.image or site.images.serving.get(spec.engine.kind)
     if image is None:
         raise InputError(
@@ -151,9 +146,18 @@ def _image(step: Step, spec: ReleaseSpec, site: Site) -> str:
     return image
 
 
+def _modelopt_image(spec: ReleaseSpec, site: Site) -> str:
+    if site.images.modelopt is None:
+        raise InputError(
+            f"site {site.name} has no image with ModelOpt, which quantizes for {spec.engine.kind}. Add images.modelopt "
+            "to the site file, or choose quantization.format none."
+        )
+    return site.images.modelopt
+
+
 def _gpus(step: Step, spec: ReleaseSpec, site: Site, shape: PodShape) -> int:
     """One GPU per rank, for a sharded checkpoint is made and loaded by all ranks together; at most what a node has."""
-    if not uses_gpu(step, spec):
+    if not needs_gpu(step, spec):
         return 0
     ranks = spec.engine.tensor_parallel * spec.engine.pipeline_parallel
     product = site.gpus.get(spec.engine.gpu or "")

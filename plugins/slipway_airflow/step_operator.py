@@ -12,6 +12,7 @@ from plugins.slipway_airflow import pods, results
 from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import current_site
 from tasks.contracts.artifact import STAGES, Layout
+from tasks.contracts.compatibility import needs_gpu
 from tasks.contracts.errors import InputError
 from tasks.contracts.gate import Verdict
 from tasks.contracts.plan import Plan
@@ -54,7 +55,7 @@ class StepOperator(KubernetesPodOperator):
 
     def __init__(self, *, step: Step, spec: ReleaseSpec, **task: Any) -> None:
         site = current_site()
-        start_s = GPU_START_S if pods.uses_gpu(step, spec) else START_S
+        start_s = GPU_START_S if needs_gpu(step, spec) else START_S
         super().__init__(
             kubernetes_conn_id=site.airflow.kubernetes_conn_id,
             cluster_context=site.kubernetes.context,

@@ -40,6 +40,7 @@ SERVER_ERROR = 500
 TRY_AGAIN = frozenset({408, 429})
 RANGE_IGNORED = 200
 NAMES_QUOTED = 8
+READ_BYTES = 8 * 2**20
 DATASET = re.compile(r"^hf://datasets/(?P<repo>[^@\s]+)@(?P<revision>[^/\s]+)/(?P<file>\S+)$")
 
 
@@ -55,6 +56,14 @@ class Hub(Protocol):
 
     def pin_dataset(self, uri: str) -> DatasetFile:
         """The commit and digest that `hf://datasets/<org>/<name>@<revision>/<file>` has now."""
+
+    def read_file(self, source: Source, path: str) -> bytes:
+        """One of the source's files, small enough to be held in memory.
+
+        Raises:
+            InputError: it is larger than 8 MiB, or none of the source's files.
+            DigestMismatchError: its bytes are not what was announced.
+        """
 
     def download(self, source: Source, target: Path) -> None:
         """Bring the source's files under `target`, each under its path there.
@@ -105,6 +114,19 @@ class HuggingFaceHub:
             raise InputError(f"{uri}: dataset {repo} has no file {name} at {revision}. Mend the file's name.")
         file = _hub_file(name, found[0].size, found[0].lfs, found[0].blob_id)
         return DatasetFile(repo=repo, commit=str(info.sha), file=file)
+
+    def read_file(self, source: Source, path: str) -> bytes:
+        """See Hub."""
+        file = next((file for file in source.files if file.path == path), None)
+        if file is None or file.size_bytes > READ_BYTES:
+            found = "is not there" if file is None else f"has {file.size_bytes} bytes"
+            raise InputError(
+                f"{source.repo}@{source.revision} {path} {found}, expected a file of at most {READ_BYTES} bytes. "
+                "Choose another revision."
+            )
+        out = io.BytesIO()
+        self._bring("model", source.repo, source.commit, file, out, lambda _: None)
+        return out.getvalue()
 
     def download(self, source: Source, target: Path) -> None:
         """See Hub."""

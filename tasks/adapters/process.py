@@ -1,13 +1,15 @@
 """Child processes: started with a log file, looked at, and always ended."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 
 from tasks.contracts.errors import InputError
 
@@ -44,6 +46,10 @@ class Process:
         """None while it runs; negative: the signal that ended it."""
         return self._child.poll()
 
+    def wait(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        return self._child.wait()
+
     def tail(self, lines: int) -> list[str]:
         """The last lines of its log, without blank ones."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
@@ -72,6 +78,22 @@ class Process:
                 continue
             found |= {(pid, _start_time(pid)) for pid in pids}
         return found
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """Replace this process by `command`, looked up on PATH: signals and exit codes are the command's own from here.
+
+    The path is given in full, from which mpirun learns where its own parts lie on other nodes.
+
+    Raises:
+        InputError: there is no such command here.
+    """
+    found = shutil.which(command[0])
+    if found is None:
+        raise InputError(f"{command[0]} is not on PATH; run this in the image that has it.")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(found, [found, *command[1:]])  # noqa: S606 - no shell is what is wanted
 
 
 def free_ports(count: int, address: str) -> list[int]:

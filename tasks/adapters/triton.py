@@ -1,12 +1,15 @@
 """One client for every engine Slipway serves: the same requests and answers, over tritonclient.
 
 Answers come over gRPC streams, for the models are decoupled; the response that Triton marks as final ends a stream.
-One client serves one thread: a gRPC client of tritonclient holds one stream at a time.
+Which inputs a model takes, the client asks the server once per model: those of Triton's vLLM backend have other names,
+and an ensemble gives whole answers only. One client serves one thread: a gRPC client of tritonclient holds one stream
+at a time.
 """
 
+import json
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -28,7 +31,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer. `finish_reason`: stop, length or cancelled."""
+    """A whole answer. `finish_reason`: stop, length or cancelled; empty of an ensemble, which cannot know."""
 
     text: str
     finish_reason: str
@@ -55,6 +58,7 @@ class TritonClient:
             f"{host}:{http_port}", connection_timeout=READY_TIMEOUT_S, network_timeout=READY_TIMEOUT_S
         )
         self._grpc = grpc.InferenceServerClient(self.address)
+        self._inputs_taken: dict[str, frozenset[str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +85,7 @@ class TritonClient:
         return Answer("".join(chunk.text for chunk in chunks), reasons[-1] if reasons else "")
 
     def stream(self, model: str, request: GenerateRequest, timeout_s: float) -> Iterator[Chunk]:
-        """The answer in pieces as they arrive. Leaving the iterator early cancels the request.
+        """The answer in pieces as they arrive; a model that cannot stream gives it in one. Leaving early cancels it.
 
         Raises:
             InputError: the server refused the request.
@@ -97,10 +101,11 @@ class TritonClient:
     def _chunks(self, model: str, request: GenerateRequest, timeout_s: float, *, stream: bool) -> Iterator[Chunk]:
         arrived: queue.Queue[tuple[float, Any, Any]] = queue.Queue()
         deadline = time.monotonic() + timeout_s
+        inputs = self._tensors(_columns(request, self._taken(model, timeout_s), stream=stream))
         self._grpc.start_stream(lambda result, error: arrived.put((time.monotonic(), result, error)))
         ended = False
         try:
-            self._grpc.async_stream_infer(model, self._inputs(request, stream=stream), enable_empty_final_response=True)
+            self._grpc.async_stream_infer(model, inputs, enable_empty_final_response=True)
             while not ended:
                 chunk, ended = self._next(arrived, model, deadline)
                 if chunk is not None:
@@ -124,31 +129,75 @@ class TritonClient:
         if text is None or not text.size:
             return None, final
         reason = result.as_numpy("finish_reason")
-        return Chunk(_text(text), at_s, _text(reason) if reason is not None else ""), final
+        return Chunk(_text(text), at_s, _reason(reason)), final
 
     def _translated(self, model: str, error: Any) -> Exception:
+        self._inputs_taken.pop(model, None)  # the next release behind a Service may be of another kind
         text = f"{self.address}: {model}: {str(error.message())[:256]}"
         if str(error.status()) in UNAVAILABLE or "failed to connect" in text.lower():
             return UnavailableError(text)
         return InputError(text)
 
-    def _inputs(self, request: GenerateRequest, *, stream: bool) -> list[Any]:
+    def _taken(self, model: str, timeout_s: float) -> frozenset[str]:
+        """Names of the inputs of a model."""
+        from tritonclient.utils import InferenceServerException
+
+        if model not in self._inputs_taken:
+            try:
+                metadata = self._grpc.get_model_metadata(model, client_timeout=timeout_s)
+            except InferenceServerException as error:
+                raise self._translated(model, error) from error
+            self._inputs_taken[model] = frozenset(tensor.name for tensor in metadata.inputs)
+        return self._inputs_taken[model]
+
+    def _tensors(self, columns: Sequence["Column"]) -> list[Any]:
         import numpy as np
 
-        columns: list[tuple[str, str, Any]] = [
-            ("text_input", "BYTES", np.array([request.prompt.encode()], dtype=object)),
-            ("max_tokens", "INT32", np.array([request.max_tokens], dtype=np.int32)),
-            ("stream", "BOOL", np.array([stream], dtype=bool)),
-            ("temperature", "FP32", np.array([request.temperature], dtype=np.float32)),
-        ]
-        if request.seed is not None:
-            columns.append(("seed", "UINT64", np.array([request.seed], dtype=np.uint64)))
-        inputs = []
+        kinds = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_, "FP32": np.float32, "UINT64": np.uint64}
+        tensors = []
         for name, kind, value in columns:
-            tensor = self._grpc_module.InferInput(name, list(value.shape), kind)
-            tensor.set_data_from_numpy(value)
-            inputs.append(tensor)
-        return inputs
+            tensor = self._grpc_module.InferInput(name, [1], kind)
+            tensor.set_data_from_numpy(np.array([value], dtype=kinds[kind]))
+            tensors.append(tensor)
+        return tensors
+
+
+Column = tuple[str, str, bytes | int | float | bool]
+
+
+def _columns(request: GenerateRequest, taken: frozenset[str], *, stream: bool) -> list[Column]:
+    """Name, type and value of each input: of Slipway's own models, or of Triton's vLLM backend (8de0c14)."""
+    if "sampling_parameters" in taken:
+        return _vllm_columns(request, taken, stream=stream)
+    columns: list[Column] = [
+        ("text_input", "BYTES", request.prompt.encode()),
+        ("max_tokens", "INT32", request.max_tokens),
+        ("stream", "BOOL", stream),
+        ("temperature", "FP32", request.temperature),
+    ]
+    if request.seed is not None:
+        columns.append(("seed", "UINT64", request.seed))
+    return [column for column in columns if column[0] != "stream" or "stream" in taken]
+
+
+def _vllm_columns(request: GenerateRequest, taken: frozenset[str], *, stream: bool) -> list[Column]:
+    sampling: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature}
+    if request.seed is not None:
+        sampling["seed"] = request.seed
+    columns: list[Column] = [
+        ("text_input", "BYTES", request.prompt.encode()),
+        ("stream", "BOOL", stream),
+        ("sampling_parameters", "BYTES", json.dumps(sampling).encode()),
+        ("exclude_input_in_output", "BOOL", True),
+        ("return_finish_reason", "BOOL", True),
+    ]
+    return [column for column in columns if column[0] in taken]
+
+
+def _reason(values: Any) -> str:
+    """Empty while the answer goes on, for which vLLM's backend writes None."""
+    reason = _text(values) if values is not None else ""
+    return "" if reason == "None" else reason
 
 
 def _text(values: Any) -> str:

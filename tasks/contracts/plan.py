@@ -126,15 +126,21 @@ def stage_fields(
     quality = {"perplexity": datasets.perplexity.file.digest} if datasets.perplexity else {}
     calibration = {"calibration": _calibration(spec, datasets)} if datasets.calibration else {}
     limits = spec.engine.model_dump(mode="json", include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"})
+    pinned = {"gpus": list(spec.serving.gpus)} if spec.serving.gpus else {}
     fields: dict[Stage, Fields] = {
         "download": {"files": {file.path: file.digest for file in source.files}},
         "quantize": {
-            "engine": {"kind": spec.engine.kind, "gpu": spec.engine.gpu},
+            "engine": {"kind": spec.engine.kind, "gpu": spec.engine.gpu if spec.engine.kind == "trt-engine" else None},
             "quantization": {"format": spec.quantization.format, "kv_cache": spec.quantization.kv_cache, **calibration},
             **quality,
         },
         "build": {"engine": spec.engine.model_dump(mode="json")},
-        "assemble": {"name": spec.name, "engine": {"kind": spec.engine.kind, **limits}, "templates": tools.templates},
+        "assemble": {
+            "name": spec.name,
+            "engine": {"kind": spec.engine.kind, **limits},
+            "templates": tools.templates,
+            **pinned,
+        },
         "publish": {},
     }
     for stage, versions in tools.producers.items():

@@ -81,6 +81,10 @@ class Gpu(Contract):
     memory_gib: float = Field(gt=0)
     per_node: int = Field(ge=1)
     architecture: str = Field(pattern=r"^sm_[0-9]+$", description="compute capability, e.g. sm_89")
+    efa: int = Field(default=0, ge=0, description="Elastic Fabric Adapters a node gives to a server over several nodes")
+    driver: str | None = Field(
+        default=None, pattern=r"^[0-9]+(\.[0-9]+)*$", description="of the nodes, e.g. 580.95.05; absent: not checked"
+    )
 
 
 class Images(Contract):
@@ -88,6 +92,10 @@ class Images(Contract):
 
     tasks: str = Field(description="the CPU steps")
     serving: dict[EngineKind, str] = Field(description="per engine kind, what serves it and what assemble boots in")
+    multinode: str | None = Field(default=None, description="what serves a trt-engine over several nodes")
+    modelopt: str | None = Field(
+        default=None, description="ModelOpt's own environment: where quantize runs for llmapi and vllm"
+    )
 
 
 class ServingSite(Contract):
@@ -95,6 +103,11 @@ class ServingSite(Contract):
 
     bind_address: str = Field(default="0.0.0.0", description="address that Triton's ports bind to")  # noqa: S104
     shape: str = Field(default="serving", description="name of the serving pods' shape")
+    mpi_secret: str = Field(
+        default="slipway-mpi",
+        pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+        description="Secret with ssh-privatekey and ssh-publickey, by which the nodes of one server reach each other",
+    )
 
 
 class AirflowSite(Contract):

@@ -40,9 +40,13 @@ FORMATS_BY_ENGINE: dict[str, frozenset[str]] = {
     "openvino": frozenset({"none", "int8", "int4"}),
     "trt-engine": frozenset({"none", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
     "llmapi": frozenset({"none", "int8_wo", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
-    "vllm": frozenset({"none", "int4_awq", "fp8", "nvfp4"}),
+    "vllm": frozenset({"none", "fp8", "nvfp4"}),
 }
-"""Which quantization formats an engine kind can serve, whatever the GPU."""
+"""Which quantization formats an engine kind can serve, whatever the GPU; on which GPUs, compatibility.py says."""
+
+SPREAD_IN_A_GROUP: frozenset[str] = frozenset({"llmapi"})
+"""Engine kinds that take several chosen GPUs beside other models: by gpu_device_ids of Triton's llmapi model. Triton's
+vllm backend pins a model to one GPU only (KIND_GPU), and ranks of a trt-engine are processes of mpirun."""
 
 SecretRef = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9._-]+$")]
 """`<secret name>/<key>` of a Secret in the step's namespace."""
@@ -125,6 +129,23 @@ class Serving(Contract):
     replicas: Replicas = Replicas()
     exposure: Literal["cluster", "ingress", "load-balancer"] = "cluster"
     ready_timeout_s: int = Field(default=600, ge=10, description="how long a candidate may take to become ready")
+    group: str | None = Field(
+        default=None,
+        pattern=DNS_LABEL,
+        max_length=MAX_NAME_CHARS,
+        description="server that this model shares with the others of its group; when absent, one of its own",
+    )
+    gpus: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        default=(), description="in a group: which GPUs of the server's pod are this model's, counted from 0"
+    )
+
+    @model_validator(mode="after")
+    def _gpus_are_chosen_in_a_group_only(self) -> Self:
+        if self.gpus and self.group is None:
+            raise ValueError("gpus divides a server between models; it needs group. Remove it, or name the group")
+        if len(set(self.gpus)) != len(self.gpus):
+            raise ValueError(f"gpus {list(self.gpus)} names a GPU twice")
+        return self
 
 
 class SmokeQuestion(Contract):
@@ -298,6 +319,23 @@ class ReleaseSpec(Contract):
         if name.endswith("-candidate"):
             raise ValueError("a name may not end in -candidate: that Service belongs to the model's roll-out")
         return name
+
+    @model_validator(mode="after")
+    def _a_group_has_room_for_the_model(self) -> Self:
+        if self.serving.group is None or self.engine.gpu is None:
+            return self
+        ranks = self.engine.tensor_parallel * self.engine.pipeline_parallel
+        if ranks > 1 and self.engine.kind not in SPREAD_IN_A_GROUP:
+            raise ValueError(
+                f"in a group {self.engine.kind} runs on one GPU, found {ranks}: its ranks own the whole server. "
+                f"Remove serving.group, or choose {', '.join(sorted(SPREAD_IN_A_GROUP))}"
+            )
+        if len(self.serving.gpus) != ranks:
+            raise ValueError(
+                f"serving.gpus names {len(self.serving.gpus)} GPUs, tensor_parallel x pipeline_parallel is {ranks}; "
+                "in a group each rank is pinned to one"
+            )
+        return self
 
     @model_validator(mode="after")
     def _engine_serves_the_format(self) -> Self:

@@ -48,7 +48,7 @@ def read_config(checkpoint: Path) -> dict[str, Any]:
     Raises:
         InputError: it is absent, no JSON object, or names no architecture.
     """
-    config = _read_object(checkpoint / CONFIG)
+    config = read_object(checkpoint / CONFIG)
     if not config.get("architectures"):
         raise InputError(f"{CONFIG} names no architectures; expected one such as LlamaForCausalLM. Mend the revision.")
     return config
@@ -80,7 +80,7 @@ def check_weights(checkpoint: Path) -> int:
     from safetensors import SafetensorError, safe_open
 
     files = sorted(checkpoint.glob("*.safetensors"))
-    shards = set(_read_object(checkpoint / INDEX).get("weight_map", {}).values()) if _has_index(checkpoint) else set()
+    shards = set(read_object(checkpoint / INDEX).get("weight_map", {}).values()) if _has_index(checkpoint) else set()
     missing = sorted(shards - {file.name for file in files})
     if missing or not files:
         raise InputError(
@@ -109,7 +109,12 @@ def _has_index(checkpoint: Path) -> bool:
     return (checkpoint / INDEX).is_file()
 
 
-def _read_object(file: Path) -> dict[str, Any]:
+def read_object(file: Path) -> dict[str, Any]:
+    """The object in a JSON file of a checkpoint.
+
+    Raises:
+        InputError: there is no such file, or it holds something else.
+    """
     try:
         value = json.loads(file.read_bytes())
     except FileNotFoundError as error:

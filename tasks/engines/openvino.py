@@ -12,9 +12,10 @@ from typing import Any
 from tasks.contracts.artifact import Stage
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Estimate, Source
-from tasks.contracts.site import Images, Site
+from tasks.contracts.site import Site
 from tasks.contracts.spec import EngineKind, ReleaseSpec
-from tasks.engines.checkpoint import check_files
+from tasks.engines.announced import Documents
+from tasks.engines.checkpoint import CONFIG, check_files, check_limits
 from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER
 
 QUANTIZE_TOOLS = ("torch", "transformers", "optimum-intel", "nncf", "openvino")
@@ -43,17 +44,19 @@ class OpenVinoEngine:
 
     kind: EngineKind = "openvino"
 
-    def producers(self, images: Images, serving_image: str) -> dict[Stage, dict[str, str]]:
+    def producers(self, spec: ReleaseSpec, site: Site, serving_image: str) -> dict[Stage, dict[str, str]]:
         """Images and toolkit versions by stage."""
+        del spec
         return {
-            "quantize": {"image": images.tasks, **_versions(QUANTIZE_TOOLS)},
-            "build": {"image": images.tasks, **_versions(BUILD_TOOLS)},
+            "quantize": {"image": site.images.tasks, **_versions(QUANTIZE_TOOLS)},
+            "build": {"image": site.images.tasks, **_versions(BUILD_TOOLS)},
             "assemble": {"image": serving_image},
         }
 
-    def check(self, spec: ReleaseSpec, site: Site, source: Source) -> None:
-        """Refuse options, formats and repositories that this kind cannot use."""
+    def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
+        """Refuse options, formats, limits and repositories that this kind cannot use."""
         check_files(source)
+        check_limits(dict(documents.get(CONFIG, {})), spec)
         _check_options(spec)
         if spec.quantization.kv_cache == "fp8":
             raise InputError(

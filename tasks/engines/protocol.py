@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 from tasks.contracts.artifact import Stage
 from tasks.contracts.plan import Estimate, Source
-from tasks.contracts.site import Images, Site
+from tasks.contracts.site import Site
 from tasks.contracts.spec import EngineKind, ReleaseSpec
+from tasks.engines.announced import Documents
 
 ENGINE_FOLDER = "engine"
 """Where engine files lie inside a version of a Triton model, as in `<model>/1/engine`."""
@@ -16,16 +17,27 @@ ENGINE_DESCRIPTION = "engine.json"
 """What build read back from the engine it made. Templates are filled from it, so that nobody is asked twice."""
 
 
+REPOSITORY_ROOT = "/models/repository"
+"""Where the init container of a serving pod lays the Triton repository: backends of TensorRT-LLM and vLLM take absolute
+paths only (triton-inference-server/tensorrtllm_backend#181)."""
+
+
 class Engine(Protocol):
     """One toolkit that turns a Hugging Face checkpoint into something Triton serves."""
 
     kind: EngineKind
 
-    def producers(self, images: Images, serving_image: str) -> dict[Stage, dict[str, str]]:
+    def producers(self, spec: ReleaseSpec, site: Site, serving_image: str) -> dict[Stage, dict[str, str]]:
         """Versions of everything that shapes a stage's output: they are part of the keys. Imports no toolkit."""
 
-    def check(self, spec: ReleaseSpec, site: Site, source: Source) -> None:
-        """Refuse what cannot work, judged by names and sizes alone, before any pod starts.
+    def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
+        """Refuse what cannot work, judged by names, sizes and small documents, before any pod starts.
+
+        Args:
+            spec: what was asked.
+            site: where.
+            source: the files that will be taken.
+            documents: config.json and tokenizer_config.json of the source, as far as it has them.
 
         Raises:
             InputError: this kind cannot make or serve what the spec asks for.

@@ -13,7 +13,9 @@ from tasks.contracts.spec import EngineKind
 TEMPLATE_SUFFIX = ".j2"
 CONFIG = "config.pbtxt"
 NAMED_MODEL = "model"
-"""A template folder of this name becomes the release's own model; any other keeps its name."""
+PREFIXED_MODEL = "model_"
+"""A template folder `model` becomes the release's own model `<name>`, and `model_x` becomes `<name>_x`, so that several
+releases can live in one repository. Any other keeps its name."""
 
 LEFTOVER = re.compile(r"\$\{[^}]*\}|\{\{|\{%")
 """What a template begins with: in Jinja2, and the `${...}` that Triton's own tools fill. Ends alone also close JSON."""
@@ -23,26 +25,32 @@ def render(templates: Path, kind: EngineKind, values: Mapping[str, Any], out: Pa
     """Write the repository of a kind to `out` and check every config.pbtxt in it.
 
     Files that end in `.j2` are Jinja2 templates, in which an unknown value is an error; every other file is copied as
-    it is. The folder `model` becomes `values["name"]`.
+    it is, also one that a linked folder shares between models. The folder `model` becomes `values["name"]`.
 
     Args:
         templates: folder with one folder per engine kind.
         kind: which of them.
         values: of Engine.template_values, among them `name`.
-        out: existing folder; owned by the caller.
+        out: existing folder; owned by the caller. Other models may be there already.
 
     Returns:
         Names of the models.
 
     Raises:
-        InputError: a template asks for a value that is not there, leaves a mark of a template behind, or makes a
-            config.pbtxt that Triton would refuse.
+        InputError: a model of the same name is there already; or a template asks for a value that is not there, leaves
+            a mark of a template behind, or makes a config.pbtxt that Triton would refuse.
     """
     source = templates / kind
     environment = Environment(undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True)  # noqa: S701 - protobuf text is no HTML
+    there = {folder.name for folder in out.iterdir()}
     for file in template_files(source):
-        model, *rest = file.relative_to(source).parts
-        target = out.joinpath(str(values["name"]) if model == NAMED_MODEL else model, *rest)
+        folder, *rest = file.relative_to(source).parts
+        model = _model_name(folder, str(values["name"]))
+        if model in there:
+            raise InputError(
+                f"the repository has a model {model} already; expected every model once. Choose another name."
+            )
+        target = out.joinpath(model, *rest)
         target.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == TEMPLATE_SUFFIX:
             target.with_suffix("").write_text(_rendered(environment, file, values), encoding="utf-8")
@@ -107,14 +115,25 @@ def _rendered(environment: Environment, file: Path, values: Mapping[str, Any]) -
 
 
 def template_files(folder: Path) -> Iterator[Path]:
-    """The files that a repository is rendered from, in order; what tools leave beside them does not count.
+    """Files below a kind's templates, those of linked folders included, in order of their paths.
+
+    What tools leave beside them (names that begin with a dot, compiled Python) does not count.
 
     Raises:
         InputError: there is no such folder.
     """
     if not folder.is_dir():
         raise InputError(f"there are no templates for engine kind {folder.name}; expected {folder.name}/ among them.")
-    for file in sorted(folder.rglob("*")):
-        parts = file.relative_to(folder).parts
-        if file.is_file() and not any(part.startswith(".") or part == "__pycache__" for part in parts):
-            yield file
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or entry.name == "__pycache__":
+            continue
+        if entry.is_file():
+            yield entry
+        else:
+            yield from template_files(entry)
+
+
+def _model_name(folder: str, name: str) -> str:
+    if folder == NAMED_MODEL:
+        return name
+    return f"{name}_{folder.removeprefix(PREFIXED_MODEL)}" if folder.startswith(PREFIXED_MODEL) else folder

@@ -1,4 +1,9 @@
-"""Renders what serves a release: its Deployment, and the Services that point at one. Pure but for reading templates."""
+"""Renders what serves a release: its workload, and the Services that point at one. Pure but for reading templates.
+
+One GPU or none: a Deployment whose container is tritonserver. Several GPUs of a node: the same, and the container of a
+trt-engine is mpirun with one server per GPU; llmapi and vllm start their ranks themselves. More GPUs than a node has: a
+LeaderWorkerSet, whose leader starts mpirun over all its pods. A group: see tasks/rollout/groups.py.
+"""
 
 import functools
 import json
@@ -11,71 +16,88 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 from tasks.contracts.base import sha256_of
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import Release
-from tasks.contracts.site import PodShape, Site
+from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
+from tasks.rollout import launch
+from tasks.rollout.launch import PORTS, Server
+from tasks.rollout.placement import GPU_PRODUCT, GPU_RESOURCE, OVER_NODES, Placement, placed
 
-PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+__all__ = ["GPU_PRODUCT", "GPU_RESOURCE", "MANIFEST", "PORTS", "deployment", "service"]
+
 MODEL_LABEL, RELEASE_LABEL = "slipway.dev/model", "slipway.dev/release"
+NAME_LABEL, ENGINE_LABEL = "app.kubernetes.io/name", "slipway.dev/engine"
+WORKER_LABEL = "slipway.dev/worker-of"
+"""On pods that hold ranks of a release and answer nobody."""
+OWN_LABELS = {"app.kubernetes.io/managed-by": "slipway"}
 MANIFEST = "slipway.dev/manifest-sha256"
 """Annotation: digest of what was rendered, by which a changed manifest is told from one that stands already."""
-GPU_RESOURCE, GPU_PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
+WORKLOADS = ("Deployment", "LeaderWorkerSet")
+"""Kinds that a release's workload may have; both are named after the release."""
 EXIT_TIMEOUT_S = 30
 PRE_STOP_S = 5
 """Time for every proxy to stop sending connections before Triton stops to take them."""
 SPARE_S = 10
-SHARED_MEMORY = "1Gi"  # Triton's Python backend keeps requests in /dev/shm; a container's own is 64 MiB
+SHARED_MEMORY_GIB = 1  # Triton's Python backend keeps requests in /dev/shm; a container's own is 64 MiB
+SHARED_MEMORY_GIB_PER_RANK = 2  # and ranks exchange tensors there (NCCL's and MPI's shared-memory transports)
+NCCL = {"NCCL_DEBUG": "WARN", "NCCL_IGNORE_DISABLED_P2P": "1"}
+"""Environment of servers with several GPUs: say why a connection fails; GPUs without peer access use shared memory."""
+EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
+"""Environment of servers over nodes with EFA; huge pages would have to be reserved on the nodes."""
 
 Document = dict[str, Any]
 
 
 def deployment(release: Release, release_uri: str, site: Site, templates: Path) -> list[Document]:
-    """What runs the release: its Deployment, named after it, and with several replicas a PodDisruptionBudget.
+    """What runs the release: its workload, named after it, and with several replicas a PodDisruptionBudget.
 
     Raises:
         InputError: the site lacks the shape, the image or the GPUs that the release needs.
     """
     spec = release.spec
-    shape = _shape(spec, site)
-    image = spec.serving.image or site.images.serving.get(spec.engine.kind)
-    if image is None:
+    if spec.serving.group is not None:
         raise InputError(
-            f"site {site.name} names no serving image for engine {spec.engine.kind}. Add "
-            f"images.serving.{spec.engine.kind} to the site file or serving.image to the spec."
+            f"{spec.name} is served in group {spec.serving.group}, whose server holds the group's other models too; "
+            "rendering it needs their releases. Remove serving.group to give the model a server of its own."
         )
+    where = placed(spec, site)
+    selector = {MODEL_LABEL: spec.name, RELEASE_LABEL: release.id}
+    labels = {**OWN_LABELS, NAME_LABEL: spec.name, ENGINE_LABEL: spec.engine.kind}
     values = {
         "name": release.id,
-        "namespace": site.kubernetes.serving_namespace,
-        "model": spec.name,
-        "release_uri": release_uri,
-        "commit": release.plan.source.commit,
-        "engine": spec.engine.kind,
+        "labels": {**labels, **selector},
+        "worker_labels": {**labels, WORKER_LABEL: release.id},
+        "selector": selector,
+        "annotations": {"slipway.dev/release-uri": release_uri, "slipway.dev/commit": release.plan.source.commit},
         "replicas": spec.serving.replicas.min,
-        "image": image,
-        "bind_address": site.serving.bind_address,
-        "ports": PORTS,
-        "shape": shape.model_dump(mode="json", exclude_none=True),
-        "devices": {GPU_RESOURCE: str(shape.gpus)} if spec.engine.gpu else {},
-        "shared_memory": SHARED_MEMORY,
-        "credentials_secret": site.object_store.credentials_secret,
-        "exit_timeout_s": EXIT_TIMEOUT_S,
-        "pre_stop_s": PRE_STOP_S,
-        "grace_s": PRE_STOP_S + EXIT_TIMEOUT_S + SPARE_S,
+        "image": image_of(spec, site, where),
         "ready_timeout_s": spec.serving.ready_timeout_s,
+        # the model itself, for a server is ready before its model can answer
+        "ready_path": f"/v2/models/{spec.name}/ready",
+        "fetched": [{"name": "fetch-repository", "release_uri": release_uri}],
+        **_running(spec, site, where),
+        **pod_values(site, where),
     }
-    documents = _rendered(templates, "deployment.yaml.j2", values)
-    for document in documents:
-        document["metadata"].setdefault("annotations", {})[MANIFEST] = sha256_of(document)
-    return documents
+    template = "leaderworkerset.yaml.j2" if where.nodes > 1 else "deployment.yaml.j2"
+    return workload(templates, template, values)
 
 
 def service(release_id: str, spec: ReleaseSpec, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
     """The model's live Service as `spec` exposes it, or its candidate's, selecting one release."""
+    return service_selecting(
+        {MODEL_LABEL: spec.name, RELEASE_LABEL: release_id}, spec, site, templates, candidate=candidate
+    )
+
+
+def service_selecting(
+    selector: dict[str, str], spec: ReleaseSpec, site: Site, templates: Path, *, candidate: bool
+) -> list[Document]:
+    """As `service`, of pods that other labels tell apart."""
     balanced = spec.serving.exposure == "load-balancer" and not candidate
     values = {
         "name": f"{spec.name}-candidate" if candidate else spec.name,
         "namespace": site.kubernetes.serving_namespace,
         "model": spec.name,
-        "release": release_id,
+        "selector": selector,
         "ports": PORTS,
         "role": "candidate" if candidate else "live",
         "type": "LoadBalancer" if balanced else "ClusterIP",
@@ -83,27 +105,81 @@ def service(release_id: str, spec: ReleaseSpec, site: Site, templates: Path, *, 
     return _rendered(templates, "service.yaml.j2", values)
 
 
-def _shape(spec: ReleaseSpec, site: Site) -> PodShape:
-    """The site's serving shape; of an engine that needs GPUs its gpu shape, on nodes of that product."""
-    name = "gpu" if spec.engine.gpu else site.serving.shape
-    shape = {str(known): shape for known, shape in site.shapes.items()}.get(name)
-    if shape is None:
+def image_of(spec: ReleaseSpec, site: Site, where: Placement) -> str:
+    """What the serving pods run.
+
+    Raises:
+        InputError: neither spec nor site names one.
+    """
+    name = "multinode" if where.nodes > 1 else f"serving.{spec.engine.kind}"
+    own = site.images.multinode if where.nodes > 1 else site.images.serving.get(spec.engine.kind)
+    image = spec.serving.image or own
+    if image is None:
         raise InputError(
-            f"site {site.name} has the shapes {', '.join(sorted(site.shapes))}; serving needs {name}. "
-            f"Add shapes.{name} to the site file."
+            f"site {site.name} names no serving image for engine {spec.engine.kind}. Add "
+            f"images.{name} to the site file or serving.image to the spec."
         )
-    if spec.engine.gpu is None:
-        return shape
-    ranks = spec.engine.tensor_parallel * spec.engine.pipeline_parallel
-    product = site.gpus.get(spec.engine.gpu)
-    if product is None or ranks > product.per_node:
-        has = f"{product.per_node} {spec.engine.gpu} on a node" if product else f"no {spec.engine.gpu}"
-        raise InputError(
-            f"{spec.name} is served by {ranks} GPUs of one node, site {site.name} has {has}. Choose another GPU or "
-            "fewer ranks: one release over several nodes needs a LeaderWorkerSet, which is not there yet."
-        )
-    selector = {**shape.node_selector, GPU_PRODUCT: spec.engine.gpu}
-    return shape.model_copy(update={"gpus": ranks, "node_selector": selector})
+    return image
+
+
+def pod_values(site: Site, where: Placement) -> dict[str, Any]:
+    """Template values that follow from the place alone."""
+    return {
+        "namespace": site.kubernetes.serving_namespace,
+        "bind_address": site.serving.bind_address,
+        "ports": PORTS,
+        "shape": where.shape.model_dump(mode="json", exclude_none=True),
+        "devices": where.devices,
+        "shared_memory": f"{SHARED_MEMORY_GIB + SHARED_MEMORY_GIB_PER_RANK * _neighbours(where)}Gi",
+        "environment": {**(NCCL if where.ranks > 1 else {}), **(EFA if where.efa else {})},
+        "credentials_secret": site.object_store.credentials_secret,
+    }
+
+
+def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
+    """What the server's container runs, and how long it is given to end.
+
+    mpirun passes SIGTERM on to every rank, and a rank that ends takes the answers under way with it. So with several
+    ranks requests finish before the signal, while preStop sleeps; a single server drains by itself after it.
+    """
+    ranked = spec.engine.kind == OVER_NODES and where.ranks > 1
+    completes_configs = spec.engine.kind != OVER_NODES
+    ranked_model = f"{spec.name}{launch.RANKED_MODEL_SUFFIX}" if ranked else None
+    server = Server(
+        site.serving.bind_address,
+        EXIT_TIMEOUT_S,
+        "$(POD_NAME)",
+        ranked_model=ranked_model,
+        completes_configs=completes_configs,
+    )
+    drain_s = EXIT_TIMEOUT_S if ranked else 0
+    end_s = 2 * launch.KILL_AFTER_S if ranked else EXIT_TIMEOUT_S
+    values: dict[str, Any] = {
+        "pre_stop_s": PRE_STOP_S + drain_s,
+        "grace_s": PRE_STOP_S + drain_s + end_s + SPARE_S,
+    }
+    if where.nodes > 1:
+        return values | {
+            "nodes": where.nodes,
+            "ranks_per_node": where.shape.gpus,
+            "exit_timeout_s": EXIT_TIMEOUT_S,
+            "mpi_secret": site.serving.mpi_secret,
+            "launch_port": launch.SSH_PORT,
+            "ranked_model": ranked_model,
+        }
+    return values | {"command": launch.ranks_in_a_pod(server, where.ranks) if ranked else launch.single(server)}
+
+
+def _neighbours(where: Placement) -> int:
+    return where.shape.gpus if where.ranks > 1 else 0
+
+
+def workload(templates: Path, name: str, values: dict[str, Any]) -> list[Document]:
+    """Documents of a workload, each with the digest of what was rendered."""
+    documents = _rendered(templates, name, values)
+    for document in documents:
+        document["metadata"].setdefault("annotations", {})[MANIFEST] = sha256_of(document)
+    return documents
 
 
 def _rendered(templates: Path, name: str, values: dict[str, Any]) -> list[Document]:

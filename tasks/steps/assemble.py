@@ -1,6 +1,5 @@
 """assemble: render the Triton repository, boot it with its engine in real Triton, and believe only a right answer."""
 
-import shutil
 from pathlib import Path
 
 from tasks.adapters.workspace import Outcome, Workspace
@@ -23,13 +22,15 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     """
     spec, stages = release.spec, release.plan.stages
     engine = engine_for(spec.engine.kind)
-    rendered, repository = workspace.folder("rendered"), workspace.folder("repository")
-    engine_dir = repository / spec.name / VERSION / ENGINE_FOLDER
-    engine_dir.mkdir(parents=True)
+    engine_dir, rendered = workspace.folder("engine"), workspace.folder("rendered")
     workspace.artifacts.fetch("build", stages["build"].key, engine_dir)
     started = workspace.clock.monotonic()
-    models = render(workspace.templates, spec.engine.kind, engine.template_values(engine_dir, spec), rendered)
-    shutil.copytree(rendered, repository, dirs_exist_ok=True)
+    values = engine.template_values(engine_dir, spec)
+    models = render(workspace.templates, spec.engine.kind, values, rendered)
+    repository = workspace.folder("repository")
+    # some configurations hold the absolute path where serving pods keep the repository; here it lies elsewhere
+    render(workspace.templates, spec.engine.kind, {**values, "repository_root": str(repository)}, repository)
+    engine_dir.rename(repository / spec.name / VERSION / ENGINE_FOLDER)
     boot = BootTest(workspace.clock, workspace.folder("boot"), ready_timeout_s=spec.serving.ready_timeout_s)
     answer = boot.ask(repository, spec.name, spec.gate.smoke[0])
     manifest = workspace.artifacts.store(

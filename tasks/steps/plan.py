@@ -1,6 +1,7 @@
 """plan: resolve what was asked to commits and digests, refuse what cannot work, and say what has to be made and why."""
 
 import hashlib
+import json
 import logging
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.artifact import STAGES, File, Stage
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.channel import Channel
+from tasks.contracts.compatibility import needs_gpu
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import (
     Datasets,
@@ -30,6 +32,7 @@ from tasks.contracts.plan import (
 from tasks.contracts.release import Release, Step
 from tasks.contracts.site import Site, quantity
 from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.announced import READ_AT_PLAN, Documents
 from tasks.engines.checkpoint import COMPANIONS, INDEX
 from tasks.engines.protocol import Engine
 from tasks.engines.registry import engine_for
@@ -80,7 +83,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     _check_gpu(spec, workspace.site)
     engine = engine_for(spec.engine.kind)
     source = _taken(workspace.hub.resolve(spec.source.repo, spec.source.revision))
-    engine.check(spec, workspace.site, source)
+    engine.check(spec, workspace.site, source, _documents(source, workspace))
     estimate = engine.estimate(spec, source)
     _check_fit(spec, workspace.site, estimate)
     datasets, tools = _pinned(spec, workspace), _tools(spec, engine, workspace)
@@ -127,6 +130,21 @@ def _taken(source: Source) -> Source:
     return source.model_copy(update={"files": tuple(files)})
 
 
+def _documents(source: Source, workspace: Workspace) -> Documents:
+    """What the source says of itself, in the files that are small enough to be read for it."""
+    names = {file.path for file in source.files}
+    documents = {}
+    for name in (name for name in READ_AT_PLAN if name in names):
+        what = f"{source.repo}@{source.revision} {name}"
+        try:
+            documents[name] = json.loads(workspace.hub.read_file(source, name))
+        except ValueError as error:
+            raise InputError(f"{what} is no JSON: {error}. Choose another revision, or mend this one.") from error
+        if not isinstance(documents[name], dict):
+            raise InputError(f"{what} holds a {type(documents[name]).__name__}, expected an object. Mend the revision.")
+    return documents
+
+
 def _check_gpu(spec: ReleaseSpec, site: Site) -> None:
     if spec.engine.gpu is None:
         return
@@ -146,7 +164,7 @@ def _check_gpu(spec: ReleaseSpec, site: Site) -> None:
 
 def _check_fit(spec: ReleaseSpec, site: Site, estimate: Estimate) -> None:
     """Refuse what would run out of disk or memory after hours of work."""
-    compute: ShapeName = "gpu" if spec.engine.gpu else "compute"
+    compute: ShapeName = "gpu" if needs_gpu("quantize", spec) else "compute"
     needs: tuple[tuple[Step, ShapeName, str, int], ...] = (
         ("download", "transfer", "scratch", estimate.download_bytes),
         ("quantize", compute, "scratch", estimate.scratch_bytes),
@@ -180,7 +198,7 @@ def _tools(spec: ReleaseSpec, engine: Engine, workspace: Workspace) -> Tools:
             "serving.image to the spec."
         )
     templates = _digests(workspace.templates / kind)
-    return Tools(producers=engine.producers(site.images, serving_image), templates=templates)
+    return Tools(producers=engine.producers(spec, site, serving_image), templates=templates)
 
 
 def _digests(folder: Path) -> dict[str, str]:

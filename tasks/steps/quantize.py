@@ -20,9 +20,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     workspace.require_space(release.plan.estimate.scratch_bytes, "quantize")
     checkpoint, out = workspace.folder("checkpoint"), workspace.folder("quantized")
     workspace.artifacts.fetch("download", stages["download"].key, checkpoint)
-    calibration = _texts(release.plan.datasets.calibration, workspace)
-    if spec.quantization.calibration is not None:
-        calibration = calibration[: spec.quantization.calibration.samples]
+    calibration = _calibration(release, workspace)
     started = workspace.clock.monotonic()
     metrics = engine_for(spec.engine.kind).quantize(
         checkpoint,
@@ -44,6 +42,19 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         f"{spec.quantization.format}: {manifest.size_bytes / 2**20:.1f} MiB{_perplexity_in_words(metrics)}",
         {"key": manifest.key, "size_bytes": manifest.size_bytes, "metrics": metrics},
     )
+
+
+def _calibration(release: Release, workspace: Workspace) -> Sequence[str]:
+    asked, dataset = release.spec.quantization.calibration, release.plan.datasets.calibration
+    texts = _texts(dataset, workspace)
+    if asked is None or dataset is None:
+        return texts
+    if len(texts) < asked.samples:
+        raise InputError(
+            f"calibration set {dataset.repo}/{dataset.file.path} has {len(texts)} texts, "
+            f"quantization.calibration.samples asks for {asked.samples}. Ask for fewer, or name a larger set."
+        )
+    return texts[: asked.samples]
 
 
 def _texts(dataset: DatasetFile | None, workspace: Workspace) -> Sequence[str]:

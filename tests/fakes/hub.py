@@ -30,6 +30,9 @@ class MemoryHub:
         data = json.dumps(self.datasets[uri]).encode()
         return DatasetFile(repo=repo, commit="d" * 40, file=_announced(rest.partition("/")[2], data))
 
+    def read_file(self, source, path):
+        return self.models[source.repo][source.revision][path]
+
     def download(self, source, target):
         for file in source.files:
             if file.path in self.damaged:

@@ -14,7 +14,8 @@ import numpy as np
 from tritonclient import grpc
 
 ROOT = Path(__file__).parents[3]
-LAUNCHER = ROOT / ".slipway" / "envs" / "triton" / "bin" / "tritonserver"
+ENVIRONMENT = ROOT / ".slipway" / "envs" / "triton"
+LAUNCHER = ENVIRONMENT / "bin" / "tritonserver"
 LOOPBACK = "127.0.0.1"
 READY_TIMEOUT_S = 60
 EXIT_TIMEOUT_S = 20
@@ -80,9 +81,9 @@ class TritonServer:
         status, body = self._exchange("POST", f"/v2/models/{model}/generate", inputs)
         return status, json.loads(body)
 
-    def stream(self, **inputs):
+    def stream(self, *, model="demo", **inputs):
         """Open a /generate_stream; see HttpStream."""
-        return HttpStream(self.http_port, inputs)
+        return HttpStream(self.http_port, model, inputs)
 
     def _exchange(self, method, path, body=None):
         connection = http.client.HTTPConnection(LOOPBACK, self.http_port, timeout=60)
@@ -97,9 +98,9 @@ class TritonServer:
 class HttpStream:
     """Server-sent events of one /generate_stream, read as they come."""
 
-    def __init__(self, port, inputs):
+    def __init__(self, port, model, inputs):
         self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=60)
-        self._connection.request("POST", "/v2/models/demo/generate_stream", json.dumps({"stream": True, **inputs}))
+        self._connection.request("POST", f"/v2/models/{model}/generate_stream", json.dumps({"stream": True, **inputs}))
         self._response = self._connection.getresponse()
         self.status = self._response.status
 
@@ -122,7 +123,9 @@ class GrpcStream:
         self.arrived = queue.Queue()
         self._client = grpc.InferenceServerClient(f"{LOOPBACK}:{port}")
         self._client.start_stream(lambda result, error: self.arrived.put((result, error)))
-        self._client.async_stream_infer("demo", tensors(grpc, stream=True, **inputs), enable_empty_final_response=True)
+        self._client.async_stream_infer(
+            "demo", tensors(grpc, **{"stream": True, **inputs}), enable_empty_final_response=True
+        )
 
     def __iter__(self):
         final = False
@@ -174,6 +177,11 @@ def together(count, ask):
     for thread in threads:
         thread.join()
     return results
+
+
+def has_package(name):
+    """Whether the serving environment has it."""
+    return any((ENVIRONMENT / "lib").glob(f"python3.*/site-packages/{name}"))
 
 
 def _free_ports(count):

@@ -52,7 +52,7 @@ def test_the_engine_takes_the_demo(demo, checkpoint):
     )
     source = Source(repo=demo.source.repo, revision=demo.source.revision, commit="b" * 40, files=files)
 
-    engine_for(demo.engine.kind).check(demo, site, source)
+    engine_for(demo.engine.kind).check(demo, site, source, {})
     check_limits(read_config(checkpoint), demo)
 
 

@@ -42,24 +42,26 @@ def asked(**changes):
 
 
 def test_the_demo_is_taken():
-    OpenVinoEngine().check(asked(), site(openvino="triton:1"), source())
+    OpenVinoEngine().check(asked(), site(openvino="triton:1"), source(), {})
 
 
 def test_a_cache_in_8_bit_floats_is_refused():
     with pytest.raises(InputError, match="kv_cache fp8"):
-        OpenVinoEngine().check(asked(quantization={"format": "int8", "kv_cache": "fp8"}), site(openvino="t"), source())
+        OpenVinoEngine().check(
+            asked(quantization={"format": "int8", "kv_cache": "fp8"}), site(openvino="t"), source(), {}
+        )
 
 
 def test_calibration_that_nobody_would_read_is_refused():
     quantization = {"format": "int4", "calibration": {"dataset": "hf://datasets/org/texts@main/a.jsonl"}}
 
     with pytest.raises(InputError, match=r"quantization\.calibration: openvino compresses weights without"):
-        OpenVinoEngine().check(asked(quantization=quantization), site(openvino="t"), source())
+        OpenVinoEngine().check(asked(quantization=quantization), site(openvino="t"), source(), {})
 
 
 @pytest.mark.parametrize("options", [{"threads": 2}, {"prefix_caching": True}, {"threads": 1, "prefix_caching": False}])
 def test_known_options_are_taken(options):
-    OpenVinoEngine().check(asked(engine={"options": options}), site(openvino="t"), source())
+    OpenVinoEngine().check(asked(engine={"options": options}), site(openvino="t"), source(), {})
 
 
 @pytest.mark.parametrize(
@@ -67,16 +69,16 @@ def test_known_options_are_taken(options):
 )
 def test_unknown_options_and_values_are_refused(options):
     with pytest.raises(InputError, match=r"engine\.options\.\w+ is .*; openvino has the options threads"):
-        OpenVinoEngine().check(asked(engine={"options": options}), site(openvino="t"), source())
+        OpenVinoEngine().check(asked(engine={"options": options}), site(openvino="t"), source(), {})
 
 
 def test_a_site_without_a_serving_image_is_refused():
     with pytest.raises(InputError, match="site here names no serving image for openvino"):
-        OpenVinoEngine().check(asked(), site(), source())
+        OpenVinoEngine().check(asked(), site(), source(), {})
 
 
 def test_a_serving_image_of_the_spec_stands_in_for_the_sites():
-    OpenVinoEngine().check(asked(serving={"image": "triton:own"}), site(), source())
+    OpenVinoEngine().check(asked(serving={"image": "triton:own"}), site(), source(), {})
 
 
 def test_the_estimate_grows_with_the_weights():
@@ -88,7 +90,7 @@ def test_the_estimate_grows_with_the_weights():
 
 
 def test_keys_depend_on_images_and_on_toolkit_versions():
-    producers = OpenVinoEngine().producers(site(openvino="triton:1").images, "triton:1")
+    producers = OpenVinoEngine().producers(asked(), site(openvino="triton:1"), "triton:1")
 
     assert producers["quantize"]["image"] == "tasks:1"
     assert {"nncf", "optimum-intel", "torch", "openvino"} < producers["quantize"].keys()

@@ -3,7 +3,7 @@ import math
 
 import pytest
 from generation.question import Question, RefusedError, check, job
-from generation.settings import Limits, SettingsError, check_numpy, read_settings
+from generation.settings import Limits, SettingsError, check_numpy, engine_of, read_settings
 
 LIMITS = Limits(max_input_tokens=10, max_sequence_tokens=16, default_max_tokens=100)
 PARAMETERS = {
@@ -33,6 +33,7 @@ def test_the_models_own_default_bounds_an_answer_nobody_bounded():
     [
         (Question(""), "text_input is empty"),
         (Question(" \n"), "text_input is empty"),
+        (Question("hi", stop_words=("bye", "")), "stop_words has an empty text"),
         (Question("hi", max_tokens=0), "max_tokens is 0; expected at least 1"),
         (Question("hi", max_tokens=-3), "max_tokens is -3"),
         (Question("hi", temperature=-0.5), "temperature is -0.5"),
@@ -72,7 +73,7 @@ def test_the_engine_is_found_below_the_version_that_triton_loads(tmp_path):
     settings = read_settings(arguments(tmp_path))
 
     assert settings.engine == tmp_path / "3" / "engine"
-    assert settings.scheduler == {"num_kv_blocks": 4}
+    assert settings.document("scheduler") == {"num_kv_blocks": 4}
     assert settings.apply_chat_template
     assert not read_settings(arguments(tmp_path, chat_template="none")).apply_chat_template
 
@@ -81,9 +82,8 @@ def test_the_engine_is_found_below_the_version_that_triton_loads(tmp_path):
     ("changed", "message"),
     [
         ({"max_batch_size": "many"}, "wrong parameter"),
-        ({"scheduler": "{"}, "wrong parameter"),
         ({"chat_template": "maybe"}, "chat_template apply or none"),
-        ({"properties": None}, "no parameter 'properties'"),
+        ({"max_input_tokens": None}, "no parameter 'max_input_tokens'"),
         ({"engine_folder": "elsewhere"}, "elsewhere is not there"),
     ],
 )
@@ -92,6 +92,28 @@ def test_a_model_with_wrong_settings_says_which(tmp_path, changed, message):
 
     with pytest.raises(SettingsError, match=message):
         read_settings(arguments(tmp_path, **changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"scheduler": "{"}, "wrong parameter scheduler"),
+        ({"scheduler": "[1]"}, "expected a JSON object"),
+        ({"scheduler": None}, "no parameter 'scheduler'"),
+    ],
+)
+def test_a_parameter_of_one_engine_alone_is_refused_when_it_is_asked_for(tmp_path, changed, message):
+    (tmp_path / "3" / "engine").mkdir(parents=True)
+    settings = read_settings(arguments(tmp_path, **changed))
+
+    with pytest.raises(SettingsError, match=message):
+        settings.document("scheduler")
+
+
+def test_an_engine_folder_may_be_absolute(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+
+    assert engine_of(arguments(tmp_path / "here", engine_folder=str(tmp_path / "elsewhere"))) == tmp_path / "elsewhere"
 
 
 def test_numpy_2_is_refused():

@@ -24,9 +24,9 @@ class TritonPythonModel:
         check_numpy(np.__version__)
         settings = read_settings(args)
         scheduler = genai.SchedulerConfig()
-        for name, value in settings.scheduler.items():
+        for name, value in settings.document("scheduler").items():
             setattr(scheduler, name, value)
-        properties = {**ONE_THREAD, **settings.properties}
+        properties = {**ONE_THREAD, **settings.document("properties")}
         pipeline = genai.ContinuousBatchingPipeline(str(settings.engine), scheduler, "CPU", properties)
         tokenizer = OpenVinoTokenizer(pipeline.get_tokenizer(), settings.engine, chat=settings.apply_chat_template)
         limits = settings.limits(pipeline.get_config().max_new_tokens)

@@ -31,6 +31,24 @@ def test_a_dataset_without_usable_texts_is_refused(tmp_path, lines):
     assert ("quantize", plan.stages["quantize"].key) not in workspace.artifacts.manifests
 
 
+def test_a_calibration_set_shorter_than_asked_is_refused(tmp_path):
+    asked = release(
+        quantization={
+            "format": "int8",
+            "calibration": {"dataset": "hf://datasets/org/texts@main/a.jsonl", "samples": 3},
+        }
+    )
+    plan = asked.plan.model_copy(update={"datasets": Datasets(calibration=pinned("a.jsonl"))})
+    workspace = StepWorkspace(tmp_path, datasets={"a.jsonl": [{"text": "one"}, {"text": "two"}]})
+    (tmp_path / "downloaded").mkdir()
+    workspace.artifacts.put("download", plan.stages["download"].key, tmp_path / "downloaded")
+
+    with pytest.raises(
+        InputError, match=r"org/texts/a\.jsonl has 2 texts, quantization\.calibration\.samples asks for 3"
+    ):
+        quantize.run(asked.model_copy(update={"plan": plan}), workspace)
+
+
 def test_too_small_a_scratch_is_refused_before_anything_is_fetched(tmp_path):
     workspace = StepWorkspace(tmp_path, free_bytes=0)
 

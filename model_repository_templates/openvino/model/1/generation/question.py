@@ -21,6 +21,7 @@ class Question:
     stream: bool = False
     temperature: float = 0.0
     seed: int | None = None
+    stop_words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def check(question: Question) -> None:
     """Refuse what is wrong whatever the model.
 
     Raises:
-        RefusedError: empty text, max_tokens below 1, or a temperature that is negative or no number.
+        RefusedError: empty text or stop word, max_tokens below 1, or a temperature that is negative or no number.
     """
     if not question.text.strip():
         raise RefusedError("text_input is empty; expected a question. Send some text.")
@@ -47,6 +48,8 @@ def check(question: Question) -> None:
             f"temperature is {question.temperature}; expected 0 (greedy) or a positive number. "
             "Change it or leave it out."
         )
+    if "" in question.stop_words:
+        raise RefusedError("stop_words has an empty text; expected texts that end an answer. Leave it out.")
 
 
 def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:

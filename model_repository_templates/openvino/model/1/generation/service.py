@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,15 +28,15 @@ class Service:
     def accept(self, requests: Sequence[Any]) -> None:
         """Check Triton's requests and hand them on; the answers follow through their senders."""
         for request in requests:
-            self._accept(request, _Sender(request.get_response_sender()))
+            self._accept(request, Sender(request.get_response_sender()))
 
     def drain(self) -> None:
         """Finish what runs, within DRAIN_TIMEOUT_S."""
         self._scheduler.close(DRAIN_TIMEOUT_S)
 
-    def _accept(self, request: Any, sender: "_Sender") -> None:
+    def _accept(self, request: Any, sender: "Sender") -> None:
         try:
-            question = _question(request)
+            question = question_of(request)
             check(question)
             self._scheduler.submit(job(question, self._tokenizer.encode(question.text), self._limits), sender)
         except RefusedError as error:
@@ -44,33 +45,43 @@ class Service:
             sender.fail(str(error))
 
 
-class _Sender:
-    """A Reply over Triton's response sender."""
+class Sender:
+    """A Reply over Triton's response sender, for several threads.
+
+    After the last response nothing is sent or asked: Triton has freed what belongs to the request, and its server would
+    die of the question whether the client has gone.
+    """
 
     def __init__(self, sender: Any) -> None:
-        self._sender = sender
+        self._sender, self._lock, self._is_over = sender, threading.Lock(), False
 
     def send(self, text: str, finish_reason: str) -> None:
         """One response."""
-        outputs = [_tensor("text_output", text), _tensor("finish_reason", finish_reason)]
-        flags = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if finish_reason else 0
-        self._sender.send(pb_utils.InferenceResponse(output_tensors=outputs), flags=flags)
+        outputs = [text_tensor("text_output", text), text_tensor("finish_reason", finish_reason)]
+        self._give(pb_utils.InferenceResponse(output_tensors=outputs), final=bool(finish_reason))
 
     def fail(self, message: str) -> None:
         """HTTP 503, gRPC UNAVAILABLE."""
-        self._error(message, pb_utils.TritonError.UNAVAILABLE)
+        self.pass_on(pb_utils.TritonError(message, pb_utils.TritonError.UNAVAILABLE))
 
     def refuse(self, message: str) -> None:
         """HTTP 400, gRPC INVALID_ARGUMENT."""
-        self._error(message, pb_utils.TritonError.INVALID_ARG)
+        self.pass_on(pb_utils.TritonError(message, pb_utils.TritonError.INVALID_ARG))
+
+    def pass_on(self, error: Any) -> None:
+        """An error as Triton knows it, be it of a model that was asked on behalf of this client."""
+        self._give(pb_utils.InferenceResponse(error=error), final=True)
 
     def is_cancelled(self) -> bool:
-        """True after an HTTP disconnect or a cancelled gRPC stream."""
-        return bool(self._sender.is_cancelled())
+        """True after an HTTP disconnect or a cancelled gRPC stream; False after the last response."""
+        with self._lock:
+            return not self._is_over and bool(self._sender.is_cancelled())
 
-    def _error(self, message: str, code: Any) -> None:
-        response = pb_utils.InferenceResponse(error=pb_utils.TritonError(message, code))
-        self._sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+    def _give(self, response: Any, *, final: bool) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._is_over = final
+                self._sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0)
 
 
 def _stop_server(error: Exception) -> None:
@@ -79,20 +90,22 @@ def _stop_server(error: Exception) -> None:
     os.kill(os.getppid(), signal.SIGTERM)
 
 
-def _question(request: Any) -> Question:
-    text, max_tokens, stream, temperature, seed = (
-        _input(request, name) for name in ("text_input", "max_tokens", "stream", "temperature", "seed")
+def question_of(request: Any) -> Question:
+    """The inputs of a Triton request, unchecked.
+
+    Raises:
+        RefusedError: a text is not UTF-8.
+    """
+    max_tokens, stream, temperature, seed = (
+        _input(request, name) for name in ("max_tokens", "stream", "temperature", "seed")
     )
-    try:
-        words = text.decode("utf-8") if isinstance(text, bytes) else str(text)
-    except UnicodeDecodeError as error:
-        raise RefusedError(f"text_input is not UTF-8 ({error.reason} at byte {error.start}). Send UTF-8.") from error
     return Question(
-        text=words,
+        text=texts(request, "text_input")[0],
         max_tokens=None if max_tokens is None else int(max_tokens),
         stream=bool(stream),
         temperature=0.0 if temperature is None else float(temperature),
         seed=None if seed is None else int(seed),
+        stop_words=texts(request, "stop_words"),
     )
 
 
@@ -101,5 +114,20 @@ def _input(request: Any, name: str) -> Any:
     return None if tensor is None else tensor.as_numpy().reshape(-1)[0]
 
 
-def _tensor(name: str, text: str) -> Any:
+def texts(request: Any, name: str) -> tuple[str, ...]:
+    """A text input; empty when it was not given.
+
+    Raises:
+        RefusedError: it is not UTF-8.
+    """
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    values = () if tensor is None else tensor.as_numpy().reshape(-1)
+    try:
+        return tuple(value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in values)
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"{name} is not UTF-8 ({error.reason} at byte {error.start}). Send UTF-8.") from error
+
+
+def text_tensor(name: str, text: str) -> Any:
+    """A text as Triton takes it, of shape [1]."""
     return pb_utils.Tensor(name, np.array([text.encode()], dtype=object))

@@ -25,51 +25,90 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of the model's config.pbtxt, and where its engine lies."""
+    """Parameters of the model's config.pbtxt, and where its engine lies. `parameters` holds all of them as written."""
 
     engine: Path
     apply_chat_template: bool
     max_batch_size: int
     max_input_tokens: int
     max_sequence_tokens: int
-    scheduler: Mapping[str, Any]
-    properties: Mapping[str, Any]
+    parameters: Mapping[str, str]
 
     def limits(self, default_max_tokens: int) -> Limits:
         """The limits, with the engine's own default for the length of an answer."""
         return Limits(self.max_input_tokens, self.max_sequence_tokens, default_max_tokens)
 
+    def text(self, name: str) -> str:
+        """A parameter that only some models have.
+
+        Raises:
+            SettingsError: it is missing.
+        """
+        return _parameter(self.parameters, name)
+
+    def document(self, name: str) -> Mapping[str, Any]:
+        """A parameter that is a JSON object.
+
+        Raises:
+            SettingsError: it is missing, or something else.
+        """
+        try:
+            found = json.loads(self.text(name))
+        except ValueError as error:
+            raise SettingsError(f"config.pbtxt has a wrong parameter {name}: {error}; expected JSON.") from error
+        if not isinstance(found, dict):
+            raise SettingsError(f"config.pbtxt has a wrong parameter {name}: {found!r}; expected a JSON object.")
+        return found
+
 
 def read_settings(args: Mapping[str, str]) -> Settings:
     """Settings from what Triton passes to `initialize`.
 
-    The engine is found from the repository and version there: Triton may have copied the model elsewhere.
+    A relative engine folder is found from the repository and version there: Triton may have copied the model elsewhere.
 
     Raises:
         SettingsError: a parameter is missing or wrong, or there is no engine folder.
     """
-    parameters = {key: value["string_value"] for key, value in json.loads(args["model_config"])["parameters"].items()}
-    version = Path(args["model_repository"]) / args["model_version"]
+    parameters = read_parameters(args)
     try:
-        settings = Settings(
-            engine=version / parameters["engine_folder"],
-            apply_chat_template=CHAT_TEMPLATE.index(parameters["chat_template"]) == 0,
-            max_batch_size=int(parameters["max_batch_size"]),
-            max_input_tokens=int(parameters["max_input_tokens"]),
-            max_sequence_tokens=int(parameters["max_sequence_tokens"]),
-            scheduler=json.loads(parameters["scheduler"]),
-            properties=json.loads(parameters["properties"]),
+        return Settings(
+            engine=engine_of(args),
+            apply_chat_template=CHAT_TEMPLATE.index(_parameter(parameters, "chat_template")) == 0,
+            max_batch_size=int(_parameter(parameters, "max_batch_size")),
+            max_input_tokens=int(_parameter(parameters, "max_input_tokens")),
+            max_sequence_tokens=int(_parameter(parameters, "max_sequence_tokens")),
+            parameters=parameters,
         )
-    except KeyError as error:
-        raise SettingsError(f"config.pbtxt has no parameter {error}; render it from its template again.") from error
     except ValueError as error:
         raise SettingsError(
-            f"config.pbtxt has a wrong parameter: {error}; expected numbers, JSON, and chat_template "
+            f"config.pbtxt has a wrong parameter: {error}; expected numbers, and chat_template "
             f"{' or '.join(CHAT_TEMPLATE)}."
         ) from error
-    if not settings.engine.is_dir():
-        raise SettingsError(f"{settings.engine} is not there; expected the engine that the release was built with.")
-    return settings
+
+
+def read_parameters(args: Mapping[str, str]) -> Mapping[str, str]:
+    """The parameters of config.pbtxt, from what Triton passes to `initialize`."""
+    return {key: value["string_value"] for key, value in json.loads(args["model_config"])["parameters"].items()}
+
+
+def engine_of(args: Mapping[str, str]) -> Path:
+    """The folder of the engine, of which a tokenizer is a part.
+
+    Raises:
+        SettingsError: the parameter is missing, or the folder.
+    """
+    folder = _parameter(read_parameters(args), "engine_folder")
+    engine = Path(args["model_repository"]) / args["model_version"] / folder
+    if not engine.is_dir():
+        raise SettingsError(f"{engine} is not there; expected the engine that the release was built with.")
+    return engine
+
+
+def _parameter(parameters: Mapping[str, str], name: str) -> str:
+    try:
+        return parameters[name]
+    except KeyError as error:
+        raise SettingsError(f"config.pbtxt has no parameter {error}; render it from its template again.") from error
 
 
 def check_numpy(version: str) -> None:

@@ -1,0 +1,118 @@
+"""Triton model over TensorRT-LLM's LLM API. Everything that is not TensorRT-LLM is in generation/."""
+
+import asyncio
+import os
+import queue
+import secrets
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+from generation.hf_tokenizer import HuggingFaceTokenizer
+from generation.runtime import Progress, Sampling
+from generation.service import Service
+from generation.settings import check_numpy, read_settings
+from generation.token_deltas import TokenDeltas
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+WAIT_S = 0.01
+"""How long a step waits for tokens, and a new request for being admitted while the engine gives none."""
+
+
+class TritonPythonModel:
+    """What Triton's Python backend loads."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the model; an error here keeps it from becoming ready."""
+        check_numpy(np.__version__)
+        settings = read_settings(args)
+        gpus = settings.parameters.get("gpu_device_ids")
+        if gpus:  # before anything loads CUDA; the workers look for the second name
+            os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRTLLM_VISIBLE_DEVICES"] = gpus
+        tokenizer = HuggingFaceTokenizer(settings.engine, chat=settings.apply_chat_template)
+        self._llm = _load(settings.engine, Path(__file__).with_name("model.yaml"))
+        limits = settings.limits(tokenizer.default_max_tokens or settings.max_sequence_tokens)
+        runtime = LlmApiRuntime(self._llm, tokenizer.end_ids)
+        self._service = Service(runtime, tokenizer, limits, slots=settings.max_batch_size)
+
+    def execute(self, requests: list[Any]) -> None:
+        """Take requests; their answers follow."""
+        self._service.accept(requests)
+
+    def finalize(self) -> None:
+        """Finish what runs."""
+        self._service.drain()
+        self._llm.shutdown()
+
+
+def _load(engine: Path, arguments: Path) -> Any:
+    from tensorrt_llm import LLM
+
+    return LLM(model=str(engine), skip_tokenizer_init=True, **yaml.safe_load(arguments.read_text(encoding="utf-8")))
+
+
+class LlmApiRuntime:
+    """A Runtime: tensorrt_llm.LLM (1.2), whose requests live in an event loop of their own thread."""
+
+    def __init__(self, llm: Any, end_ids: Sequence[int]) -> None:
+        import tensorrt_llm
+
+        self._api, self._llm, self._end_ids = tensorrt_llm, llm, list(end_ids)
+        self._followed: dict[int, Future[None]] = {}
+        self._arrived: queue.Queue[Progress | Exception] = queue.Queue()
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="llm-api", daemon=True).start()
+
+    def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
+        """Top-k 1 is greedy, for a temperature is above 0; without a seed the engine's own is always the same."""
+        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
+        warm = {"temperature": sampling.temperature, "top_p": 1.0, "seed": seed}
+        how = warm if sampling.temperature > 0 else {"top_k": 1}
+        ends = {"end_id": self._end_ids[0], "stop_token_ids": self._end_ids[1:] or None}
+        chosen = self._api.SamplingParams(max_tokens=sampling.max_tokens, detokenize=False, **ends, **how)
+        following = asyncio.run_coroutine_threadsafe(self._follow(number, list(prompt), chosen), self._loop)
+        self._followed[number] = following
+        following.add_done_callback(lambda _: self._followed.pop(number, None))
+
+    def step(self) -> list[Progress]:
+        """What has arrived since the last one."""
+        found = []
+        with suppress(queue.Empty):
+            found.append(self._arrived.get(timeout=WAIT_S))
+            while True:
+                found.append(self._arrived.get_nowait())
+        if failures := [each for each in found if isinstance(each, Exception)]:
+            raise failures[0]
+        return found
+
+    def cancel(self, number: int) -> None:
+        """Whatever arrives of it, nobody looks at it any more."""
+        if followed := self._followed.get(number):
+            followed.cancel()
+
+    def has_work(self) -> bool:
+        """Whether a request runs, or something of one was not taken yet."""
+        return bool(self._followed) or not self._arrived.empty()
+
+    async def _follow(self, number: int, prompt: list[int], chosen: Any) -> None:
+        deltas = TokenDeltas()
+        try:
+            result = self._llm.generate_async(prompt, chosen, streaming=True)
+            async for report in result:
+                output = report.outputs[0]
+                tokens = [token for token in deltas.new(output.token_ids) if token not in self._end_ids]
+                reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
+                self._arrived.put(Progress(number, tokens, reason))
+        except asyncio.CancelledError:
+            result.abort()
+            raise
+        except (self._api.llmapi.RequestError, ValueError) as error:
+            self._arrived.put(Progress(number, (), failure=f"the engine refused this request: {str(error)[:256]}."))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread that steps must raise it
+            self._arrived.put(error)

@@ -1,0 +1,79 @@
+"""Tokens of one answer turned into text, cut where it ends. Computes only."""
+
+from collections.abc import Sequence
+
+from generation.runtime import Tokenizer
+from generation.text_stream import TextStream
+
+STOP, LENGTH = "stop", "length"
+
+
+class StopWords:
+    """Lets text pass up to the first stop word. Holds back what may be the beginning of one."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words, self._held = tuple(words), ""
+        self.found = False
+
+    def advance(self, text: str, *, final: bool) -> str:
+        """What of `text`, and of what was held back, is certain; nothing is held back when this is `final`."""
+        if self.found:
+            return ""
+        text, self._held = self._held + text, ""
+        ends = [at for word in self._words if (at := text.find(word)) >= 0]
+        if ends:
+            self.found = True
+            return text[: min(ends)]
+        kept = 0 if final else max((_shared(text, word) for word in self._words), default=0)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+
+class AnswerText:
+    """One answer as it grows. Engines differ in whether they give out the token that ended it: here it never shows."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, end_ids: Sequence[int], max_tokens: int, stop_words: Sequence[str]
+    ) -> None:
+        self._tokenizer, self._end_ids, self._room = tokenizer, frozenset(end_ids), max_tokens
+        self._stream, self._stop_words = TextStream(), StopWords(stop_words)
+        self._ended = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no token can add anything, be it that the engine goes on."""
+        return self._ended or self._stop_words.found
+
+    def add(self, tokens: Sequence[int]) -> str:
+        """The piece of text that is certain now."""
+        taken = [] if self.is_over else self._until_the_end(tokens)
+        self._room -= len(taken)
+        self._stream.add(taken)
+        piece = self._advance(final=False)
+        if self._stream.is_long:
+            self._stream.cut(self._tokenizer.decode([self._stream.kept()])[0])
+        return piece
+
+    def end(self) -> tuple[str, str]:
+        """The last piece, and why it is the last: the model's own end or a stop word, or no room for more tokens."""
+        piece = self._advance(final=True)
+        return piece, STOP if self.is_over or self._room > 0 else LENGTH
+
+    def _advance(self, *, final: bool) -> str:
+        text = self._tokenizer.decode([self._stream.window])[0]
+        return self._stop_words.advance(self._stream.advance(text, final=final), final=final)
+
+    def _until_the_end(self, tokens: Sequence[int]) -> list[int]:
+        taken: list[int] = []
+        for token in tokens:
+            if token in self._end_ids:
+                self._ended = True
+                break
+            taken.append(token)
+        return taken
+
+
+def _shared(text: str, word: str) -> int:
+    """How many characters at the end of `text` begin `word`."""
+    longest = min(len(text), len(word) - 1)
+    return next((size for size in range(longest, 0, -1) if word.startswith(text[len(text) - size :])), 0)

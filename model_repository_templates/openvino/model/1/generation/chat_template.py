@@ -1,0 +1,89 @@
+"""A user's question as a chat model was trained to see it, by the Jinja2 template that comes with a checkpoint.
+
+The template is somebody else's code: it runs in Jinja2's sandbox, with the names that Hugging Face documents
+(transformers 4.57, `apply_chat_template`).
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from generation.question import RefusedError
+from generation.settings import SettingsError
+
+SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
+DEFAULT = "default"
+"""The one that counts where a checkpoint brings several templates."""
+
+
+class ChatTemplate:
+    """Wraps a question. Called from several threads."""
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        from jinja2.exceptions import TemplateError
+        from jinja2.ext import loopcontrols
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment.filters["tojson"] = _json
+        environment.globals.update(raise_exception=_refuse, strftime_now=_now)
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise SettingsError(f"the chat template is no Jinja2: {error}. Set chat_template to none.") from error
+        self._special = dict(special_tokens)
+        try:
+            self.wrap("Hello")
+        except RefusedError as error:
+            raise SettingsError(f"{error} Set chat_template to none.") from error
+
+    def wrap(self, question: str) -> str:
+        """The whole prompt, up to where the model's answer begins.
+
+        Raises:
+            RefusedError: the template does not take this question.
+        """
+        from jinja2.exceptions import TemplateError
+
+        messages = [{"role": "user", "content": question}]
+        try:
+            return self._template.render(messages=messages, add_generation_prompt=True, **self._special)
+        except (TemplateError, TypeError) as error:
+            raise RefusedError(f"the chat template does not take {question[:64]!r}: {str(error)[:256]}.") from error
+
+
+def read_chat_template(folder: Path) -> ChatTemplate | None:
+    """The template of a checkpoint: chat_template.jinja, else what tokenizer_config.json holds; None without one."""
+    config = read_json(folder / "tokenizer_config.json")
+    file = folder / "chat_template.jinja"
+    source = file.read_text(encoding="utf-8") if file.exists() else config.get("chat_template")
+    if isinstance(source, list):
+        source = next((each["template"] for each in source if each["name"] == DEFAULT), None)
+    return ChatTemplate(source, special_tokens(config)) if source else None
+
+
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """Special tokens by role, from tokenizer_config.json, where each is a text or an object with one."""
+    found = {role: config.get(role) for role in SPECIAL}
+    return {role: token["content"] if isinstance(token, dict) else token for role, token in found.items() if token}
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A checkpoint's JSON file; empty where there is none."""
+    return dict(json.loads(file.read_bytes())) if file.exists() else {}
+
+
+def _refuse(message: str) -> NoReturn:
+    from jinja2.exceptions import TemplateError
+
+    raise TemplateError(message)
+
+
+def _now(form: str) -> str:
+    return datetime.now().astimezone().strftime(form)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)

@@ -1,0 +1,59 @@
+"""The tokenizer that a Hugging Face checkpoint brings, by the tokenizers library: a Tokenizer for every GPU engine."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from generation.chat_template import read_chat_template, read_json, special_tokens
+from generation.settings import SettingsError
+
+
+class HuggingFaceTokenizer:
+    """A Tokenizer over tokenizer.json.
+
+    Attributes:
+        end_ids: ids that end an answer, the first one being the usual.
+        pad_id: what fills up a batch; the usual end where the checkpoint names none.
+        default_max_tokens: the checkpoint's own bound of an answer, or None.
+    """
+
+    def __init__(self, folder: Path, *, chat: bool) -> None:
+        from tokenizers import Tokenizer
+
+        file = folder / "tokenizer.json"
+        if not file.exists():
+            raise SettingsError(f"{file} is not there; expected the tokenizer of the checkpoint.")
+        self._tokenizer = Tokenizer.from_file(str(file))
+        self._template = read_chat_template(folder) if chat else None
+        if chat and self._template is None:
+            raise SettingsError(f"the tokenizer of {folder} has no chat template; set chat_template to none.")
+        generation = read_json(folder / "generation_config.json")
+        tokens = special_tokens(read_json(folder / "tokenizer_config.json"))
+        self.end_ids = self._ends(folder, generation.get("eos_token_id"), tokens.get("eos_token"))
+        pad = self._tokenizer.token_to_id(tokens["pad_token"]) if "pad_token" in tokens else None
+        self.pad_id: int = self.end_ids[0] if pad is None else pad
+        self.default_max_tokens: int | None = generation.get("max_new_tokens")
+
+    def encode(self, question: str) -> list[int]:
+        """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
+        text = self._template.wrap(question) if self._template else question
+        return list(self._tokenizer.encode(text, add_special_tokens=self._template is None).ids)
+
+    def encode_word(self, word: str) -> list[int]:
+        """Ids of a text that stands within another one."""
+        return list(self._tokenizer.encode(word, add_special_tokens=False).ids)
+
+    def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
+        """Texts without special tokens."""
+        return list(self._tokenizer.decode_batch([list(sequence) for sequence in sequences]))
+
+    def _ends(self, folder: Path, ids: int | list[int] | None, token: str | None) -> tuple[int, ...]:
+        """generation_config.json has the last word: a chat model ends its turn with more than one token."""
+        if ids is not None:
+            return (ids,) if isinstance(ids, int) else tuple(ids)
+        found = self._tokenizer.token_to_id(token) if token else None
+        if found is None:
+            raise SettingsError(
+                f"{folder} does not say what ends an answer; expected eos_token_id in generation_config.json or "
+                "eos_token in tokenizer_config.json."
+            )
+        return (found,)

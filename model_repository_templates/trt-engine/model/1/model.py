@@ -1,0 +1,176 @@
+"""Triton model that answers questions by asking the models beside it. The text of a stream is made here."""
+
+import secrets
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from generation.answer_text import AnswerText
+from generation.hf_tokenizer import HuggingFaceTokenizer
+from generation.scheduler import CANCELLED
+from generation.service import Sender, texts
+from generation.settings import engine_of, read_parameters
+
+PREPARED = [
+    "input_ids",
+    "input_lengths",
+    "request_output_len",
+    "end_id",
+    "pad_id",
+    "stop_words_list",
+    "runtime_top_k",
+    "runtime_top_p",
+    "temperature",
+    "seed",
+]
+GENERATED = ["output_ids", "sequence_length"]
+
+WAITING_PER_SLOT = 4
+"""Requests handed to TensorRT-LLM beyond those that fit its batch: they show in its own count of waiting ones."""
+
+CANCEL_CHECK_S = 0.1
+"""How often clients are looked after, all of them: asking Triton costs a trip to its process each time."""
+
+
+class TritonPythonModel:
+    """What Triton's Python backend loads."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the tokenizer; an error here keeps the model from becoming ready."""
+        parameters = read_parameters(args)
+        self._tokenizer = HuggingFaceTokenizer(engine_of(args), chat=False)
+        self._preprocessing, self._engine = parameters["preprocessing"], Engine(parameters["tensorrt_llm"])
+        threads = int(parameters["max_batch_size"]) * (1 + WAITING_PER_SLOT)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="answer")
+
+    def execute(self, requests: list[Any]) -> None:
+        """Start answering; the answers follow through the requests' senders."""
+        for request in requests:
+            self._threads.submit(self._answer, request, Sender(request.get_response_sender()))
+
+    def finalize(self) -> None:
+        """Wait for the requests that run."""
+        self._threads.shutdown(wait=True)
+        self._engine.close()
+
+    def _answer(self, request: Any, reply: Sender) -> None:
+        try:
+            prepared = self._prepared(request)
+            if prepared.has_error():
+                reply.pass_on(prepared.error())
+            else:
+                self._generate(request, {tensor.name(): tensor for tensor in prepared.output_tensors()}, reply)
+        except Exception as error:  # noqa: BLE001 - a thread's exception is seen by nobody, and a client must not be left waiting
+            reply.fail(f"no answer: {str(error)[:256]}. Ask again; see the server's log.")
+
+    def _prepared(self, request: Any) -> Any:
+        inputs = [tensor for tensor in request.inputs() if tensor.name() != "stream"]
+        asked = pb_utils.InferenceRequest(
+            model_name=self._preprocessing, inputs=inputs, requested_output_names=PREPARED
+        )
+        return asked.exec()
+
+    def _generate(self, request: Any, prepared: dict[str, Any], reply: Sender) -> None:
+        stream = pb_utils.get_input_tensor_by_name(request, "stream")
+        streams = stream is not None and bool(stream.as_numpy().reshape(-1)[0])
+        room = int(prepared["request_output_len"].as_numpy()[0, 0])
+        answer = AnswerText(self._tokenizer, self._tokenizer.end_ids, room, texts(request, "stop_words"))
+        whole = []
+        with self._engine.generation(list(prepared.values()), reply, stream=streams) as generation:
+            for tokens in generation:
+                whole.append(answer.add(tokens))
+                if streams and whole[-1]:
+                    reply.send(whole[-1], "")
+                if answer.is_over:
+                    generation.stop()
+        piece, reason = answer.end()
+        if generation.left:
+            reply.send("", CANCELLED)
+        elif generation.error is not None and not answer.is_over:
+            reply.pass_on(generation.error)
+        else:
+            reply.send(piece if streams else "".join([*whole, piece]), reason)
+
+
+class Engine:
+    """The tensorrt_llm model, and a thread that looks after the clients it generates for."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._running: dict[str, Generation] = {}
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
+        self._watcher.start()
+
+    @contextmanager
+    def generation(self, inputs: list[Any], reply: Sender, *, stream: bool) -> "Iterator[Generation]":
+        """Tokens for prepared inputs, asked for when they are iterated."""
+        generation = Generation(self._model, [*inputs, _flag("streaming", value=stream)], reply)
+        self._running[generation.number] = generation
+        try:
+            yield generation
+        finally:
+            del self._running[generation.number]
+
+    def close(self) -> None:
+        """End the watching."""
+        self._closed.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(CANCEL_CHECK_S):
+            for generation in list(self._running.values()):
+                generation.left = generation.left or generation.reply.is_cancelled()
+                if generation.left:
+                    generation.stop()
+
+
+class Generation:
+    """One request to the tensorrt_llm model; iterating gives new tokens.
+
+    Attributes:
+        number: names the request to the engine.
+        reply: the way back to the client.
+        left: whether the client has gone.
+        error: what the engine said instead of tokens, or None.
+    """
+
+    def __init__(self, model: str, inputs: list[Any], reply: Sender) -> None:
+        self.number, self.reply = secrets.token_hex(16), reply
+        self.left, self.error = False, None
+        self._model, self._inputs = model, inputs
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Beams are not asked for, so the first one is all there is."""
+        for response in self._ask(self._inputs):
+            if response.has_error():
+                self.error = response.error()
+            elif response.output_tensors():
+                ids, lengths = (pb_utils.get_output_tensor_by_name(response, name).as_numpy() for name in GENERATED)
+                yield ids[0, 0, : lengths[0, 0]].tolist()
+
+    def stop(self) -> None:
+        """Tell the engine to end it and free its part of the cache; without effect before it began, and after its end.
+
+        A second request of the same number with `stop` set: TensorRT-LLM 1.2, triton_backend/inflight_batcher_llm/src/
+        model_instance_state.cc, handleStopRequest. The inputs that are not optional are not looked at.
+        """
+        nothing = [
+            pb_utils.Tensor(name, np.array([[1]], dtype=np.int32)) for name in ("input_lengths", "request_output_len")
+        ]
+        for _ in self._ask([*nothing, _flag("stop", value=True)]):
+            pass
+
+    def _ask(self, inputs: list[Any]) -> Iterator[Any]:
+        request = pb_utils.InferenceRequest(
+            request_id=self.number, model_name=self._model, inputs=inputs, requested_output_names=GENERATED
+        )
+        yield from request.exec(decoupled=True)
+
+
+def _flag(name: str, *, value: bool) -> Any:
+    return pb_utils.Tensor(name, np.array([[value]], dtype=bool))

@@ -1,0 +1,36 @@
+"""Triton model that checks a question and makes tokens of it."""
+
+from typing import Any
+
+import triton_python_backend_utils as pb_utils
+from generation.hf_tokenizer import HuggingFaceTokenizer
+from generation.question import RefusedError, check, job
+from generation.service import question_of
+from generation.settings import read_settings
+from request_tensors import request_tensors
+
+
+class TritonPythonModel:
+    """What Triton's Python backend loads."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the tokenizer; an error here keeps the model from becoming ready."""
+        settings = read_settings(args)
+        self._tokenizer = HuggingFaceTokenizer(settings.engine, chat=settings.apply_chat_template)
+        self._limits = settings.limits(self._tokenizer.default_max_tokens or settings.max_sequence_tokens)
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Tokens, or a refusal, for each request."""
+        return [self._prepared(request) for request in requests]
+
+    def _prepared(self, request: Any) -> Any:
+        tokenizer = self._tokenizer
+        try:
+            question = question_of(request)
+            check(question)
+            taken = job(question, tokenizer.encode(question.text), self._limits)
+        except RefusedError as error:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
+        words = [tokenizer.encode_word(word) for word in question.stop_words]
+        tensors = request_tensors(taken, tokenizer.end_ids, tokenizer.pad_id, words)
+        return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])

@@ -1,0 +1,62 @@
+"""What TensorRT-LLM's Triton backend takes, by the names of its inputs, for one request. Computes only.
+
+Names, types and shapes: NVIDIA/TensorRT-LLM, triton_backend/all_models/inflight_batcher_llm/tensorrt_llm/config.pbtxt,
+commit 2a9abd95 (1.2); every shape begins with a batch of one.
+"""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from generation.question import Job
+
+Array = np.ndarray[Any, Any]
+
+GREEDY_TOP_K, ANY_TOP_K, ANY_TOP_P = 1, 0, 1.0
+SEED_BITS = 63
+
+
+def request_tensors(
+    job: Job, end_ids: Sequence[int], pad_id: int, stop_words: Sequence[Sequence[int]]
+) -> dict[str, Array]:
+    """Inputs of the tensorrt_llm model.
+
+    Temperature 0 is greedy, which the backend knows as top-k 1: its temperature is above 0. A warmer request without a
+    seed gets a random one, because the backend's own is always the same.
+
+    Args:
+        job: what to generate.
+        end_ids: the first one ends the answer by itself, the others as stop words of one token.
+        pad_id: what fills up a batch.
+        stop_words: ids of each text that ends the answer.
+    """
+    sampling = job.sampling
+    greedy = sampling.temperature == 0
+    seed = secrets.randbits(SEED_BITS) if sampling.seed is None else sampling.seed
+    return {
+        "input_ids": np.array([job.prompt], dtype=np.int32),
+        "input_lengths": _one(len(job.prompt), np.int32),
+        "request_output_len": _one(sampling.max_tokens, np.int32),
+        "end_id": _one(end_ids[0], np.int32),
+        "pad_id": _one(pad_id, np.int32),
+        "stop_words_list": word_list([*([each] for each in end_ids[1:]), *stop_words]),
+        "runtime_top_k": _one(GREEDY_TOP_K if greedy else ANY_TOP_K, np.int32),
+        "runtime_top_p": _one(ANY_TOP_P, np.float32),
+        "temperature": _one(1.0 if greedy else sampling.temperature, np.float32),
+        "seed": _one(0 if greedy else seed, np.uint64),
+    }
+
+
+def word_list(words: Sequence[Sequence[int]]) -> Array:
+    """Words as the backend wants them, of shape [1, 2, n]: all ids in a row, and where each word ends, then -1."""
+    ids = [token for word in words for token in word]
+    ends = np.cumsum([len(word) for word in words if word], dtype=np.int32)
+    rows = np.full((2, len(ids)), -1, dtype=np.int32)
+    rows[0, :] = ids
+    rows[1, : len(ends)] = ends
+    return rows[np.newaxis]
+
+
+def _one(value: float, dtype: type) -> Array:
+    return np.array([[value]], dtype=dtype)

@@ -1,0 +1,56 @@
+"""What a source says about itself before a weight is downloaded: its JSON documents, as far as a plan needs them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import Source
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint import CONFIG
+
+TOKENIZER_CONFIG = "tokenizer_config.json"
+READ_AT_PLAN = (CONFIG, TOKENIZER_CONFIG)
+"""Small documents that plan reads from the Hub."""
+
+QUANTIZED_BY_MODELOPT = "hf_quant_config.json"
+CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
+
+Documents = Mapping[str, Mapping[str, Any]]
+"""JSON objects by file name."""
+
+
+def quantization_of(source: Source, config: Mapping[str, Any]) -> str | None:
+    """How the checkpoint is quantized already, in its own words; None when it is not.
+
+    Transformers and vLLM write `quantization_config` into config.json, ModelOpt a file of its own beside it.
+    """
+    stated = config.get("quantization_config")
+    if isinstance(stated, Mapping):
+        return str(stated.get("quant_algo") or stated.get("quant_method") or "quantization_config")
+    return QUANTIZED_BY_MODELOPT if any(file.path == QUANTIZED_BY_MODELOPT for file in source.files) else None
+
+
+def check_not_quantized_twice(spec: ReleaseSpec, source: Source, config: Mapping[str, Any]) -> bool:
+    """Refuse to quantize what is quantized already.
+
+    Returns:
+        Whether the checkpoint is quantized.
+
+    Raises:
+        InputError: it is, and another format is asked.
+    """
+    found = quantization_of(source, config)
+    if found and spec.quantization.format != "none":
+        raise InputError(
+            f"{source.repo}@{source.revision} is quantized already ({found}); quantization.format "
+            f"{spec.quantization.format} expects 16-bit weights, for a second loss adds to the first. Choose format "
+            "none to serve it as it is, or the unquantized model."
+        )
+    return found is not None
+
+
+def has_chat_template(names: set[str], documents: Documents) -> bool:
+    """Whether the tokenizer brings a chat template, in a file of its own or inside its configuration."""
+    return any(name in names for name in CHAT_TEMPLATES) or bool(
+        documents.get(TOKENIZER_CONFIG, {}).get("chat_template")
+    )

@@ -1,0 +1,164 @@
+"""engine.options of the GPU engines, and what every GPU engine checks before any pod starts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tasks.contracts.compatibility import TritonImage, check_driver, check_format, image_of, nodes_of
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import Source
+from tasks.contracts.site import Gpu, Site
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.announced import Documents, check_not_quantized_twice, has_chat_template
+from tasks.engines.checkpoint import CONFIG, check_files, check_limits
+from tasks.engines.memory import USABLE, Fitting, ModelShape, check_fit, check_parallel, shape_of, weights_bytes
+
+CALIBRATED = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
+"""Formats whose scales come from activations over texts."""
+
+OptionValue = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of engine.options."""
+
+    expected: str
+    takes: Callable[[Any], bool]
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, float) and 0 < value < 1
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+COMMON: Mapping[str, Option] = {
+    "chat_template": Option(
+        "apply or none; apply where the tokenizer has one when absent", {"apply", "none"}.__contains__
+    ),
+    "kv_cache_fraction": Option("above 0 and below 1, 0.9 when absent", _is_share),
+    "max_num_tokens": Option("1 or more", _is_count),
+}
+"""Whether prompts are wrapped; the share of GPU memory that the cache may take; and tokens of one step."""
+
+
+def check_options(spec: ReleaseSpec, options: Mapping[str, Option]) -> None:
+    """Refuse options that the kind does not have, and values that they do not take.
+
+    Raises:
+        InputError: the option, and the ones there are.
+    """
+    for name, value in spec.engine.options.items():
+        if name not in options or not options[name].takes(value):
+            known = ", ".join(f"{each} ({option.expected})" for each, option in options.items())
+            raise InputError(f"engine.options.{name} is {value!r}; {spec.engine.kind} has the options {known}.")
+    tokens = spec.engine.options.get("max_num_tokens")
+    if tokens is not None and int(tokens) < max(spec.engine.max_batch_size, spec.engine.max_input_tokens):
+        raise InputError(
+            f"engine.options.max_num_tokens is {tokens}; a step must hold a whole prompt "
+            f"({spec.engine.max_input_tokens} tokens) and a token of every sequence ({spec.engine.max_batch_size}). "
+            "Raise it or remove it."
+        )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the checks found out on their way."""
+
+    image: TritonImage
+    gpu: Gpu
+    nodes: int
+    shape: ModelShape
+    quantized: bool
+
+
+def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> Checked:
+    """What every GPU engine needs: files, image, driver, arithmetic of the GPU, nodes, calibration, and memory.
+
+    Raises:
+        InputError: what cannot work, and what would.
+    """
+    check_files(source)
+    product, gpu = gpu_of(spec, site)
+    image = image_of(serving_image(spec, site), spec.engine.kind)
+    check_driver(image, product, gpu)
+    check_format(spec.engine.kind, spec.quantization, product, gpu.architecture)
+    nodes = nodes_of(spec.engine.kind, spec.engine.tensor_parallel, spec.engine.pipeline_parallel, product, gpu)
+    config = documents.get(CONFIG, {})
+    check_limits(dict(config), spec)
+    quantized = check_not_quantized_twice(spec, source, config)
+    _check_calibration(spec)
+    _check_chat_template(spec, source, documents)
+    shape = shape_of(config)
+    check_parallel(spec, shape)
+    check_fit(Fitting(spec, gpu, shape, weights_bytes(source), quantized))
+    return Checked(image, gpu, nodes, shape, quantized)
+
+
+def gpu_of(spec: ReleaseSpec, site: Site) -> tuple[str, Gpu]:
+    """The GPU product that the spec names, which plan has found in the site."""
+    product = spec.engine.gpu or ""
+    if product not in site.gpus:
+        raise InputError(
+            f"engine.gpu {product}: site {site.name} has {', '.join(sorted(site.gpus)) or 'no GPU'}. Choose one of "
+            "its own."
+        )
+    return product, site.gpus[product]
+
+
+def serving_image(spec: ReleaseSpec, site: Site) -> str:
+    """The image that serves the release, unless its ranks span nodes.
+
+    Raises:
+        InputError: neither spec nor site names one.
+    """
+    image = spec.serving.image or site.images.serving.get(spec.engine.kind)
+    if image is None:
+        raise InputError(
+            f"site {site.name} names no serving image for {spec.engine.kind}. Add images.serving.{spec.engine.kind} "
+            "to the site file or serving.image to the spec."
+        )
+    return image
+
+
+def chat_template_of(spec: ReleaseSpec, *, has_template: bool) -> Literal["apply", "none"]:
+    """What serving does with a prompt: what the spec says, else what the tokenizer can.
+
+    Raises:
+        InputError: the spec says apply and the tokenizer has none.
+    """
+    asked = spec.engine.options.get("chat_template")
+    if asked == "apply" and not has_template:
+        raise InputError(
+            f"engine.options.chat_template is apply; the tokenizer of {spec.source.repo} has no chat template, "
+            "neither a file of its own nor one in tokenizer_config.json. Choose none, or a model that was trained to "
+            "chat."
+        )
+    return "apply" if has_template and asked != "none" else "none"
+
+
+def kv_cache_fraction(spec: ReleaseSpec) -> float:
+    """Share of the GPU's memory for the cache."""
+    return float(spec.engine.options.get("kv_cache_fraction", USABLE))
+
+
+def _check_chat_template(spec: ReleaseSpec, source: Source, documents: Documents) -> None:
+    names = {file.path for file in source.files}
+    chat_template_of(spec, has_template=has_chat_template(names, documents))
+
+
+def _check_calibration(spec: ReleaseSpec) -> None:
+    quantization = spec.quantization
+    needed = quantization.format in CALIBRATED or quantization.kv_cache != "none"
+    if needed and quantization.calibration is None:
+        raise InputError(
+            f"quantization.calibration is missing; {quantization.format} with kv_cache {quantization.kv_cache} takes "
+            "its scales from texts, and the quantizer's own would come from the internet. Name a dataset on the Hub."
+        )
+    if not needed and quantization.calibration is not None:
+        raise InputError(
+            f"quantization.calibration: {quantization.format} looks at no texts, and none would be read. Remove it."
+        )

@@ -1,0 +1,256 @@
+"""Whether a model fits on its GPUs: weights, KV cache and workspace per GPU, from config.json and sizes of files.
+
+An estimate to refuse the impossible before a GPU is asked for, not a measurement: what fits narrowly may still fail,
+and what is refused could at best serve less than was asked.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.contracts.compatibility import FORMATS, KV_CACHES, Row, served
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import Source
+from tasks.contracts.site import Gpu
+from tasks.contracts.spec import QuantizationFormat, ReleaseSpec
+from tasks.engines.checkpoint import CONFIG
+
+GIB = 2**30
+KEPT_BYTES = 2
+"""Bytes of a parameter that no format touches: embedding and last layer (TensorRT-LLM quantize.py leaves lm_head as it
+is unless --quantize_lm_head; ModelOpt's presets disable it)."""
+
+BITS: dict[QuantizationFormat, float] = {
+    "none": 16,
+    "int8_wo": 8,
+    "int4_wo": 4,
+    "int8_sq": 8,
+    "int4_awq": 4 + 16 / 128,  # a 16-bit scale for 128 weights
+    "w4a8_awq": 4 + 16 / 128,
+    "fp8": 8,
+    "nvfp4": 4 + 8 / 16,  # an 8-bit scale for 16 weights
+}
+KV_BYTES = {"none": 2, "fp8": 1, "int8": 1}
+
+USABLE = 0.9
+"""Share of the GPU's memory that the runtimes use by themselves: TensorRT-LLM's free_gpu_memory_fraction and what vLLM
+calls gpu_memory_utilization. TensorRT-LLM takes its share of what is free, which is a little more."""
+
+RUNTIME_BYTES = GIB
+"""CUDA context, kernels, NCCL's and the decoder's buffers: an allowance."""
+
+BATCHED_TOKENS = 8192
+"""Tokens of one step: max_num_tokens of TensorRT-LLM 1.2 by its own default."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What config.json says of a decoder."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool
+    """Whether embedding and last layer are one matrix."""
+    bytes_per_parameter: int
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Of one of the two matrices as wide as the vocabulary."""
+        return self.vocabulary * self.hidden
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes on the fullest GPU."""
+
+    weights: int
+    kv_cache: int
+    workspace: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.kv_cache + self.workspace
+
+
+def shape_of(config: Mapping[str, Any]) -> ModelShape:
+    """Read config.json, or the text part of a model that has several.
+
+    Raises:
+        InputError: a field is missing, so that nothing can be said of memory.
+    """
+    text = config if "num_hidden_layers" in config else config.get("text_config", config)
+
+    def number(name: str, otherwise: int | None = None) -> int:
+        value = text.get(name, otherwise)
+        if not isinstance(value, int) or value < 1:
+            raise InputError(
+                f"{CONFIG}: {name} is {value!r}, expected a number above 0; without it nobody can say whether the "
+                "model fits on a GPU. Choose a decoder whose configuration names it."
+            )
+        return value
+
+    heads, hidden = number("num_attention_heads"), number("hidden_size")
+    dtype = str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or "bfloat16")
+    return ModelShape(
+        layers=number("num_hidden_layers"),
+        hidden=hidden,
+        intermediate=number("intermediate_size", 4 * hidden),
+        heads=heads,
+        kv_heads=number("num_key_value_heads", heads),
+        head_dim=number("head_dim", hidden // heads),
+        vocabulary=number("vocab_size"),
+        tied=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
+        bytes_per_parameter=4 if dtype == "float32" else KEPT_BYTES,
+    )
+
+
+def check_parallel(spec: ReleaseSpec, shape: ModelShape) -> None:
+    """Refuse a split that the model's own numbers do not divide into.
+
+    Raises:
+        InputError: heads over tensor parallel ranks, or layers over pipeline stages.
+    """
+    tensor, pipeline = spec.engine.tensor_parallel, spec.engine.pipeline_parallel
+    if shape.heads % tensor or (shape.kv_heads % tensor and tensor % shape.kv_heads):
+        fit = [
+            n
+            for n in range(1, shape.heads + 1)
+            if not shape.heads % n and not (shape.kv_heads % n and n % shape.kv_heads)
+        ]
+        raise InputError(
+            f"engine.tensor_parallel {tensor}: {spec.source.repo} has {shape.heads} attention heads and "
+            f"{shape.kv_heads} for keys and values, which it does not divide. Choose one of {', '.join(map(str, fit))}."
+        )
+    if pipeline > shape.layers:
+        raise InputError(
+            f"engine.pipeline_parallel {pipeline}: {spec.source.repo} has {shape.layers} layers. Choose at most as "
+            "many."
+        )
+
+
+def weights_bytes(source: Source) -> int:
+    """Bytes of all safetensors files as announced."""
+    return sum(file.size_bytes for file in source.files if file.path.endswith(".safetensors"))
+
+
+def batched_tokens(spec: ReleaseSpec) -> int:
+    """Tokens that one step works on at most: a whole prompt, and never less than the runtimes' own default."""
+    asked = spec.engine.options.get("max_num_tokens")
+    return int(asked) if asked else max(BATCHED_TOKENS, spec.engine.max_input_tokens, spec.engine.max_batch_size)
+
+
+def need_of(spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantized: bool = False) -> Need:
+    """What one GPU must hold.
+
+    Weights: the layers in the asked format, split over all ranks by whole layers; the embedding whole, which
+    TensorRT-LLM does not split unless told; the last layer split over tensor parallel ranks. KV cache: two tensors a
+    layer and token, for every sequence at its full length. Workspace: activations of one step and the logits of one
+    token per sequence.
+
+    Args:
+        spec: format, parallelism and limits.
+        shape: of the model.
+        source_bytes: of its safetensors files.
+        quantized: the checkpoint is in its format already, and its files are as large as its weights.
+    """
+    tensor, pipeline = spec.engine.tensor_parallel, spec.engine.pipeline_parallel
+    layers = -(-shape.layers // pipeline)
+    embedding = shape.embedding_parameters * KEPT_BYTES
+    matrices = 1 if shape.tied else 2
+    parameters = max(0, source_bytes // shape.bytes_per_parameter - matrices * shape.embedding_parameters)
+    body = parameters * BITS[spec.quantization.format] / 8
+    if quantized:
+        body = max(0, source_bytes - matrices * embedding)
+    weights = body * layers / shape.layers / tensor + embedding + embedding / tensor
+    return Need(
+        weights=int(weights),
+        kv_cache=spec.engine.max_batch_size * spec.engine.max_sequence_tokens * _bytes_per_token(spec, shape, layers),
+        workspace=_workspace(spec, shape),
+    )
+
+
+def _bytes_per_token(spec: ReleaseSpec, shape: ModelShape, layers: int) -> int:
+    heads = max(1, shape.kv_heads // spec.engine.tensor_parallel)
+    return 2 * layers * heads * shape.head_dim * KV_BYTES[spec.quantization.kv_cache]
+
+
+def _workspace(spec: ReleaseSpec, shape: ModelShape) -> int:
+    per_token = KEPT_BYTES * (4 * shape.hidden + 2 * shape.intermediate // spec.engine.tensor_parallel)
+    logits = 4 * spec.engine.max_batch_size * shape.vocabulary
+    return RUNTIME_BYTES + batched_tokens(spec) * per_token + logits
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A model on a GPU, and what a change of the spec would make of it."""
+
+    spec: ReleaseSpec
+    gpu: Gpu
+    shape: ModelShape
+    source_bytes: int
+    quantized: bool
+
+    def need(self, **changes: Any) -> Need:
+        """What one GPU must hold, with fields of the spec's engine or quantization changed."""
+        engine, quantization = self.spec.engine, self.spec.quantization
+        of_engine = {name: value for name, value in changes.items() if name in type(engine).model_fields}
+        of_quantization = {name: value for name, value in changes.items() if name not in of_engine}
+        spec = self.spec.model_copy(
+            update={
+                "engine": engine.model_copy(update=of_engine),
+                "quantization": quantization.model_copy(update=of_quantization),
+            }
+        )
+        return need_of(spec, self.shape, self.source_bytes, quantized=self.quantized)
+
+    @property
+    def usable_bytes(self) -> int:
+        """Of the GPU's memory."""
+        share = float(self.spec.engine.options.get("kv_cache_fraction", USABLE))
+        return int(self.gpu.memory_gib * share * GIB)
+
+    def fits(self, **changes: Any) -> bool:
+        """Whether it does, with these changes."""
+        return self.need(**changes).total <= self.usable_bytes
+
+    def remedies(self) -> list[str]:
+        """Single changes with which it would fit: fewer sequences, a smaller cache or format, more GPUs of the node."""
+        engine, quantization = self.spec.engine, self.spec.quantization
+        batches = [n for n in range(engine.max_batch_size - 1, 0, -1) if self.fits(max_batch_size=n)]
+        caches = [name for name in self._served(KV_CACHES) if KV_BYTES[name] < KV_BYTES[quantization.kv_cache]]
+        formats = [
+            name for name in self._served(FORMATS) if BITS[name] < BITS[quantization.format] and not self.quantized
+        ]
+        tensors = [n for n in range(engine.tensor_parallel + 1, self.gpu.per_node + 1) if not self.shape.heads % n]
+        found = [f"max_batch_size {batches[0]}"] if batches else []
+        found += [f"kv_cache {name}" for name in caches if self.fits(kv_cache=name)]
+        found += [f"format {name}" for name in formats if self.fits(format=name)]
+        return found + [f"tensor_parallel {n}" for n in tensors if self.fits(tensor_parallel=n)][:1]
+
+    def _served(self, rows: Sequence[Row]) -> list[Any]:
+        return served(rows, self.spec.engine.kind, self.gpu.architecture)
+
+
+def check_fit(fitting: Fitting) -> Need:
+    """Refuse what does not fit on the GPU, in words that say what would.
+
+    Raises:
+        InputError: the three parts, what there is, and the changes that would do.
+    """
+    need, spec = fitting.need(), fitting.spec
+    if fitting.fits():
+        return need
+    remedies = fitting.remedies()
+    way_out = f"What would fit: {'; '.join(remedies)}." if remedies else "Choose a GPU with more memory."
+    raise InputError(
+        f"{spec.source.repo} in {spec.quantization.format} needs {need.total / GIB:.1f} GiB on each {spec.engine.gpu}: "
+        f"weights {need.weights / GIB:.1f}, KV cache {need.kv_cache / GIB:.1f} for {spec.engine.max_batch_size} "
+        f"sequences of {spec.engine.max_sequence_tokens} tokens, workspace {need.workspace / GIB:.1f}; usable are "
+        f"{fitting.usable_bytes / GIB:.1f} of {fitting.gpu.memory_gib:g}. {way_out}"
+    )

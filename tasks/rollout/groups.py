@@ -1,0 +1,141 @@
+"""One server for several models: `serving.group` names it, and every member pins its model to GPUs of its pod. Pure.
+
+A combination of releases, one of each member, is one Deployment, named after the combination. A release of one member
+renders the combination that is live with its own member replaced: the other models are fetched from the very releases
+that serve already, so that nothing of theirs changes. A member's Service selects pods by the member's own release;
+while two combinations stand side by side it reaches both, for both answer with the same release of the other models.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.contracts.base import sha256_of
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import RELEASE_DIGITS
+from tasks.contracts.release import Release
+from tasks.contracts.site import Site
+from tasks.rollout import launch, serving
+from tasks.rollout.placement import Placement, placed
+from tasks.rollout.serving import Document
+
+GROUP_LABEL = "slipway.dev/group"
+MEMBER_LABEL = "slipway.dev/release."
+"""Followed by a member's name: its release in this combination. 48 characters at most, of the 63 that are allowed."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A release that a combination holds."""
+
+    release: Release
+    release_uri: str
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        return self.release.spec.name
+
+    @property
+    def label(self) -> dict[str, str]:
+        """By which the model's Services find the pods that serve this release."""
+        return {f"{MEMBER_LABEL}{self.name}": self.release.id}
+
+
+def replaced(live: Sequence[Member], new: Member) -> tuple[Member, ...]:
+    """The combination that is live, with the new release in place of the same model's; by name."""
+    others = [member for member in live if member.name != new.name]
+    return tuple(sorted([*others, new], key=lambda member: member.name))
+
+
+def server_name(members: Sequence[Member]) -> str:
+    """`<group>-<12 hex digits>`, one name per combination of releases."""
+    releases = sorted(member.release.id for member in members)
+    return f"{_group(members)}-{sha256_of(releases)[:RELEASE_DIGITS]}"
+
+
+def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[Document]:
+    """What runs one combination: a Deployment whose pod fetches every member's repository and serves them all.
+
+    Raises:
+        InputError: the members cannot share a server, or the site lacks what it needs.
+    """
+    name, where = server_name(members), _placed(members, site)
+    selector = {GROUP_LABEL: _group(members), serving.RELEASE_LABEL: name}
+    labels = {**serving.OWN_LABELS, serving.NAME_LABEL: _group(members), **selector}
+    specs = [member.release.spec for member in members]
+    server = launch.Server(site.serving.bind_address, serving.EXIT_TIMEOUT_S, "$(POD_NAME)")
+    values: dict[str, Any] = {
+        "name": name,
+        "labels": {**labels, **{key: value for member in members for key, value in member.label.items()}},
+        "selector": selector,
+        "annotations": {f"slipway.dev/release-uri.{member.name}": member.release_uri for member in members},
+        "replicas": max(spec.serving.replicas.min for spec in specs),
+        "image": serving.image_of(specs[0], site, where),
+        "ready_timeout_s": max(spec.serving.ready_timeout_s for spec in specs),
+        # of all models: a combination that lost one of them is no better than one that lost all
+        "ready_path": "/v2/health/ready",
+        "fetched": [{"name": f"fetch-{member.name}", "release_uri": member.release_uri} for member in members],
+        "command": launch.single(server),
+        "pre_stop_s": serving.PRE_STOP_S,
+        "grace_s": serving.PRE_STOP_S + serving.EXIT_TIMEOUT_S + serving.SPARE_S,
+        **serving.pod_values(site, where),
+    }
+    return serving.workload(templates, "deployment.yaml.j2", values)
+
+
+def service(member: Member, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
+    """The member's live Service, or its candidate's: it selects every combination that holds this release."""
+    selector = {GROUP_LABEL: _group([member]), **member.label}
+    return serving.service_selecting(selector, member.release.spec, site, templates, candidate=candidate)
+
+
+def _group(members: Sequence[Member]) -> str:
+    groups = {member.release.spec.serving.group for member in members}
+    if len(groups) != 1 or None in groups:
+        named = ", ".join(sorted(str(group) for group in groups)) or "no members"
+        raise InputError(f"one server is one group, found {named}. Give its members the same serving.group.")
+    return str(groups.pop())
+
+
+def _placed(members: Sequence[Member], site: Site) -> Placement:
+    """Of the whole pod: the members' shape, with as many GPUs as they number."""
+    _check_models(members, site)
+    first = members[0].release.spec
+    where = placed(first, site)
+    owners: dict[int, str] = {}
+    for member in members:
+        for number in member.release.spec.serving.gpus:
+            if number in owners:
+                raise InputError(
+                    f"GPU {number} of group {first.serving.group} is {owners[number]}'s and {member.name}'s. "
+                    "Give each a GPU of its own by serving.gpus."
+                )
+            owners[number] = member.name
+    count = max(owners, default=-1) + 1
+    if first.engine.gpu is not None and count > site.gpus[first.engine.gpu].per_node:
+        raise InputError(
+            f"group {first.serving.group} numbers GPUs up to {count - 1}, a node of site {site.name} has "
+            f"{site.gpus[first.engine.gpu].per_node} {first.engine.gpu}. A group is one pod: take a member out, or "
+            "choose a GPU with more on a node."
+        )
+    return Placement(where.shape.model_copy(update={"gpus": count}), ranks=count)
+
+
+def _check_models(members: Sequence[Member], site: Site) -> None:
+    group = _group(members)
+    twice = [name for name, count in Counter(member.name for member in members).items() if count > 1]
+    if twice:
+        raise InputError(f"group {group} is given two releases of {', '.join(twice)}; it serves one of each model.")
+    specs = [member.release.spec for member in members]
+    for what, found in (
+        ("GPU product", {spec.engine.gpu or "none" for spec in specs}),
+        ("image", {serving.image_of(spec, site, placed(spec, site)) for spec in specs}),
+    ):
+        if len(found) > 1:
+            raise InputError(
+                f"group {group} is one pod with one {what}, its members ask for {', '.join(sorted(found))}. Take the "
+                "ones that differ out of the group."
+            )

@@ -1,0 +1,62 @@
+"""Recorded contracts, and whether a command line or a document stays within one."""
+
+from pathlib import Path
+
+import yaml
+
+FOLDER = Path(__file__).parent
+
+
+def contract(name):
+    return yaml.safe_load((FOLDER / name).read_text())
+
+
+def check_command(words, recorded):
+    """Flags and values of `words` are among those recorded; each stands once unless it is repeatable.
+
+    A value follows its flag, as the next word or after `=`. A list takes words up to the next flag.
+    """
+    flags, seen, rest = recorded["flags"], set(), list(words)
+    while rest:
+        name, joined, value = rest.pop(0).partition("=")
+        assert name in flags, f"{recorded['tool']} ({recorded['version']}) has no {name}"
+        flag = flags[name]
+        assert not flag.get("deprecated"), f"{name} is deprecated"
+        assert name not in seen or flag.get("repeatable"), f"{name} stands twice"
+        seen.add(name)
+        if flag["type"] == "switch":
+            assert not joined, f"{name} takes no value"
+            continue
+        check_value(name, value if joined else rest.pop(0), flag)
+
+
+def check_value(name, value, allowed):
+    match allowed["type"]:
+        case "int":
+            int(value)
+        case "float":
+            float(value)
+        case "bool":
+            assert value in {"true", "false"}, f"{name} is {value!r}"
+        case "path":
+            assert str(value).startswith("/"), f"{name} is {value!r}, and who knows the working folder"
+        case _:
+            pass
+    choices = allowed.get("choices")
+    assert choices is None or value in choices, f"{name} is {value!r}, none of {choices}"
+
+
+TYPES = {"int": int, "float": (int, float), "bool": bool, "str": str, "object": dict, "list": list}
+
+
+def check_document(document, recorded):
+    """Fields of a document, and of the objects in it, are among those recorded, with values of their types."""
+    for name, value in document.items():
+        assert name in recorded["fields"], f"{recorded.get('tool', 'object')} has no field {name}"
+        field = recorded["fields"][name]
+        assert not field.get("deprecated"), f"{name} is deprecated"
+        assert isinstance(value, TYPES[field["type"]]), f"{name} is {value!r}, expected {field['type']}"
+        assert field["type"] in {"bool", "object"} or not isinstance(value, bool), f"{name} is a truth value"
+        assert value in field.get("choices", [value]), f"{name} is {value!r}"
+        if "fields" in field:
+            check_document(value, field)

@@ -1,0 +1,132 @@
+"""Every command line that Slipway makes for TensorRT-LLM and Triton stays within what these tools are recorded to take."""
+
+import itertools
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks.contracts.compatibility import FORMATS, KV_CACHES
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.trt_commands import build_command, convert_command, converter_of, quantize_command
+from tasks.rollout import launch
+from tests.contracts.recorded import check_command, contract
+from tests.fakes.public_hub import MODELS
+from tests.fakes.releases import SPEC, spec
+from tests.goldens import check_goldens
+
+ROOT = Path(__file__).parents[2]
+BUILD, QUANTIZE, CONVERT = (contract(f"{name}.yaml") for name in ("trtllm_build", "quantize", "convert_checkpoint"))
+SERVER = contract("tritonserver.yaml")
+FORMATS_OF_ENGINES = [row.format for row in FORMATS if row.kind == "trt-engine"]
+CACHES_OF_ENGINES = [row.format for row in KV_CACHES if row.kind == "trt-engine"]
+PRECISIONS = list(itertools.product(FORMATS_OF_ENGINES, CACHES_OF_ENGINES))
+EXAMPLES, CHECKPOINT, OUT = Path("/app/examples"), Path("/scratch/checkpoint"), Path("/scratch/out")
+TEXTS, TIMING = Path("/scratch/texts"), Path("/scratch/timing.cache")
+CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl", "samples": 64, "max_tokens": 512}
+
+
+def asked(quantization="none", kv_cache="none", **engine):
+    settings = {**SPEC["engine"], "kind": "trt-engine", "gpu": "NVIDIA-L4", **engine}
+    return spec(
+        quantization={"format": quantization, "kv_cache": kv_cache, "calibration": CALIBRATION}, engine=settings
+    )
+
+
+def shipped(name):
+    return ReleaseSpec.model_validate(yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text()))
+
+
+def value_of(command, flag):
+    return command[command.index(flag) + 1]
+
+
+@pytest.mark.parametrize(("quantization", "kv_cache"), PRECISIONS)
+def test_every_format_and_cache_is_quantized_by_flags_that_there_are(quantization, kv_cache):
+    command = quantize_command(
+        EXAMPLES / "quantization/quantize.py",
+        CHECKPOINT,
+        OUT,
+        asked(quantization, kv_cache),
+        calibration=TEXTS,
+        samples=64,
+    )
+
+    assert command[:2] == ["python3", "/app/examples/quantization/quantize.py"]
+    check_command(command[2:], QUANTIZE)
+    assert value_of(command, "--calib_dataset") == str(TEXTS), "and never the quantizer's own, from the internet"
+
+
+@pytest.mark.parametrize(("quantization", "kv_cache"), PRECISIONS)
+def test_every_format_and_cache_is_built_by_flags_that_there_are(quantization, kv_cache):
+    command = build_command(CHECKPOINT, OUT, asked(quantization, kv_cache), timing_cache=TIMING, workers=4)
+
+    assert command[0] == "trtllm-build"
+    check_command(command[1:], BUILD)
+
+
+@pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"])
+def test_weights_that_keep_their_precision_are_converted_by_flags_that_there_are(architecture):
+    command = convert_command(
+        EXAMPLES / converter_of(architecture), CHECKPOINT, OUT, asked(tensor_parallel=4, pipeline_parallel=2)
+    )
+
+    check_command(command[2:], CONVERT)
+    assert (value_of(command, "--tp_size"), value_of(command, "--pp_size")) == ("4", "2")
+
+
+@pytest.mark.parametrize(
+    ("quantization", "kv_cache", "paged", "fp8"),
+    [
+        ("int4_awq", "none", "enable", "disable"),
+        ("fp8", "none", "enable", "disable"),
+        ("fp8", "fp8", "enable", "enable"),
+        ("w4a8_awq", "fp8", "enable", "enable"),
+        ("int4_awq", "fp8", "disable", "disable"),
+        ("int8_sq", "int8", "disable", "disable"),
+    ],
+)
+def test_the_command_switches_off_what_the_builder_would(quantization, kv_cache, paged, fp8):
+    command = build_command(CHECKPOINT, OUT, asked(quantization, kv_cache), timing_cache=TIMING, workers=1)
+
+    assert value_of(command, "--use_paged_context_fmha") == paged
+    assert value_of(command, "--use_fp8_context_fmha") == fp8
+
+
+def test_limits_reach_the_builder():
+    settings = {"max_batch_size": 9, "max_input_tokens": 9000, "max_sequence_tokens": 9100}
+    command = build_command(CHECKPOINT, OUT, asked(**settings), timing_cache=TIMING, workers=1)
+
+    limits = ["--max_batch_size", "--max_input_len", "--max_seq_len", "--max_num_tokens"]
+    assert [value_of(command, flag) for flag in limits] == ["9", "9000", "9100", "9000"]
+
+
+def test_servers_are_started_by_flags_that_there_are():
+    server = launch.Server("127.0.0.1", 30, "region", completes_configs=False)
+
+    check_command(launch.single(server)[1:], SERVER)
+    for number in (0, 1):
+        check_command(launch.rank(server, number)[1:], SERVER)
+
+
+def lines(command):
+    """A command as a person reads it: a flag and its values on a line."""
+    words = [f"\n  {word}" if word.startswith("--") else word for word in map(shlex.quote, command)]
+    return " ".join(words).replace(" \n", " \\\n") + "\n"
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b-awq-l4", "llama-3-70b-fp8-h100x4", "llama-3-8b-tp4pp2-a10g"])
+def test_the_commands_of_the_specs_that_ship_are_the_ones_that_were_looked_at(name):
+    asked = shipped(name)
+    ranks = asked.engine.tensor_parallel * asked.engine.pipeline_parallel
+    if asked.quantization.format == "none":
+        architecture = MODELS[asked.source.repo]["config"]["architectures"][0]
+        first = {"convert.txt": convert_command(EXAMPLES / converter_of(architecture), CHECKPOINT, OUT, asked)}
+    else:
+        script, samples = EXAMPLES / "quantization/quantize.py", asked.quantization.calibration.samples
+        command = quantize_command(script, CHECKPOINT, OUT, asked, calibration=TEXTS, samples=samples)
+        first = {"quantize.txt": command}
+    build = build_command(CHECKPOINT, OUT, asked, timing_cache=TIMING, workers=min(ranks, 4))
+
+    check_goldens(f"commands/{name}", {file: lines(words) for file, words in {**first, "build.txt": build}.items()})

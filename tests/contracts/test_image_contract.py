@@ -1,0 +1,16 @@
+"""`slipway doctor --image-contract` shows how each recorded contract is confirmed."""
+
+import re
+from pathlib import Path
+
+CLI = Path(__file__).parents[2] / "cli" / "doctor.py"
+MODELS = {"public_models.yaml"}
+"""Of the Hub, not of an image."""
+
+
+def test_each_contract_of_an_image_has_its_command():
+    files = {file.name for file in Path(__file__).parent.iterdir() if file.suffix in {".yaml", ".json"}}
+
+    named = set(re.findall(r'"([a-z_]+\.(?:yaml|json))"', CLI.read_text()))
+
+    assert files - MODELS == named

@@ -1,0 +1,70 @@
+"""model.yaml, model.json and the parameters of the tensorrt_llm model stay within what their readers are recorded to take."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from google.protobuf import text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from tasks.engines.protocol import ENGINE_DESCRIPTION
+from tasks.engines.registry import engine_for
+from tasks.engines.repository import render
+from tests.contracts.recorded import check_document, check_value, contract
+from tests.fakes.releases import SPEC, spec
+
+TEMPLATES = Path(__file__).parents[2] / "model_repository_templates"
+LIMITS = {"max_batch_size": 8, "max_input_tokens": 64, "max_sequence_tokens": 128}
+
+
+def repository(kind, tmp_path, *, quantization=None, serving=None, **engine):
+    """As assemble renders it, from what build writes down."""
+    settings = {**SPEC["engine"], **LIMITS, "kind": kind, "gpu": "NVIDIA-L4", **engine}
+    asked = spec(engine=settings, quantization=quantization or {"format": "none"}, serving=serving or {})
+    description = {
+        "limits": LIMITS,
+        "chat_template": "apply",
+        "kv_cache_fraction": 0.9,
+        "paged_attention": True,
+        "versions": {},
+    }
+    (tmp_path / ENGINE_DESCRIPTION).write_text(json.dumps(description))
+    out = tmp_path / "repository"
+    out.mkdir()
+    render(TEMPLATES, kind, engine_for(kind).template_values(tmp_path, asked), out)
+    return out
+
+
+@pytest.mark.parametrize("quantization", [{"format": "none"}, {"format": "fp8", "kv_cache": "fp8"}])
+def test_the_arguments_of_the_llm_api_are_fields_that_it_has(tmp_path, quantization):
+    folder = repository("llmapi", tmp_path, quantization=quantization, tensor_parallel=2)
+    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+
+    check_document(arguments, contract("llm_arguments.yaml"))
+    assert arguments["kv_cache_config"]["dtype"] == ("fp8" if "kv_cache" in quantization else "auto")
+    assert arguments["tensor_parallel_size"] == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"enforce_eager": True, "prefix_caching": False, "max_num_tokens": 512}])
+def test_the_arguments_of_vllm_are_fields_that_it_has(tmp_path, options):
+    folder = repository("vllm", tmp_path, options=options)
+    arguments = json.loads((folder / "demo" / "1" / "model.json").read_text())
+
+    check_document(arguments, contract("vllm_engine_arguments.yaml"))
+    assert arguments["max_model_len"] == LIMITS["max_sequence_tokens"]
+    assert arguments["enable_prefix_caching"] is not options.get("enforce_eager", False)
+
+
+def test_the_parameters_of_the_tensorrt_llm_model_are_among_those_of_its_own_template(tmp_path):
+    recorded = contract("template_parameters.yaml")["models"]["tensorrt_llm"]
+    text = (repository("trt-engine", tmp_path) / "demo_tensorrt_llm" / "config.pbtxt").read_text()
+    config = text_format.Parse(text, ModelConfig())
+    known = {**recorded["required"], **recorded["optional"]}
+    for template_name, written in recorded["named_otherwise"].items():
+        known[written] = known.pop(template_name)
+
+    for name, value in config.parameters.items():
+        assert name in {*known, *recorded["fixed"]}, f"{name} is no parameter of the template"
+        if name in known and value.string_value:
+            check_value(name, value.string_value, known[name])

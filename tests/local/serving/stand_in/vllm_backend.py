@@ -1,0 +1,49 @@
+"""Stands in for Triton's vLLM backend: its inputs and outputs (vllm_backend, src/model.py and src/utils/request.py), and
+its manner of answering. It says what it was asked."""
+
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        texts = [("text_input", False), ("sampling_parameters", True)]
+        flags = ["stream", "exclude_input_in_output", "return_finish_reason", "return_num_output_tokens"]
+        for name, optional in texts:
+            config.add_input({"name": name, "data_type": "TYPE_STRING", "dims": [1], "optional": optional})
+        for name in flags:
+            config.add_input({"name": name, "data_type": "TYPE_BOOL", "dims": [1], "optional": True})
+        for name in ("text_output", "finish_reason"):
+            config.add_output({"name": name, "data_type": "TYPE_STRING", "dims": [-1]})
+        config.set_model_transaction_policy({"decoupled": True})
+        config.set_max_batch_size(0)
+        return config
+
+    def execute(self, requests):
+        for request in requests:
+            asked = json.loads(value(request, "sampling_parameters"))
+            text = value(request, "text_input").decode()
+            prepended = "" if value(request, "exclude_input_in_output") else text
+            words = [f"{text!r} ", *(f"{name}={asked[name]} " for name in sorted(asked))]
+            pieces = words if value(request, "stream") else [prepended + "".join(words)]
+            sender = request.get_response_sender()
+            for number, piece in enumerate(pieces):
+                last = number == len(pieces) - 1
+                outputs = [tensor("text_output", piece)]
+                if value(request, "return_finish_reason"):
+                    outputs.append(tensor("finish_reason", str("length" if last else None)))
+                sender.send(pb_utils.InferenceResponse(outputs), flags=FINAL if last else 0)
+
+
+def value(request, name):
+    found = pb_utils.get_input_tensor_by_name(request, name)
+    return None if found is None else found.as_numpy()[0]
+
+
+def tensor(name, text):
+    return pb_utils.Tensor(name, np.array([text.encode()], dtype=np.object_))

@@ -1,0 +1,219 @@
+"""The repository of a TensorRT-LLM engine in real Triton, with tokens from OpenVINO where TensorRT-LLM would make them."""
+
+import json
+import shutil
+import time
+
+import pytest
+
+from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.engines.repository import render
+from tests.local.serving.conftest import NO_TOKEN, TEMPLATES
+from tests.local.serving.test_continuous_batching import QUESTIONS
+from tests.local.serving.triton_server import LOOPBACK, ROOT, GrpcStream, has_package, together
+
+QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
+WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed": 5, "max_tokens": 150}
+LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
+
+
+@pytest.fixture(scope="module")
+def make_topology(engine, tmp_path_factory):
+    """Render the five models as assemble does, with the stand-in where the backend would be."""
+    if not has_package("tokenizers"):
+        pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
+
+    def make(**changed):
+        repository = tmp_path_factory.mktemp("topology")
+        known = json.loads((engine / "template_values.json").read_text())
+        values = {**known, "repository_root": str(repository), "gpus": [], "kv_cache_fraction": 0.9}
+        values |= {"paged_context": True, **changed}
+        assert len(render(TEMPLATES, "trt-engine", values, repository)) == 5
+        name = values["name"]
+        shutil.copytree(engine, repository / name / "1" / "engine")
+        scheduler = {**known["scheduler"], **values["scheduler"]}
+        (repository / name / "1" / "engine" / "template_values.json").write_text(json.dumps({"scheduler": scheduler}))
+        stand_in = repository / f"{name}_tensorrt_llm"
+        config = (stand_in / "config.pbtxt").read_text()
+        assert config.count('backend: "tensorrtllm"') == 1
+        (stand_in / "config.pbtxt").write_text(config.replace('backend: "tensorrtllm"', 'backend: "python"'))
+        shutil.copy(ROOT / "tests/local/serving/stand_in/tensorrt_llm_backend.py", stand_in / "1" / "model.py")
+        openvino = TEMPLATES / "openvino" / "model" / "1"
+        shutil.copy(openvino / "model.py", stand_in / "1" / "openvino_model.py")
+        shutil.copytree(openvino / "generation", stand_in / "1" / "generation")
+        return repository
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def five(start_server, make_topology):
+    server = start_server(make_topology())
+    yield server
+    server.end()
+
+
+def test_generate_gives_the_whole_answer(five):
+    status, body = five.generate(text_input=QUESTION)
+
+    assert (status, body["text_output"], body["finish_reason"]) == (200, ANSWER, "stop")
+
+
+def test_the_ensemble_gives_the_whole_answer_and_cannot_say_why_it_ended(five):
+    status, body = five.generate(model="demo_ensemble", text_input=QUESTION)
+
+    assert (status, body["text_output"], "finish_reason" in body) == (200, ANSWER, False)
+
+
+def test_the_pieces_of_a_stream_are_the_whole_answer(five):
+    events = list(five.stream(text_input=QUESTION))
+
+    assert "".join(event["text_output"] for event in events) == ANSWER
+    assert len(events) > 3
+    assert [event["finish_reason"] for event in events] == [""] * (len(events) - 1) + ["stop"]
+
+
+def test_a_grpc_stream_gives_the_same_pieces(five):
+    stream = GrpcStream(five.grpc_port, text_input=QUESTION)
+    events = list(stream)
+    stream.leave()
+
+    assert events == [
+        {name: event[name] for name in ("text_output", "finish_reason")} for event in five.stream(text_input=QUESTION)
+    ]
+
+
+@pytest.mark.parametrize(("model", "reason"), [("demo", "stop"), ("demo_ensemble", "")])
+def test_the_pipelines_own_client_asks_both_in_the_same_words(five, model, reason):
+    request = GenerateRequest(QUESTION, 40, seed=7)
+    with TritonClient(LOOPBACK, five.http_port, five.grpc_port) as client:
+        whole = client.generate(model, request, timeout_s=30)
+        chunks = list(client.stream(model, request, timeout_s=30))
+
+    assert (whole.text, whole.finish_reason) == (ANSWER, reason)
+    assert ("".join(chunk.text for chunk in chunks), chunks[-1].finish_reason) == (ANSWER, reason)
+    assert (len(chunks) == 1) == (model == "demo_ensemble")
+
+
+@pytest.mark.parametrize("model", ["demo", "demo_ensemble"])
+def test_max_tokens_ends_an_answer(five, model):
+    _, body = five.generate(model=model, text_input=QUESTION, max_tokens=3)
+
+    assert (body["text_output"], body.get("finish_reason", "length")) == ("The capital of", "length")
+
+
+def test_a_stop_word_ends_an_answer(five):
+    _, cut = five.generate(text_input=QUESTION, stop_words=["nothing", "France"])
+
+    assert (cut["text_output"], cut["finish_reason"]) == ("The capital of ", "stop")
+
+
+def test_an_empty_stop_word_is_refused(five):
+    status, body = five.generate(text_input=QUESTION, stop_words=[""])
+
+    assert (status, "stop_words has an empty text" in body["error"]) == (400, True)
+
+
+def test_a_stream_ends_before_its_stop_word(five):
+    events = list(five.stream(text_input=QUESTION, stop_words=["France"]))
+
+    assert "".join(event["text_output"] for event in events) == "The capital of "
+    assert events[-1]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("model", ["demo", "demo_ensemble"])
+def test_a_seed_repeats_a_warm_answer_and_another_seed_does_not(five, model):
+    asked = {"text_input": QUESTION, "temperature": 3.0, "max_tokens": 24}
+    texts = [five.generate(model=model, seed=seed, **asked)[1]["text_output"] for seed in (7, 7, 8)]
+
+    assert texts[0] == texts[1] != texts[2]
+    assert len({five.generate(model=model, **asked)[1]["text_output"] for _ in range(4)}) > 1
+
+
+def test_a_stream_of_random_bytes_is_whole_characters_and_the_text_of_the_whole_answer(five):
+    wholes = [five.generate(model=model, **WARM)[1]["text_output"] for model in ("demo", "demo_ensemble")]
+    pieces = [event["text_output"] for event in five.stream(**WARM)]
+
+    assert wholes == ["".join(pieces)] * 2
+    assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])
+    assert any(ord(character) > 127 for character in wholes[0])
+
+
+def test_sixteen_at_once_all_get_their_own_right_answer_from_both(five):
+    pairs = [json.loads(line) for line in QUESTIONS.read_text().splitlines()[:16]]
+    models = ["demo", "demo_ensemble"]
+
+    answers = together(16, lambda i: five.generate(model=models[i % 2], text_input=pairs[i]["prompt"])[1])
+
+    assert [answer["text_output"] for answer in answers] == [pair["answer"] for pair in pairs]
+
+
+def test_sixteen_streams_run_side_by_side(five):
+    def times(seed):
+        asked = {**LONG, "max_tokens": 150, "seed": seed}
+        return [time.monotonic() for _ in five.stream(**asked)]
+
+    arrivals = together(16, times)
+
+    assert max(each[0] for each in arrivals) < min(each[-1] for each in arrivals)
+
+
+@pytest.mark.parametrize("model", ["demo", "demo_ensemble"])
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"text_input": QUESTION * 20}, "this model takes at most 64"),
+        ({"text_input": QUESTION, "max_tokens": 0}, "max_tokens is 0; expected at least 1"),
+        ({"text_input": QUESTION, "max_tokens": 250}, "this model holds 256"),
+        ({"text_input": QUESTION, "temperature": -1.0}, "temperature is -1.0"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused_in_words(five, model, inputs, message):
+    status, body = five.generate(model=model, **inputs)
+
+    assert status == 400
+    assert message in body["error"]
+
+
+@pytest.fixture(scope="module")
+def one_slot(start_server, make_topology):
+    """A server with a single slot whose answers never end by themselves, far beyond what the model was trained on."""
+    blocks = {"num_kv_blocks": 512, "max_num_seqs": 1}
+    repository = make_topology(max_batch_size=1, max_sequence_tokens=16_000, scheduler=blocks)
+    config = repository / "demo" / "1" / "engine" / "generation_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
+    server = start_server(repository)
+    yield server
+    server.end()
+
+
+def test_a_client_that_leaves_a_stream_frees_its_slot(one_slot):
+    stream = one_slot.stream(**LONG)
+    next(iter(stream))
+    stream.disconnect()
+
+    assert_the_slot_is_free(one_slot)
+
+
+def test_a_client_that_leaves_while_it_waits_for_the_whole_answer_frees_its_slot(one_slot):
+    waiting = GrpcStream(one_slot.grpc_port, **LONG, stream=False)
+    time.sleep(0.5)
+    waiting.leave(cancel=True)
+
+    assert_the_slot_is_free(one_slot)
+
+
+def assert_the_slot_is_free(server):
+    began = time.monotonic()
+    assert server.generate(text_input=QUESTION, max_tokens=9)[1]["text_output"] == ANSWER
+    assert time.monotonic() - began < 5  # 15,000 tokens take ten times that
+
+
+def test_short_answers_end_while_their_clients_are_looked_after(five):
+    """Triton's server dies of a question about a client that was answered already."""
+
+    def ask_often(_):
+        return [five.generate(text_input=QUESTION, max_tokens=1)[0] for _ in range(40)]
+
+    assert [status for each in together(8, ask_often) for status in each] == [200] * 320
+    assert five.process.poll() is None

@@ -1,0 +1,103 @@
+"""Repositories of llmapi and vllm in one real Triton, with stand-ins where TensorRT-LLM and vLLM would be."""
+
+import json
+import shutil
+
+import pytest
+
+from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.contracts.errors import InputError
+from tasks.engines.repository import render
+from tests.local.serving.conftest import TEMPLATES
+from tests.local.serving.test_continuous_batching import QUESTIONS
+from tests.local.serving.triton_server import LOOPBACK, ROOT, GrpcStream, has_package, together
+
+STAND_INS = ROOT / "tests" / "local" / "serving" / "stand_in"
+QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
+WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed": 5, "max_tokens": 150}
+SHARED = {"gpus": [], "kv_cache_fraction": 0.9, "kv_cache": "auto", "tensor_parallel": 1, "pipeline_parallel": 1}
+
+
+@pytest.fixture(scope="module")
+def both(engine, start_server, tmp_path_factory):
+    """A server of two models: `demo` of the llmapi kind, and `other` of the vllm kind."""
+    if not has_package("tokenizers"):
+        pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
+    repository = tmp_path_factory.mktemp("both")
+    values = {**json.loads((engine / "template_values.json").read_text()), **SHARED, "options": {}}
+    render(TEMPLATES, "llmapi", values, repository)
+    render(TEMPLATES, "vllm", {**values, "name": "other", "repository_root": str(repository)}, repository)
+    shutil.copytree(engine, repository / "demo" / "1" / "engine")
+    shutil.copytree(STAND_INS / "tensorrt_llm", repository / "demo" / "1" / "tensorrt_llm")
+    config = repository / "other" / "config.pbtxt"
+    cpu = config.read_text().replace('backend: "vllm"', 'backend: "python"').replace("KIND_MODEL", "KIND_CPU")
+    config.write_text(cpu)
+    shutil.copy(STAND_INS / "vllm_backend.py", repository / "other" / "1" / "model.py")
+    server = start_server(repository)
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def client(both):
+    with TritonClient(LOOPBACK, both.http_port, both.grpc_port) as client:
+        yield client
+
+
+def test_the_llm_api_answers_through_generate_stream_and_grpc(both):
+    status, body = both.generate(text_input=QUESTION)
+    events = list(both.stream(text_input=QUESTION))
+    stream = GrpcStream(both.grpc_port, text_input=QUESTION)
+    pieces = list(stream)
+    stream.leave()
+
+    assert (status, body["text_output"], body["finish_reason"]) == (200, ANSWER, "stop")
+    for told in (events, pieces):
+        assert "".join(event["text_output"] for event in told) == ANSWER
+        assert told[-1]["finish_reason"] == "stop"
+        assert len(told) > 2
+
+
+def test_the_llm_api_streams_whole_characters(both):
+    _, body = both.generate(**WARM)
+    pieces = [event["text_output"] for event in both.stream(**WARM)]
+
+    assert "".join(pieces) == body["text_output"]
+    assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])
+    assert any(ord(character) > 127 for character in body["text_output"])
+
+
+def test_sixteen_at_once_get_their_own_right_answer_of_the_llm_api(both):
+    pairs = [json.loads(line) for line in QUESTIONS.read_text().splitlines()[:16]]
+
+    answers = together(16, lambda number: both.generate(text_input=pairs[number]["prompt"])[1])
+
+    assert [answer["text_output"] for answer in answers] == [pair["answer"] for pair in pairs]
+
+
+def test_the_llm_api_refuses_in_words(both):
+    status, body = both.generate(text_input=QUESTION * 20)
+
+    assert (status, "this model takes at most 64" in body["error"]) == (400, True)
+
+
+def test_one_client_asks_the_llm_api(client):
+    answer = client.generate("demo", GenerateRequest(QUESTION, 40), timeout_s=30)
+
+    assert (answer.text, answer.finish_reason) == (ANSWER, "stop")
+
+
+def test_one_client_asks_vllm_in_its_own_words(client):
+    request = GenerateRequest("Hi?", 40, temperature=0.5, seed=7)
+    answer = client.generate("other", request, timeout_s=30)
+    chunks = list(client.stream("other", request, timeout_s=30))
+
+    assert answer.text == "'Hi?' max_tokens=40 seed=7 temperature=0.5 "
+    assert [chunk.text for chunk in chunks] == ["'Hi?' ", "max_tokens=40 ", "seed=7 ", "temperature=0.5 "]
+    assert [chunk.finish_reason for chunk in chunks] == ["", "", "", "length"]
+    assert answer.finish_reason == "length"
+
+
+def test_a_model_that_is_not_there_is_an_error_of_the_one_who_asks(client):
+    with pytest.raises(InputError, match="nowhere"):
+        client.generate("nowhere", GenerateRequest("Hi?", 4), timeout_s=5)

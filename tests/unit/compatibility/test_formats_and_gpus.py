@@ -1,0 +1,67 @@
+"""Which formats run on which GPU, and what is said of those that do not."""
+
+import pytest
+
+from tasks.contracts.compatibility import ARCHITECTURES, FORMATS, KV_CACHES, check_format
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec import FORMATS_BY_ENGINE, Quantization
+
+A10G, L4, H100, B200 = ("NVIDIA-A10G", "sm_86"), ("NVIDIA-L4", "sm_89"), ("NVIDIA-H100", "sm_90"), ("B200", "sm_100")
+
+
+def check(kind, quantization, gpu, kv_cache="none"):
+    check_format(kind, Quantization(format=quantization, kv_cache=kv_cache), *gpu)
+
+
+@pytest.mark.parametrize("kind", ["trt-engine", "llmapi", "vllm"])
+def test_the_table_and_the_spec_name_the_same_formats(kind):
+    assert {row.format for row in FORMATS if row.kind == kind} == FORMATS_BY_ENGINE[kind]
+
+
+def test_every_row_has_its_source_and_known_architectures_and_none_stands_twice():
+    for rows in (FORMATS, KV_CACHES):
+        assert len({(row.kind, row.format) for row in rows}) == len(rows)
+        for row in rows:
+            assert "/" in row.source or "docs." in row.source
+            assert set(row.architectures) <= set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "quantization", "gpu"),
+    [
+        ("trt-engine", "int4_awq", L4),
+        ("trt-engine", "int8_sq", A10G),
+        ("trt-engine", "fp8", H100),
+        ("trt-engine", "nvfp4", B200),
+        ("llmapi", "fp8", L4),
+        ("vllm", "none", A10G),
+    ],
+)
+def test_what_vendors_state_is_taken(kind, quantization, gpu):
+    check(kind, quantization, gpu)
+
+
+@pytest.mark.parametrize(
+    ("kind", "quantization", "gpu", "words"),
+    [
+        (
+            "trt-engine",
+            "fp8",
+            A10G,
+            r"NVIDIA-A10G \(sm_86\): NVIDIA-A10G serves .*int8_sq, int4_awq; fp8 needs .*sm_89",
+        ),
+        ("trt-engine", "nvfp4", H100, r"nvfp4 with trt-engine on NVIDIA-H100 \(sm_90\): .*fp8; nvfp4 needs .*sm_100"),
+        ("llmapi", "fp8", A10G, r"serves none, int8_wo, int4_awq;"),
+        ("trt-engine", "int4_awq", B200, r"B200 serves none, fp8, nvfp4;"),
+        ("vllm", "fp8", A10G, r"serves none;"),
+        ("trt-engine", "none", ("T4", "sm_75"), r"trt-engine is not known to run on sm_75"),
+    ],
+)
+def test_what_a_gpu_has_no_arithmetic_for_is_refused_with_what_would_fit(kind, quantization, gpu, words):
+    with pytest.raises(InputError, match=words):
+        check(kind, quantization, gpu)
+
+
+def test_a_cache_format_is_looked_up_too():
+    with pytest.raises(InputError, match=r"kv_cache int8 with llmapi .* serves none, fp8\. Choose"):
+        check("llmapi", "fp8", L4, kv_cache="int8")

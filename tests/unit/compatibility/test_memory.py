@@ -1,0 +1,142 @@
+"""Whether a model fits on its GPUs, by numbers that were measured elsewhere or can be counted by hand."""
+
+import pytest
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.site import Gpu
+from tasks.engines.memory import GIB, Fitting, check_fit, check_parallel, need_of, shape_of
+from tests.fakes.public_hub import MODELS, weights_bytes
+from tests.fakes.releases import SPEC, spec
+
+LLAMA_8B, LLAMA_70B, MISTRAL = (
+    "meta-llama/Meta-Llama-3-8B-Instruct",
+    "meta-llama/Meta-Llama-3-70B-Instruct",
+    "mistralai/Mistral-7B-Instruct-v0.2",
+)
+L4 = Gpu(memory_gib=22.5, per_node=1, architecture="sm_89")
+H100 = Gpu(memory_gib=79.6, per_node=8, architecture="sm_90")
+LIMITS = {"max_batch_size": 1, "max_input_tokens": 1, "max_sequence_tokens": 4096}
+
+
+def asked(repo, quantization="none", kv_cache="none", kind="trt-engine", **engine):
+    calibration = {"dataset": "hf://datasets/org/texts@main/a.jsonl"}
+    return spec(
+        source={"repo": repo},
+        quantization={"format": quantization, "kv_cache": kv_cache, "calibration": calibration},
+        engine={**SPEC["engine"], **LIMITS, "kind": kind, "gpu": "NVIDIA-L4", **engine},
+    )
+
+
+def shape(repo):
+    return shape_of(MODELS[repo]["config"])
+
+
+def need(repo, *args, **kwargs):
+    return need_of(asked(repo, *args, **kwargs), shape(repo), weights_bytes(repo))
+
+
+def fitting(repo, gpu, *args, **kwargs):
+    return Fitting(asked(repo, *args, **kwargs), gpu, shape(repo), weights_bytes(repo), quantized=False)
+
+
+def test_weights_at_four_bits_are_as_large_as_an_engine_that_was_built():
+    # rank0.engine of Llama 3 8B in int4_awq: 5.4 GiB (du -h, infracloud.io, "Running Llama 3 with Triton and TensorRT-LLM")
+    assert need(LLAMA_8B, "int4_awq").weights / GIB == pytest.approx(5.4, rel=0.03)
+
+
+def test_weights_that_keep_their_precision_are_as_large_as_their_files():
+    assert need(LLAMA_8B).weights == pytest.approx(weights_bytes(LLAMA_8B), rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("kv_cache", "tensor", "pipeline", "bytes_per_token"),
+    [
+        ("none", 1, 1, 131072),
+        ("fp8", 1, 1, 65536),
+        ("none", 4, 1, 32768),
+        ("none", 4, 2, 16384),
+        ("none", 16, 1, 16384),
+    ],
+)
+def test_the_cache_is_two_tensors_a_layer_and_token(kv_cache, tensor, pipeline, bytes_per_token):
+    found = need(LLAMA_8B, kv_cache=kv_cache, tensor_parallel=tensor, pipeline_parallel=pipeline, max_batch_size=3)
+
+    assert found.kv_cache == 3 * 4096 * bytes_per_token
+
+
+def test_ranks_share_layers_and_each_keeps_the_embedding():
+    single, split = need(LLAMA_70B), need(LLAMA_70B, tensor_parallel=4)
+    embedding = 128256 * 8192 * 2
+
+    assert split.weights == pytest.approx((single.weights - 2 * embedding) / 4 + embedding + embedding / 4, rel=1e-6)
+
+
+def test_a_quantized_checkpoint_weighs_what_its_files_do():
+    found = need_of(asked(MISTRAL, kind="vllm"), shape(MISTRAL), 4 * GIB, quantized=True)
+
+    assert found.weights == pytest.approx(4 * GIB, rel=0.001)
+
+
+def test_what_fits_passes():
+    check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=16))
+    check_fit(fitting(LLAMA_70B, H100, "fp8", "fp8", tensor_parallel=4, max_batch_size=64, max_sequence_tokens=8192))
+
+
+def test_a_cache_that_does_not_fit_is_refused_with_the_batch_that_would():
+    with pytest.raises(
+        InputError, match=r"KV cache 32\.0 for 64 sequences of 4096 tokens.* would fit: max_batch_size 26\."
+    ):
+        check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64))
+
+
+def test_the_remedies_that_are_named_do_fit():
+    wrong = fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64)
+
+    batch = int(wrong.remedies()[0].removeprefix("max_batch_size "))
+
+    assert wrong.fits(max_batch_size=batch)
+    assert not wrong.fits(max_batch_size=batch + 1)
+
+
+def test_weights_that_do_not_fit_are_refused_with_formats_and_caches_that_the_gpu_has():
+    with pytest.raises(InputError) as refusal:
+        check_fit(fitting(LLAMA_8B, L4, max_batch_size=48, max_sequence_tokens=1024))
+
+    assert "kv_cache fp8" in str(refusal.value)
+    assert "format fp8" in str(refusal.value)
+    assert "nvfp4" not in str(refusal.value)
+
+
+def test_more_gpus_of_the_node_are_a_remedy():
+    four = Gpu(memory_gib=22.5, per_node=4, architecture="sm_86")
+
+    remedies = fitting(LLAMA_8B, four, max_batch_size=16).remedies()
+
+    assert remedies[-1] == "tensor_parallel 2"
+    check_fit(fitting(LLAMA_8B, four, max_batch_size=16, tensor_parallel=2))
+
+
+def test_what_fits_nowhere_on_this_gpu_is_sent_to_a_larger_one():
+    with pytest.raises(InputError, match="Choose a GPU with more memory"):
+        check_fit(fitting(LLAMA_70B, L4))
+
+
+@pytest.mark.parametrize("field", ["num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size"])
+def test_a_configuration_that_does_not_say_is_refused_by_the_fields_name(field):
+    config = {name: value for name, value in MODELS[LLAMA_8B]["config"].items() if name != field}
+
+    with pytest.raises(InputError, match=rf"{field} is None"):
+        shape_of(config)
+
+
+def test_the_text_part_of_a_larger_configuration_is_read():
+    assert shape_of({"text_config": MODELS[MISTRAL]["config"]}) == shape(MISTRAL)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "words"),
+    [(3, 1, "32 attention heads and 8 .* one of 1, 2, 4, 8, 16, 32"), (1, 33, "has 32 layers")],
+)
+def test_splits_that_heads_or_layers_do_not_allow_are_refused(tensor, pipeline, words):
+    with pytest.raises(InputError, match=words):
+        check_parallel(asked(LLAMA_8B, tensor_parallel=tensor, pipeline_parallel=pipeline), shape(LLAMA_8B))

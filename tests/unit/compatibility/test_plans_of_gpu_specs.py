@@ -1,0 +1,197 @@
+"""Specs of GPU engines planned from one end to the other, against the site and the public models they are written for."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks.adapters.workspace import Workspace
+from tasks.contracts.base import read_contract
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import PlanRequest
+from tasks.contracts.release import Release
+from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
+from tasks.steps import plan
+from tests.fakes.clock import ManualClock
+from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.public_hub import PublicHub
+
+ROOT = Path(__file__).parents[3]
+SPECS = sorted(file.stem for file in (ROOT / "specs").glob("*.yaml") if file.stem != "demo")
+EKS = yaml.safe_load((ROOT / "sites" / "eks.yaml").read_text())
+AWQ, MULTINODE, FP8, VLLM = "llama-3-8b-awq-l4", "llama-3-8b-tp4pp2-a10g", "qwen-llmapi-fp8", "mistral-7b-vllm-a10g"
+
+
+def document(name):
+    return yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text())
+
+
+def asked(name, **changes):
+    """A spec that ships, with fields of its sections changed."""
+    data = document(name)
+    for section, fields in changes.items():
+        data[section] = {**data.get(section, {}), **fields}
+    return read_contract(ReleaseSpec, data, name)
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """Plan against the site that ships, with sections replaced; the release."""
+
+    def run(spec, hub=None, **site):
+        store = MemoryObjectStore()
+        scratch = tmp_path / str(len(list(tmp_path.iterdir())))
+        scratch.mkdir()
+        workspace = Workspace(
+            Site.model_validate({**EKS, **site}),
+            store,
+            ManualClock(),
+            scratch,
+            ROOT,
+            lambda: hub or PublicHub(),
+            lambda _: 2**45,
+        )
+        outcome = plan.run(PlanRequest(spec=spec, run="run-1"), workspace)
+        return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
+
+    return run
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_spec_that_ships_is_planned(planned, name):
+    release = planned(asked(name))
+
+    assert len(release.plan.missing) == 5
+    assert release.plan.stages["download"].fields["files"]
+
+
+def test_an_engines_keys_hold_what_it_is_bound_to(planned):
+    fields = planned(asked(AWQ)).plan.stages["build"].fields
+
+    assert fields["producer"] == {
+        "image": EKS["images"]["serving"]["trt-engine"],
+        "tensorrt_llm": "1.2.1",
+        "tensorrt": "10.14.1.48",
+        "gpu_architecture": "sm_89",
+        "ranks": "tp1 pp1",
+    }
+    assert fields["engine"]["max_batch_size"] == 16
+
+
+def test_weights_are_split_anew_when_ranks_change(planned):
+    four, two = (
+        planned(asked(MULTINODE, engine={"tensor_parallel": tensor, "pipeline_parallel": pipeline}))
+        for tensor, pipeline in [(4, 2), (2, 4)]
+    )
+
+    assert four.plan.stages["quantize"].key != two.plan.stages["quantize"].key
+
+
+def test_an_engine_of_another_image_or_limit_is_another_engine_of_the_same_weights(planned):
+    first, longer = (planned(asked(AWQ, engine={"max_sequence_tokens": tokens})) for tokens in (4096, 4000))
+
+    assert first.plan.stages["quantize"].key == longer.plan.stages["quantize"].key
+    assert first.plan.stages["build"].key != longer.plan.stages["build"].key
+
+
+@pytest.mark.parametrize("name", [FP8, VLLM])
+def test_a_checkpoint_that_is_loaded_is_the_same_for_every_gpu(planned, name):
+    gpus = ("NVIDIA-L4", "NVIDIA-H100-80GB-HBM3")
+    keys = {planned(asked(name, engine={"gpu": gpu})).plan.stages["quantize"].key for gpu in gpus}
+
+    assert len(keys) == 1
+
+
+def test_an_engine_is_quantized_for_its_gpu(planned):
+    gpus = ("NVIDIA-L4", "NVIDIA-H100-80GB-HBM3")
+    keys = {planned(asked(AWQ, engine={"gpu": gpu})).plan.stages["quantize"].key for gpu in gpus}
+
+    assert len(keys) == 2
+
+
+CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl"}
+IMAGE = "nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        (
+            AWQ,
+            {"quantization": {"format": "fp8"}, "engine": {"gpu": "NVIDIA-A10G"}},
+            "NVIDIA-A10G serves .*int8_sq, int4_awq",
+        ),
+        (
+            AWQ,
+            {"quantization": {"format": "nvfp4"}, "engine": {"gpu": "NVIDIA-H100-80GB-HBM3"}},
+            "nvfp4 needs one of sm_100",
+        ),
+        (AWQ, {"serving": {"image": IMAGE.format("26.10")}}, "26.10 is not in the table.*slipway migrate"),
+        (AWQ, {"serving": {"image": "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc25"}}, "engines ended with 1.3.0rc21"),
+        (MULTINODE, {"engine": {"tensor_parallel": 2, "pipeline_parallel": 3}}, "no number of whole nodes"),
+        (VLLM, {"engine": {"tensor_parallel": 4, "pipeline_parallel": 2}}, "vllm is served on one node"),
+        (AWQ, {"engine": {"max_batch_size": 64}}, "What would fit: max_batch_size 26"),
+        (AWQ, {"engine": {"max_sequence_tokens": 9000}}, "has positions for 8192"),
+        (MULTINODE, {"engine": {"options": {"chat_template": "apply"}}}, "has no chat template"),
+        (AWQ, {"engine": {"options": {"paged": True}}}, "trt-engine has the options chat_template"),
+        (AWQ, {"engine": {"options": {"max_num_tokens": 100}}}, "must hold a whole prompt"),
+        (AWQ, {"quantization": {"calibration": None}}, "calibration is missing; int4_awq"),
+        (VLLM, {"quantization": {"calibration": CALIBRATION}}, "none looks at no texts"),
+        (VLLM, {"quantization": {"kv_cache": "fp8"}, "engine": {"gpu": "NVIDIA-L4"}}, "calibration is missing"),
+        (
+            AWQ,
+            {"gate": {"quality": {"dataset": CALIBRATION["dataset"], "perplexity": CALIBRATION["dataset"]}}},
+            "no logits",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_pod(planned, name, changes, words):
+    with pytest.raises(InputError, match=words):
+        planned(asked(name, **changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "words"),
+    [
+        (AWQ, {"quantization_config": {"quant_method": "gptq"}}, r"is quantized already \(gptq\).*Choose format none"),
+        (FP8, {"quantization_config": {"quant_algo": "FP8"}}, r"is quantized already \(FP8\)"),
+        (MULTINODE, {"quantization_config": {"quant_method": "awq"}}, "trt-engine makes its own from 16-bit weights"),
+        (MULTINODE, {"architectures": ["MambaForCausalLM"]}, "architecture MambaForCausalLM: trt-engine converts"),
+        (VLLM, {"num_hidden_layers": None}, "num_hidden_layers is None"),
+    ],
+)
+def test_what_a_model_says_of_itself_is_heard(planned, name, config, words):
+    with pytest.raises(InputError, match=words):
+        planned(asked(name), PublicHub(**config))
+
+
+def test_a_quantized_checkpoint_is_served_as_it_is(planned):
+    assert planned(asked(VLLM), PublicHub(quantization_config={"quant_method": "awq"})).plan.missing
+
+
+@pytest.mark.parametrize(
+    ("name", "site", "words"),
+    [
+        (FP8, {"images": {**EKS["images"], "modelopt": None}}, "Add images.modelopt"),
+        (AWQ, {"images": {"tasks": "t", "serving": {}}}, "no serving image for trt-engine"),
+        (
+            AWQ,
+            {"shapes": {**EKS["shapes"], "gpu": {**EKS["shapes"]["gpu"], "memory": "8Gi"}}},
+            "quantize of .* needs about 13.* GiB of memory, shape gpu",
+        ),
+        (
+            AWQ,
+            {"gpus": {"NVIDIA-L4": {**EKS["gpus"]["NVIDIA-L4"], "driver": "550.54.15"}}},
+            "needs 580 or later",
+        ),
+        (
+            MULTINODE,
+            {"images": {**EKS["images"], "multinode": "triton-multinode:26.02"}},
+            r"26\.02 holds trtllm 1\.1\.0",
+        ),
+    ],
+)
+def test_what_the_site_lacks_is_refused_by_name(planned, name, site, words):
+    with pytest.raises(InputError, match=words):
+        planned(asked(name), **site)

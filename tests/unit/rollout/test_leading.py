@@ -1,0 +1,112 @@
+"""A leader's pod: it waits for its workers through the API, then becomes mpirun."""
+
+import argparse
+
+import pytest
+
+from tasks.contracts.errors import InputError, UnavailableError
+from tasks.rollout import launch, lead
+from tests.fakes.clock import ManualClock
+
+GROUP = lead.Group(
+    "abc",
+    2,
+    4,
+    60.0,
+    launch.Server("10.0.0.1", 30, "slipway", ranked_model="demo_tensorrt_llm", completes_configs=False),
+)
+KEY = "ssh-ed25519 AAAA slipway"
+
+
+def pod(index, *, ready=True, address=True, ending=False):
+    labels = {lead.GROUP_LABEL: "abc", lead.INDEX_LABEL: str(index)}
+    metadata = {"name": f"demo-0-{index}" if index else "demo-0", "labels": labels}
+    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if ending else {}
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]} | (
+        {"podIP": f"10.0.0.{index + 1}"} if address else {}
+    )
+    return {"metadata": metadata, "status": status}
+
+
+class Pods:
+    """What the API lists, one answer per question; the last one is repeated."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def find(self, kind, labels):
+        assert (kind, labels) == ("Pod", {lead.GROUP_LABEL: "abc"})
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.fixture
+def command(tmp_path):
+    key = tmp_path / "ssh-publickey"
+    key.write_text(KEY + "\n")
+
+    def made(pods, environment=None):
+        return lead.command(
+            GROUP, pods, ManualClock(), public_key=key, folder=tmp_path, environment=environment or {"PATH": "/bin"}
+        )
+
+    return made
+
+
+def test_the_leader_waits_until_every_worker_listens(command):
+    pods = Pods(
+        [pod(0, ready=False)],
+        [pod(0, ready=False), pod(1, address=False)],
+        [pod(0, ready=False), pod(1, ready=False)],
+        [pod(1), pod(0, ready=False)],
+    )
+
+    words = command(pods)
+
+    assert words[words.index("--host") + 1] == "10.0.0.1:4,10.0.0.2:4"
+    assert len(pods.answers) == 1
+
+
+def test_a_worker_that_is_ending_takes_no_ranks(command):
+    words = command(Pods([pod(0), pod(1, ending=True)], [pod(0), pod(1)]))
+
+    assert "10.0.0.2:4" in words[words.index("--host") + 1]
+
+
+def test_workers_that_do_not_come_are_named(command):
+    with pytest.raises(UnavailableError, match=r"1 of 2 pods .* missing: demo-0-1") as refusal:
+        command(Pods([pod(0), pod(1, ready=False)]))
+
+    assert refusal.value.exit_code == 75
+
+
+def test_every_rank_is_given_the_leaders_environment(command):
+    """mpirun exports a variable to the one context that -x stands in."""
+    words = command(Pods([pod(0), pod(1)]), {"PATH": "/bin", "NCCL_DEBUG": "WARN", "AWS_SECRET_ACCESS_KEY": "no"})
+    ranks = " ".join(words).split(" : ")
+
+    assert len(ranks) == 8
+    assert all("-x NCCL_DEBUG -x PATH tritonserver" in rank for rank in ranks)
+    assert "AWS_SECRET_ACCESS_KEY" not in words
+
+
+def test_a_worker_proves_that_it_holds_the_groups_key(command, tmp_path):
+    words = command(Pods([pod(0), pod(1)]))
+
+    known = (tmp_path / "known_hosts").read_text()
+    assert known == f"[10.0.0.1]:2222 {KEY}\n[10.0.0.2]:2222 {KEY}\n"
+    assert f"-o UserKnownHostsFile={tmp_path}/known_hosts" in words[words.index("plm_rsh_agent") + 1]
+
+
+def test_a_group_without_a_key_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"serving\.mpi_secret"):
+        lead.command(
+            GROUP, Pods([pod(0)]), ManualClock(), public_key=tmp_path / "absent", folder=tmp_path, environment={}
+        )
+
+
+def test_the_manifests_arguments_describe_the_group():
+    parser = argparse.ArgumentParser()
+    lead.add_arguments(parser)
+    said = "--group=abc --nodes=2 --ranks-per-node=4 --ranked-model=demo_tensorrt_llm --bind-address=10.0.0.1 --exit-timeout-s=30 --ready-timeout-s=60"
+
+    assert lead.group_of(parser.parse_args(said.split())) == GROUP

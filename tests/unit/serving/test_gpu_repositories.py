@@ -1,0 +1,249 @@
+"""Repositories of the GPU engines: rendered from the specs that ship, and held against what their backends take."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from google.protobuf import text_format
+from google.protobuf.json_format import MessageToDict
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.registry import engine_for
+from tasks.engines.repository import render, template_files
+from tests.goldens import check_goldens
+
+ROOT = Path(__file__).parents[3]
+TEMPLATES = ROOT / "model_repository_templates"
+CONTRACT = json.loads((ROOT / "tests" / "contracts" / "triton_tensorrt_llm_model.json").read_text())
+VALUES = {
+    "name": "demo",
+    "engine_folder": "engine",
+    "repository_root": "/models/repository",
+    "chat_template": "apply",
+    "max_batch_size": 8,
+    "max_input_tokens": 64,
+    "max_sequence_tokens": 128,
+    "gpus": [0],
+    "kv_cache_fraction": 0.9,
+    "paged_context": True,
+    "kv_cache": "auto",
+    "tensor_parallel": 1,
+    "pipeline_parallel": 1,
+    "options": {},
+}
+USED = {
+    "trt-engine": VALUES.keys() - {"kv_cache", "tensor_parallel", "pipeline_parallel", "options"},
+    "llmapi": VALUES.keys() - {"repository_root", "paged_context"},
+    "vllm": VALUES.keys() - {"chat_template", "max_input_tokens", "paged_context"},
+}
+CASES = {
+    "llama-3-8b-awq-l4": ["llama-3-8b-awq-l4"],
+    "llama-3-70b-fp8-h100x4": ["llama-3-70b-fp8-h100x4"],
+    "llama-3-8b-tp4pp2-a10g": ["llama-3-8b-tp4pp2-a10g"],
+    "mistral-7b-vllm-a10g": ["mistral-7b-vllm-a10g"],
+    "qwen-llmapi-fp8": ["qwen-llmapi-fp8"],
+    "group-chat-models": ["llama-2-7b", "mistral-7b"],
+}
+FIVE = ["demo", "demo_ensemble", "demo_postprocessing", "demo_preprocessing", "demo_tensorrt_llm"]
+
+
+def rendered(kind, out, **changed):
+    out.mkdir(exist_ok=True)
+    render(TEMPLATES, kind, {**VALUES, **changed}, out)
+    return out
+
+
+def config(repository, model):
+    return text_format.Parse((repository / model / "config.pbtxt").read_text(), ModelConfig())
+
+
+def parameters(repository, model):
+    return {key: value.string_value for key, value in config(repository, model).parameters.items()}
+
+
+def from_spec(name, out, scratch):
+    """Render as assemble does, from what build would have read back of an engine that is as asked."""
+    spec = ReleaseSpec.model_validate(yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text()))
+    limits = {key: getattr(spec.engine, key) for key in ("max_batch_size", "max_input_tokens", "max_sequence_tokens")}
+    description = {
+        "limits": limits,
+        "chat_template": spec.engine.options.get("chat_template", "apply"),
+        "kv_cache_fraction": 0.9,
+        "paged_attention": True,
+        "versions": {},
+    }
+    (scratch / "engine.json").write_text(json.dumps(description))
+    render(TEMPLATES, spec.engine.kind, engine_for(spec.engine.kind).template_values(scratch, spec), out)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_spec_that_ships_makes_the_repository_that_was_looked_through(case, tmp_path):
+    out, scratch = tmp_path / "repository", tmp_path / "engine"
+    out.mkdir()
+    scratch.mkdir()
+    for name in CASES[case]:
+        from_spec(name, out, scratch)
+
+    files = {path.relative_to(out).as_posix(): path for path in template_files(out)}
+    texts = {name: path.read_text() for name, path in files.items() if path.suffix != ".py"}
+    check_goldens(f"repositories/{case}", {**texts, "files.txt": "".join(f"{name}\n" for name in files)})
+    assert {config(out, folder.name).name for folder in out.iterdir()} == {folder.name for folder in out.iterdir()}
+
+
+@pytest.mark.parametrize(("kind", "missing"), [(kind, name) for kind, names in USED.items() for name in sorted(names)])
+def test_a_value_that_is_not_given_is_an_error(tmp_path, kind, missing):
+    values = {name: value for name, value in VALUES.items() if name in USED[kind] and name != missing}
+
+    with pytest.raises((InputError, KeyError), match=missing):
+        render(TEMPLATES, kind, values, tmp_path)
+
+
+@pytest.mark.parametrize("kind", USED)
+def test_two_releases_live_in_one_repository_and_a_name_is_taken_once(tmp_path, kind):
+    one = set(render(TEMPLATES, kind, VALUES, tmp_path))
+    both = render(TEMPLATES, kind, {**VALUES, "name": "other"}, tmp_path)
+
+    assert set(both) == one | {model.replace("demo", "other") for model in one}
+    with pytest.raises(InputError, match="has a model demo already"):
+        render(TEMPLATES, kind, VALUES, tmp_path)
+
+
+def test_the_five_models_and_the_shared_code_of_those_that_need_it(tmp_path):
+    assert render(TEMPLATES, "trt-engine", VALUES, tmp_path) == FIVE
+    with_code = {path.parts[-4] for path in tmp_path.glob("*/1/generation/service.py")}
+
+    assert with_code == {"demo", "demo_preprocessing", "demo_postprocessing"}
+    assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
+
+
+def test_the_tensorrt_llm_model_takes_and_gives_what_the_backend_does(tmp_path):
+    found = MessageToDict(
+        config(rendered("trt-engine", tmp_path), "demo_tensorrt_llm"), preserving_proto_field_name=True
+    )
+
+    assert found["backend"] == "tensorrtllm"
+    for direction in ("input", "output"):
+        assert [as_contract(tensor) for tensor in found[direction]] == CONTRACT[direction]
+
+
+def as_contract(tensor):
+    dims = [int(size) for size in tensor["dims"]]
+    flags = {"scalar": "reshape" in tensor, "optional": "optional" in tensor, "ragged": "allow_ragged_batch" in tensor}
+    return {
+        "name": tensor["name"],
+        "data_type": tensor["data_type"],
+        "dims": dims,
+        **{k: v for k, v in flags.items() if v},
+    }
+
+
+def test_the_tensorrt_llm_model_has_parameters_of_the_backend_and_those_it_cannot_do_without(tmp_path):
+    found = parameters(rendered("trt-engine", tmp_path), "demo_tensorrt_llm")
+
+    assert found.keys() <= set(CONTRACT["parameters"])
+    assert found.keys() >= set(CONTRACT["always_read"])
+    assert found["gpt_model_path"] == found["tokenizer_dir"] == "/models/repository/demo/1/engine"
+    assert found["gpt_model_type"] == "inflight_fused_batching"
+
+
+@pytest.mark.parametrize("model", ["demo_preprocessing", "demo_postprocessing"])
+def test_tokenizers_are_where_the_engine_is(tmp_path, model):
+    assert parameters(rendered("trt-engine", tmp_path), model)["engine_folder"] == "/models/repository/demo/1/engine"
+
+
+def test_what_preprocessing_gives_the_backend_takes_by_the_same_names_and_types(tmp_path):
+    repository = rendered("trt-engine", tmp_path)
+    backend = {tensor.name: tensor for tensor in config(repository, "demo_tensorrt_llm").input}
+
+    for tensor in config(repository, "demo_preprocessing").output:
+        taken = backend[tensor.name]
+        assert (tensor.data_type, list(tensor.dims)) == (taken.data_type, [1, *taken.dims])
+
+
+@pytest.mark.parametrize(("paged", "word"), [(True, "true"), (False, "false")])
+def test_cache_reuse_and_chunks_need_paged_context_attention(tmp_path, paged, word):
+    found = parameters(rendered("trt-engine", tmp_path, paged_context=paged), "demo_tensorrt_llm")
+
+    assert found["enable_kv_cache_reuse"] == found["enable_chunked_context"] == word
+
+
+@pytest.mark.parametrize(("kind", "model"), [("trt-engine", "demo_tensorrt_llm"), ("llmapi", "demo")])
+def test_gpus_are_named_where_they_were_chosen(tmp_path, kind, model):
+    pinned = rendered(kind, tmp_path / "pinned", gpus=[2, 3])
+    free = rendered(kind, tmp_path / "free", gpus=[])
+
+    assert parameters(pinned, model)["gpu_device_ids"] == "2,3"
+    assert "gpu_device_ids" not in parameters(free, model)
+
+
+@pytest.mark.parametrize(
+    ("tensor_parallel", "gpus", "kind", "pinned"),
+    [(1, [1], "KIND_GPU", [1]), (1, [], "KIND_MODEL", []), (2, [2, 3], "KIND_MODEL", [])],
+)
+def test_vllm_is_pinned_by_triton_to_one_gpu_and_by_itself_to_several(tmp_path, tensor_parallel, gpus, kind, pinned):
+    repository = rendered("vllm", tmp_path, tensor_parallel=tensor_parallel, gpus=gpus)
+    (group,) = config(repository, "demo").instance_group
+
+    assert (group.Kind.Name(group.kind), list(group.gpus)) == (kind, pinned)
+    assert parameters(repository, "demo")["REPORT_CUSTOM_METRICS"] == "true"
+    assert parameters(repository, "demo").get("GPU_DEVICE_IDS") == (
+        ",".join(map(str, gpus)) if tensor_parallel > 1 else None
+    )
+
+
+def test_vllms_engine_arguments_come_from_the_values_and_options_may_add_some(tmp_path):
+    found = json.loads((rendered("vllm", tmp_path, options={"enforce_eager": True}) / "demo/1/model.json").read_text())
+
+    assert found == {
+        "model": "/models/repository/demo/1/engine",
+        "tensor_parallel_size": 1,
+        "pipeline_parallel_size": 1,
+        "max_num_seqs": 8,
+        "max_model_len": 128,
+        "gpu_memory_utilization": 0.9,
+        "kv_cache_dtype": "auto",
+        "disable_log_stats": False,
+        "enforce_eager": True,
+    }
+
+
+def test_loras_are_listed_for_vllm_and_none_is_asked_for_without_any(tmp_path):
+    without = rendered("vllm", tmp_path / "without")
+    adapted = rendered("vllm", tmp_path / "adapted", loras={"polite": "/models/repository/demo/1/engine/loras/polite"})
+
+    assert json.loads((without / "demo/1/multi_lora.json").read_text()) == {}
+    assert "enable_lora" not in json.loads((without / "demo/1/model.json").read_text())
+    assert list(json.loads((adapted / "demo/1/multi_lora.json").read_text())) == ["polite"]
+    assert json.loads((adapted / "demo/1/model.json").read_text())["enable_lora"] is True
+
+
+def test_the_llm_apis_arguments_come_from_the_values_and_options_may_add_some(tmp_path):
+    repository = rendered("llmapi", tmp_path, tensor_parallel=2, kv_cache="fp8", options={"max_num_tokens": 4096})
+
+    assert yaml.safe_load((repository / "demo/1/model.yaml").read_text()) == {
+        "tensor_parallel_size": 2,
+        "pipeline_parallel_size": 1,
+        "max_batch_size": 8,
+        "max_input_len": 64,
+        "max_seq_len": 128,
+        "kv_cache_config": {"free_gpu_memory_fraction": 0.9, "dtype": "fp8"},
+        "max_num_tokens": 4096,
+    }
+
+
+def test_the_llm_apis_model_takes_and_gives_what_openvinos_does(tmp_path):
+    openvino = {"scheduler": {}, "properties": {}}
+    ours = config(rendered("llmapi", tmp_path / "llmapi"), "demo")
+    theirs = config(rendered("openvino", tmp_path / "openvino", **openvino), "demo")
+
+    assert (list(ours.input), list(ours.output)) == (list(theirs.input), list(theirs.output))
+    assert ours.model_transaction_policy.decoupled
+
+
+def test_no_mark_of_a_template_is_left_in_any_file(tmp_path):
+    for kind in USED:
+        for path in template_files(rendered(kind, tmp_path / kind)):
+            assert path.suffix == ".py" or not any(mark in path.read_text() for mark in ("${", "{{", "{%"))

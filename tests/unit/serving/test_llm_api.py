@@ -1,0 +1,180 @@
+"""The llmapi model's runtime under the scheduler that every engine shares, over a fake of TensorRT-LLM's LLM API."""
+
+import ast
+import dataclasses
+import importlib.util
+import inspect
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from generation.question import Job
+from generation.runtime import Sampling
+from generation.scheduler import Scheduler
+
+from tests.fakes import tensorrt_llm_api
+from tests.fakes.generation_runtime import ByteTokenizer, RecordedReply
+
+ROOT = Path(__file__).parents[3]
+MODEL = ROOT / "model_repository_templates" / "llmapi" / "model" / "1" / "model.py"
+CONTRACT = json.loads((ROOT / "tests" / "contracts" / "tensorrt_llm_llmapi.json").read_text())
+END, OTHER_END = 0, 1
+TOKENIZER = ByteTokenizer()
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """The model's module, as Triton's stub loads it."""
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", ModuleType("triton_python_backend_utils"))
+    monkeypatch.delitem(sys.modules, "generation.service", raising=False)
+    for name, module in tensorrt_llm_api.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    spec = importlib.util.spec_from_file_location("llmapi_model", MODEL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.modules.pop("generation.service", None)
+
+
+class Service:
+    """A scheduler over the runtime, and what it reported."""
+
+    def __init__(self, model, slots=4, **behaviour):
+        self.llm = tensorrt_llm_api.LLM("engine", skip_tokenizer_init=True, **behaviour)
+        self.failed = threading.Event()
+        runtime = model.LlmApiRuntime(self.llm, [END, OTHER_END])
+        self.scheduler = Scheduler(runtime, TOKENIZER, slots=slots, on_failure=lambda _: self.failed.set())
+
+    def ask(self, text, *, sampling=None, stream=True):
+        reply = RecordedReply()
+        self.scheduler.submit(Job(TOKENIZER.encode(text), sampling or Sampling(1000), stream), reply)
+        return reply
+
+
+@pytest.fixture
+def serve(model):
+    services = []
+
+    def start(**behaviour):
+        services.append(Service(model, **behaviour))
+        return services[-1]
+
+    yield start
+    for service in services:
+        service.scheduler.close(0.2)
+
+
+@pytest.mark.parametrize("with_end", [True, False])
+@pytest.mark.parametrize("reports", ["everything", "new"])
+def test_text_is_streamed_in_new_pieces_however_the_runtime_reports_tokens(serve, reports, with_end):
+    service = serve(answers={"say": "日本 😀!"}, reports=reports, with_end=with_end)
+    streamed, whole = service.ask("say"), service.ask("say", stream=False)
+
+    assert streamed.text == whole.text == "日本 😀!"
+    assert not any("\ufffd" in piece for piece in streamed.pieces)
+    assert (streamed.finish_reason, whole.finish_reason, len(whole.pieces)) == ("stop", "stop", 1)
+
+
+@pytest.mark.parametrize("reports", ["everything", "new"])
+def test_max_tokens_ends_an_answer(serve, reports):
+    reply = serve(answers={"say": "abcdef"}, reports=reports).ask("say", sampling=Sampling(3))
+
+    assert (reply.text, reply.finish_reason) == ("abc", "length")
+
+
+def test_many_at_once_get_their_own_answers(serve):
+    service = serve(slots=3)
+    replies = [service.ask(f"question {number}") for number in range(20)]
+
+    assert [reply.text for reply in replies] == [f"question {number}" for number in range(20)]
+
+
+def test_greedy_is_top_k_1_and_every_end_of_the_checkpoint_ends_an_answer(serve):
+    service = serve()
+    assert service.ask("hi", sampling=Sampling(7)).text == "hi"
+    (asked,) = service.llm.asked
+
+    assert (asked.top_k, asked.temperature, asked.max_tokens) == (1, None, 7)
+    assert (asked.end_id, asked.stop_token_ids, asked.detokenize) == (END, [OTHER_END], False)
+
+
+def test_a_warm_answer_takes_its_seed_and_without_one_a_new_seed_each_time(serve):
+    service = serve()
+    for seed in (7, None, None):
+        assert service.ask("hi", sampling=Sampling(9, temperature=0.5, seed=seed)).text == "hi"
+    given, one, other = service.llm.asked
+
+    assert (given.temperature, given.top_k, given.seed) == (0.5, None, 7)
+    assert one.seed != other.seed
+
+
+def test_a_client_that_left_is_aborted_and_frees_its_slot(serve):
+    service = serve(slots=1, endless=["endless"])
+    left = service.ask("endless")
+    left.wait_for_pieces(2)
+    waits = service.ask("next")
+    left.gone = True
+
+    assert waits.text == "next"
+    assert left.finish_reason == "cancelled"
+    assert service.llm.aborted == ["endless"]
+
+
+def test_a_request_that_the_engine_refuses_leaves_the_others_alone(serve):
+    service = serve(refuses=["too much"])
+    refused, served = service.ask("too much"), service.ask("fine")
+
+    assert (served.text, refused.text) == ("fine", "")
+    assert "the prompt is too long for this engine" in refused.failure
+    assert not service.failed.is_set()
+
+
+def test_an_engine_that_breaks_fails_everyone_and_says_so(serve):
+    service = serve(endless=["runs"], breaks=["last straw"])
+    runs = service.ask("runs")
+    runs.wait_for_pieces(1)
+    last = service.ask("last straw")
+
+    assert last.text == ""
+    assert "no memory is left" in runs.failure
+    assert service.failed.wait(5)
+
+
+def test_closing_finishes_what_runs(serve):
+    service = serve(answers={"say": "a" * 200})
+    reply = service.ask("say")
+    service.scheduler.close(5)
+
+    assert reply.text == "a" * 200
+
+
+def test_an_idle_runtime_has_no_work(serve, model):
+    service = serve()
+    assert service.ask("one").text == "one"
+    runtime = service.scheduler._runtime
+    deadline = time.monotonic() + 0.9
+    while runtime.has_work() and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+    assert not runtime.has_work()
+
+
+def test_the_adapter_to_tensorrt_llm_is_short():
+    (adapter,) = [node for node in ast.parse(MODEL.read_text()).body if getattr(node, "name", "") == "LlmApiRuntime"]
+
+    assert adapter.end_lineno - adapter.lineno < 60
+
+
+def test_the_fake_has_nothing_that_the_real_one_has_not():
+    fake = tensorrt_llm_api
+    for module, names in CONTRACT["exports"].items():
+        assert {name for name in vars(fake.modules()[module]) if name[0].isupper()} == set(names)
+    for made in (fake.SamplingParams, fake.CompletionOutput):
+        assert {each.name for each in dataclasses.fields(made)} <= set(CONTRACT[made.__name__])
+    assert set(inspect.signature(fake.LLM.generate_async).parameters) - {"self"} <= set(CONTRACT["generate_async"])
+    assert {name for name in vars(fake.LLM) if name[0] != "_"} == set(CONTRACT["LLM"])
+    assert {name for name in vars(fake.RequestOutput) if name[0] != "_"} <= set(CONTRACT["RequestOutput"])

@@ -1,0 +1,58 @@
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from generation.question import Job
+from generation.runtime import Sampling
+
+FILE = Path(__file__).parents[3] / "model_repository_templates/trt-engine/model_preprocessing/1/request_tensors.py"
+spec = importlib.util.spec_from_file_location("request_tensors", FILE)
+request_tensors = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(request_tensors)
+
+
+def tensors(sampling=None, *, end_ids=(9,), stop_words=()):
+    return request_tensors.request_tensors(Job((1, 2, 3), sampling or Sampling(5), False), end_ids, 8, stop_words)
+
+
+def test_a_request_is_a_batch_of_one():
+    made = tensors()
+
+    assert made["input_ids"].tolist() == [[1, 2, 3]]
+    assert {
+        name: value.tolist() for name, value in made.items() if name in {"input_lengths", "request_output_len"}
+    } == {
+        "input_lengths": [[3]],
+        "request_output_len": [[5]],
+    }
+    assert (made["end_id"].tolist(), made["pad_id"].tolist()) == ([[9]], [[8]])
+
+
+def test_greedy_is_top_k_1_at_a_temperature_that_the_backend_takes():
+    made = tensors(Sampling(5, temperature=0.0))
+
+    assert (made["runtime_top_k"].item(), made["runtime_top_p"].item(), made["temperature"].item()) == (1, 1.0, 1.0)
+
+
+def test_a_warm_request_takes_its_seed_or_a_new_one_each_time():
+    assert tensors(Sampling(5, temperature=0.5, seed=2**63))["seed"].item() == 2**63
+    assert tensors(Sampling(5, temperature=0.5))["seed"] != tensors(Sampling(5, temperature=0.5))["seed"]
+    assert tensors(Sampling(5, temperature=0.5))["runtime_top_k"].item() == 0
+
+
+def test_ends_beyond_the_first_are_stop_words_of_one_token():
+    assert tensors(end_ids=(9, 7), stop_words=[[4, 5, 6]])["stop_words_list"].tolist() == [
+        [[7, 4, 5, 6], [1, 4, -1, -1]]
+    ]
+
+
+def test_no_stop_words_are_an_empty_list():
+    found = tensors()["stop_words_list"]
+
+    assert (found.shape, found.dtype) == ((1, 2, 0), np.int32)
+
+
+@pytest.mark.parametrize("words", [[[4], [5, 6]], [[4], [], [5, 6]]])
+def test_ends_of_words_add_up(words):
+    assert request_tensors.word_list(words).tolist() == [[[4, 5, 6], [1, 3, -1]]]
