@@ -18,11 +18,15 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 REQUIREMENTS = REPOSITORY / "requirements"
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
-NAMES = ("airflow", "tasks", "triton", "local", "dev")
+NAMES = ("airflow", "tasks", "triton", "modelopt", "local", "dev")
 UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
+WITH_TORCH = ("tasks", "modelopt")
+IMAGE_ONLY = "tasks-gpu"
+"""Lock of what is laid over an image with a Python and a numpy of its own; no environment here."""
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PYTHON = (3, 11)
+PYTHON_OF_LOCKS = ["--python-version", "3.11"]
 
 
 class SetupError(Exception):
@@ -37,7 +41,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         uv = installer()
-        for name in arguments.names or (NAMES if arguments.lock else ()):
+        for name in arguments.names or ((*NAMES, IMAGE_ONLY) if arguments.lock else ()):
             if arguments.lock:
                 lock(uv, name)
             else:
@@ -75,7 +79,7 @@ def make(uv: Path, name: str) -> None:
     shutil.rmtree(target, ignore_errors=True)
     _run([str(uv), "venv", "--quiet", "--python", sys.executable, str(target)], f"cannot make {target}")
     install = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin" / "python")]
-    if name == "tasks":
+    if name in WITH_TORCH:
         _install_torch(install)
     _run([*install, "--require-hashes", "-r", str(REQUIREMENTS / f"{name}.lock")], f"cannot install {name}.lock")
     if name == "triton":
@@ -89,7 +93,8 @@ def make(uv: Path, name: str) -> None:
 def lock(uv: Path, name: str) -> None:
     """Resolve an .in file into its lock."""
     source, target = REQUIREMENTS / f"{name}.in", REQUIREMENTS / f"{name}.lock"
-    command = [str(uv), "pip", "compile", "--quiet", "--no-header", "--generate-hashes", "--python-version", "3.11"]
+    command = [str(uv), "pip", "compile", "--quiet", "--no-header", "--generate-hashes"]
+    command += ["--python-version", "3.12", "--no-emit-package", "numpy"] if name == IMAGE_ONLY else PYTHON_OF_LOCKS
     command += ["--overrides", str(REQUIREMENTS / "overrides.txt"), "--no-emit-package", "torch"]
     _run([*command, "-o", str(target), str(source)], f"cannot resolve {source.name}")
 
