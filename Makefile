@@ -26,10 +26,10 @@ check: environments dev
 	@$(ENVS)/dev/bin/ruff format --check .
 	@$(ENVS)/dev/bin/ruff check .
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/tasks/bin/python tasks
-	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/local/bin/python local cli
+	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/local/bin/python local cli bench
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/airflow/bin/python plugins dags
 	@$(ENVS)/dev/bin/lint-imports
-	@$(PYTHON) -m tests unit
+	@$(PYTHON) -m tests unit contracts
 
 .PHONY: environments dev
 environments:

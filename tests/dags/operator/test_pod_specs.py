@@ -87,6 +87,34 @@ def test_a_site_without_the_shape_says_what_to_add():
         step_pod("build", spec(**ON_GPU), without)
 
 
+LOADED = {"engine": {**ON_GPU["engine"], "kind": "vllm", "tensor_parallel": 1}}
+
+
+def image_and_gpus(step, asked, site):
+    container = step_pod(step, asked, site).spec.containers[0]
+    return container.image, int(container.resources.limits.get("nvidia.com/gpu", 0))
+
+
+def test_what_only_passes_files_on_takes_no_gpu():
+    site = read_site(SITE)
+    site = site.model_copy(
+        update={
+            "images": site.images.model_copy(update={"serving": {"vllm": "triton-vllm:1"}, "modelopt": "modelopt:1"})
+        }
+    )
+    as_it_is, quantized = (spec(**LOADED, quantization={"format": name}) for name in ("none", "fp8"))
+
+    assert image_and_gpus("quantize", as_it_is, site) == (site.images.tasks, 0)
+    assert image_and_gpus("quantize", quantized, site) == ("modelopt:1", 1)
+    assert image_and_gpus("build", quantized, site) == (site.images.tasks, 0)
+    assert image_and_gpus("assemble", quantized, site) == ("triton-vllm:1", 1)
+
+
+def test_a_site_without_modelopt_says_what_to_add():
+    with pytest.raises(InputError, match=r"no image with ModelOpt.*Add images\.modelopt"):
+        step_pod("quantize", spec(**LOADED, quantization={"format": "fp8"}), read_site(SITE))
+
+
 @pytest.mark.parametrize(
     ("run_id", "identity"),
     [

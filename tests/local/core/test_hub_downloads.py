@@ -38,6 +38,28 @@ def test_files_arrive_as_they_are(connect, tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "to").iterdir()} == FILES
 
 
+def test_a_small_file_is_read_without_a_folder_for_it(connect):
+    client = connect()
+
+    assert client.read_file(client.resolve("acme/model", "v1"), "README.md") == b"about"
+
+
+def test_a_file_that_the_source_does_not_take_is_not_read(connect):
+    client = connect()
+
+    with pytest.raises(InputError, match=r"absent\.json is not there"):
+        client.read_file(client.resolve("acme/model", "v1"), "absent.json")
+
+
+def test_a_file_that_is_too_large_for_memory_is_not_read(connect):
+    client = connect()
+    source = client.resolve("acme/model", "v1")
+    large = tuple(file.model_copy(update={"size_bytes": 2**30}) for file in source.files)
+
+    with pytest.raises(InputError, match="has 1073741824 bytes, expected a file of at most"):
+        client.read_file(source.model_copy(update={"files": large}), "README.md")
+
+
 def test_a_cut_connection_goes_on_where_it_ended(connect, hub, tmp_path):
     client = connect()
     hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="cut", after_bytes=100_000, times=2)
