@@ -67,7 +67,7 @@ class LocalObjectStore:
         shutil.rmtree(fresh, ignore_errors=True)
         for bucket in client.list_buckets()["Buckets"]:
             folder = fresh / bucket["Name"]
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket["Name"]):
                 for item in page.get("Contents", []):
                     client.download_file(bucket["Name"], item["Key"], str(folder / quote(item["Key"], safe="")))

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,24 +16,31 @@ from local.stack import Stack
 from tests.local.chain.step_pods import ByHand
 from tests.local.chain.whole_chain import REPOSITORY, Chain, processes_naming
 
-FOLDER = REPOSITORY / ".slipway" / "test-stack"
+STACKS = REPOSITORY / ".slipway" / "test-stacks"
+FOLDER = STACKS / str(os.getpid())
 NAMED = ("SLIPWAY_SITE", "SLIPWAY_AIRFLOW")
 
 
-def local(command):
+def local(command, folder=FOLDER):
     """`python -m local` on the folder, in the environment that is its own."""
     python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
-    arguments = [python, "-m", "local", command, "--folder", FOLDER]
+    arguments = [python, "-m", "local", command, "--folder", folder]
     done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def remove_stacks_of_ended_sessions():
+    """A session that was killed could not end its stack; one that ended leaves its logs until now."""
+    for folder in STACKS.glob("*"):
+        if not Path("/proc", folder.name).exists():
+            local("down", folder)
+            shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="package")
 def taken_port():
     """The port that the new stack chose for its Hub and that somebody else took before it started."""
-    if FOLDER.exists():
-        local("down")
-        shutil.rmtree(FOLDER)
+    remove_stacks_of_ended_sessions()
     port = Stack(FOLDER).settings.ports["hub"]
     with socket.create_server(("127.0.0.1", port)):
         yield port

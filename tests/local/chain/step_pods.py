@@ -155,15 +155,14 @@ class ByHand:
             if before not in self._done:
                 self.make(before)
 
-    def serving_processes(self):
-        """Processes of the release's own serving pods, where they are this machine's."""
-        labels = {"slipway.dev/release": self.id}
-        pods = self.chain.cluster.find("Pod", labels)
-        return {
-            pid: command
-            for pod in pods
-            for pid, command in processes_naming(f"/pods/{pod['metadata']['uid']}/").items()
-        }
+    def fetching(self):
+        """Pid of the init container of a serving pod, and the folder that it fills; None while there is none."""
+        for pod in self.chain.cluster.find("Pod", {"slipway.dev/release": self.id}):
+            uid = pod["metadata"]["uid"]
+            for pid, command in processes_naming(f"/pods/{uid}/volumes/").items():
+                if " -m tasks fetch-repository " in command:
+                    return pid, self.chain.stack.folder / "cluster" / "pods" / uid / "volumes" / "models"
+        return None
 
     def restarts_of_init_containers(self):
         pods = self.chain.cluster.find("Pod", {"slipway.dev/release": self.id})
