@@ -26,6 +26,8 @@ def following(airflow):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # a shell starts what it runs in the background with the signal ignored, which children inherit
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     deadline = time.monotonic() + 15
     while not airflow.asked or not airflow.asked[-1].endswith("taskInstances"):

@@ -9,7 +9,10 @@ STOP, LENGTH = "stop", "length"
 
 
 class StopWords:
-    """Lets text pass up to the first stop word. Holds back what may be the beginning of one."""
+    """Lets text pass up to the first stop word to be complete; of two that end together the longer one counts.
+
+    So the answer does not depend on how it is cut into pieces. What may be the beginning of a word is held back.
+    """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words, self._held = tuple(words), ""
@@ -20,10 +23,10 @@ class StopWords:
         if self.found:
             return ""
         text, self._held = self._held + text, ""
-        ends = [at for word in self._words if (at := text.find(word)) >= 0]
-        if ends:
+        found = [(at + len(word), at) for word in self._words if (at := text.find(word)) >= 0]
+        if found:
             self.found = True
-            return text[: min(ends)]
+            return text[: min(found)[1]]
         kept = 0 if final else max((_shared(text, word) for word in self._words), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
