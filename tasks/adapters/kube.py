@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from tasks.adapters import pod_state
+from tasks.adapters import pod_state, workload_state
 from tasks.adapters.clock import Clock, SystemClock
+from tasks.adapters.workload_state import LEADER_WORKER_SET, SET_NAME
 from tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
 from tasks.contracts.site import Site
 
@@ -23,11 +24,15 @@ FIELD_MANAGER = "slipway"
 API_VERSIONS = {
     "Deployment": "apps/v1",
     "EndpointSlice": "discovery.k8s.io/v1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
     "ReplicaSet": "apps/v1",
 }
 """Of kinds that are not in the core group."""
+
+OPTIONAL_KINDS = frozenset({LEADER_WORKER_SET})
+"""Kinds that a cluster need not know; one that does not has no such object."""
 
 REVISION = "deployment.kubernetes.io/revision"
 POD_TEMPLATE = "pod-template-hash"
@@ -45,6 +50,10 @@ QUOTED_CHARS = 256
 
 class MissingError(InputError):
     """The cluster has no such object."""
+
+
+class UnknownKindError(InputError):
+    """The cluster's API has no such kind."""
 
 
 class StaleError(ConflictError):
@@ -126,15 +135,24 @@ class Cluster:
                 )
         except MissingError:
             return None
+        except UnknownKindError:
+            if kind in OPTIONAL_KINDS:
+                return None
+            raise
 
     def find(self, kind: str, labels: dict[str, str]) -> list[Document]:
         """Objects of the serving namespace that carry every label."""
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        with _translated(f"{kind} list"):
-            found = self._resource(kind).get(
-                namespace=self.namespace, label_selector=selector, _request_timeout=TIMEOUT_S
-            )
-        return list(self._plain(found)["items"])
+        try:
+            with _translated(f"{kind} list"):
+                found = self._resource(kind).get(
+                    namespace=self.namespace, label_selector=selector, _request_timeout=TIMEOUT_S
+                )
+        except UnknownKindError:
+            if kind in OPTIONAL_KINDS:
+                return []
+            raise
+        return [{**item, "kind": kind} for item in self._plain(found)["items"]]
 
     def delete(self, kind: str, name: str, *, version: str | None = None) -> bool:
         """Delete an object and what it owns, in the background; whether it was there.
@@ -150,6 +168,10 @@ class Cluster:
                 self._resource(kind).delete(name=name, namespace=self.namespace, body=body, _request_timeout=TIMEOUT_S)
         except MissingError:
             return False
+        except UnknownKindError:
+            if kind in OPTIONAL_KINDS:
+                return False
+            raise
         return True
 
     def service_address(self, name: str) -> ServiceAddress | None:
@@ -199,39 +221,28 @@ class Cluster:
             if (endpoint.get("conditions") or {}).get("ready") is not False and endpoint.get("targetRef")
         }
 
-    @staticmethod
-    def is_available(deployment: Document) -> bool:
-        """Whether every replica is available in the newest generation, and no older pod is left."""
-        status, wanted = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
-        return bool(
-            status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
-            and status.get("updatedReplicas", 0) == wanted
-            and status.get("availableReplicas", 0) == wanted
-            and status.get("replicas", 0) == wanted
-        )
-
-    def wait_available(self, deployment: str, timeout_s: float) -> None:
-        """Wait until every replica of the deployment's newest generation is available and no older one is left.
+    def wait_available(self, kind: str, name: str, timeout_s: float) -> None:
+        """Wait until every replica of the workload's newest generation is available and no older one is left.
 
         Raises:
             InputError: a pod cannot start and never will; its own words are in the message.
-            UnavailableError: no node has room for a pod, or the deployment is not available after `timeout_s`.
+            UnavailableError: no node has room for a pod, or the workload is not available after `timeout_s`.
         """
         began = reported = self._clock.monotonic()
         while True:
-            item = self.get("Deployment", deployment)
+            item = self.get(kind, name)
             if item is None:
-                raise InputError(f"Deployment {self.namespace}/{deployment} does not exist. Clear the task roll-out.")
-            if self.is_available(item):
+                raise InputError(f"{kind} {self.namespace}/{name} does not exist. Clear the task roll-out.")
+            if workload_state.is_available(item):
                 return
             pods, now = self._newest_pods(item), self._clock.monotonic()
             self._raise_if_hopeless(pods, now - began)
             if now - began > timeout_s:
-                self._give_up(deployment, pods, timeout_s)
+                self._give_up(item, pods, timeout_s)
             if now - reported >= REPORT_EVERY_S:
                 reported = now
                 waited = f"{now - began:.0f} of at most {timeout_s:.0f} s"
-                log.info("%s: waited %s: %s", deployment, waited, pod_state.in_words(pods))
+                log.info("%s: waited %s: %s", name, waited, pod_state.in_words(pods))
             self._clock.sleep(POLL_S)
 
     def lease_holder(self, name: str) -> LeaseHolder | None:
@@ -284,8 +295,13 @@ class Cluster:
             return ""
         return str(answer.data.decode(errors="replace")).strip()
 
-    def _newest_pods(self, deployment: Document) -> list[Document]:
+    def _newest_pods(self, workload: Document) -> list[Document]:
         """Pods of the newest generation: an older one's trouble says nothing about this one."""
+        if workload["kind"] == LEADER_WORKER_SET:
+            return workload_state.newest_of_set(self.find("Pod", {SET_NAME: workload["metadata"]["name"]}))
+        return self._newest_of_deployment(workload)
+
+    def _newest_of_deployment(self, deployment: Document) -> list[Document]:
         labels = deployment["spec"]["selector"]["matchLabels"]
         revision = (deployment["metadata"].get("annotations") or {}).get(REVISION)
         for item in self.find("ReplicaSet", labels):
@@ -304,7 +320,7 @@ class Cluster:
             if why and waited_s > UNSCHEDULABLE_AFTER_S:
                 raise UnavailableError(f"pod {pod['metadata']['name']} found no node in {waited_s:.0f} s: {_end(why)}")
 
-    def _give_up(self, deployment: str, pods: list[Document], timeout_s: float) -> NoReturn:
+    def _give_up(self, workload: Document, pods: list[Document], timeout_s: float) -> NoReturn:
         said = [
             f"{container} said last: {_end(words or self.log_tail(pod, container) or 'nothing')}"
             for pod, container, words in list(pod_state.waiting_for(pods))[:1]
@@ -313,7 +329,7 @@ class Cluster:
         for line in events:
             log.error("event: %s", line)
         raise UnavailableError(
-            f"Deployment {self.namespace}/{deployment} is not available after {timeout_s:.0f} s "
+            f"{_name(workload)} is not available after {timeout_s:.0f} s "
             f"(serving.ready_timeout_s): {'; '.join([pod_state.in_words(pods), *said, *map(_end, events[-1:])])}"
         )
 
@@ -371,7 +387,9 @@ def _translated(what: str) -> Iterator[None]:
             raise UnavailableError(f"{what}: the cluster answers {status}: {said}") from error
         raise InputError(f"{what}: the cluster refuses it ({status}): {said}") from error
     except ResourceNotFoundError as error:
-        raise InputError(f"{what}: the cluster does not know this kind: {error}. Is its API installed?") from error
+        raise UnknownKindError(
+            f"{what}: the cluster does not know this kind: {error}. Is its API installed?"
+        ) from error
     except (HTTPError, OSError) as error:
         raise UnavailableError(f"{what}: the cluster does not answer: {str(error)[:200]}") from error
 

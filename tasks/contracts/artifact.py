@@ -87,6 +87,10 @@ class Layout:
         """The result of a run that put a previous release back."""
         return f"{self.root}/releases/{name}/reverts/{run}.json"
 
+    def channels(self) -> str:
+        """Prefix of all models' channels."""
+        return f"{self.root}/channels/"
+
     def channel(self, name: str) -> str:
         """Which release is live."""
-        return f"{self.root}/channels/{name}.json"
+        return f"{self.channels()}{name}.json"

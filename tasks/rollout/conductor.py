@@ -3,14 +3,18 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
-from tasks.adapters.kube import Cluster
+from tasks.adapters.kube import Cluster, LeaseHolder
+from tasks.adapters.workload_state import is_available
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.channel import Channel
+from tasks.contracts.base import read_contract_json
+from tasks.contracts.channel import Channel, ChannelEntry
 from tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
 from tasks.contracts.release import Release
-from tasks.rollout import serving
+from tasks.rollout import hosting, serving
 from tasks.rollout.channel_store import ChannelStore
+from tasks.rollout.hosting import Host
 from tasks.rollout.machine import Goal, Move, Observed, next_move, to_retire
 
 log = logging.getLogger(__name__)
@@ -49,43 +53,47 @@ class Conductor:
         """The model's channel."""
         return ChannelStore(self.workspace.store, self.workspace.layout, self.model)
 
-    @property
-    def lease(self) -> str:
-        """Name of the model's lease."""
-        return f"slipway-{self.model}"
+    @cached_property
+    def host(self) -> Host:
+        """The server that holds the release. Who else is in it cannot change while this run holds the leases.
 
-    def take_lease(self) -> None:
-        """Make this run the only one that changes the model; renews what it has.
+        Look at it only then.
+        """
+        return hosting.host_of(self.release, self.release_uri, self.workspace)
+
+    def take_leases(self) -> None:
+        """Make this run the only one that changes the model, and its group if it has one; renews what it has.
 
         Raises:
-            ConflictError: another run is at it.
+            ConflictError: another run is at it. Then this one holds nothing any more.
         """
-        other = self.cluster.acquire_lease(self.lease, self.run, LEASE_S + self.release.spec.serving.ready_timeout_s)
-        if other is not None:
-            raise ConflictError(
-                f"a release of {self.model} is in progress: run {other.holder} has held it since "
-                f"{other.since:%Y-%m-%d %H:%M:%S} UTC. Wait until it ends. If it was killed, run `python -m tasks "
-                f"roll-back` for it, or wait until its hold ends at {other.until:%H:%M:%S} UTC."
-            )
+        duration_s = LEASE_S + self.release.spec.serving.ready_timeout_s
+        for lease in hosting.leases(self.release.spec):
+            other = self.cluster.acquire_lease(lease, self.run, duration_s)
+            if other is not None:
+                self.drop_leases()
+                raise ConflictError(
+                    f"a release of {self._held(lease)} is in progress: run {other.holder} has held it since "
+                    f"{other.since:%Y-%m-%d %H:%M:%S} UTC. Wait until it ends. If it was killed, run `python -m tasks "
+                    f"roll-back` for it, or wait until its hold ends at {other.until:%H:%M:%S} UTC."
+                )
 
-    def keep_lease(self) -> None:
-        """Renew what roll-out took, also after it expired, unless another run had the model meanwhile.
+    def keep_leases(self) -> None:
+        """Renew what roll-out took, also after it expired, unless another run had it meanwhile.
 
         Raises:
             ConflictError: one had: what this run measured may have been the other one's candidate.
         """
-        holder = self.cluster.lease_holder(self.lease)
-        if holder is None or holder.holder != self.run:
-            taken = f"run {holder.holder} took it at {holder.since:%H:%M:%S} UTC" if holder else "nobody holds it now"
-            raise ConflictError(
-                f"run {self.run} no longer holds {self.model}: {taken}. What it measured may be another release's "
-                "candidate, so it promotes nothing. Run the release again."
-            )
-        self.take_lease()
+        for lease in hosting.leases(self.release.spec):
+            holder = self.cluster.lease_holder(lease)
+            if holder is None or holder.holder != self.run:
+                raise self._overtaken(lease, holder)
+        self.take_leases()
 
-    def drop_lease(self) -> None:
+    def drop_leases(self) -> None:
         """Let the next run have the model."""
-        self.cluster.release_lease(self.lease, self.run)
+        for lease in hosting.leases(self.release.spec):
+            self.cluster.release_lease(lease, self.run)
 
     def reach(self, goal: Goal, change: Callable[[Channel], Channel] = lambda channel: channel) -> list[str]:
         """Move until the goal is reached.
@@ -112,57 +120,75 @@ class Conductor:
 
     def observe(self, goal: Goal) -> Observed:
         """The model as it stands in cluster and channel. Only a roll-out asks whether the manifest is today's."""
-        labels = {serving.MODEL_LABEL: self.model}
-        deployments = {item["metadata"]["name"]: item for item in self.cluster.find("Deployment", labels)}
+        standing = self._standing()
         channel = self.channel.read()
-        entries = [channel.live, *channel.previous]
-        mine = deployments.get(self.release.id)
+        kept = {entry.release_id for entry in (channel.live, *channel.previous) if entry}
+        mine = standing.get(self.host.name)
         return Observed(
             release=self.release.id,
-            deployed=frozenset(deployments),
-            current=goal is Goal.ROLL_OUT and mine is not None and _manifest(mine) == _manifest(self._rendered()[0]),
-            available=mine is not None and self.cluster.is_available(mine),
+            server=self.host.name,
+            deployed=frozenset(standing),
+            current=goal is Goal.ROLL_OUT
+            and mine is not None
+            and _manifest(mine) == _manifest(self.host.rendered()[0]),
+            available=mine is not None and is_available(mine),
             live_selects=self._selected(self.model),
             candidate_selects=self._selected(f"{self.model}-candidate"),
             live_endpoints_settled=self._settled(),
             channel_live=channel.live.release_id if channel.live else None,
-            kept=frozenset(entry.release_id for entry in entries if entry),
+            kept=self.host.needed(lambda: self._live(channel)) | kept,
         )
 
     def _make(self, move: Move, goal: Goal, seen: Observed, change: Callable[[Channel], Channel]) -> str:
         if move in {Move.POINT_CANDIDATE, Move.POINT_LIVE}:
-            return self._point(self.release.id, candidate=move is Move.POINT_CANDIDATE)
+            return self._point(self.release, self.release_uri, candidate=move is Move.POINT_CANDIDATE)
         makes: dict[Move, Callable[[], str]] = {
             Move.DEPLOY: self._deploy,
             Move.AWAIT_AVAILABLE: self._await_available,
             Move.AWAIT_ENDPOINTS: self._await_endpoints,
             Move.SWAP_CHANNEL: lambda: self._swap(goal, change),
-            Move.RESTORE_LIVE: lambda: self._restore(seen.channel_live),
+            Move.RESTORE_LIVE: self._restore,
             Move.DROP_CANDIDATE: self._drop_candidate,
             Move.RETIRE: lambda: self._retire(sorted(to_retire(goal, seen))),
         }
         return makes[move]()
 
-    def _rendered(self) -> list[serving.Document]:
-        templates = self.workspace.manifests / "serving"
-        return serving.deployment(self.release, self.release_uri, self.workspace.site, templates)
+    def _standing(self) -> dict[str, serving.Document]:
+        """Workloads that a roll-out of the model looks after, by name."""
+        found = [
+            item
+            for labels in self.host.selectors
+            for kind in serving.WORKLOADS
+            for item in self.cluster.find(kind, labels)
+        ]
+        return {item["metadata"]["name"]: item for item in found}
+
+    def _live(self, channel: Channel) -> Release | None:
+        return self._read(channel.live) if channel.live else None
+
+    def _read(self, entry: ChannelEntry) -> Release:
+        if entry.release_id == self.release.id:
+            return self.release
+        return read_contract_json(Release, self.workspace.store.read_bytes(entry.release_uri), entry.release_uri)
 
     def _deploy(self) -> str:
-        objects = self._rendered()
+        objects = self.host.rendered()
         if not any(item["kind"] == DISRUPTION_BUDGET for item in objects):
-            self.cluster.delete(DISRUPTION_BUDGET, self.release.id)
+            self.cluster.delete(DISRUPTION_BUDGET, self.host.name)
         self.cluster.apply(objects)
-        return f"deployed {self.release.id}"
+        return f"deployed {self.host.name}"
 
-    def _point(self, release_id: str, *, candidate: bool) -> str:
-        site, templates = self.workspace.site, self.workspace.manifests / "serving"
-        objects = serving.service(release_id, self.release.spec, site, templates, candidate=candidate)
+    def _point(self, release: Release, release_uri: str, *, candidate: bool) -> str:
+        objects = hosting.service(release, release_uri, self.workspace, candidate=candidate)
         self.cluster.apply(objects)
-        return f"Service {objects[0]['metadata']['name']} selects {release_id}"
+        return f"Service {objects[0]['metadata']['name']} selects {release.id}"
 
     def _await_available(self) -> str:
-        self.cluster.wait_available(self.release.id, self.release.spec.serving.ready_timeout_s)
-        return f"{self.release.id} is available"
+        name = self.host.name
+        found = self._standing().get(name)
+        kind = found["kind"] if found else serving.WORKLOADS[0]
+        self.cluster.wait_available(kind, name, self.host.ready_timeout_s)
+        return f"{name} is available"
 
     def _await_endpoints(self) -> str:
         clock = self.workspace.clock
@@ -187,19 +213,20 @@ class Conductor:
         bake_s, clock = self.release.spec.rollout.bake_s, self.workspace.clock
         began = clock.monotonic()
         while (passed_s := clock.monotonic() - began) < bake_s:
-            item = self.cluster.get("Deployment", self.release.id)
-            if item is None or not self.cluster.is_available(item):
+            item = self._standing().get(self.host.name)
+            if item is None or not is_available(item):
                 raise InputError(
                     f"{self.release.id} stopped being available {passed_s:.0f} s after it took the traffic "
                     f"(rollout.bake_s is {bake_s}). It is rolled back; its pods' logs say why."
                 )
             log.info("%s has served for %.0f of %d s", self.release.id, passed_s, bake_s)
             clock.sleep(min(BAKE_LOOK_S, bake_s - passed_s))
-            self.take_lease()
+            self.take_leases()
 
-    def _restore(self, live: str | None) -> str:
+    def _restore(self) -> str:
+        live = self.channel.read().live
         if live is not None:
-            return self._point(live, candidate=False)
+            return self._point(self._read(live), live.release_uri, candidate=False)
         self.cluster.delete("Service", self.model)
         return f"Service {self.model} is removed: nothing was live before"
 
@@ -207,20 +234,38 @@ class Conductor:
         self.cluster.delete("Service", f"{self.model}-candidate")
         return f"Service {self.model}-candidate is removed"
 
-    def _retire(self, releases: list[str]) -> str:
-        for name in releases:
-            self.cluster.delete(DISRUPTION_BUDGET, name)
-            self.cluster.delete("Deployment", name)
-        return f"retired {', '.join(releases)}"
+    def _retire(self, names: list[str]) -> str:
+        for name in names:
+            for kind in (DISRUPTION_BUDGET, *serving.WORKLOADS):
+                self.cluster.delete(kind, name)
+        return f"retired {', '.join(names)}"
 
     def _selected(self, service: str) -> str | None:
         found = self.cluster.get("Service", service)
-        return None if found is None else (found["spec"].get("selector") or {}).get(serving.RELEASE_LABEL)
+        return None if found is None else hosting.selected(found["spec"].get("selector") or {}, self.model)
 
     def _settled(self) -> bool:
-        labels = {serving.MODEL_LABEL: self.model, serving.RELEASE_LABEL: self.release.id}
-        mine, reached = set(self.cluster.ready_pods(labels)), self.cluster.endpoints(self.model)
-        return bool(reached) and reached <= mine
+        reached, new = self.cluster.endpoints(self.model), set(self.cluster.ready_pods(self.host.server_pods))
+        if not reached & new or not reached <= set(self.cluster.ready_pods(self.host.release_pods)):
+            return False
+        return all(self._reaches(name, new) for name in self.host.neighbours)
+
+    def _reaches(self, service: str, pods: set[str]) -> bool:
+        """Whether it sends connections to one of these pods; a Service that is not there has none to lose."""
+        return bool(self.cluster.endpoints(service) & pods) or self.cluster.get("Service", service) is None
+
+    def _held(self, lease: str) -> str:
+        """What a lease stands for, in words."""
+        return (
+            self.model if lease == hosting.leases(self.release.spec)[0] else f"group {self.release.spec.serving.group}"
+        )
+
+    def _overtaken(self, lease: str, holder: LeaseHolder | None) -> ConflictError:
+        taken = f"run {holder.holder} took it at {holder.since:%H:%M:%S} UTC" if holder else "nobody holds it now"
+        return ConflictError(
+            f"run {self.run} no longer holds {self._held(lease)}: {taken}. What it measured may be another release's "
+            "candidate, so it promotes nothing. Run the release again."
+        )
 
 
 def _manifest(deployment: serving.Document) -> str | None:

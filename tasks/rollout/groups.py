@@ -17,6 +17,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.plan import RELEASE_DIGITS
 from tasks.contracts.release import Release
 from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
 from tasks.rollout import launch, serving
 from tasks.rollout.placement import Placement, placed
 from tasks.rollout.serving import Document
@@ -56,14 +57,29 @@ def server_name(members: Sequence[Member]) -> str:
     return f"{_group(members)}-{sha256_of(releases)[:RELEASE_DIGITS]}"
 
 
+def selector_of(members: Sequence[Member]) -> dict[str, str]:
+    """Labels of every server of the members' group."""
+    return {GROUP_LABEL: _group(members)}
+
+
+def selector_of_member(member: Member) -> dict[str, str]:
+    """Labels of every pod that serves the member's release."""
+    return {**selector_of([member]), **member.label}
+
+
+def ready_timeout_s(members: Sequence[Member]) -> int:
+    """How long a server of these may take to become ready."""
+    return max(member.release.spec.serving.ready_timeout_s for member in members)
+
+
 def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[Document]:
     """What runs one combination: a Deployment whose pod fetches every member's repository and serves them all.
 
     Raises:
         InputError: the members cannot share a server, or the site lacks what it needs.
     """
-    name, where = server_name(members), _placed(members, site)
-    selector = {GROUP_LABEL: _group(members), serving.RELEASE_LABEL: name}
+    name, where = server_name(members), placed_together([member.release.spec for member in members], site)
+    selector = {**selector_of(members), serving.RELEASE_LABEL: name}
     labels = {**serving.OWN_LABELS, serving.NAME_LABEL: _group(members), **selector}
     specs = [member.release.spec for member in members]
     server = launch.Server(site.serving.bind_address, serving.EXIT_TIMEOUT_S, "$(POD_NAME)")
@@ -74,7 +90,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         "annotations": {f"slipway.dev/release-uri.{member.name}": member.release_uri for member in members},
         "replicas": max(spec.serving.replicas.min for spec in specs),
         "image": serving.image_of(specs[0], site, where),
-        "ready_timeout_s": max(spec.serving.ready_timeout_s for spec in specs),
+        "ready_timeout_s": ready_timeout_s(members),
         # of all models: a combination that lost one of them is no better than one that lost all
         "ready_path": "/v2/health/ready",
         "fetched": [{"name": f"fetch-{member.name}", "release_uri": member.release_uri} for member in members],
@@ -88,32 +104,29 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
 
 def service(member: Member, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
     """The member's live Service, or its candidate's: it selects every combination that holds this release."""
-    selector = {GROUP_LABEL: _group([member]), **member.label}
-    return serving.service_selecting(selector, member.release.spec, site, templates, candidate=candidate)
+    return serving.service_selecting(
+        selector_of_member(member), member.release.spec, site, templates, candidate=candidate
+    )
 
 
-def _group(members: Sequence[Member]) -> str:
-    groups = {member.release.spec.serving.group for member in members}
-    if len(groups) != 1 or None in groups:
-        named = ", ".join(sorted(str(group) for group in groups)) or "no members"
-        raise InputError(f"one server is one group, found {named}. Give its members the same serving.group.")
-    return str(groups.pop())
+def placed_together(specs: Sequence[ReleaseSpec], site: Site) -> Placement:
+    """On what one pod with all of these models runs: the members' shape, with as many GPUs as they number.
 
-
-def _placed(members: Sequence[Member], site: Site) -> Placement:
-    """Of the whole pod: the members' shape, with as many GPUs as they number."""
-    _check_models(members, site)
-    first = members[0].release.spec
+    Raises:
+        InputError: the models cannot share a server, or the site lacks what it needs.
+    """
+    _check_models(specs, site)
+    first = specs[0]
     where = placed(first, site)
     owners: dict[int, str] = {}
-    for member in members:
-        for number in member.release.spec.serving.gpus:
+    for spec in specs:
+        for number in spec.serving.gpus:
             if number in owners:
                 raise InputError(
-                    f"GPU {number} of group {first.serving.group} is {owners[number]}'s and {member.name}'s. "
+                    f"GPU {number} of group {first.serving.group} is {owners[number]}'s and {spec.name}'s. "
                     "Give each a GPU of its own by serving.gpus."
                 )
-            owners[number] = member.name
+            owners[number] = spec.name
     count = max(owners, default=-1) + 1
     if first.engine.gpu is not None and count > site.gpus[first.engine.gpu].per_node:
         raise InputError(
@@ -124,12 +137,23 @@ def _placed(members: Sequence[Member], site: Site) -> Placement:
     return Placement(where.shape.model_copy(update={"gpus": count}), ranks=count)
 
 
-def _check_models(members: Sequence[Member], site: Site) -> None:
-    group = _group(members)
-    twice = [name for name, count in Counter(member.name for member in members).items() if count > 1]
+def _group(members: Sequence[Member]) -> str:
+    return _group_of([member.release.spec for member in members])
+
+
+def _group_of(specs: Sequence[ReleaseSpec]) -> str:
+    groups = {spec.serving.group for spec in specs}
+    if len(groups) != 1 or None in groups:
+        named = ", ".join(sorted(str(group) for group in groups)) or "no members"
+        raise InputError(f"one server is one group, found {named}. Give its members the same serving.group.")
+    return str(groups.pop())
+
+
+def _check_models(specs: Sequence[ReleaseSpec], site: Site) -> None:
+    group = _group_of(specs)
+    twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
     if twice:
         raise InputError(f"group {group} is given two releases of {', '.join(twice)}; it serves one of each model.")
-    specs = [member.release.spec for member in members]
     for what, found in (
         ("GPU product", {spec.engine.gpu or "none" for spec in specs}),
         ("image", {serving.image_of(spec, site, placed(spec, site)) for spec in specs}),

@@ -39,20 +39,22 @@ class Observed:
     """The model as it stands, seen from one release."""
 
     release: str
+    server: str
+    """Name of the workload that serves the release: its own id, unless it shares a server with other models."""
     deployed: frozenset[str] = frozenset()
-    """Releases of the model that have a Deployment."""
+    """Workloads that stand: of the model's releases, and of its group."""
     current: bool = False
-    """The release's Deployment is the one that its spec and the site ask for today."""
+    """The release's workload is the one that its spec and the site ask for today."""
     available: bool = False
-    """Every replica of the release is available, in its newest generation."""
+    """Every replica of the workload is available, in its newest generation."""
     live_selects: str | None = None
     """Release that the live Service selects; None: there is no such Service."""
     candidate_selects: str | None = None
     live_endpoints_settled: bool = False
-    """The live Service sends connections to pods of the release, and to no others."""
+    """The live Service sends connections to pods of the release and to no others; other models' reach the server."""
     channel_live: str | None = None
     kept: frozenset[str] = frozenset()
-    """Releases that the channel remembers as live or previous."""
+    """Workloads of what the channel remembers as live or previous."""
 
 
 def next_move(goal: Goal, seen: Observed) -> Move | None:
@@ -69,14 +71,14 @@ def next_move(goal: Goal, seen: Observed) -> Move | None:
 
 
 def to_retire(goal: Goal, seen: Observed) -> frozenset[str]:
-    """Releases whose Deployment has to go: the refused one, or those that the channel no longer keeps."""
+    """Workloads that have to go: the refused one, or those that the channel no longer keeps."""
     if goal is Goal.ROLL_BACK:
-        return frozenset({seen.release}) & (seen.deployed - seen.kept)
-    return seen.deployed - seen.kept - {seen.release}
+        return frozenset({seen.server}) & (seen.deployed - seen.kept)
+    return seen.deployed - seen.kept - {seen.server}
 
 
 def _roll_out(seen: Observed) -> Move | None:
-    if seen.release not in seen.deployed or not seen.current:
+    if seen.server not in seen.deployed or not seen.current:
         return Move.DEPLOY
     if seen.candidate_selects != seen.release:
         return Move.POINT_CANDIDATE
@@ -84,7 +86,7 @@ def _roll_out(seen: Observed) -> Move | None:
 
 
 def _make_live(seen: Observed) -> Move | None:
-    if seen.release not in seen.deployed:
+    if seen.server not in seen.deployed:
         return Move.DEPLOY
     if seen.live_selects != seen.release:
         return Move.POINT_LIVE if seen.available else Move.AWAIT_AVAILABLE

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
+from tasks.adapters.workload_state import DEPLOYMENT, LEADER_WORKER_SET
 from tasks.contracts.base import sha256_of
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import Release
@@ -31,7 +32,7 @@ WORKER_LABEL = "slipway.dev/worker-of"
 OWN_LABELS = {"app.kubernetes.io/managed-by": "slipway"}
 MANIFEST = "slipway.dev/manifest-sha256"
 """Annotation: digest of what was rendered, by which a changed manifest is told from one that stands already."""
-WORKLOADS = ("Deployment", "LeaderWorkerSet")
+WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
 """Kinds that a release's workload may have; both are named after the release."""
 EXIT_TIMEOUT_S = 30
 PRE_STOP_S = 5
@@ -60,7 +61,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
             "rendering it needs their releases. Remove serving.group to give the model a server of its own."
         )
     where = placed(spec, site)
-    selector = {MODEL_LABEL: spec.name, RELEASE_LABEL: release.id}
+    selector = selector_of(spec.name, release.id)
     labels = {**OWN_LABELS, NAME_LABEL: spec.name, ENGINE_LABEL: spec.engine.kind}
     values = {
         "name": release.id,
@@ -81,11 +82,14 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
     return workload(templates, template, values)
 
 
+def selector_of(model: str, release_id: str) -> dict[str, str]:
+    """Labels of the pods that answer for a release with a server of its own."""
+    return {MODEL_LABEL: model, RELEASE_LABEL: release_id}
+
+
 def service(release_id: str, spec: ReleaseSpec, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
     """The model's live Service as `spec` exposes it, or its candidate's, selecting one release."""
-    return service_selecting(
-        {MODEL_LABEL: spec.name, RELEASE_LABEL: release_id}, spec, site, templates, candidate=candidate
-    )
+    return service_selecting(selector_of(spec.name, release_id), spec, site, templates, candidate=candidate)
 
 
 def service_selecting(

@@ -13,7 +13,7 @@ BEFORE: tuple[Step, ...] = ("roll-out", "smoke-test", "benchmark", "gate", "prom
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Remove the candidate's Service and Deployment, note the refusal in the channel, and let go of the model.
+    """Remove the candidate's Service and server, note the refusal in the channel, and let go of the model.
 
     A release that the channel names as live, or keeps as a previous one, is not removed. When another run holds the
     model, what stands is that run's and nothing is touched.
@@ -22,7 +22,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     live = conductor.channel.read().live
     told = {"live": live.release_id if live else None, "reason": reason}
     try:
-        conductor.take_lease()
+        conductor.take_leases()
     except ConflictError as error:
         return Outcome(f"nothing to roll back: {error}", {**told, "removed": [], "moves": []})
     before = conductor.observe(Goal.ROLL_BACK)
@@ -32,14 +32,14 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         conductor.channel.swap(
             lambda channel: channel.refused(release.id, at=workspace.clock.now(), run=release.plan.run, reason=reason)
         )
-    conductor.drop_lease()
+    conductor.drop_leases()
     stays = f"{live.release_id} stays live" if live else "nothing is live, as before"
     done = "; ".join(moves) or f"nothing of {release.id} was rolled out"
     return Outcome(f"{stays}; {done}", {**told, "removed": removed, "moves": moves})
 
 
 def _removed(release: Release, before: Observed, after: Observed) -> list[str]:
-    gone = [f"Deployment {name}" for name in sorted(before.deployed - after.deployed)]
+    gone = [f"server {name}" for name in sorted(before.deployed - after.deployed)]
     if before.candidate_selects and not after.candidate_selects:
         gone.append(f"Service {release.spec.name}-candidate")
     if before.live_selects and not after.live_selects:

@@ -26,7 +26,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
             f"{release.spec.name}, or load-balancer."
         )
     conductor = Conductor.of(release, workspace)
-    conductor.take_lease()
+    conductor.take_leases()
     moves = conductor.reach(Goal.ROLL_OUT)
     address = conductor.cluster.candidate_address(release.spec.name)
     return Outcome(

@@ -12,12 +12,16 @@ from typing import Any
 from tasks.adapters.kube import LeaseHolder, ServiceAddress
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.errors import InputError
+from tasks.rollout.hosting import selected
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+
+
+WORKLOADS = ("Deployment", "LeaderWorkerSet")
 
 
 class KilledError(BaseException):
@@ -48,11 +52,12 @@ class MemoryCluster:
                 self.objects[kind, name] = applied
 
     def get(self, kind, name):
-        return copy.deepcopy(self.objects.get((kind, name)))
+        item = self.objects.get((kind, name))
+        return None if item is None else self._shown(kind, item)
 
     def find(self, kind, labels):
         items = [item for (a_kind, _), item in self.objects.items() if a_kind == kind]
-        return [copy.deepcopy(i) for i in items if labels.items() <= i["metadata"].get("labels", {}).items()]
+        return [self._shown(kind, i) for i in items if labels.items() <= i["metadata"].get("labels", {}).items()]
 
     def delete(self, kind, name, *, version=None):
         if (kind, name) not in self.objects:
@@ -78,23 +83,20 @@ class MemoryCluster:
         return [
             f"{name}-0"
             for (kind, name), item in self.objects.items()
-            if kind == "Deployment"
-            and name not in self.unavailable
-            and labels.items() <= item["spec"]["template"]["metadata"]["labels"].items()
+            if kind in WORKLOADS and name not in self.unavailable and labels.items() <= _pod_labels(item).items()
         ]
 
     def endpoints(self, service):
         item = self.objects.get(("Service", service))
         return set(self.ready_pods(item["spec"]["selector"])) if item else set()
 
-    def is_available(self, deployment):
-        return deployment["metadata"]["name"] not in self.unavailable
-
-    def wait_available(self, deployment, timeout_s):
+    def wait_available(self, kind, name, timeout_s):
         self.clock.sleep(1.0)
-        if deployment in self.failing:
-            raise self.failing[deployment]
-        self.unavailable.discard(deployment)
+        if (kind, name) not in self.objects:
+            raise InputError(f"{kind} {name} does not exist")
+        if name in self.failing:
+            raise self.failing[name]
+        self.unavailable.discard(name)
 
     def lease_holder(self, name):
         lease = self.objects.get(("Lease", name))
@@ -116,6 +118,17 @@ class MemoryCluster:
         lease = self.objects.get(("Lease", name))
         if lease and lease["holder"].holder == holder:
             self.delete("Lease", name)
+
+    def _shown(self, kind, item):
+        """With the status of a workload whose pods all came up, or none of them."""
+        shown = copy.deepcopy(item)
+        if kind in WORKLOADS:
+            ready = 0 if item["metadata"]["name"] in self.unavailable else item["spec"]["replicas"]
+            counts = dict.fromkeys(("readyReplicas", "availableReplicas"), ready)
+            shown["metadata"]["generation"] = 1
+            replicas = {"replicas": item["spec"]["replicas"], "updatedReplicas": item["spec"]["replicas"]}
+            shown["status"] = {"observedGeneration": 1, **replicas, **counts}
+        return shown
 
     def _change(self, words):
         return _Change(self, words)
@@ -159,11 +172,18 @@ def in_memory(folder, *, store=None, cluster=None, **site_changes) -> ConnectedW
     return ConnectedWorkspace(site, store, clock, folder, REPOSITORY, lambda: None, connection=cluster)
 
 
+def _pod_labels(workload) -> dict[str, str]:
+    """Of the pods that answer: of a LeaderWorkerSet, the leaders."""
+    spec = workload["spec"]
+    template = spec["template"] if "template" in spec else spec["leaderWorkerTemplate"]["leaderTemplate"]
+    return template["metadata"]["labels"]
+
+
 def standing(cluster) -> dict[str, Any]:
-    """What a test compares: names of Deployments, and which release each Service selects."""
-    deployments = sorted(name for kind, name in cluster.objects if kind == "Deployment")
+    """What a test compares: names of workloads, and which release each Service selects."""
+    deployments = sorted(name for kind, name in cluster.objects if kind in WORKLOADS)
     services = {
-        name: item["spec"]["selector"]["slipway.dev/release"]
+        name: selected(item["spec"]["selector"], name.removesuffix("-candidate"))
         for (kind, name), item in cluster.objects.items()
         if kind == "Service"
     }

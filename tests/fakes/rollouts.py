@@ -10,10 +10,10 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.releases import release
 
 
-def version(number, *, run=None, **changes) -> Release:
-    """Release `number` of the model demo, made by run `run-<number>`."""
-    made = release(run=run or f"run-{number}", **changes)
-    found = f"demo-{number:012x}"
+def version(number, *, run=None, name="demo", **changes) -> Release:
+    """Release `number` of a model, made by run `run-<number>`."""
+    made = release(run=run or f"run-{number}", name=name, **changes)
+    found = f"{name}-{number:012x}"
     return made.model_copy(update={"id": found, "plan": made.plan.model_copy(update={"release_id": found})})
 
 
@@ -54,7 +54,7 @@ def released(workspace: Workspace, number, **changes) -> Release:
     return made
 
 
-def channel(workspace: Workspace) -> Channel | None:
+def channel(workspace: Workspace, name="demo") -> Channel | None:
     """The model's channel as it is stored."""
-    found = workspace.store.read_with_etag(workspace.layout.channel("demo"))
+    found = workspace.store.read_with_etag(workspace.layout.channel(name))
     return Channel.model_validate(json.loads(found[0])) if found else None

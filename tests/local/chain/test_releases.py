@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from plugins.slipway_airflow.runs import run_identity
+from tasks.adapters.workload_state import is_available
 from tests.local.chain.whole_chain import MODEL, REPOSITORY
 
 pytestmark = pytest.mark.timeout(600)
@@ -94,7 +95,7 @@ def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_
     after = chain.live()
     assert after != before
     assert chain.ask()
-    assert chain.cluster.is_available(chain.cluster.get("Deployment", before))
+    assert is_available(chain.cluster.get("Deployment", before))
     assert [entry["release_id"] for entry in chain.channel()["previous"]] == [before]
 
 

@@ -9,6 +9,7 @@ from kubernetes import config
 from kubernetes.config import incluster_config
 
 from tasks.adapters.kube import Cluster, StaleError
+from tasks.adapters.workload_state import is_available
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
 from tests.fakes.cluster_contract import LABELS, service
@@ -50,9 +51,9 @@ def deployment(cluster, image="test/triton:good", **container):
 def test_a_deployment_is_available_when_its_pods_are_and_its_service_reaches_them(cluster):
     cluster.apply([deployment(cluster), service(cluster)])
 
-    cluster.wait_available("demo-1", 20)
+    cluster.wait_available("Deployment", "demo-1", 20)
 
-    assert cluster.is_available(cluster.get("Deployment", "demo-1"))
+    assert is_available(cluster.get("Deployment", "demo-1"))
     assert cluster.endpoints("demo") == set(cluster.ready_pods(LABELS))
     assert len(cluster.endpoints("demo")) == 1
 
@@ -60,21 +61,21 @@ def test_a_deployment_is_available_when_its_pods_are_and_its_service_reaches_the
 def test_a_pod_of_an_older_generation_neither_makes_a_deployment_available_nor_condemns_it(cluster):
     cluster.apply([deployment(cluster, "test/triton:missing")])
     with pytest.raises(InputError, match="ImagePullBackOff"):
-        cluster.wait_available("demo-1", 20)
+        cluster.wait_available("Deployment", "demo-1", 20)
 
     cluster.apply([deployment(cluster)])
-    cluster.wait_available("demo-1", 20)
+    cluster.wait_available("Deployment", "demo-1", 20)
     good = cluster.ready_pods(LABELS)
     cluster.apply([deployment(cluster, "test/triton:unready")])
 
     assert cluster.ready_pods(LABELS) == good
     with pytest.raises(UnavailableError, match="triton running"):
-        cluster.wait_available("demo-1", 2)
+        cluster.wait_available("Deployment", "demo-1", 2)
 
 
 def test_a_deployment_that_does_not_exist_is_not_waited_for(cluster):
     with pytest.raises(InputError, match="demo-9 does not exist"):
-        cluster.wait_available("demo-9", 20)
+        cluster.wait_available("Deployment", "demo-9", 20)
 
 
 def test_an_object_that_the_cluster_refuses_names_object_and_field(cluster):

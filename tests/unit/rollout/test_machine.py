@@ -13,6 +13,7 @@ RELEASES = st.sampled_from([NEW, OLD, OLDER])
 STATES = st.builds(
     Observed,
     release=st.just(NEW),
+    server=st.just(NEW),
     deployed=st.frozensets(RELEASES),
     current=st.booleans(),
     available=st.booleans(),
@@ -23,7 +24,7 @@ STATES = st.builds(
     kept=st.frozensets(RELEASES),
 )
 LIVE_IS_OLD = Observed(
-    release=NEW, deployed=frozenset({OLD}), live_selects=OLD, channel_live=OLD, kept=frozenset({OLD})
+    release=NEW, server=NEW, deployed=frozenset({OLD}), live_selects=OLD, channel_live=OLD, kept=frozenset({OLD})
 )
 
 

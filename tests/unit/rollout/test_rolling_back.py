@@ -18,7 +18,7 @@ def test_a_refused_candidate_goes_and_the_live_release_stays_untouched(workspace
 
     assert standing(cluster) == {"deployments": [live.id], "services": {"demo": live.id}, "leases": []}
     assert not [change for change in cluster.changes if change.endswith("Service demo")]
-    assert told.data["removed"] == [f"Deployment {version(2).id}", "Service demo-candidate"]
+    assert told.data["removed"] == [f"server {version(2).id}", "Service demo-candidate"]
     assert told.summary.startswith(f"{live.id} stays live")
 
 

@@ -1,0 +1,38 @@
+"""What a workload says about itself in its status, and by which labels its pods are found. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+Workload = dict[str, Any]
+"""A Deployment or a LeaderWorkerSet as JSON."""
+
+DEPLOYMENT, LEADER_WORKER_SET = "Deployment", "LeaderWorkerSet"
+SET_NAME = "leaderworkerset.sigs.k8s.io/name"
+SET_REVISION = "leaderworkerset.sigs.k8s.io/template-revision-hash"
+"""On every pod of a LeaderWorkerSet: whose it is, and of which generation of its templates
+(api/leaderworkerset/v1/leaderworkerset_types.go of kubernetes-sigs/lws)."""
+
+
+def is_available(workload: Workload) -> bool:
+    """Whether every replica is available in the newest generation, and no older one is left.
+
+    A LeaderWorkerSet's replica is a group of pods, and available when all of them are ready; `observedGeneration` of
+    its status came with v0.9 of its controller.
+    """
+    status, wanted = workload.get("status") or {}, workload["spec"].get("replicas", 1)
+    ready = "readyReplicas" if workload["kind"] == LEADER_WORKER_SET else "availableReplicas"
+    return bool(
+        status.get("observedGeneration", 0) >= workload["metadata"]["generation"]
+        and status.get("updatedReplicas", 0) == wanted
+        and status.get(ready, 0) == wanted
+        and status.get("replicas", 0) == wanted
+    )
+
+
+def newest_of_set(pods: Iterable[Workload]) -> list[Workload]:
+    """Those pods of a LeaderWorkerSet that are of the same generation as the youngest of them."""
+    by_age = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+    if not by_age:
+        return []
+    newest = by_age[-1]["metadata"].get("labels", {}).get(SET_REVISION)
+    return [pod for pod in by_age if pod["metadata"].get("labels", {}).get(SET_REVISION) == newest]

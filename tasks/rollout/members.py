@@ -1,0 +1,29 @@
+"""Who is live in a group: its members are the models whose channel names a release of that group."""
+
+from pathlib import PurePosixPath
+
+from tasks.adapters.workspace import Workspace
+from tasks.contracts.base import read_contract_json
+from tasks.contracts.release import Release
+from tasks.rollout.channel_store import ChannelStore
+from tasks.rollout.groups import Member
+
+
+def live_members(group: str, workspace: Workspace, *, besides: str) -> tuple[Member, ...]:
+    """Live releases of the group's models other than `besides`, by name.
+
+    Raises:
+        InputError: a live release's document cannot be read.
+        UnavailableError: the object store does not answer.
+    """
+    store, layout = workspace.store, workspace.layout
+    names = sorted(PurePosixPath(item.uri).stem for item in store.list(layout.channels()))
+    found = []
+    for name in names:
+        entry = None if name == besides else ChannelStore(store, layout, name).read().live
+        if entry is None:
+            continue
+        release = read_contract_json(Release, store.read_bytes(entry.release_uri), entry.release_uri)
+        if release.spec.serving.group == group:
+            found.append(Member(release, entry.release_uri))
+    return tuple(found)
