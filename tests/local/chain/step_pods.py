@@ -12,6 +12,7 @@ from kubernetes import client
 from plugins.slipway_airflow.pods import step_pod
 from tasks.contracts.base import read_contract
 from tasks.contracts.spec import ReleaseSpec
+from tasks.rollout.hosting import leases
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming, until
 
 KILLED = 137
@@ -97,14 +98,14 @@ def kill_step(processes):
 
 
 class ByHand:
-    """A release of the demo's second revision under a name of its own, a pod per step, in one run."""
+    """A release of one of the demo's revisions under a name of its own, a pod per step, in one run."""
 
-    def __init__(self, chain, name="by-hand", revision="v2", run=None):
+    def __init__(self, chain, name="by-hand", revision="v2", run=None, **changes):
         self.chain, self.run = chain, run or f"by-hand-{int(time.time())}"
         benchmark = SPEC["gate"]["benchmark"] | {"concurrency": [1, 2], "requests": 32, "warmup": 2}
         gate = SPEC["gate"] | {"benchmark": benchmark}
         source = SPEC["source"] | {"revision": revision}
-        self.document = SPEC | {"name": name, "source": source, "gate": gate, "rollout": {"keep": 1}}
+        self.document = SPEC | {"name": name, "source": source, "gate": gate, "rollout": {"keep": 1}} | changes
         self.spec = read_contract(ReleaseSpec, self.document, name)
         self._done = []
 
@@ -172,7 +173,11 @@ class ByHand:
 
     def remove(self):
         """Take away what serves it."""
+        labels = [{"slipway.dev/model": self.spec.name}]
+        if self.spec.serving.group:
+            labels.append({"slipway.dev/group": self.spec.serving.group})
         for kind in ("Deployment", "Service"):
-            for item in self.chain.cluster.find(kind, {"slipway.dev/model": self.spec.name}):
+            for item in (item for each in labels for item in self.chain.cluster.find(kind, each)):
                 self.chain.cluster.delete(kind, item["metadata"]["name"])
-        self.chain.cluster.release_lease(f"slipway-{self.spec.name}", self.run)
+        for lease in leases(self.spec):
+            self.chain.cluster.release_lease(lease, self.run)

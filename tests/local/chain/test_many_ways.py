@@ -62,7 +62,7 @@ def test_an_http_inference_gives_the_whole_answer(service, question):
     ):
         inputs.append(http.InferInput(name, list(value.shape), kind))
         inputs[-1].set_data_from_numpy(value)
-    answer = client.infer("whole_answer", inputs).as_numpy("text_output")
+    answer = client.infer(f"{MODEL}_whole_answer", inputs).as_numpy("text_output")
     client.close()
 
     assert question.accepts(answer.reshape(-1)[0].decode())

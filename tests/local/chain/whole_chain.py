@@ -149,10 +149,10 @@ class Chain:
         question, address = self.spec.gate.smoke[0], self.cluster.service_address(service)
         return question.accepts(ask(model, address.host, address.ports, question))
 
-    def traffic(self):
-        """A steady client of the live demo model."""
-        address = self.cluster.live_address(MODEL)
-        return Traffic(MODEL, address.host, address.ports, self.spec.gate.smoke[0])
+    def traffic(self, model=MODEL):
+        """A steady client of a live model of the demo's."""
+        address = self.cluster.live_address(model)
+        return Traffic(model, address.host, address.ports, self.spec.gate.smoke[0])
 
     def live_service(self):
         """What must not change while nothing is promoted: the Service and the pods behind it."""

@@ -35,7 +35,7 @@ def test_a_grpc_stream_gives_the_same_pieces(server):
 
 def test_tritonclient_http_is_answered_by_the_model_that_stands_in(server):
     client = http.InferenceServerClient(f"{LOOPBACK}:{server.http_port}")
-    result = client.infer("whole_answer", tensors(http, text_input=QUESTION, max_tokens=40))
+    result = client.infer("demo_whole_answer", tensors(http, text_input=QUESTION, max_tokens=40))
 
     assert (text_of(result, "text_output"), text_of(result, "finish_reason")) == (ANSWER, "stop")
 

@@ -38,7 +38,7 @@ def test_a_grpc_stream_is_refused_too(server):
 
 
 def test_the_model_that_stands_in_passes_a_refusal_on(server):
-    status, body = server.generate(model="whole_answer", text_input=QUESTION, max_tokens=0)
+    status, body = server.generate(model="demo_whole_answer", text_input=QUESTION, max_tokens=0)
 
     assert status == 400
     assert "max_tokens is 0" in body["error"]

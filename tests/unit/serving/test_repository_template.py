@@ -24,9 +24,9 @@ def config(repository, model):
 
 
 def test_the_repository_holds_the_streaming_model_and_one_that_asks_it(tmp_path):
-    assert render(TEMPLATES, "openvino", VALUES, tmp_path) == ["demo", "whole_answer"]
+    assert render(TEMPLATES, "openvino", VALUES, tmp_path) == ["demo", "demo_whole_answer"]
 
-    demo, front = config(tmp_path, "demo"), config(tmp_path, "whole_answer")
+    demo, front = config(tmp_path, "demo"), config(tmp_path, "demo_whole_answer")
     assert demo.model_transaction_policy.decoupled
     assert not front.model_transaction_policy.decoupled
     assert front.parameters["asks"].string_value == "demo"
@@ -37,7 +37,7 @@ def test_the_repository_holds_the_streaming_model_and_one_that_asks_it(tmp_path)
 def test_both_models_take_the_same_inputs_but_for_the_stream(tmp_path):
     render(TEMPLATES, "openvino", VALUES, tmp_path)
 
-    demo, front = config(tmp_path, "demo"), config(tmp_path, "whole_answer")
+    demo, front = config(tmp_path, "demo"), config(tmp_path, "demo_whole_answer")
     assert [tensor for tensor in demo.input if tensor.name != "stream"] == list(front.input)
     assert list(demo.output) == list(front.output)
 
