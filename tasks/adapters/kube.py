@@ -85,6 +85,7 @@ class Cluster:
         from kubernetes.dynamic import DynamicClient
 
         self.namespace, self._clock = namespace, clock
+        self._known: dict[str, bool] = {}
         with _translated("the cluster"):
             self._client = DynamicClient(api)
 
@@ -128,6 +129,8 @@ class Cluster:
 
     def get(self, kind: str, name: str) -> Document | None:
         """An object of the serving namespace; None when it is absent."""
+        if not self._has(kind):
+            return None
         try:
             with _translated(f"{kind} {name}"):
                 return self._plain(
@@ -135,23 +138,16 @@ class Cluster:
                 )
         except MissingError:
             return None
-        except UnknownKindError:
-            if kind in OPTIONAL_KINDS:
-                return None
-            raise
 
     def find(self, kind: str, labels: dict[str, str]) -> list[Document]:
         """Objects of the serving namespace that carry every label."""
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        try:
-            with _translated(f"{kind} list"):
-                found = self._resource(kind).get(
-                    namespace=self.namespace, label_selector=selector, _request_timeout=TIMEOUT_S
-                )
-        except UnknownKindError:
-            if kind in OPTIONAL_KINDS:
-                return []
-            raise
+        if not self._has(kind):
+            return []
+        with _translated(f"{kind} list"):
+            found = self._resource(kind).get(
+                namespace=self.namespace, label_selector=selector, _request_timeout=TIMEOUT_S
+            )
         return [{**item, "kind": kind} for item in self._plain(found)["items"]]
 
     def delete(self, kind: str, name: str, *, version: str | None = None) -> bool:
@@ -160,6 +156,8 @@ class Cluster:
         Raises:
             StaleError: it is not at the resource version that was given.
         """
+        if not self._has(kind):
+            return False
         body: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if version:
             body["preconditions"] = {"resourceVersion": version}
@@ -168,10 +166,6 @@ class Cluster:
                 self._resource(kind).delete(name=name, namespace=self.namespace, body=body, _request_timeout=TIMEOUT_S)
         except MissingError:
             return False
-        except UnknownKindError:
-            if kind in OPTIONAL_KINDS:
-                return False
-            raise
         return True
 
     def service_address(self, name: str) -> ServiceAddress | None:
@@ -355,6 +349,18 @@ class Cluster:
             else:
                 metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
                 self._resource("Lease").replace(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
+
+    def _has(self, kind: str) -> bool:
+        """Whether the cluster knows the kind; looked up once, for the client reads the whole API for an unknown one."""
+        if kind in OPTIONAL_KINDS and kind not in self._known:
+            try:
+                with _translated(kind):
+                    self._resource(kind)
+            except UnknownKindError:
+                self._known[kind] = False
+            else:
+                self._known[kind] = True
+        return self._known.get(kind, True)
 
     def _resource(self, kind: str, api_version: str | None = None) -> Any:
         return self._client.resources.get(api_version=api_version or API_VERSIONS.get(kind, "v1"), kind=kind)

@@ -159,3 +159,16 @@ def test_a_context_that_does_not_exist_is_named(server, site):
 
     with pytest.raises(InputError, match="elsewhere"):
         Cluster.connect(elsewhere, kubeconfig=server.kubeconfig)
+
+
+def test_a_cluster_without_the_api_of_leader_worker_sets_has_none(cluster):
+    assert cluster.find("LeaderWorkerSet", LABELS) == []
+    assert cluster.get("LeaderWorkerSet", "demo-1") is None
+    assert cluster.delete("LeaderWorkerSet", "demo-1") is False
+
+
+def test_a_leader_worker_set_is_not_applied_without_its_api(cluster):
+    wanted = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
+
+    with pytest.raises(InputError, match="does not know this kind"):
+        cluster.apply([{**wanted, "metadata": {"name": "demo-1", "namespace": cluster.namespace}, "spec": {}}])

@@ -36,6 +36,7 @@ def following(airflow):
     yield process
     process.kill()
     process.wait()
+    process.stdout.close()
 
 
 def test_an_interrupt_stops_following_and_says_that_the_run_goes_on(airflow, following):
