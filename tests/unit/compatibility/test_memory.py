@@ -4,7 +4,7 @@ import pytest
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.site import Gpu
-from tasks.engines.memory import GIB, Fitting, check_fit, check_parallel, need_of, shape_of
+from tasks.engines.memory import GIB, Fitting, adapter_slots, check_fit, check_parallel, need_of, shape_of
 from tests.fakes.public_hub import MODELS, weights_bytes
 from tests.fakes.releases import SPEC, spec
 
@@ -75,6 +75,34 @@ def test_a_quantized_checkpoint_weighs_what_its_files_do():
     found = need_of(asked(MISTRAL, kind="vllm"), shape(MISTRAL), 4 * GIB, quantized=True)
 
     assert found.weights == pytest.approx(4 * GIB, rel=0.001)
+
+
+def adapted(slots, *, adapters=4, **engine):
+    lora = [{"name": f"a{number}", "repo": "org/a"} for number in range(adapters)]
+    return asked(MISTRAL, kind="vllm", lora=lora, max_batch_size=8, options={"max_loras": slots}, **engine)
+
+
+def test_adapters_take_the_highest_rank_at_every_linear_layer_for_each_that_is_there_at_once():
+    # 32 layers, rank 64, 16 bits: q and o 8192 each, k and v 5120 each, gate, up and down 18432 each
+    one = 32 * 64 * 2 * (2 * 8192 + 2 * 5120 + 3 * 18432)
+
+    found = need_of(adapted(3), shape(MISTRAL), weights_bytes(MISTRAL), adapter_rank=64)
+
+    assert found.adapters == 3 * one
+    assert need_of(adapted(3), shape(MISTRAL), weights_bytes(MISTRAL)).adapters == 0
+    assert found.total - found.adapters == need_of(adapted(3), shape(MISTRAL), weights_bytes(MISTRAL)).total
+
+
+def test_no_more_adapters_are_there_at_once_than_a_batch_has_sequences():
+    assert [adapter_slots(adapted(9, adapters=count)) for count in (4, 8, 12)] == [4, 8, 8]
+
+
+def test_adapters_that_do_not_fit_are_refused_with_fewer_at_once():
+    wrong = Fitting(adapted(4, max_sequence_tokens=2048), L4, shape(MISTRAL), weights_bytes(MISTRAL), False, 512)
+
+    with pytest.raises(InputError, match=r"adapters 10\.0, KV cache.*options\.max_loras 1"):
+        check_fit(wrong)
+    assert wrong.fits(options={"max_loras": 1})
 
 
 def test_what_fits_passes():

@@ -63,7 +63,7 @@ def test_a_refusal_moves_nothing_and_is_remembered_once_per_run():
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=30), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_channel_never_remembers_more_than_it_keeps_nor_a_release_twice(names, keep):
     channel = Channel(name="demo")
     for minute, name in enumerate(names):

@@ -30,10 +30,18 @@ class Asked:
     source: Source
     datasets: Datasets
     tools: Tools
+    adapters: dict
     salt: str | None = None
 
     def keys(self):
-        return stage_keys(stage_fields(self.spec, self.source, self.datasets, self.tools, salt=self.salt))
+        return stage_keys(
+            stage_fields(self.spec, self.source, self.datasets, self.tools, adapters=self.adapters, salt=self.salt)
+        )
+
+
+def adapter(digest="7" * 64, **changes):
+    files = (HubFile(path="adapter_model.safetensors", digest=f"sha256:{digest}", size_bytes=1),)
+    return Source(**{"repo": "org/polite", "revision": "main", "commit": "c" * 40, "files": files, **changes})
 
 
 def dataset(digest, name="texts.jsonl"):
@@ -60,7 +68,7 @@ def asked(draw):
         engine={**SPEC["engine"], "max_batch_size": draw(st.integers(1, 64))},
     )
     datasets = Datasets(calibration=dataset(draw(sha256s)), perplexity=dataset(draw(sha256s), "p.jsonl"))
-    return Asked(calibrated, source, datasets, tools)
+    return Asked(calibrated, source, datasets, tools, {"polite": adapter()})
 
 
 def section(**changes):
@@ -104,6 +112,10 @@ def of_source(**changes):
     return lambda before: replace(before, source=before.source.model_copy(update=changes))
 
 
+def of_adapters(**adapters):
+    return lambda before: replace(before, adapters=adapters)
+
+
 def of_datasets(**changes):
     return lambda before: replace(before, datasets=before.datasets.model_copy(update=changes))
 
@@ -129,6 +141,10 @@ CHANGES = {
     "a file's bytes": ("download", file(digest=f"git-sha1:{'2' * 40}")),
     "a file's name": ("download", file(path="renamed.json")),
     "one file more": ("download", more_files),
+    "an adapter's bytes": ("download", of_adapters(polite=adapter("8" * 64))),
+    "an adapter's name": ("download", of_adapters(terse=adapter())),
+    "one adapter less": ("download", of_adapters()),
+    "an adapter's repository": (None, of_adapters(polite=adapter(repo="org/mirror", commit="e" * 40))),
     "salt of a forced run": ("download", lambda before: replace(before, salt="run-2")),
     "format": ("quantize", in_section("quantization", format="none")),
     "kv cache": ("quantize", in_section("quantization", kv_cache="int8")),
@@ -156,7 +172,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(before=asked())
 def test_a_change_flips_exactly_the_keys_of_the_stages_that_read_it(change, before):
     first, apply = CHANGES[change]
@@ -165,18 +181,30 @@ def test_a_change_flips_exactly_the_keys_of_the_stages_that_read_it(change, befo
     assert {stage for stage in STAGES if old[stage] != new[stage]} == DOWNSTREAM[first]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(before=asked())
 def test_the_same_request_has_the_same_keys(before):
-    again = Asked(before.spec.model_copy(deep=True), before.source, before.datasets, before.tools)
+    again = Asked(before.spec.model_copy(deep=True), before.source, before.datasets, before.tools, before.adapters)
 
     assert before.keys() == again.keys()
 
 
 @given(before=asked())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_stage_has_a_key_of_its_own(before):
     assert len(set(before.keys().values())) == len(STAGES)
+
+
+LORA = {**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-L4", "lora": [{"name": "polite", "repo": "org/polite"}]}
+
+
+def test_what_an_adapter_is_fetched_as_is_in_no_key_but_its_files_are():
+    source = Source(repo="org/model", revision="main", commit="a" * 40, files=())
+    asked = spec(engine=LORA, quantization={"format": "none"})
+    fields = stage_fields(asked, source, Datasets(), Tools(producers={}, templates={}), adapters={"polite": adapter()})
+
+    assert fields["download"] == {"files": {"lora/polite/adapter_model.safetensors": f"sha256:{'7' * 64}"}}
+    assert "lora" not in fields["build"]["engine"]
 
 
 def test_a_release_is_named_by_its_model_and_twelve_digits():

@@ -8,6 +8,11 @@ from tasks.contracts.spec import ReleaseSpec, SmokeQuestion
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import SITE
 
+AS_IT_IS = {"quantization": {"format": "none"}}
+VLLM = {**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-L4"}
+POLITE = {"name": "polite", "repo": "org/polite"}
+RUDE = {"prompt": "?", "answer": "!", "lora": "rude"}
+
 
 def refusal(**changes):
     with pytest.raises(InputError) as refused:
@@ -34,6 +39,14 @@ def test_every_violation_is_named_at_once():
         ({"quantization": {"format": "fp8"}}, "engine openvino cannot serve format fp8; it serves int4, int8, none"),
         ({"engine": {**SPEC["engine"], "gpu": "NVIDIA-L4"}}, "openvino runs on CPU"),
         ({"engine": {**SPEC["engine"], "max_input_tokens": 256}}, "leaves no room for an answer"),
+        ({"engine": {**SPEC["engine"], "lora": [POLITE]}}, "openvino serves no LoRA adapters, found polite"),
+        ({"engine": {**VLLM, "lora": [POLITE, POLITE]}, **AS_IT_IS}, "lora names polite twice"),
+        ({"engine": {**VLLM, "lora": [{**POLITE, "name": "../up"}]}, **AS_IT_IS}, "engine.lora.0.name"),
+        (
+            {"engine": {**VLLM, "lora": [POLITE]}, "gate": {**SPEC["gate"], "smoke": [RUDE]}, **AS_IT_IS},
+            "asks the adapter rude; engine.lora has polite",
+        ),
+        ({"gate": {**SPEC["gate"], "smoke": [RUDE]}}, "asks the adapter rude; engine.lora has none"),
         ({"name": "demo-candidate"}, "may not end in -candidate"),
         ({"name": "a" * 41}, "at most 40 characters"),
         ({"gate": {**SPEC["gate"], "expect": []}}, "gate.expect"),

@@ -6,6 +6,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from tasks.contracts.errors import InputError
+from tasks.engines.lora import max_rank
 from tasks.engines.registry import engine_for
 from tests.fakes.releases import SPEC, spec
 
@@ -99,3 +100,96 @@ def test_options_reach_vllm(checkpoint, out):
 
     assert values["options"]["enforce_eager"] is True
     assert values["kv_cache_fraction"] == 0.5
+
+
+@pytest.mark.parametrize(("asked_for", "reused"), [({}, True), ({"prefix_caching": False}, False)])
+def test_prompts_that_begin_alike_share_their_cache_unless_told_otherwise(checkpoint, out, asked_for, reused):
+    settings = asked("llmapi", options=asked_for)
+    engine_for("llmapi").build(checkpoint, settings, out)
+
+    assert engine_for("llmapi").template_values(out, settings)["prefix_caching"] is reused
+
+
+ADAPTERS = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite")]
+
+
+@pytest.fixture
+def adapted(checkpoint):
+    """The checkpoint with two adapters beside it, of ranks 40 and 8."""
+    import numpy as np
+
+    for name, rank in (("terse", 40), ("polite", 8)):
+        folder = checkpoint / "lora" / name
+        folder.mkdir(parents=True)
+        save_file({"lora_A": np.zeros((rank, 2), dtype=np.float16)}, folder / "adapter_model.safetensors")
+        (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": rank}))
+    return checkpoint
+
+
+def passed_on(checkpoint, out):
+    """Adapters' files in `out` and whether each has the bytes of the checkpoint's."""
+    return {
+        path.relative_to(out).as_posix(): path.read_bytes() == (checkpoint / path.relative_to(out)).read_bytes()
+        for path in (out / "lora").rglob("*")
+        if path.is_file()
+    }
+
+
+FOUR = {
+    f"lora/{name}/{file}": True
+    for name in ("polite", "terse")
+    for file in ("adapter_config.json", "adapter_model.safetensors")
+}
+
+
+def test_adapters_pass_through_quantize_and_are_no_weights_of_the_model(adapted, out):
+    metrics = engine_for("vllm").quantize(
+        adapted, asked("vllm", lora=ADAPTERS), out, calibration=[], perplexity_texts=[]
+    )
+
+    assert passed_on(adapted, out) == FOUR
+    assert metrics["weights_bytes"] == (adapted / "model.safetensors").stat().st_size
+
+
+def test_the_server_gets_adapters_room_for_the_highest_rank_and_for_all_at_once(adapted, out):
+    settings = asked("vllm", lora=ADAPTERS)
+
+    description = engine_for("vllm").build(adapted, settings, out)
+    values = engine_for("vllm").template_values(out, settings)
+
+    assert passed_on(adapted, out) == FOUR
+    assert description["adapters"] == {"polite": 8, "terse": 40}
+    assert values["loras"] == {"polite": "lora/polite", "terse": "lora/terse"}
+    room = {"enable_lora": True, "max_loras": 2, "max_cpu_loras": 2, "max_lora_rank": 64}
+    assert room.items() <= values["options"].items()
+
+
+def test_fewer_adapters_are_on_the_gpu_at_once_where_the_spec_says_so(adapted, out):
+    settings = asked("vllm", lora=ADAPTERS, options={"max_loras": 1})
+    engine_for("vllm").build(adapted, settings, out)
+
+    options = engine_for("vllm").template_values(out, settings)["options"]
+
+    assert (options["max_loras"], options["max_cpu_loras"]) == (1, 2)
+
+
+def test_without_adapters_vllm_is_asked_for_none(checkpoint, out):
+    engine_for("vllm").build(checkpoint, asked("vllm"), out)
+
+    values = engine_for("vllm").template_values(out, asked("vllm"))
+
+    assert values["loras"] == {}
+    assert not any("lora" in name for name in values["options"])
+
+
+def test_an_adapter_that_is_cut_off_is_refused_by_build(adapted, out):
+    weights = adapted / "lora" / "terse" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+
+    with pytest.raises(InputError, match=r"adapter_model\.safetensors .* is no readable safetensors file"):
+        engine_for("vllm").build(adapted, asked("vllm", lora=ADAPTERS), out)
+
+
+@pytest.mark.parametrize(("ranks", "size"), [([], 0), ([1], 1), ([2], 8), ([16, 8], 16), ([17], 32), ([257], 320)])
+def test_room_is_of_a_size_that_vllm_takes(ranks, size):
+    assert max_rank(ranks) == size

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.engines.trt_commands import BUILD, PYTHON
 from tasks.rollout import launch, lead
 
 ROOT = Path(__file__).parents[3]
@@ -49,6 +50,14 @@ def test_tensorrt_llms_image_keeps_its_own_numpy_and_torch():
     lock = (ROOT / "requirements" / "tasks-gpu.lock").read_text()
 
     assert not re.search(r"^(numpy|torch|nvidia-modelopt|transformers)==", lock, re.MULTILINE)
+
+
+def test_tensorrt_llms_scripts_run_beside_the_steps_packages_and_not_among_them():
+    linked = re.findall(r"ln -s (\S+) /opt/slipway/bin/(\S+)", dockerfile("tasks-gpu"))
+
+    assert linked == [("/usr/bin/python3", "python")]
+    assert "find /opt/slipway/bin -mindepth 1 -delete" in dockerfile("tasks-gpu")
+    assert not {PYTHON, BUILD} & {name for _, name in linked}
 
 
 def test_tools_that_only_train_or_draw_stay_out_of_modelopts_environment():

@@ -197,7 +197,7 @@ NASTY = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_siz
 
 
 @given(text=NASTY)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_value_becomes_structure(text):
     place = site_of(serving={"bind_address": text})
     image = f"image{text}"

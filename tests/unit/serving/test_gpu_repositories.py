@@ -32,12 +32,15 @@ VALUES = {
     "kv_cache": "auto",
     "tensor_parallel": 1,
     "pipeline_parallel": 1,
+    "prefix_caching": True,
+    "loras": {},
     "options": {},
 }
 USED = {
-    "trt-engine": VALUES.keys() - {"kv_cache", "tensor_parallel", "pipeline_parallel", "options"},
-    "llmapi": VALUES.keys() - {"repository_root", "paged_context"},
-    "vllm": VALUES.keys() - {"chat_template", "max_input_tokens", "paged_context"},
+    "trt-engine": VALUES.keys()
+    - {"kv_cache", "tensor_parallel", "pipeline_parallel", "prefix_caching", "loras", "options"},
+    "llmapi": VALUES.keys() - {"repository_root", "paged_context", "loras"},
+    "vllm": VALUES.keys() - {"chat_template", "max_input_tokens", "paged_context", "prefix_caching"},
 }
 CASES = {
     "llama-3-8b-awq-l4": ["llama-3-8b-awq-l4"],
@@ -210,18 +213,27 @@ def test_vllms_engine_arguments_come_from_the_values_and_options_may_add_some(tm
     }
 
 
-def test_loras_are_listed_for_vllm_and_none_is_asked_for_without_any(tmp_path):
+def test_adapters_are_listed_where_they_lie_below_the_engine(tmp_path):
+    loras = {"terse": "lora/terse", "polite": "lora/polite"}
     without = rendered("vllm", tmp_path / "without")
-    adapted = rendered("vllm", tmp_path / "adapted", loras={"polite": "/models/repository/demo/1/engine/loras/polite"})
+    adapted = rendered("vllm", tmp_path / "adapted", loras=loras, repository_root="/elsewhere")
 
     assert json.loads((without / "demo/1/multi_lora.json").read_text()) == {}
-    assert "enable_lora" not in json.loads((without / "demo/1/model.json").read_text())
-    assert list(json.loads((adapted / "demo/1/multi_lora.json").read_text())) == ["polite"]
-    assert json.loads((adapted / "demo/1/model.json").read_text())["enable_lora"] is True
+    assert json.loads((adapted / "demo/1/multi_lora.json").read_text()) == {
+        "polite": "/elsewhere/demo/1/engine/lora/polite",
+        "terse": "/elsewhere/demo/1/engine/lora/terse",
+    }
 
 
 def test_the_llm_apis_arguments_come_from_the_values_and_options_may_add_some(tmp_path):
-    repository = rendered("llmapi", tmp_path, tensor_parallel=2, kv_cache="fp8", options={"max_num_tokens": 4096})
+    repository = rendered(
+        "llmapi",
+        tmp_path,
+        tensor_parallel=2,
+        kv_cache="fp8",
+        prefix_caching=False,
+        options={"max_num_tokens": 4096},
+    )
 
     assert yaml.safe_load((repository / "demo/1/model.yaml").read_text()) == {
         "tensor_parallel_size": 2,
@@ -229,7 +241,7 @@ def test_the_llm_apis_arguments_come_from_the_values_and_options_may_add_some(tm
         "max_batch_size": 8,
         "max_input_len": 64,
         "max_seq_len": 128,
-        "kv_cache_config": {"free_gpu_memory_fraction": 0.9, "dtype": "fp8"},
+        "kv_cache_config": {"free_gpu_memory_fraction": 0.9, "dtype": "fp8", "enable_block_reuse": False},
         "max_num_tokens": 4096,
     }
 

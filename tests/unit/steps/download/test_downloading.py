@@ -34,6 +34,36 @@ def test_the_planned_files_become_the_artifact(planned, hub, tmp_path):
     assert outcome.data["size_bytes"] == 9
 
 
+@pytest.fixture
+def adapted(planned, hub):
+    """The release with an adapter."""
+    hub.models["org/polite"] = {"main": {"adapter_config.json": b"{}", "adapter_model.safetensors": b"small"}}
+    adapters = {"polite": hub.resolve("org/polite", "main")}
+    return planned.model_copy(update={"plan": planned.plan.model_copy(update={"adapters": adapters})})
+
+
+def test_adapters_lie_beside_the_model_each_in_its_own_folder(adapted, hub, tmp_path):
+    space = workspace(tmp_path, hub=hub)
+
+    download.run(adapted, space)
+
+    manifest = space.artifacts.find("download", adapted.plan.stages["download"].key)
+    assert {file.path: file.size_bytes for file in manifest.files} == {
+        "config.json": 2,
+        "lora/polite/adapter_config.json": 2,
+        "lora/polite/adapter_model.safetensors": 5,
+        "model.safetensors": 7,
+    }
+    assert manifest.producer["lora polite"] == f"org/polite@{adapted.plan.adapters['polite'].commit}"
+
+
+def test_a_disk_that_has_no_room_for_the_adapters_is_refused(adapted, hub, tmp_path):
+    space = workspace(tmp_path, hub=hub, free_bytes=15)
+
+    with pytest.raises(InputError, match="download of slipway/demo-llama@v1 needs"):
+        download.run(adapted, space)
+
+
 def test_a_disk_that_is_too_small_is_refused_before_anything_is_downloaded(planned, hub, tmp_path):
     space = workspace(tmp_path, hub=hub, free_bytes=8)
 

@@ -1,0 +1,35 @@
+"""A request that names an adapter, as each kind of model takes it."""
+
+import json
+
+import pytest
+
+from tasks.adapters.triton import GenerateRequest, columns
+from tasks.contracts.errors import InputError
+
+VLLM = frozenset({"text_input", "stream", "sampling_parameters", "exclude_input_in_output", "return_finish_reason"})
+OURS = frozenset({"text_input", "max_tokens", "stream", "temperature", "seed"})
+ENSEMBLE = OURS - {"stream"}
+
+
+def sampling(request):
+    found = {name: value for name, _, value in columns(request, VLLM, stream=False)}
+    return json.loads(found["sampling_parameters"])
+
+
+def test_vllm_is_told_the_adapter_among_its_sampling_parameters():
+    asked = sampling(GenerateRequest("Hi?", 8, lora="polite"))
+
+    assert asked == {"max_tokens": 8, "temperature": 0.0, "lora_name": "polite"}
+
+
+def test_without_an_adapter_the_model_itself_is_asked():
+    assert "lora_name" not in sampling(GenerateRequest("Hi?", 8))
+
+
+@pytest.mark.parametrize("taken", [OURS, ENSEMBLE])
+def test_a_model_that_has_no_adapters_is_not_asked_in_silence(taken):
+    with pytest.raises(InputError, match="adapter polite was asked of a model that takes no name of one"):
+        columns(GenerateRequest("Hi?", 8, lora="polite"), taken, stream=True)
+
+    assert columns(GenerateRequest("Hi?", 8), taken, stream=True)

@@ -1,0 +1,156 @@
+"""LoRA adapters planned from one end to the other: resolved and read as the model is, refused where vLLM would."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tasks.adapters.workspace import Workspace
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import PlanRequest, Source
+from tasks.contracts.release import Release
+from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
+from tasks.steps import plan
+from tests.fakes.clock import ManualClock
+from tests.fakes.hub import MemoryHub
+from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.public_hub import PublicHub
+
+ROOT = Path(__file__).parents[3]
+EKS = yaml.safe_load((ROOT / "sites" / "eks.yaml").read_text())
+SPEC = yaml.safe_load((ROOT / "specs" / "mistral-7b-vllm-a10g.yaml").read_text())
+MODEL = SPEC["source"]["repo"]
+CONFIG = {"peft_type": "LORA", "r": 16, "base_model_name_or_path": MODEL}
+POLITE = {"name": "polite", "repo": "org/polite"}
+TERSE = {"name": "terse", "repo": "org/terse", "revision": "v2"}
+
+
+def files(weights=b"weights", name="adapter_model.safetensors", **config):
+    return {"README.md": b"about", "adapter_config.json": json.dumps({**CONFIG, **config}).encode(), name: weights}
+
+
+class HubWithAdapters(PublicHub):
+    """Public models, and adapters whose files are here."""
+
+    def __init__(self, **adapters):
+        super().__init__()
+        self.adapters = MemoryHub({f"org/{name}": revisions for name, revisions in adapters.items()})
+
+    def _hub(self, repo):
+        return self.adapters if repo in self.adapters.models else super()
+
+    def resolve(self, repo, revision):
+        return self._hub(repo).resolve(repo, revision)
+
+    def read_file(self, source, path):
+        return self._hub(source.repo).read_file(source, path)
+
+
+@pytest.fixture
+def hub():
+    return HubWithAdapters(polite={"main": files()}, terse={"v2": files(b"shorter", r=40)})
+
+
+@pytest.fixture
+def planned(tmp_path, hub):
+    """Plan Mistral on vLLM with adapters; the release."""
+
+    def run(*adapters, hub=hub, site=(), **engine):
+        spec = {**SPEC, "engine": {**SPEC["engine"], "lora": adapters, **engine}}
+        scratch = tmp_path / str(len(list(tmp_path.iterdir())))
+        scratch.mkdir()
+        store = MemoryObjectStore()
+        workspace = Workspace(
+            Site.model_validate({**EKS, **dict(site)}),
+            store,
+            ManualClock(),
+            scratch,
+            ROOT,
+            lambda: hub,
+            lambda _: 2**45,
+        )
+        outcome = plan.run(PlanRequest(spec=ReleaseSpec.model_validate(spec), run="run-1"), workspace)
+        return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
+
+    return run
+
+
+def test_adapters_are_pinned_with_their_weights_and_configuration_alone(planned):
+    found = planned(TERSE, POLITE).plan
+
+    assert list(found.adapters) == ["polite", "terse"]
+    assert isinstance(found.adapters["terse"], Source)
+    assert found.adapters["terse"].revision == "v2"
+    assert [file.path for file in found.adapters["terse"].files] == ["adapter_config.json", "adapter_model.safetensors"]
+
+
+def test_what_download_makes_depends_on_the_adapters_files(planned):
+    without, one, both = planned(), planned(POLITE), planned(POLITE, TERSE)
+    paths = one.plan.stages["download"].fields["files"].keys() - without.plan.stages["download"].fields["files"].keys()
+
+    assert paths == {"lora/polite/adapter_config.json", "lora/polite/adapter_model.safetensors"}
+    assert len({each.plan.stages["download"].key for each in (without, one, both)}) == 3
+    assert one.plan.stages["build"].fields == without.plan.stages["build"].fields
+
+
+def test_an_adapter_with_other_weights_is_another_release(planned):
+    changed = HubWithAdapters(polite={"main": files(b"better")})
+
+    assert planned(POLITE).id != planned(POLITE, hub=changed).id
+
+
+def test_adapters_count_in_what_is_downloaded_and_in_scratch(planned):
+    without, one = planned().plan, planned(POLITE).plan
+    size_bytes = one.adapters["polite"].size_bytes
+
+    assert size_bytes > 0
+    assert one.download_bytes == one.estimate.download_bytes == without.estimate.download_bytes + size_bytes
+    assert one.estimate.scratch_bytes == without.estimate.scratch_bytes + 2 * size_bytes
+
+
+@pytest.mark.parametrize(
+    ("adapter", "words"),
+    [
+        (
+            files(name="adapter_model.bin"),
+            "org/polite@main has only adapter_model.bin; expected .*a pickle can run code",
+        ),
+        ({"adapter_model.safetensors": b""}, r"adapter polite \(org/polite@main\) has no adapter_config.json"),
+        (files(peft_type="LOHA"), "peft_type is 'LOHA' .*expected 'LORA'"),
+        (files(r=None), "r is None in adapter_config.json, expected a rank of 1 to 512"),
+        (files(r=513), "r is 513"),
+        (files(use_dora=True, modules_to_save=["lm_head"]), "layers trained in full .*, DoRA .*Merge it"),
+        (files(rank_pattern={"q_proj": 8}), "ranks that differ between layers"),
+        (files(bias="all"), r"biases \(bias all\)"),
+    ],
+)
+def test_an_adapter_that_vllm_cannot_serve_is_refused_before_any_pod(planned, adapter, words):
+    with pytest.raises(InputError, match=words):
+        planned(POLITE, hub=HubWithAdapters(polite={"main": adapter}))
+
+
+def test_an_adapter_of_another_model_is_taken_with_a_warning(planned, caplog):
+    hub = HubWithAdapters(polite={"main": files(base_model_name_or_path="org/other")})
+
+    assert planned(POLITE, hub=hub).plan.adapters
+    assert "adapter polite says that it was trained on org/other" in caplog.text
+
+
+def test_an_adapter_of_this_model_is_taken_without_one(planned, caplog):
+    planned(POLITE)
+
+    assert "trained on" not in caplog.text
+
+
+def test_adapters_that_a_gpu_has_no_room_for_are_refused(planned):
+    high = HubWithAdapters(polite={"main": files(r=512)}, terse={"v2": files(r=512)})
+
+    with pytest.raises(InputError, match=r"adapters 5\.0, .*options\.max_loras 1"):
+        planned(POLITE, TERSE, hub=high, max_batch_size=4)
+
+
+def test_room_for_adapters_that_there_are_none_of_is_refused(planned):
+    with pytest.raises(InputError, match=r"options\.max_loras: engine\.lora names no adapter"):
+        planned(options={"max_loras": 2})
