@@ -22,6 +22,9 @@ def ask(
         bool, typer.Option("--candidate", help="Ask the candidate instead of the live release.")
     ] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it arrives.")] = False,
+    lora: Annotated[
+        str | None, typer.Option("--lora", metavar="ADAPTER", help="Let this adapter of the release answer.")
+    ] = None,
     max_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Longest answer, in tokens.")] = 128,
 ) -> None:
     """Ask a model, through its Service."""
@@ -32,7 +35,7 @@ def ask(
     address = cluster.candidate_address(name) if candidate else cluster.live_address(name)
     if address is None:
         raise InputError(f"nothing of {name} is live. `slipway release {name}` makes a release.")
-    request = GenerateRequest(question, max_tokens)
+    request = GenerateRequest(question, max_tokens, lora=lora)
     with TritonClient(address.host, address.ports["http"], address.ports["grpc"]) as client:
         (_streamed if stream else _whole)(client, name, request)
 

@@ -21,12 +21,17 @@ READY_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class GenerateRequest:
-    """What to ask. Temperature 0 is greedy; a seed makes a warmer answer repeatable."""
+    """What to ask. Temperature 0 is greedy; a seed makes a warmer answer repeatable.
+
+    `lora` names an adapter that answers in the model's place. Only models of Triton's vLLM backend have some; that an
+    adapter is not among them, the server says.
+    """
 
     prompt: str
     max_tokens: int
     temperature: float = 0.0
     seed: int | None = None
+    lora: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ class TritonClient:
         """The whole answer.
 
         Raises:
-            InputError: the server refused the request.
+            InputError: the server refused the request, or its model has no adapters and one was asked.
             UnavailableError: nobody answered within `timeout_s`.
         """
         chunks = list(self._chunks(model, request, timeout_s, stream=False))
@@ -88,7 +93,7 @@ class TritonClient:
         """The answer in pieces as they arrive; a model that cannot stream gives it in one. Leaving early cancels it.
 
         Raises:
-            InputError: the server refused the request.
+            InputError: the server refused the request, or its model has no adapters and one was asked.
             UnavailableError: nobody answered, or the answer did not end within `timeout_s`.
         """
         return self._chunks(model, request, timeout_s, stream=True)
@@ -101,7 +106,7 @@ class TritonClient:
     def _chunks(self, model: str, request: GenerateRequest, timeout_s: float, *, stream: bool) -> Iterator[Chunk]:
         arrived: queue.Queue[tuple[float, Any, Any]] = queue.Queue()
         deadline = time.monotonic() + timeout_s
-        inputs = self._tensors(_columns(request, self._taken(model, timeout_s), stream=stream))
+        inputs = self._tensors(columns(request, self._taken(model, timeout_s), stream=stream))
         self._grpc.start_stream(lambda result, error: arrived.put((time.monotonic(), result, error)))
         ended = False
         try:
@@ -150,12 +155,12 @@ class TritonClient:
             self._inputs_taken[model] = frozenset(tensor.name for tensor in metadata.inputs)
         return self._inputs_taken[model]
 
-    def _tensors(self, columns: Sequence["Column"]) -> list[Any]:
+    def _tensors(self, inputs: Sequence["Column"]) -> list[Any]:
         import numpy as np
 
         kinds = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_, "FP32": np.float32, "UINT64": np.uint64}
         tensors = []
-        for name, kind, value in columns:
+        for name, kind, value in inputs:
             tensor = self._grpc_module.InferInput(name, [1], kind)
             tensor.set_data_from_numpy(np.array([value], dtype=kinds[kind]))
             tensors.append(tensor)
@@ -165,33 +170,49 @@ class TritonClient:
 Column = tuple[str, str, bytes | int | float | bool]
 
 
-def _columns(request: GenerateRequest, taken: frozenset[str], *, stream: bool) -> list[Column]:
-    """Name, type and value of each input: of Slipway's own models, or of Triton's vLLM backend (8de0c14)."""
+def columns(request: GenerateRequest, taken: frozenset[str], *, stream: bool) -> list[Column]:
+    """Name, type and value of each input: of Slipway's own models, or of Triton's vLLM backend (8de0c14).
+
+    Args:
+        request: what is asked.
+        taken: names of the model's inputs.
+        stream: whether the answer shall come in pieces.
+
+    Raises:
+        InputError: an adapter is asked of a model that cannot be told which.
+    """
     if "sampling_parameters" in taken:
         return _vllm_columns(request, taken, stream=stream)
-    columns: list[Column] = [
+    if request.lora is not None:
+        raise InputError(
+            f"the adapter {request.lora} was asked of a model that takes no name of one; only models of engine kind "
+            "vllm have LoRA adapters. Ask without it, or ask a release of that kind."
+        )
+    found: list[Column] = [
         ("text_input", "BYTES", request.prompt.encode()),
         ("max_tokens", "INT32", request.max_tokens),
         ("stream", "BOOL", stream),
         ("temperature", "FP32", request.temperature),
     ]
     if request.seed is not None:
-        columns.append(("seed", "UINT64", request.seed))
-    return [column for column in columns if column[0] != "stream" or "stream" in taken]
+        found.append(("seed", "UINT64", request.seed))
+    return [column for column in found if column[0] != "stream" or "stream" in taken]
 
 
 def _vllm_columns(request: GenerateRequest, taken: frozenset[str], *, stream: bool) -> list[Column]:
     sampling: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature}
     if request.seed is not None:
         sampling["seed"] = request.seed
-    columns: list[Column] = [
+    if request.lora is not None:
+        sampling["lora_name"] = request.lora
+    found: list[Column] = [
         ("text_input", "BYTES", request.prompt.encode()),
         ("stream", "BOOL", stream),
         ("sampling_parameters", "BYTES", json.dumps(sampling).encode()),
         ("exclude_input_in_output", "BOOL", True),
         ("return_finish_reason", "BOOL", True),
     ]
-    return [column for column in columns if column[0] in taken]
+    return [column for column in found if column[0] in taken]
 
 
 def _reason(values: Any) -> str:

@@ -20,6 +20,9 @@ INPUTS: dict[Stage, tuple[Stage, ...]] = {
 
 RELEASE_DIGITS = 12
 
+ADAPTERS_FOLDER = "lora"
+"""Where artifacts of download, quantize and build keep adapters, beside the model's own files."""
+
 Fields = dict[str, Any]
 """What a stage's output depends on, besides its inputs: JSON values by name, nested at will."""
 
@@ -52,6 +55,11 @@ class Source(Contract):
     def size_bytes(self) -> int:
         """Bytes that download will fetch."""
         return sum(file.size_bytes for file in self.files)
+
+
+def adapter_folder(name: str) -> str:
+    """Path of a LoRA adapter inside an artifact."""
+    return f"{ADAPTERS_FOLDER}/{name}"
 
 
 class Datasets(Contract):
@@ -94,6 +102,7 @@ class Plan(Contract):
     run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
     action: Literal["nothing", "release"]
     source: Source
+    adapters: dict[str, Source] = Field(default_factory=dict, description="engine.lora, resolved, by name")
     datasets: Datasets
     stages: dict[Stage, StagePlan]
     live: str | None = Field(description="id of the live release")
@@ -104,6 +113,11 @@ class Plan(Contract):
     def missing(self) -> tuple[Stage, ...]:
         """Stages that have to run, in order."""
         return tuple(stage for stage in STAGES if not self.stages[stage].stored)
+
+    @property
+    def download_bytes(self) -> int:
+        """Bytes of the model and of its adapters."""
+        return self.source.size_bytes + sum(adapter.size_bytes for adapter in self.adapters.values())
 
 
 class PlanRequest(Contract):
@@ -116,25 +130,35 @@ class PlanRequest(Contract):
 
 
 def stage_fields(
-    spec: ReleaseSpec, source: Source, datasets: Datasets, tools: Tools, *, salt: str | None = None
+    spec: ReleaseSpec,
+    source: Source,
+    datasets: Datasets,
+    tools: Tools,
+    *,
+    adapters: Mapping[str, Source] | None = None,
+    salt: str | None = None,
 ) -> dict[Stage, Fields]:
     """What each stage's output depends on.
 
-    A commit is no field: two commits with the same files are the same model. A salt, which a forced run gives,
+    A commit is no field: two commits with the same files are the same model. Nor are the names of an adapter's
+    repository and revision: its files are, by the paths that download gives them. A salt, which a forced run gives,
     makes every key new.
     """
+    files = {file.path: file.digest for file in source.files}
+    for name, adapter in (adapters or {}).items():
+        files |= {f"{adapter_folder(name)}/{file.path}": file.digest for file in adapter.files}
     quality = {"perplexity": datasets.perplexity.file.digest} if datasets.perplexity else {}
     calibration = {"calibration": _calibration(spec, datasets)} if datasets.calibration else {}
     limits = spec.engine.model_dump(mode="json", include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"})
     pinned = {"gpus": list(spec.serving.gpus)} if spec.serving.gpus else {}
     fields: dict[Stage, Fields] = {
-        "download": {"files": {file.path: file.digest for file in source.files}},
+        "download": {"files": files},
         "quantize": {
             "engine": {"kind": spec.engine.kind, "gpu": spec.engine.gpu if spec.engine.kind == "trt-engine" else None},
             "quantization": {"format": spec.quantization.format, "kv_cache": spec.quantization.kv_cache, **calibration},
             **quality,
         },
-        "build": {"engine": spec.engine.model_dump(mode="json")},
+        "build": {"engine": spec.engine.model_dump(mode="json", exclude={"lora"})},
         "assemble": {
             "name": spec.name,
             "engine": {"kind": spec.engine.kind, **limits},

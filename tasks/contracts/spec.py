@@ -48,8 +48,14 @@ SPREAD_IN_A_GROUP: frozenset[str] = frozenset({"llmapi"})
 """Engine kinds that take several chosen GPUs beside other models: by gpu_device_ids of Triton's llmapi model. Triton's
 vllm backend pins a model to one GPU only (KIND_GPU), and ranks of a trt-engine are processes of mpirun."""
 
+SERVES_ADAPTERS: frozenset[str] = frozenset({"vllm"})
+"""Engine kinds whose requests may choose a LoRA adapter."""
+
 SecretRef = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9._-]+$")]
 """`<secret name>/<key>` of a Secret in the step's namespace."""
+
+HubRepo = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")]
+"""`<org>/<name>` on the Hub."""
 
 HubFileUri = Annotated[str, StringConstraints(pattern=r"^hf://datasets/[^@\s]+/[^@\s]+@[^/\s]+/\S+$")]
 """`hf://datasets/<org>/<name>@<revision>/<file>`."""
@@ -58,7 +64,7 @@ HubFileUri = Annotated[str, StringConstraints(pattern=r"^hf://datasets/[^@\s]+/[
 class Source(Contract):
     """Which model, and how to be let in."""
 
-    repo: str = Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", description="<org>/<name> on the Hub")
+    repo: HubRepo = Field(description="<org>/<name> on the Hub")
     revision: str = Field(default="main", min_length=1, description="branch, tag or commit; plan resolves it")
     token_secret: SecretRef | None = Field(default=None, description="Secret that holds a Hub token: <name>/<key>")
 
@@ -79,6 +85,14 @@ class Quantization(Contract):
     calibration: Calibration | None = None
 
 
+class Lora(Contract):
+    """A LoRA adapter that requests may choose. It is fetched with the token of the source."""
+
+    name: str = Field(pattern=DNS_LABEL, max_length=MAX_NAME_CHARS, description="what requests call it by")
+    repo: HubRepo = Field(description="<org>/<name> on the Hub")
+    revision: str = Field(default="main", min_length=1, description="branch, tag or commit; plan resolves it")
+
+
 class Engine(Contract):
     """What runs the model, and its limits."""
 
@@ -90,6 +104,7 @@ class Engine(Contract):
     max_input_tokens: int = Field(ge=1)
     max_sequence_tokens: int = Field(ge=2, description="prompt and answer together")
     options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="engine's own settings")
+    lora: tuple[Lora, ...] = Field(default=(), description="vllm: adapters that are served beside the model itself")
 
     @model_validator(mode="after")
     def _a_sequence_has_room_for_an_answer(self) -> Self:
@@ -106,6 +121,18 @@ class Engine(Contract):
             raise ValueError("openvino runs on CPU: remove gpu, tensor_parallel and pipeline_parallel")
         if self.kind != "openvino" and not self.gpu:
             raise ValueError(f"{self.kind} needs gpu, the product it is built for and served on, e.g. NVIDIA-L4")
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_have_an_engine_and_a_name_each(self) -> Self:
+        names = [adapter.name for adapter in self.lora]
+        if names and self.kind not in SERVES_ADAPTERS:
+            raise ValueError(
+                f"{self.kind} serves no LoRA adapters, found {', '.join(names)}: remove lora, or choose "
+                f"{', '.join(sorted(SERVES_ADAPTERS))}"
+            )
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"lora names {', '.join(twice)} twice; requests choose an adapter by its name")
         return self
 
 
@@ -155,6 +182,7 @@ class SmokeQuestion(Contract):
     answer: str = Field(min_length=1, description="what the stripped answer must match")
     match: Literal["exact", "contains", "regex"] = "exact"
     max_tokens: int = Field(default=32, ge=1)
+    lora: str | None = Field(default=None, description="adapter of engine.lora that answers; when absent, the model")
 
     @model_validator(mode="after")
     def _regex_compiles(self) -> Self:
@@ -335,6 +363,16 @@ class ReleaseSpec(Contract):
                 f"serving.gpus names {len(self.serving.gpus)} GPUs, tensor_parallel x pipeline_parallel is {ranks}; "
                 "in a group each rank is pinned to one"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _questions_choose_adapters_that_are_there(self) -> Self:
+        there = {adapter.name for adapter in self.engine.lora}
+        for question in self.gate.smoke:
+            if question.lora is not None and question.lora not in there:
+                raise ValueError(
+                    f"gate.smoke asks the adapter {question.lora}; engine.lora has {', '.join(sorted(there)) or 'none'}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from tasks.contracts.site import Gpu, Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.announced import Documents, check_not_quantized_twice, has_chat_template
 from tasks.engines.checkpoint import CONFIG, check_files, check_limits
+from tasks.engines.lora import highest_rank
 from tasks.engines.memory import USABLE, Fitting, ModelShape, check_fit, check_parallel, shape_of, weights_bytes
 
 CALIBRATED = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
@@ -25,6 +26,10 @@ class Option:
 
     expected: str
     takes: Callable[[Any], bool]
+
+
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_share(value: Any) -> bool:
@@ -43,6 +48,15 @@ COMMON: Mapping[str, Option] = {
     "max_num_tokens": Option("1 or more", _is_count),
 }
 """Whether prompts are wrapped; the share of GPU memory that the cache may take; and tokens of one step."""
+
+PREFIX_CACHING = Option("true or false, true when absent", _is_switch)
+"""Whether prompts that begin alike share their cache."""
+
+EAGER = Option("true or false, false when absent", _is_switch)
+"""Whether CUDA graphs are left out."""
+
+MAX_LORAS = Option("1 or more, as many as engine.lora names when absent", _is_count)
+"""LoRA adapters that are on the GPU at once; a request of another one waits until it was brought there."""
 
 
 def check_options(spec: ReleaseSpec, options: Mapping[str, Option]) -> None:
@@ -94,7 +108,7 @@ def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: D
     _check_chat_template(spec, source, documents)
     shape = shape_of(config)
     check_parallel(spec, shape)
-    check_fit(Fitting(spec, gpu, shape, weights_bytes(source), quantized))
+    check_fit(Fitting(spec, gpu, shape, weights_bytes(source), quantized, highest_rank(spec, documents)))
     return Checked(image, gpu, nodes, shape, quantized)
 
 

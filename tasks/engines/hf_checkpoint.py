@@ -12,9 +12,10 @@ from tasks.contracts.spec import QuantizationFormat, ReleaseSpec
 from tasks.engines.announced import QUANTIZED_BY_MODELOPT
 from tasks.engines.checkpoint import check_limits, check_weights, read_config, read_object
 from tasks.engines.gpu_options import kv_cache_fraction
+from tasks.engines.lora import adapters_in
 from tasks.engines.memory import BITS, GIB, weights_bytes
 from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
-from tasks.engines.served_files import chat_template_in, link_all
+from tasks.engines.served_files import chat_template_in, link_adapters, link_all
 
 MODELOPT = "0.47.0"
 """As requirements/modelopt.in pins it."""
@@ -77,17 +78,18 @@ def quantizing_estimate(spec: ReleaseSpec, source: Source) -> Estimate:
 def quantized_checkpoint(
     checkpoint: Path, spec: ReleaseSpec, out: Path, calibration: Sequence[str], perplexity_texts: Sequence[str]
 ) -> dict[str, Any]:
-    """See Engine.quantize."""
+    """See Engine.quantize. Adapters pass through: they are added to whatever format the model computes in."""
     config = read_config(checkpoint)
     check_limits(config, spec)
     source_bytes = check_weights(checkpoint)
     if spec.quantization.format == "none":
         link_all(checkpoint, out)
+        link_adapters(checkpoint, out)
         return {"source_bytes": source_bytes, "weights_bytes": source_bytes}
     from tasks.engines.modelopt_ptq import MAX_TOKENS, quantize_with_modelopt
 
     asked = spec.quantization.calibration
-    return quantize_with_modelopt(
+    metrics = quantize_with_modelopt(
         checkpoint,
         spec.quantization.format,
         calibration,
@@ -97,6 +99,8 @@ def quantized_checkpoint(
         max_tokens=asked.max_tokens if asked else MAX_TOKENS,
         perplexity_texts=perplexity_texts,
     )
+    link_adapters(checkpoint, out)
+    return metrics
 
 
 def described_checkpoint(checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
@@ -109,17 +113,25 @@ def described_checkpoint(checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict
     check_limits(config, spec)
     check_weights(checkpoint)
     link_all(checkpoint, out)
+    link_adapters(checkpoint, out)
     description = {
         "kind": spec.engine.kind,
         "architecture": config["architectures"][0],
         "max_position_embeddings": config.get("max_position_embeddings"),
         "chat_template": chat_template_in(checkpoint, spec),
         "quantization": _read_back(checkpoint, spec),
+        "adapters": adapters_in(checkpoint, spec),
         "versions": {"nvidia-modelopt": MODELOPT} if spec.quantization.format != "none" else {},
         "limits": spec.engine.model_dump(include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"}),
     }
     (out / ENGINE_DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
     return description
+
+
+def adapter_ranks(engine_dir: Path) -> dict[str, int]:
+    """Rank of each adapter that build found, by its name."""
+    ranks: dict[str, int] = read_object(engine_dir / ENGINE_DESCRIPTION).get("adapters", {})
+    return ranks
 
 
 def checkpoint_values(engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:

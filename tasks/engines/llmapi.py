@@ -10,7 +10,7 @@ from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.site import Site
 from tasks.contracts.spec import EngineKind, ReleaseSpec
 from tasks.engines.announced import Documents
-from tasks.engines.gpu_options import COMMON, check_gpu_engine, check_options
+from tasks.engines.gpu_options import COMMON, PREFIX_CACHING, check_gpu_engine, check_options
 from tasks.engines.hf_checkpoint import (
     check_modelopt,
     checkpoint_values,
@@ -20,6 +20,8 @@ from tasks.engines.hf_checkpoint import (
     quantizing_estimate,
 )
 from tasks.engines.memory import batched_tokens
+
+OPTIONS = {**COMMON, "prefix_caching": PREFIX_CACHING}
 
 
 class LlmApiEngine:
@@ -38,7 +40,7 @@ class LlmApiEngine:
 
     def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
         """Refuse what ModelOpt cannot make, the runtime cannot load, or the GPUs cannot hold."""
-        check_options(spec, COMMON)
+        check_options(spec, OPTIONS)
         check_gpu_engine(spec, site, source, documents)
         check_modelopt(spec, site)
 
@@ -66,5 +68,6 @@ class LlmApiEngine:
         """From what build wrote down; `options` are further fields of LLM()."""
         return {
             **checkpoint_values(engine_dir, spec),
+            "prefix_caching": spec.engine.options.get("prefix_caching", True),
             "options": {"max_num_tokens": batched_tokens(spec), "trust_remote_code": False},
         }

@@ -71,11 +71,12 @@ class Need:
     weights: int
     kv_cache: int
     workspace: int
+    adapters: int = 0
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.weights + self.kv_cache + self.workspace
+        return self.weights + self.kv_cache + self.workspace + self.adapters
 
 
 def shape_of(config: Mapping[str, Any]) -> ModelShape:
@@ -145,19 +146,30 @@ def batched_tokens(spec: ReleaseSpec) -> int:
     return int(asked) if asked else max(BATCHED_TOKENS, spec.engine.max_input_tokens, spec.engine.max_batch_size)
 
 
-def need_of(spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantized: bool = False) -> Need:
+def adapter_slots(spec: ReleaseSpec) -> int:
+    """How many LoRA adapters are on a GPU at once: all, unless the spec says fewer or a batch cannot hold as many."""
+    asked = spec.engine.options.get("max_loras")
+    there = len(spec.engine.lora)
+    return min(there, spec.engine.max_batch_size, int(asked) if asked else there)
+
+
+def need_of(
+    spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantized: bool = False, adapter_rank: int = 0
+) -> Need:
     """What one GPU must hold.
 
     Weights: the layers in the asked format, split over all ranks by whole layers; the embedding whole, which
     TensorRT-LLM does not split unless told; the last layer split over tensor parallel ranks. KV cache: two tensors a
     layer and token, for every sequence at its full length. Workspace: activations of one step and the logits of one
-    token per sequence.
+    token per sequence. Adapters: both matrices of the highest rank at every linear layer, for each that is there at
+    once.
 
     Args:
         spec: format, parallelism and limits.
         shape: of the model.
         source_bytes: of its safetensors files.
         quantized: the checkpoint is in its format already, and its files are as large as its weights.
+        adapter_rank: highest rank that LoRA adapters have room for.
     """
     tensor, pipeline = spec.engine.tensor_parallel, spec.engine.pipeline_parallel
     layers = -(-shape.layers // pipeline)
@@ -172,12 +184,20 @@ def need_of(spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantize
         weights=int(weights),
         kv_cache=spec.engine.max_batch_size * spec.engine.max_sequence_tokens * _bytes_per_token(spec, shape, layers),
         workspace=_workspace(spec, shape),
+        adapters=adapter_slots(spec) * layers * _adapter_bytes_per_layer(shape, adapter_rank),
     )
 
 
 def _bytes_per_token(spec: ReleaseSpec, shape: ModelShape, layers: int) -> int:
     heads = max(1, shape.kv_heads // spec.engine.tensor_parallel)
     return 2 * layers * heads * shape.head_dim * KV_BYTES[spec.quantization.kv_cache]
+
+
+def _adapter_bytes_per_layer(shape: ModelShape, rank: int) -> int:
+    """Ranks of tensor parallelism share no more than a part of it (vllm/lora/layers/base_linear.py @ 01235a49)."""
+    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    attention = 2 * (shape.hidden + queries) + 2 * (shape.hidden + keys)
+    return KEPT_BYTES * rank * (attention + 3 * (shape.hidden + shape.intermediate))
 
 
 def _workspace(spec: ReleaseSpec, shape: ModelShape) -> int:
@@ -195,6 +215,7 @@ class Fitting:
     shape: ModelShape
     source_bytes: int
     quantized: bool
+    adapter_rank: int = 0
 
     def need(self, **changes: Any) -> Need:
         """What one GPU must hold, with fields of the spec's engine or quantization changed."""
@@ -207,7 +228,7 @@ class Fitting:
                 "quantization": quantization.model_copy(update=of_quantization),
             }
         )
-        return need_of(spec, self.shape, self.source_bytes, quantized=self.quantized)
+        return need_of(spec, self.shape, self.source_bytes, quantized=self.quantized, adapter_rank=self.adapter_rank)
 
     @property
     def usable_bytes(self) -> int:
@@ -220,7 +241,7 @@ class Fitting:
         return self.need(**changes).total <= self.usable_bytes
 
     def remedies(self) -> list[str]:
-        """Single changes with which it would fit: fewer sequences, a smaller cache or format, more GPUs of the node."""
+        """Single changes with which it would fit: less at once, a smaller cache or format, more GPUs of the node."""
         engine, quantization = self.spec.engine, self.spec.quantization
         batches = [n for n in range(engine.max_batch_size - 1, 0, -1) if self.fits(max_batch_size=n)]
         caches = [name for name in self._served(KV_CACHES) if KV_BYTES[name] < KV_BYTES[quantization.kv_cache]]
@@ -229,6 +250,8 @@ class Fitting:
         ]
         tensors = [n for n in range(engine.tensor_parallel + 1, self.gpu.per_node + 1) if not self.shape.heads % n]
         found = [f"max_batch_size {batches[0]}"] if batches else []
+        if adapter_slots(self.spec) > 1 and self.fits(options={**engine.options, "max_loras": 1}):
+            found.append("options.max_loras 1")
         found += [f"kv_cache {name}" for name in caches if self.fits(kv_cache=name)]
         found += [f"format {name}" for name in formats if self.fits(format=name)]
         return found + [f"tensor_parallel {n}" for n in tensors if self.fits(tensor_parallel=n)][:1]
@@ -241,16 +264,18 @@ def check_fit(fitting: Fitting) -> Need:
     """Refuse what does not fit on the GPU, in words that say what would.
 
     Raises:
-        InputError: the three parts, what there is, and the changes that would do.
+        InputError: the parts, what there is, and the changes that would do.
     """
     need, spec = fitting.need(), fitting.spec
     if fitting.fits():
         return need
     remedies = fitting.remedies()
+    adapters = f"adapters {need.adapters / GIB:.1f}, " if need.adapters else ""
     way_out = f"What would fit: {'; '.join(remedies)}." if remedies else "Choose a GPU with more memory."
     raise InputError(
         f"{spec.source.repo} in {spec.quantization.format} needs {need.total / GIB:.1f} GiB on each {spec.engine.gpu}: "
-        f"weights {need.weights / GIB:.1f}, KV cache {need.kv_cache / GIB:.1f} for {spec.engine.max_batch_size} "
-        f"sequences of {spec.engine.max_sequence_tokens} tokens, workspace {need.workspace / GIB:.1f}; usable are "
-        f"{fitting.usable_bytes / GIB:.1f} of {fitting.gpu.memory_gib:g}. {way_out}"
+        f"weights {need.weights / GIB:.1f}, {adapters}KV cache {need.kv_cache / GIB:.1f} for "
+        f"{spec.engine.max_batch_size} sequences of {spec.engine.max_sequence_tokens} tokens, workspace "
+        f"{need.workspace / GIB:.1f}; usable are {fitting.usable_bytes / GIB:.1f} of "
+        f"{fitting.gpu.memory_gib:g}. {way_out}"
     )

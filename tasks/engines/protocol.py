@@ -37,7 +37,8 @@ class Engine(Protocol):
             spec: what was asked.
             site: where.
             source: the files that will be taken.
-            documents: config.json and tokenizer_config.json of the source, as far as it has them.
+            documents: config.json and tokenizer_config.json of the source, as far as it has them, and each adapter's
+                adapter_config.json by its path in the download artifact.
 
         Raises:
             InputError: this kind cannot make or serve what the spec asks for.

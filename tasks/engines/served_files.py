@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
+from tasks.contracts.plan import ADAPTERS_FOLDER
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.announced import TOKENIZER_CONFIG, has_chat_template
 from tasks.engines.checkpoint import COMPANIONS, CONFIG, read_object
@@ -24,6 +25,15 @@ def link_all(checkpoint: Path, out: Path, *, leave: str | None = None) -> None:
     for file in checkpoint.iterdir():
         if file.is_file() and file.name != leave:
             _link(file, out / file.name)
+
+
+def link_adapters(checkpoint: Path, out: Path) -> None:
+    """LoRA adapters that lie beside the checkpoint, each in its own folder."""
+    for file in (checkpoint / ADAPTERS_FOLDER).rglob("*"):
+        if file.is_file():
+            target = out / file.relative_to(checkpoint)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link(file, target)
 
 
 def chat_template_in(folder: Path, spec: ReleaseSpec) -> Literal["apply", "none"]:

@@ -7,6 +7,10 @@ from tasks.contracts.spec import QuantizationFormat, ReleaseSpec
 from tasks.engines.memory import batched_tokens
 
 PYTHON = "python3"
+"""What runs TensorRT-LLM's scripts: the image's own interpreter, /usr/bin/python3, where PATH finds it. Not
+sys.executable: that is `python` of the steps' own environment, which lies first on PATH, holds no other name
+(images/tasks-gpu/Dockerfile) and would put the steps' packages in front of those that the scripts were made for.
+"""
 BUILD = "trtllm-build"
 QUANTIZE_SCRIPT = "quantization/quantize.py"
 """Below the folder of TensorRT-LLM's examples."""

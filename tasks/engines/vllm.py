@@ -1,4 +1,4 @@
-"""Engine kind `vllm`: a checkpoint as it is or quantized by ModelOpt, loaded by Triton's vllm backend."""
+"""Engine kind `vllm`: a checkpoint, as it is or quantized by ModelOpt, and its adapters, by Triton's vllm backend."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,12 +6,20 @@ from typing import Any
 
 from tasks.contracts.artifact import Stage
 from tasks.contracts.compatibility import image_of
-from tasks.contracts.plan import Estimate, Source
+from tasks.contracts.plan import Estimate, Source, adapter_folder
 from tasks.contracts.site import Site
 from tasks.contracts.spec import EngineKind, ReleaseSpec
 from tasks.engines.announced import Documents
-from tasks.engines.gpu_options import COMMON, Option, check_gpu_engine, check_options
+from tasks.engines.gpu_options import (
+    COMMON,
+    EAGER,
+    MAX_LORAS,
+    PREFIX_CACHING,
+    check_gpu_engine,
+    check_options,
+)
 from tasks.engines.hf_checkpoint import (
+    adapter_ranks,
     check_modelopt,
     checkpoint_values,
     described_checkpoint,
@@ -19,19 +27,10 @@ from tasks.engines.hf_checkpoint import (
     quantized_checkpoint,
     quantizing_estimate,
 )
+from tasks.engines.lora import adapter_arguments, check_adapters
 from tasks.engines.memory import batched_tokens
 
-
-def _is_switch(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-OPTIONS = {
-    **COMMON,
-    "enforce_eager": Option("true or false, false when absent", _is_switch),
-    "prefix_caching": Option("true or false, true when absent", _is_switch),
-}
-"""Further: whether CUDA graphs are left out, and whether prompts that begin alike share their cache."""
+OPTIONS = {**COMMON, "enforce_eager": EAGER, "prefix_caching": PREFIX_CACHING, "max_loras": MAX_LORAS}
 
 
 class VllmEngine:
@@ -51,6 +50,7 @@ class VllmEngine:
     def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
         """Refuse what ModelOpt cannot make, the runtime cannot load, or the GPUs cannot hold."""
         check_options(spec, OPTIONS)
+        check_adapters(spec, documents)
         check_gpu_engine(spec, site, source, documents)
         check_modelopt(spec, site)
 
@@ -75,14 +75,19 @@ class VllmEngine:
         return described_checkpoint(checkpoint, spec, out)
 
     def template_values(self, engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
-        """From what build wrote down; `options` are further fields of AsyncEngineArgs."""
-        asked = spec.engine.options
+        """From what build wrote down; `options` are further fields of AsyncEngineArgs.
+
+        `loras` is each adapter's folder below the engine's, by the name that requests choose it by.
+        """
+        asked, ranks = spec.engine.options, adapter_ranks(engine_dir)
         return {
             **checkpoint_values(engine_dir, spec),
+            "loras": {name: adapter_folder(name) for name in ranks},
             "options": {
                 "max_num_batched_tokens": batched_tokens(spec),
                 "enable_prefix_caching": asked.get("prefix_caching", True),
                 "enforce_eager": asked.get("enforce_eager", False),
                 "trust_remote_code": False,
+                **adapter_arguments(spec, ranks),
             },
         }

@@ -1,7 +1,8 @@
-"""download: bring the planned files of the model from the Hub into the object store, each as it was announced."""
+"""download: bring the planned files of the model and its adapters into the object store, each as it was announced."""
 
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.plan import adapter_folder
 from tasks.contracts.release import Release
 
 
@@ -13,17 +14,25 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         DigestMismatchError: a file is not what was announced when the release was planned.
     """
     source, planned = release.plan.source, release.plan.stages["download"]
-    workspace.require_space(source.size_bytes, f"download of {source.repo}@{source.revision}")
+    workspace.require_space(release.plan.download_bytes, f"download of {source.repo}@{source.revision}")
     checkpoint = workspace.folder("checkpoint")
     started = workspace.clock.monotonic()
     workspace.hub.download(source, checkpoint)
+    for name, adapter in release.plan.adapters.items():
+        folder = checkpoint / adapter_folder(name)
+        folder.mkdir(parents=True)
+        workspace.hub.download(adapter, folder)
     seconds = workspace.clock.monotonic() - started
     manifest = workspace.artifacts.store(
         "download",
         planned.key,
         checkpoint,
         inputs={},
-        producer={"repo": source.repo, "commit": source.commit},
+        producer={
+            "repo": source.repo,
+            "commit": source.commit,
+            **{f"lora {name}": f"{each.repo}@{each.commit}" for name, each in release.plan.adapters.items()},
+        },
         metrics={},
         seconds=seconds,
     )

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
@@ -19,11 +20,13 @@ from tasks.contracts.plan import (
     Datasets,
     Estimate,
     Fields,
+    HubFile,
     Plan,
     PlanRequest,
     Source,
     StagePlan,
     Tools,
+    adapter_folder,
     explain,
     release_id,
     stage_fields,
@@ -32,8 +35,9 @@ from tasks.contracts.plan import (
 from tasks.contracts.release import Release, Step
 from tasks.contracts.site import Site, quantity
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.announced import READ_AT_PLAN, Documents
+from tasks.engines.announced import READ_AT_PLAN
 from tasks.engines.checkpoint import COMPANIONS, INDEX
+from tasks.engines.lora import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.protocol import Engine
 from tasks.engines.registry import engine_for
 from tasks.engines.repository import template_files
@@ -83,11 +87,14 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     _check_gpu(spec, workspace.site)
     engine = engine_for(spec.engine.kind)
     source = _taken(workspace.hub.resolve(spec.source.repo, spec.source.revision))
-    engine.check(spec, workspace.site, source, _documents(source, workspace))
-    estimate = engine.estimate(spec, source)
+    adapters = _adapters(spec, workspace)
+    documents = _documents(source, READ_AT_PLAN, workspace) | _adapter_documents(adapters, workspace)
+    engine.check(spec, workspace.site, source, documents)
+    estimate = _with_adapters(engine.estimate(spec, source), adapters)
     _check_fit(spec, workspace.site, estimate)
     datasets, tools = _pinned(spec, workspace), _tools(spec, engine, workspace)
-    fields = stage_fields(spec, source, datasets, tools, salt=request.run if request.force else None)
+    salt = request.run if request.force else None
+    fields = stage_fields(spec, source, datasets, tools, adapters=adapters, salt=salt)
     stages = _stages(fields, live, workspace)
     found = release_id(spec.name, stages["publish"].key)
     return Plan(
@@ -96,6 +103,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
         run=request.run,
         action="nothing" if live and live.release_id == found else "release",
         source=source,
+        adapters=adapters,
         datasets=datasets,
         stages=stages,
         live=live.release_id if live else None,
@@ -116,6 +124,22 @@ def _taken(source: Source) -> Source:
     top = [file for file in source.files if "/" not in file.path]
     weights = [file for file in top if fnmatchcase(file.path, NAMED_BY_TRANSFORMERS)]
     weights = weights or [file for file in top if fnmatchcase(file.path, SAFETENSORS)]
+    return _with_files(source, weights, (*COMPANIONS, INDEX))
+
+
+def _adapters(spec: ReleaseSpec, workspace: Workspace) -> dict[str, Source]:
+    """The adapters of the spec with only their weights and configuration, by name."""
+    adapters = {}
+    for lora in sorted(spec.engine.lora, key=lambda each: each.name):
+        source = workspace.hub.resolve(lora.repo, lora.revision)
+        weights = [file for file in source.files if file.path == ADAPTER_WEIGHTS]
+        adapters[lora.name] = _with_files(source, weights, (ADAPTER_CONFIG,))
+    return adapters
+
+
+def _with_files(source: Source, weights: Sequence[HubFile], companions: Sequence[str]) -> Source:
+    """The source with these weights and what lies beside them at its top by the patterns of `companions`."""
+    top = [file for file in source.files if "/" not in file.path]
     if not weights:
         pickles = [file.path for file in top if any(fnmatchcase(file.path, pattern) for pattern in PICKLES)]
         has = f"only {', '.join(pickles[:3])}" if pickles else "no weights at its top"
@@ -123,18 +147,27 @@ def _taken(source: Source) -> Source:
             f"{source.repo}@{source.revision} has {has}; expected *.safetensors, for a pickle can run code. Convert "
             "the weights (transformers: save_pretrained(safe_serialization=True)), or choose a revision that has them."
         )
-    others = [file for file in top if any(fnmatchcase(file.path, pattern) for pattern in (*COMPANIONS, INDEX))]
+    others = [file for file in top if any(fnmatchcase(file.path, pattern) for pattern in companions)]
     files = sorted((*weights, *others), key=lambda file: file.path)
     for file in files:
         read_contract(File, {"path": file.path, "sha256": "0" * 64, "size_bytes": 0}, f"{source.repo} {file.path!r}")
     return source.model_copy(update={"files": tuple(files)})
 
 
-def _documents(source: Source, workspace: Workspace) -> Documents:
+def _adapter_documents(adapters: Mapping[str, Source], workspace: Workspace) -> dict[str, dict[str, Any]]:
+    """Each adapter's configuration, by the path that download gives it."""
+    return {
+        f"{adapter_folder(name)}/{path}": document
+        for name, adapter in adapters.items()
+        for path, document in _documents(adapter, (ADAPTER_CONFIG,), workspace).items()
+    }
+
+
+def _documents(source: Source, wanted: Iterable[str], workspace: Workspace) -> dict[str, dict[str, Any]]:
     """What the source says of itself, in the files that are small enough to be read for it."""
     names = {file.path for file in source.files}
     documents = {}
-    for name in (name for name in READ_AT_PLAN if name in names):
+    for name in (name for name in wanted if name in names):
         what = f"{source.repo}@{source.revision} {name}"
         try:
             documents[name] = json.loads(workspace.hub.read_file(source, name))
@@ -160,6 +193,17 @@ def _check_gpu(spec: ReleaseSpec, site: Site) -> None:
             f"engine.tensor_parallel {spec.engine.tensor_parallel}: a node of site {site.name} has {gpu.per_node} "
             f"{spec.engine.gpu}. Lower it and raise pipeline_parallel, which may span nodes."
         )
+
+
+def _with_adapters(estimate: Estimate, adapters: Mapping[str, Source]) -> Estimate:
+    """They lie on disk as they are downloaded, and once more as they are passed on."""
+    size_bytes = sum(adapter.size_bytes for adapter in adapters.values())
+    return estimate.model_copy(
+        update={
+            "download_bytes": estimate.download_bytes + size_bytes,
+            "scratch_bytes": estimate.scratch_bytes + 2 * size_bytes,
+        }
+    )
 
 
 def _check_fit(spec: ReleaseSpec, site: Site, estimate: Estimate) -> None:
@@ -247,6 +291,9 @@ def in_words(plan: Plan) -> list[str]:
     source = plan.source
     commit, amount = source.commit[:KEY_DIGITS], f"{len(source.files)} files, {size(source.size_bytes)}"
     lines = [f"{source.repo}@{source.revision} is commit {commit}: {amount}; live is {plan.live or 'nothing'}"]
+    for name, adapter in plan.adapters.items():
+        commit, amount = adapter.commit[:KEY_DIGITS], size(adapter.size_bytes)
+        lines.append(f"  adapter {name}: {adapter.repo}@{adapter.revision} is commit {commit}: {amount}")
     for stage, planned in plan.stages.items():
         sign, state = ("=", "stored") if planned.stored else ("+", "to be made")
         why = f": {'; '.join(planned.changed)}" if planned.changed else ""

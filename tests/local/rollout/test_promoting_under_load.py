@@ -8,9 +8,11 @@ from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged
 
+NEVER_READY = {"unready", "storeless"}
+
 
 def version(number, image="good", **changes):
-    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 20}
+    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 10 if image in NEVER_READY else 20}
     return rollouts.version(number, serving=serving, **changes)
 
 
