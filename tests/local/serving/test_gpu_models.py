@@ -99,6 +99,16 @@ def test_one_client_asks_vllm_in_its_own_words(client):
     assert answer.finish_reason == "length"
 
 
+def test_vllm_hears_which_adapter_shall_answer_and_the_llm_api_is_not_asked_for_one(client):
+    request = GenerateRequest("Hi?", 40, lora="polite")
+
+    assert (
+        client.generate("other", request, timeout_s=30).text == "'Hi?' lora_name=polite max_tokens=40 temperature=0.0 "
+    )
+    with pytest.raises(InputError, match="adapter polite was asked of a model that takes no name of one"):
+        client.generate("demo", request, timeout_s=30)
+
+
 def test_a_model_that_is_not_there_is_an_error_of_the_one_who_asks(client):
     with pytest.raises(InputError, match="nowhere"):
         client.generate("nowhere", GenerateRequest("Hi?", 4), timeout_s=5)
