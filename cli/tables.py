@@ -38,7 +38,8 @@ def plan_footing(plan: Plan) -> list[str]:
     if plan.action == "nothing":
         return [f"nothing to do: {plan.live} is live and is what was asked for"]
     estimate, missing = plan.estimate, plan.missing
-    fetched = f"{size(plan.source.size_bytes)} in {len(plan.source.files)} files"
+    files = len(plan.source.files) + sum(len(adapter.files) for adapter in plan.adapters.values())
+    fetched = f"{size(plan.download_bytes)} in {files} files"
     download = f"{fetched} to download" if "download" in missing else "nothing to download"
     needs = f"at most {size(estimate.scratch_bytes)} of scratch and {size(estimate.memory_bytes)} of memory"
     work = f"runs {', '.join(missing)}; then" if missing else "every artifact is stored;"

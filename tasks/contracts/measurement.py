@@ -71,6 +71,7 @@ class AnswerRow(Contract):
 
     suite: Literal["smoke", "quality"]
     prompt: str
+    lora: str | None = Field(default=None, description="adapter that was asked; absent: the model itself")
     expected: str
     answer: str
     ok: bool

@@ -1,17 +1,19 @@
 """What llmapi and vllm share: a checkpoint in Hugging Face layout, as it is or quantized by ModelOpt, is the engine."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from tasks.contracts.artifact import Stage
+from tasks.contracts.compatibility import image_of
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.site import Site
-from tasks.contracts.spec import QuantizationFormat, ReleaseSpec
-from tasks.engines.announced import QUANTIZED_BY_MODELOPT
+from tasks.contracts.spec import EngineKind, QuantizationFormat, ReleaseSpec
+from tasks.engines.announced import QUANTIZED_BY_MODELOPT, Documents
 from tasks.engines.checkpoint import check_limits, check_weights, read_config, read_object
-from tasks.engines.gpu_options import kv_cache_fraction
+from tasks.engines.gpu_options import Option, check_gpu_engine, check_options, kv_cache_fraction
 from tasks.engines.lora import adapters_in
 from tasks.engines.memory import BITS, GIB, weights_bytes
 from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
@@ -34,6 +36,53 @@ QUANT_ALGO: dict[QuantizationFormat, str] = {
 
 KV_CACHE_TYPE = {"none": "auto", "fp8": "fp8"}
 """Name of the cache's type in both runtimes, which take `auto` for what the checkpoint computes in."""
+
+
+class CheckpointEngine:
+    """What engines of both kinds do alike; see tasks/engines/protocol.py for what each method promises.
+
+    A kind adds its options, the name of its runtime, and the values of its templates.
+    """
+
+    kind: EngineKind
+    runtime: ClassVar[str]
+    """Package that loads the checkpoint."""
+    options: ClassVar[Mapping[str, Option]]
+
+    def producers(self, spec: ReleaseSpec, site: Site, serving_image: str) -> dict[Stage, dict[str, str]]:
+        """ModelOpt makes the checkpoint, whatever the GPU; the runtime only reads it."""
+        runtime = {self.runtime: image_of(serving_image, self.kind).runtime}
+        return {
+            "quantize": modelopt_tools(spec, site),
+            "build": runtime,
+            "assemble": {"image": serving_image, **runtime},
+        }
+
+    def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
+        """Refuse what ModelOpt cannot make, the runtime cannot load, or the GPUs cannot hold."""
+        check_options(spec, self.options)
+        check_gpu_engine(spec, site, source, documents)
+        check_modelopt(spec, site)
+
+    def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
+        """Of quantize, which holds the whole model in the host's memory unless it passes it on as it is."""
+        return quantizing_estimate(spec, source)
+
+    def quantize(
+        self,
+        checkpoint: Path,
+        spec: ReleaseSpec,
+        out: Path,
+        *,
+        calibration: Sequence[str],
+        perplexity_texts: Sequence[str],
+    ) -> dict[str, Any]:
+        """Quantize with ModelOpt to a checkpoint in Hugging Face layout; format none passes it on as it is."""
+        return quantized_checkpoint(checkpoint, spec, out, calibration, perplexity_texts)
+
+    def build(self, checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
+        """The checkpoint itself and what it says; the arguments of the runtime are the repository's."""
+        return described_checkpoint(checkpoint, spec, out)
 
 
 def modelopt_tools(spec: ReleaseSpec, site: Site) -> dict[str, str]:

@@ -12,6 +12,7 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.rollout import groups, serving
 from tasks.rollout.groups import Member
 from tasks.rollout.members import live_members
+from tasks.rollout.placement import placed
 from tasks.rollout.serving import Document
 
 
@@ -162,6 +163,20 @@ def host_of(release: Release, release_uri: str, workspace: Workspace) -> Host:
     if group is None:
         return OwnServer(member, workspace.site, templates)
     return SharedServer(member, live_members(group, workspace, besides=member.name), workspace.site, templates)
+
+
+def check(spec: ReleaseSpec, workspace: Workspace) -> None:
+    """Refuse a spec that no server of this site can hold, its group's live models considered.
+
+    Raises:
+        InputError: in words that say what would fit.
+    """
+    group, site = spec.serving.group, workspace.site
+    if group is None:
+        serving.image_of(spec, site, placed(spec, site))
+    else:
+        others = live_members(group, workspace, besides=spec.name)
+        groups.placed_together([spec, *(member.release.spec for member in others)], site)
 
 
 def service(release: Release, release_uri: str, workspace: Workspace, *, candidate: bool) -> list[Document]:

@@ -41,6 +41,7 @@ from tasks.engines.lora import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.protocol import Engine
 from tasks.engines.registry import engine_for
 from tasks.engines.repository import template_files
+from tasks.rollout import hosting
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,9 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     engine.check(spec, workspace.site, source, documents)
     estimate = _with_adapters(engine.estimate(spec, source), adapters)
     _check_fit(spec, workspace.site, estimate)
-    datasets, tools = _pinned(spec, workspace), _tools(spec, engine, workspace)
+    tools = _tools(spec, engine, workspace)
+    hosting.check(spec, workspace)
+    datasets = _pinned(spec, workspace)
     salt = request.run if request.force else None
     fields = stage_fields(spec, source, datasets, tools, adapters=adapters, salt=salt)
     stages = _stages(fields, live, workspace)

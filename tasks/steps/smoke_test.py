@@ -67,7 +67,7 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
 def answered(client: TritonClient, model: str, suite: str, question: SmokeQuestion) -> AnswerRow:
     """One question and what came back."""
     request = GenerateRequest(question.prompt, question.max_tokens, lora=question.lora)
-    row = {"suite": suite, "prompt": question.prompt, "expected": question.answer}
+    row = {"suite": suite, "prompt": question.prompt, "lora": question.lora, "expected": question.answer}
     try:
         answer = client.generate(model, request, ANSWER_TIMEOUT_S)
     except InputError as error:

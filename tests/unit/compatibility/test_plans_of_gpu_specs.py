@@ -6,7 +6,9 @@ import pytest
 import yaml
 
 from tasks.adapters.workspace import Workspace
+from tasks.contracts.artifact import Layout
 from tasks.contracts.base import read_contract
+from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release
@@ -16,6 +18,7 @@ from tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import PublicHub
+from tests.fakes.releases import release
 
 ROOT = Path(__file__).parents[3]
 SPECS = sorted(file.stem for file in (ROOT / "specs").glob("*.yaml") if file.stem != "demo")
@@ -39,8 +42,8 @@ def asked(name, **changes):
 def planned(tmp_path):
     """Plan against the site that ships, with sections replaced; the release."""
 
-    def run(spec, hub=None, **site):
-        store = MemoryObjectStore()
+    def run(spec, hub=None, store=None, **site):
+        store = store or MemoryObjectStore()
         scratch = tmp_path / str(len(list(tmp_path.iterdir())))
         scratch.mkdir()
         workspace = Workspace(
@@ -195,3 +198,29 @@ def test_a_quantized_checkpoint_is_served_as_it_is(planned):
 def test_what_the_site_lacks_is_refused_by_name(planned, name, site, words):
     with pytest.raises(InputError, match=words):
         planned(asked(name), **site)
+
+
+def live(spec, store):
+    """Make the spec's model live in `store` as promote would."""
+    made = release(name=spec.name).model_copy(update={"spec": spec})
+    uri = f"s3://{EKS['object_store']['bucket']}/releases/{made.id}.json"
+    store.put_bytes(uri, made.model_dump_json().encode())
+    channel = Channel(name=spec.name).promoted(made.id, uri, at=made.created_at, run="r", keep=1)
+    root = Site.model_validate(EKS).object_store.root
+    store.put_bytes(Layout(root).channel(spec.name), channel.model_dump_json().encode())
+
+
+def test_a_model_whose_gpu_another_one_of_its_group_has_is_refused_before_any_pod(planned):
+    store = MemoryObjectStore()
+    live(asked("llama-2-7b"), store)
+
+    with pytest.raises(InputError, match=r"GPU 0 of group chat-models is mistral-7b's and llama-2-7b's"):
+        planned(asked("mistral-7b", serving={"gpus": [0]}), store=store)
+    assert planned(asked("mistral-7b"), store=store).plan.missing
+
+
+def test_a_name_too_long_for_the_labels_of_several_nodes_is_refused_before_any_pod(planned):
+    spec = asked(MULTINODE)
+
+    with pytest.raises(InputError, match="may have 37 characters"):
+        planned(spec.model_copy(update={"name": "a" * 38}))
