@@ -98,7 +98,7 @@ def addresses_of(group: Group, cluster: Cluster, clock: Clock) -> list[str]:
     """
     began = reported = clock.monotonic()
     while True:
-        pods = {_index(pod): pod for pod in cluster.find("Pod", {GROUP_LABEL: group.key}) if not _ending(pod)}
+        pods = _of_this_start(cluster.find("Pod", {GROUP_LABEL: group.key}))
         missing = [index for index in range(group.nodes) if not _usable(index, pods.get(index))]
         if not missing:
             return [str(pods[index]["status"]["podIP"]) for index in range(group.nodes)]
@@ -113,6 +113,22 @@ def addresses_of(group: Group, cluster: Cluster, clock: Clock) -> list[str]:
             reported = now
             log.info("%s, waiting for %s", words, _named(missing, pods))
         clock.sleep(POLL_S)
+
+
+def _of_this_start(listed: Sequence[Document]) -> dict[int, Document]:
+    """Pods by index that this leader was started with. The key does not tell: a group made anew has the same one.
+
+    Workers are made after their leader; those of the leader before may still be ready for a while, until they are
+    collected.
+    """
+    pods = {_index(pod): pod for pod in listed if not _ending(pod)}
+    since = _created(pods[0]) if 0 in pods else ""
+    return {index: pod for index, pod in pods.items() if _created(pod) >= since}
+
+
+def _created(pod: Document) -> str:
+    """As the API writes it, which sorts as time does."""
+    return str(pod["metadata"]["creationTimestamp"])
 
 
 def _usable(index: int, pod: Document | None) -> bool:

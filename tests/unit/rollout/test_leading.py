@@ -18,9 +18,10 @@ GROUP = lead.Group(
 KEY = "ssh-ed25519 AAAA slipway"
 
 
-def pod(index, *, ready=True, address=True, ending=False):
+def pod(index, *, ready=True, address=True, ending=False, minute=0):
     labels = {lead.GROUP_LABEL: "abc", lead.INDEX_LABEL: str(index)}
-    metadata = {"name": f"demo-0-{index}" if index else "demo-0", "labels": labels}
+    created = f"2026-01-01T00:{minute:02d}:0{index}Z"
+    metadata = {"name": f"demo-0-{index}" if index else "demo-0", "labels": labels, "creationTimestamp": created}
     metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if ending else {}
     status = {"conditions": [{"type": "Ready", "status": str(ready)}]} | (
         {"podIP": f"10.0.0.{index + 1}"} if address else {}
@@ -70,6 +71,15 @@ def test_a_worker_that_is_ending_takes_no_ranks(command):
     words = command(Pods([pod(0), pod(1, ending=True)], [pod(0), pod(1)]))
 
     assert "10.0.0.2:4" in words[words.index("--host") + 1]
+
+
+def test_a_worker_of_the_leader_before_takes_no_ranks_though_it_is_ready(command):
+    left = pod(1, minute=0)
+    left["status"]["podIP"] = "10.0.0.9"
+
+    words = command(Pods([pod(0, minute=5), left], [pod(0, minute=5), pod(1, minute=5)]))
+
+    assert words[words.index("--host") + 1] == "10.0.0.1:4,10.0.0.2:4"
 
 
 def test_workers_that_do_not_come_are_named(command):
