@@ -5,21 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from tasks.adapters.kube import Cluster, LeaseHolder
+from tasks.adapters.kube import Cluster
 from tasks.adapters.workload_state import is_available
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.base import read_contract_json
 from tasks.contracts.channel import Channel, ChannelEntry
-from tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
+from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.release import Release
 from tasks.rollout import hosting, serving
 from tasks.rollout.channel_store import ChannelStore
+from tasks.rollout.hold import Hold
 from tasks.rollout.hosting import Host
 from tasks.rollout.machine import Goal, Move, Observed, next_move, to_retire
 
 log = logging.getLogger(__name__)
 
-LEASE_S = 1800  # and the time that a candidate may take to become ready
 MOST_MOVES = 20
 ENDPOINTS_TIMEOUT_S = 60.0
 POLL_S = 0.2
@@ -55,45 +55,16 @@ class Conductor:
 
     @cached_property
     def host(self) -> Host:
-        """The server that holds the release. Who else is in it cannot change while this run holds the leases.
+        """The server that holds the release. Who else is in it cannot change while this run holds the model.
 
         Look at it only then.
         """
         return hosting.host_of(self.release, self.release_uri, self.workspace)
 
-    def take_leases(self) -> None:
-        """Make this run the only one that changes the model, and its group if it has one; renews what it has.
-
-        Raises:
-            ConflictError: another run is at it. Then this one holds nothing any more.
-        """
-        duration_s = LEASE_S + self.release.spec.serving.ready_timeout_s
-        for lease in hosting.leases(self.release.spec):
-            other = self.cluster.acquire_lease(lease, self.run, duration_s)
-            if other is not None:
-                self.drop_leases()
-                raise ConflictError(
-                    f"a release of {self._held(lease)} is in progress: run {other.holder} has held it since "
-                    f"{other.since:%Y-%m-%d %H:%M:%S} UTC. Wait until it ends. If it was killed, run `python -m tasks "
-                    f"roll-back` for it, or wait until its hold ends at {other.until:%H:%M:%S} UTC."
-                )
-
-    def keep_leases(self) -> None:
-        """Renew what roll-out took, also after it expired, unless another run had it meanwhile.
-
-        Raises:
-            ConflictError: one had: what this run measured may have been the other one's candidate.
-        """
-        for lease in hosting.leases(self.release.spec):
-            holder = self.cluster.lease_holder(lease)
-            if holder is None or holder.holder != self.run:
-                raise self._overtaken(lease, holder)
-        self.take_leases()
-
-    def drop_leases(self) -> None:
-        """Let the next run have the model."""
-        for lease in hosting.leases(self.release.spec):
-            self.cluster.release_lease(lease, self.run)
+    @property
+    def hold(self) -> Hold:
+        """This run's hold on the model."""
+        return Hold(self.release.spec, self.run, self.cluster, self.workspace.clock)
 
     def reach(self, goal: Goal, change: Callable[[Channel], Channel] = lambda channel: channel) -> list[str]:
         """Move until the goal is reached.
@@ -221,7 +192,7 @@ class Conductor:
                 )
             log.info("%s has served for %.0f of %d s", self.release.id, passed_s, bake_s)
             clock.sleep(min(BAKE_LOOK_S, bake_s - passed_s))
-            self.take_leases()
+            self.hold.take()
 
     def _restore(self) -> str:
         live = self.channel.read().live
@@ -253,19 +224,6 @@ class Conductor:
     def _reaches(self, service: str, pods: set[str]) -> bool:
         """Whether it sends connections to one of these pods; a Service that is not there has none to lose."""
         return bool(self.cluster.endpoints(service) & pods) or self.cluster.get("Service", service) is None
-
-    def _held(self, lease: str) -> str:
-        """What a lease stands for, in words."""
-        return (
-            self.model if lease == hosting.leases(self.release.spec)[0] else f"group {self.release.spec.serving.group}"
-        )
-
-    def _overtaken(self, lease: str, holder: LeaseHolder | None) -> ConflictError:
-        taken = f"run {holder.holder} took it at {holder.since:%H:%M:%S} UTC" if holder else "nobody holds it now"
-        return ConflictError(
-            f"run {self.run} no longer holds {self._held(lease)}: {taken}. What it measured may be another release's "
-            "candidate, so it promotes nothing. Run the release again."
-        )
 
 
 def _manifest(deployment: serving.Document) -> str | None:

@@ -26,7 +26,7 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str) -> Outcome
     document = workspace.store.read_bytes(target.release_uri)
     release = read_contract_json(Release, document, target.release_uri)
     conductor = Conductor.of(release, workspace, run=run)
-    conductor.take_leases()
+    conductor.hold.take()
 
     def taken_back(found: Channel) -> Channel:
         if found.live and found.live.release_id == target.release_id:
@@ -36,7 +36,7 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str) -> Outcome
     try:
         moves = conductor.reach(Goal.REVERT, taken_back)
     finally:
-        conductor.drop_leases()
+        conductor.hold.drop()
     was = channel.history[0].release_id if _is_done(channel, run) else channel.live.release_id if channel.live else None
     return Outcome(
         f"{target.release_id} is live again, in place of {was}",

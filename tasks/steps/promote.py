@@ -26,9 +26,9 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     conductor = Conductor.of(release, workspace)
     before = conductor.channel.read().live
     if before and before.release_id == release.id:  # this step was cut short, perhaps after it let go of the model
-        conductor.take_leases()
+        conductor.hold.take()
     else:
-        conductor.keep_leases()
+        conductor.hold.keep()
     moves = conductor.reach(
         Goal.PROMOTE,
         lambda channel: channel.promoted(
@@ -39,7 +39,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
             keep=release.spec.rollout.keep,
         ),
     )
-    conductor.drop_leases()
+    conductor.hold.drop()
     address = conductor.cluster.live_address(release.spec.name)
     was = f", before it {before.release_id}" if before and before.release_id != release.id else ""
     data: dict[str, Any] = {

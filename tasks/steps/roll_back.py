@@ -22,7 +22,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     live = conductor.channel.read().live
     told = {"live": live.release_id if live else None, "reason": reason}
     try:
-        conductor.take_leases()
+        conductor.hold.take()
     except ConflictError as error:
         return Outcome(f"nothing to roll back: {error}", {**told, "removed": [], "moves": []})
     before = conductor.observe(Goal.ROLL_BACK)
@@ -32,7 +32,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         conductor.channel.swap(
             lambda channel: channel.refused(release.id, at=workspace.clock.now(), run=release.plan.run, reason=reason)
         )
-    conductor.drop_leases()
+    conductor.hold.drop()
     stays = f"{live.release_id} stays live" if live else "nothing is live, as before"
     done = "; ".join(moves) or f"nothing of {release.id} was rolled out"
     return Outcome(f"{stays}; {done}", {**told, "removed": removed, "moves": moves})

@@ -6,6 +6,9 @@ from tasks.contracts.release import Release
 from tasks.rollout.conductor import Conductor
 from tasks.rollout.machine import Goal
 
+GROUP_PATIENCE_S = 1800
+"""How long a model waits for another one of its group: models that are refreshed on one schedule follow each other."""
+
 
 def run(release: Release, workspace: Workspace) -> Outcome:
     """Take the model's lease, deploy the release and point the candidate's Service at it.
@@ -13,7 +16,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     Raises:
         ConflictError: another run is releasing this model.
         InputError: a pod cannot start, or the strategy or the exposure is not there yet.
-        UnavailableError: the candidate did not become available in time.
+        UnavailableError: the candidate did not become available in time, or the group was not free.
     """
     if release.spec.rollout.strategy != "blue-green":
         raise InputError(
@@ -26,7 +29,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
             f"{release.spec.name}, or load-balancer."
         )
     conductor = Conductor.of(release, workspace)
-    conductor.take_leases()
+    conductor.hold.take(patience_s=GROUP_PATIENCE_S)
     moves = conductor.reach(Goal.ROLL_OUT)
     address = conductor.cluster.candidate_address(release.spec.name)
     return Outcome(

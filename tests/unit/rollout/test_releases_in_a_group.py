@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.errors import ConflictError, InputError
+from tasks.contracts.errors import ConflictError, InputError, UnavailableError
 from tasks.contracts.release import RevertRequest
 from tasks.rollout import groups
 from tasks.steps import promote, revert, roll_back, roll_out
@@ -93,20 +93,45 @@ def test_a_refused_candidate_takes_its_server_along_and_no_other(workspace, clus
     assert channel(workspace, "mistral").live.release_id == mistral.id
 
 
-def test_while_one_model_is_released_no_other_of_its_group_can_be(workspace, pair):
-    rolled_out(workspace, 3, "llama")
+def test_a_second_model_of_the_group_waits_until_the_first_one_is_released(workspace, cluster, pair):
+    new, sleep = rolled_out(workspace, 3, "llama"), workspace.clock.sleep
+    workspace.clock.sleep = lambda seconds: (
+        sleep(seconds),
+        promote.run(new, workspace) if cluster.lease_holder("slipway-llama") else None,
+    )
+    other = version(4, name="mistral", **CHAT)
 
-    with pytest.raises(ConflictError, match="a release of group chat is in progress: run run-3"):
+    roll_out.run(other, workspace)
+
+    _, mistral = pair
+    assert standing(cluster)["deployments"] == sorted([server(new, mistral), server(new, other)])
+    assert standing(cluster)["services"]["mistral-candidate"] == other.id
+
+
+def test_a_group_that_does_not_get_free_is_given_up_and_the_run_holds_nothing(workspace, cluster, pair):
+    cluster.acquire_lease("slipway-group.chat", "run-3", 7200)
+
+    with pytest.raises(UnavailableError, match=r"a release of group chat is in progress: run run-3 .* Waited 1800 s"):
         roll_out.run(version(4, name="mistral", **CHAT), workspace)
 
+    assert standing(cluster)["leases"] == ["slipway-group.chat"]
 
-def test_a_run_that_was_turned_away_holds_nothing(workspace, cluster, pair):
+
+def test_nobody_waits_to_go_back(workspace, cluster, pair):
+    released(workspace, 3, name="llama", **CHAT)
+    cluster.acquire_lease("slipway-group.chat", "run-8", 7200)
+
+    with pytest.raises(ConflictError, match="a release of group chat is in progress: run run-8"):
+        revert.run(RevertRequest(name="llama", run="run-9", reason="drill"), workspace)
+
+    assert standing(cluster)["leases"] == ["slipway-group.chat"]
+
+
+def test_two_releases_of_one_model_of_a_group_do_not_wait_for_each_other(workspace, pair):
     rolled_out(workspace, 3, "llama")
 
-    with pytest.raises(ConflictError):
-        roll_out.run(version(4, name="mistral", **CHAT), workspace)
-
-    assert standing(cluster)["leases"] == ["slipway-llama", "slipway-group.chat"]
+    with pytest.raises(ConflictError, match="a release of llama is in progress"):
+        roll_out.run(version(4, name="llama", **CHAT), workspace)
 
 
 def test_models_of_another_group_and_without_one_stay_as_they_are(workspace, cluster, pair):
