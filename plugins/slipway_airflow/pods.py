@@ -13,7 +13,7 @@ from tasks.contracts.compatibility import needs_gpu
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import Step
 from tasks.contracts.site import PodShape, Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec import GROUP_PATIENCE_S, ReleaseSpec
 
 SITE_CONFIG_MAP = "slipway-site"
 SITE_FOLDER = "/etc/slipway"
@@ -62,6 +62,8 @@ def deadline_s(step: Step, spec: ReleaseSpec) -> int:
     load, rollout = spec.gate.benchmark, spec.rollout
     if step in {"roll-out", "revert"}:
         asked += spec.serving.ready_timeout_s
+    if step == "roll-out" and spec.serving.group is not None:
+        asked += GROUP_PATIENCE_S
     if step == "benchmark":
         rounds = sum((load.requests + load.warmup) / level + 1 for level in load.concurrency)
         asked += int(2 * rounds * load.request_timeout_s)

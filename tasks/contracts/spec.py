@@ -48,6 +48,9 @@ SPREAD_IN_A_GROUP: frozenset[str] = frozenset({"llmapi"})
 """Engine kinds that take several chosen GPUs beside other models: by gpu_device_ids of Triton's llmapi model. Triton's
 vllm backend pins a model to one GPU only (KIND_GPU), and ranks of a trt-engine are processes of mpirun."""
 
+GROUP_PATIENCE_S = 1800
+"""How long a model's roll-out waits for another one of its group: what is refreshed on one schedule takes turns."""
+
 SERVES_ADAPTERS: frozenset[str] = frozenset({"vllm"})
 """Engine kinds whose requests may choose a LoRA adapter."""
 

@@ -3,11 +3,9 @@
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import Release
+from tasks.contracts.spec import GROUP_PATIENCE_S
 from tasks.rollout.conductor import Conductor
 from tasks.rollout.machine import Goal
-
-GROUP_PATIENCE_S = 1800
-"""How long a model waits for another one of its group: models that are refreshed on one schedule follow each other."""
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:

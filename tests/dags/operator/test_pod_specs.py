@@ -7,10 +7,11 @@ import pytest
 import yaml
 from kubernetes.client import ApiClient
 
-from plugins.slipway_airflow.pods import step_pod
+from plugins.slipway_airflow.pods import deadline_s, step_pod
 from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import read_site
 from tasks.contracts.errors import InputError
+from tasks.contracts.spec import GROUP_PATIENCE_S
 from tests.dags.conftest import CREDENTIALS, SITE
 from tests.fakes.releases import spec
 
@@ -137,3 +138,10 @@ def test_a_pods_name_keeps_digest_and_step_of_a_model_with_a_long_name():
 
     assert pod_name(name, f"{name}-0123456789ab", "smoke-test") == "m" * 30 + "-0123456789ab-smoke-test"
     assert pod_name("demo", None, "plan") == "demo-plan"
+
+
+def test_a_model_of_a_group_has_time_to_wait_for_its_turn():
+    alone, in_a_group = spec(), spec(serving={"group": "duo"})
+
+    assert deadline_s("roll-out", in_a_group) - deadline_s("roll-out", alone) == GROUP_PATIENCE_S
+    assert deadline_s("promote", in_a_group) == deadline_s("promote", alone)
