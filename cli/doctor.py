@@ -78,6 +78,13 @@ CONFIRMATIONS = (
         gpu=False,
         shows="fields and defaults of the engine's arguments",
     ),
+    Confirmation(
+        "vllm_engine_arguments.yaml",
+        "vllm",
+        "cat /opt/tritonserver/backends/vllm/model.py",
+        gpu=False,
+        shows="inputs, parameters and multi_lora.json of Triton's backend",
+    ),
 )
 """One for each file; what a tool prints is compared with the file by eye, and the file corrected where they differ."""
 

@@ -30,7 +30,10 @@ QUANTIZATION_PAGE = "NVIDIA/TensorRT-LLM docs/source/features/quantization.md, h
 WEIGHT_ONLY = (
     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/modules/linear.py, WeightOnlyQuantLinearMethod (pull request 7732)"
 )
-VLLM_MODELOPT = "vllm-project/vllm vllm/model_executor/layers/quantization/modelopt.py, QUANT_ALGOS and capabilities"
+VLLM_MODELOPT = (
+    "vllm-project/vllm vllm/model_executor/layers/quantization/modelopt.py, QUANT_ALGOS and get_min_capability, "
+    "at v0.19.0 and v0.24.0"
+)
 VLLM_PAGE = "docs.vllm.ai/en/v0.14.0/features/quantization, Supported Hardware"
 
 
@@ -128,7 +131,10 @@ class TritonImage:
     source: str
 
 
-MATRIX = "triton-inference-server/server docs/introduction/compatibility.md @ e1db8a603"
+MATRIX = "triton-inference-server/server docs/introduction/compatibility.md @ e1db8a603 (26.08: branch r26.08)"
+BACKEND_IMAGE = "triton-inference-server/tensorrtllm_backend dockerfile/Dockerfile.triton.trt_llm_backend @ r{release}"
+BUILT_FROM: frozenset[str] = frozenset({"26.04", "26.05", "26.06", "26.07"})
+"""Releases whose trtllm image's own Dockerfile was read too: it names the same TensorRT-LLM and TensorRT."""
 IMAGE_ROWS: tuple[tuple[Flavour, str, str, str | None, str], ...] = (
     ("trtllm", "26.07", "1.2.1", "10.14.1.48", "13.1.0.036"),
     ("trtllm", "26.06", "1.2.1", "10.14.1.48", "13.1.0.036"),
@@ -140,6 +146,7 @@ IMAGE_ROWS: tuple[tuple[Flavour, str, str, str | None, str], ...] = (
     ("trtllm", "25.12", "1.1.0", "10.13.3.9", "13.0.2.006"),
     ("trtllm", "25.11", "1.0.3.2510", "10.13.3.9", "13.0.2.006"),
     ("trtllm", "25.10", "1.0.0", "10.11.0.33", "12.9.1.010"),
+    ("vllm", "26.08", "0.27.1", None, "13.4.1.012"),
     ("vllm", "26.07", "0.24.0", None, "13.3.0.035"),
     ("vllm", "26.06", "0.22.1", None, "13.3.0.035"),
     ("vllm", "26.05", "0.19.0", None, "13.2.1.009"),
@@ -152,8 +159,15 @@ IMAGE_ROWS: tuple[tuple[Flavour, str, str, str | None, str], ...] = (
     ("vllm", "25.10", "0.10.2", None, "13.0.2.006"),
 )
 """Flavour, release, version of TensorRT-LLM or vLLM, of TensorRT, of CUDA."""
+
+
+def _source_of(flavour: Flavour, release: str) -> str:
+    own = flavour == "trtllm" and release in BUILT_FROM
+    return f"{MATRIX}; {BACKEND_IMAGE.format(release=release)}" if own else MATRIX
+
+
 STATED_IMAGES: dict[tuple[Flavour, str], TritonImage] = {
-    (flavour, release): TritonImage(release, flavour, runtime, tensorrt, cuda, MATRIX)
+    (flavour, release): TritonImage(release, flavour, runtime, tensorrt, cuda, _source_of(flavour, release))
     for flavour, release, runtime, tensorrt, cuda in IMAGE_ROWS
 }
 
@@ -163,7 +177,7 @@ RELEASES: dict[EngineKind, tuple[str, ...]] = {
     "llmapi": ("26.04", "26.05", "26.06", "26.07"),
     "vllm": ("26.04", "26.05", "26.06", "26.07"),
 }
-"""Releases whose tools are the ones that tests/contracts records: TensorRT-LLM 1.2.1, vLLM 0.19 to 0.24."""
+"""Releases whose tools tests/contracts speaks of; each record there says what of it is not confirmed."""
 
 ENGINES_END = "1.3.0rc21"
 """First TensorRT-LLM without engines (GitHub release v1.3.0rc20: the last one with the TensorRT backend; pull requests

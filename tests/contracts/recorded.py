@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jsonschema
 import yaml
 
 FOLDER = Path(__file__).parent
@@ -60,3 +61,23 @@ def check_document(document, recorded):
         assert value in field.get("choices", [value]), f"{name} is {value!r}"
         if "fields" in field:
             check_document(value, field)
+
+
+def check_object(item, schema):
+    """An object of a custom resource follows its recorded schema and has no field beyond it, as with strict validation."""
+    jsonschema.Draft202012Validator(_closed(schema)).validate(item)
+
+
+def _closed(schema):
+    """Without room for fields that `properties` does not name; an object without properties stays open."""
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {}
+    for word, value in schema.items():
+        named = word in {"properties", "$defs"}
+        closed[word] = {name: _closed(each) for name, each in value.items()} if named else _closed(value)
+    if "properties" in schema:
+        closed.setdefault("additionalProperties", False)
+    return closed

@@ -9,7 +9,7 @@ import yaml
 
 from tasks.contracts.compatibility import FORMATS, KV_CACHES
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.trt_commands import build_command, convert_command, converter_of, quantize_command
+from tasks.engines.trt_commands import CONVERTERS, build_command, convert_command, converter_of, quantize_command
 from tasks.rollout import launch
 from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
@@ -66,7 +66,12 @@ def test_every_format_and_cache_is_built_by_flags_that_there_are(quantization, k
     check_command(command[1:], BUILD)
 
 
-@pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"])
+@pytest.mark.parametrize(("architecture", "script"), CONVERTERS.items())
+def test_each_architecture_goes_to_a_script_that_takes_its_model_type(architecture, script):
+    assert architecture.removesuffix("ForCausalLM").lower() in CONVERT["models"][script]
+
+
+@pytest.mark.parametrize("architecture", CONVERTERS)
 def test_weights_that_keep_their_precision_are_converted_by_flags_that_there_are(architecture):
     command = convert_command(
         EXAMPLES / converter_of(architecture), CHECKPOINT, OUT, asked(tensor_parallel=4, pipeline_parallel=2)

@@ -18,8 +18,8 @@ TEMPLATES = Path(__file__).parents[2] / "model_repository_templates"
 LIMITS = {"max_batch_size": 8, "max_input_tokens": 64, "max_sequence_tokens": 128}
 
 
-def repository(kind, tmp_path, *, quantization=None, serving=None, **engine):
-    """As assemble renders it, from what build writes down."""
+def repository(kind, tmp_path, *, quantization=None, serving=None, adapters=None, **engine):
+    """As assemble renders it, from what build writes down; `adapters` are ranks by name."""
     settings = {**SPEC["engine"], **LIMITS, "kind": kind, "gpu": "NVIDIA-L4", **engine}
     asked = spec(engine=settings, quantization=quantization or {"format": "none"}, serving=serving or {})
     description = {
@@ -28,6 +28,7 @@ def repository(kind, tmp_path, *, quantization=None, serving=None, **engine):
         "kv_cache_fraction": 0.9,
         "paged_attention": True,
         "versions": {},
+        "adapters": adapters or {},
     }
     (tmp_path / ENGINE_DESCRIPTION).write_text(json.dumps(description))
     out = tmp_path / "repository"
@@ -46,6 +47,15 @@ def test_the_arguments_of_the_llm_api_are_fields_that_it_has(tmp_path, quantizat
     assert arguments["tensor_parallel_size"] == 2
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_sharing_the_cache_of_prompts_is_a_field_of_the_llm_api(tmp_path, shared):
+    folder = repository("llmapi", tmp_path, options={"prefix_caching": shared})
+    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+
+    check_document(arguments, contract("llm_arguments.yaml"))
+    assert arguments["kv_cache_config"]["enable_block_reuse"] is shared
+
+
 @pytest.mark.parametrize("options", [{}, {"enforce_eager": True, "prefix_caching": False, "max_num_tokens": 512}])
 def test_the_arguments_of_vllm_are_fields_that_it_has(tmp_path, options):
     folder = repository("vllm", tmp_path, options=options)
@@ -54,6 +64,33 @@ def test_the_arguments_of_vllm_are_fields_that_it_has(tmp_path, options):
     check_document(arguments, contract("vllm_engine_arguments.yaml"))
     assert arguments["max_model_len"] == LIMITS["max_sequence_tokens"]
     assert arguments["enable_prefix_caching"] is not options.get("enforce_eager", False)
+
+
+def test_adapters_are_named_to_the_backend_where_it_looks_for_them(tmp_path):
+    recorded = contract("vllm_engine_arguments.yaml")["backend"]
+    lora = [{"name": "polite", "repo": "org/polite"}]
+    folder = repository("vllm", tmp_path, adapters={"polite": 12}, lora=lora) / "demo" / "1"
+    arguments = json.loads((folder / recorded["files"]["engine_arguments"]).read_text())
+    adapters = json.loads((folder / recorded["files"]["adapters"]).read_text())
+
+    check_document(arguments, contract("vllm_engine_arguments.yaml"))
+    assert arguments[recorded["adapters"]["read_when"]] is True
+    assert arguments["max_lora_rank"] == 16
+    assert {name: Path(path).is_absolute() for name, path in adapters.items()} == {"polite": True}
+
+
+@pytest.mark.parametrize("lora", [[], [{"name": "polite", "repo": "org/polite"}]])
+def test_the_backend_of_vllm_is_told_only_what_it_reads(tmp_path, lora):
+    recorded = contract("vllm_engine_arguments.yaml")["backend"]
+    folder = repository("vllm", tmp_path, adapters={each["name"]: 8 for each in lora}, lora=lora)
+    config = text_format.Parse((folder / "demo" / "config.pbtxt").read_text(), ModelConfig())
+
+    assert config.backend == "vllm"
+    for name, value in config.parameters.items():
+        assert name in recorded["parameters"], f"{name} is no parameter of the backend"
+        check_value(name, value.string_value, recorded["parameters"][name])
+    assert config.parameters["REPORT_CUSTOM_METRICS"].string_value == "true"
+    assert json.loads((folder / "demo" / "1" / "model.json").read_text())["disable_log_stats"] is False
 
 
 def test_the_parameters_of_the_tensorrt_llm_model_are_among_those_of_its_own_template(tmp_path):

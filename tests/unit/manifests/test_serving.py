@@ -3,18 +3,22 @@
 `SLIPWAY_UPDATE_GOLDENS=1` writes the goldens anew; it is refused where CI is set.
 """
 
+import copy
 import os
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.adapters.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.site import Site
-from tasks.rollout import serving
+from tasks.rollout import lead, serving
+from tests.contracts.recorded import check_object, contract
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site as site_of
@@ -68,6 +72,81 @@ def test_what_is_rendered_is_what_was_reviewed(case):
 def test_what_is_rendered_follows_the_schemas_of_kubernetes(case):
     for item in rendered(*CASES[case]):
         validate(item)
+
+
+LWS = contract("leaderworkerset.json")
+"""What the controller of LeaderWorkerSets takes, and says."""
+
+
+def over_nodes():
+    return yaml.safe_load((GOLDENS / "gpu-two-nodes.yaml").read_text())
+
+
+def test_a_release_over_nodes_follows_the_schema_of_leaderworkersets():
+    item = over_nodes()
+
+    assert (item["apiVersion"], item["kind"]) == (f"{LWS['group']}/v1", LWS["kind"])
+    check_object(item, LWS["openAPIV3Schema"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (["spec", "leaderWorkerTemplate", "restartPolicy"], "Always", "is not one of"),
+        (["spec", "leaderWorkerTemplate", "sizes"], 2, "'sizes' was unexpected"),
+        (["spec", "leaderWorkerTemplate", "size"], "2", "is not of type 'integer'"),
+        (["spec", "rolloutStrategy", "rollingUpdateConfiguration", "maxSurges"], 1, "'maxSurges' was unexpected"),
+        (
+            ["spec", "leaderWorkerTemplate", "workerTemplate", "spec", "containers", 0, "cmd"],
+            [],
+            "'cmd' was unexpected",
+        ),
+        (
+            [
+                "spec",
+                "leaderWorkerTemplate",
+                "leaderTemplate",
+                "spec",
+                "containers",
+                0,
+                "lifecycle",
+                "preStop",
+                "sleep",
+            ],
+            {"seconds": 1, "secs": 1},
+            "'secs' was unexpected",
+        ),
+    ],
+)
+def test_the_schema_of_leaderworkersets_refuses_what_the_api_would(path, value, words):
+    item = place = over_nodes()
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+
+    with pytest.raises(jsonschema.ValidationError, match=words):
+        check_object(item, LWS["openAPIV3Schema"])
+
+
+def test_what_is_read_of_a_leaderworkerset_is_what_its_controller_writes():
+    status = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "observedGeneration": 2}
+    item = {"kind": LEADER_WORKER_SET, "metadata": {"generation": 2}, "spec": {"replicas": 1}, "status": status}
+
+    check_object({"status": status}, LWS["openAPIV3Schema"])
+    assert is_available(item)
+    for field in status:
+        old = copy.deepcopy(item)
+        del old["status"][field]
+        assert not is_available(old), f"{field} is not read"
+
+
+def test_pods_of_a_leaderworkerset_are_told_by_labels_that_they_have():
+    leader = over_nodes()["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]["containers"][0]
+    group = next(entry for entry in leader["env"] if entry["name"] == "GROUP_KEY")
+
+    assert {SET_NAME, SET_REVISION, lead.GROUP_LABEL, lead.INDEX_LABEL} <= set(LWS["pod_labels"])
+    assert group["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{lead.GROUP_LABEL}']"
+    assert not {entry["name"] for entry in leader["env"]} & set(LWS["pod_environment"]), "the controller sets these"
 
 
 @pytest.mark.parametrize("case", CASES)
