@@ -19,7 +19,7 @@ down:
 status: environments
 	@$(ENVS)/local/bin/python -m local status
 
-test: environments dev
+test: environments dev modelopt
 	@$(PYTHON) -m tests
 
 check: environments dev
@@ -31,12 +31,12 @@ check: environments dev
 	@$(ENVS)/dev/bin/lint-imports
 	@$(PYTHON) -m tests unit contracts
 
-.PHONY: environments dev
+.PHONY: environments dev modelopt
 environments:
 	@$(PYTHON) -m local.environments airflow tasks triton local
 
-dev:
-	@$(PYTHON) -m local.environments dev
+dev modelopt:
+	@$(PYTHON) -m local.environments $@
 
 lock:
 	@$(PYTHON) -m local.environments --lock
