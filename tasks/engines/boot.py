@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,22 @@ REGIONS = "slipway-boot-"
 
 
 @dataclass(frozen=True)
+class BootPlace:
+    """Where a server is booted, which no other one may share."""
+
+    repository: Path
+    address: str
+    ports: Mapping[str, int]
+    """Of `http` and `grpc`."""
+    shared_memory_prefix: str
+    exit_timeout_s: int
+
+
+Command = Callable[[BootPlace], list[str]]
+"""The words that start the server in a place."""
+
+
+@dataclass(frozen=True)
 class BootAnswer:
     """A right answer, and how long it took to get there."""
 
@@ -50,9 +67,9 @@ class BootAnswer:
 class BootTest:
     """Starts Triton on a repository, asks one question and ends it again, whatever happened."""
 
-    def __init__(self, clock: Clock, folder: Path, *, ready_timeout_s: float, server: str = "tritonserver") -> None:
-        """`folder` takes the server's log; `server` is looked up on PATH."""
-        self._clock, self._folder, self._ready_timeout_s, self._server = clock, folder, ready_timeout_s, server
+    def __init__(self, clock: Clock, folder: Path, command: Command, *, ready_timeout_s: float) -> None:
+        """`folder` takes the server's log; `command` gives words of which the first is looked up on PATH."""
+        self._clock, self._folder, self._command, self._ready_timeout_s = clock, folder, command, ready_timeout_s
 
     def ask(self, repository: Path, model: str, question: SmokeQuestion) -> BootAnswer:
         """Boot `repository` on loopback and ask `model`.
@@ -63,7 +80,8 @@ class BootTest:
         """
         http, grpc = free_ports(2, LOOPBACK)
         regions = f"{REGIONS}{os.getpid()}-{secrets.token_hex(4)}"
-        command = self._command(repository, http, grpc, regions)
+        place = BootPlace(repository, LOOPBACK, {"http": http, "grpc": grpc}, regions, EXIT_TIMEOUT_S)
+        command = self._command(place)
         _remove_left_regions()
         try:
             with (
@@ -78,19 +96,6 @@ class BootTest:
         finally:
             for left in SHARED_MEMORY.glob(f"{regions}*"):
                 left.unlink()
-
-    def _command(self, repository: Path, http: int, grpc: int, regions: str) -> list[str]:
-        return [
-            self._server,
-            f"--model-repository={repository}",
-            f"--http-address={LOOPBACK}",
-            f"--http-port={http}",
-            f"--grpc-address={LOOPBACK}",
-            f"--grpc-port={grpc}",
-            "--allow-metrics=false",
-            f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
-            f"--backend-config=python,shm-region-prefix-name={regions}",
-        ]
 
     def _wait(self, server: Process, client: TritonClient, model: str) -> None:
         """Return once the model is ready, which proves only that it may be asked."""
@@ -113,7 +118,7 @@ class BootTest:
             self._clock.sleep(POLL_S)
 
     def _answer(self, server: Process, client: TritonClient, model: str, question: SmokeQuestion) -> str:
-        request = GenerateRequest(question.prompt, question.max_tokens)
+        request = GenerateRequest(question.prompt, question.max_tokens, lora=question.lora)
         try:
             text = client.generate(model, request, ANSWER_TIMEOUT_S).text
         except (InputError, UnavailableError) as error:

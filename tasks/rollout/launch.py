@@ -1,11 +1,14 @@
 """Command lines of servers: one tritonserver, one per GPU of a pod, one per GPU of several nodes. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.protocol import REPOSITORY_ROOT
+from tasks.rollout.placement import OVER_NODES
 
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+"""Of what a server answers, by what it answers there."""
 RANKED_MODEL_SUFFIX = "_tensorrt_llm"
 """Of the one model in a trt-engine's repository that holds the engine (model_repository_templates/trt-engine). Ranks
 above 0 load nothing else, as triton_backend/scripts/launch_triton_server.py of TensorRT-LLM 1.2 has them."""
@@ -33,10 +36,27 @@ class Server:
     shared_memory_prefix: str
     """Unique among the servers that see the same /dev/shm: Triton's Python backend names its regions after it."""
     repository: str = REPOSITORY_ROOT
+    ports: Mapping[str, int] = field(default_factory=lambda: dict(PORTS))
+    """By the names of PORTS; what has no port is not answered."""
     ranked_model: str | None = None
     """The model that every rank loads, where there are ranks."""
     completes_configs: bool = True
     """Whether Triton fills in what a config.pbtxt leaves out. A trt-engine's is complete; llmapi and vllm need it."""
+
+
+def server_of(spec: ReleaseSpec, ranks: int, server: Server) -> Server:
+    """The server with what follows from the release that it holds alone, by so many ranks."""
+    ranked = spec.engine.kind == OVER_NODES and ranks > 1
+    return replace(
+        server,
+        ranked_model=f"{spec.name}{RANKED_MODEL_SUFFIX}" if ranked else None,
+        completes_configs=spec.engine.kind != OVER_NODES,
+    )
+
+
+def in_a_pod(server: Server, ranks: int) -> list[str]:
+    """What a pod with all of the server's GPUs runs."""
+    return single(server) if server.ranked_model is None else ranks_in_a_pod(server, ranks)
 
 
 def single(server: Server) -> list[str]:
@@ -46,9 +66,8 @@ def single(server: Server) -> list[str]:
 
 def rank(server: Server, number: int) -> list[str]:
     """Rank `number` of several. Rank 0 alone is reached from outside; the others hold their share of the engine."""
-    silent = ("--allow-http=false", "--allow-grpc=false", "--allow-metrics=false")
     own_model = ("--model-control-mode=explicit", f"--load-model={server.ranked_model}")
-    role = (*silent, *own_model) if number else _listening(server)
+    role = (*_listening(replace(server, ports={})), *own_model) if number else _listening(server)
     return [TRITON, *_repository(server), *role, *_common(server, f"{server.shared_memory_prefix}-rank{number}-")]
 
 
@@ -106,11 +125,15 @@ def _repository(server: Server) -> list[str]:
 
 
 def _listening(server: Server) -> list[str]:
-    return [
-        word
-        for name, port in PORTS.items()
-        for word in (f"--{name}-address={server.bind_address}", f"--{name}-port={port}")
-    ]
+    words: list[str] = []
+    for name in PORTS:
+        port = server.ports.get(name)
+        words += (
+            [f"--allow-{name}=false"]
+            if port is None
+            else [f"--{name}-address={server.bind_address}", f"--{name}-port={port}"]
+        )
+    return words
 
 
 def _common(server: Server, prefix: str) -> list[str]:

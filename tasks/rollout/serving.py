@@ -21,7 +21,7 @@ from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.rollout import launch
 from tasks.rollout.launch import PORTS, Server
-from tasks.rollout.placement import GPU_PRODUCT, GPU_RESOURCE, OVER_NODES, Placement, placed
+from tasks.rollout.placement import GPU_PRODUCT, GPU_RESOURCE, Placement, placed
 
 __all__ = ["GPU_PRODUCT", "GPU_RESOURCE", "MANIFEST", "PORTS", "deployment", "service"]
 
@@ -146,16 +146,9 @@ def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
     mpirun passes SIGTERM on to every rank, and a rank that ends takes the answers under way with it. So with several
     ranks requests finish before the signal, while preStop sleeps; a single server drains by itself after it.
     """
-    ranked = spec.engine.kind == OVER_NODES and where.ranks > 1
-    completes_configs = spec.engine.kind != OVER_NODES
-    ranked_model = f"{spec.name}{launch.RANKED_MODEL_SUFFIX}" if ranked else None
-    server = Server(
-        site.serving.bind_address,
-        EXIT_TIMEOUT_S,
-        "$(POD_NAME)",
-        ranked_model=ranked_model,
-        completes_configs=completes_configs,
-    )
+    alone = Server(site.serving.bind_address, EXIT_TIMEOUT_S, "$(POD_NAME)")
+    server = launch.server_of(spec, where.ranks, alone)
+    ranked = server.ranked_model is not None
     drain_s = EXIT_TIMEOUT_S if ranked else 0
     end_s = 2 * launch.KILL_AFTER_S if ranked else EXIT_TIMEOUT_S
     values: dict[str, Any] = {
@@ -169,9 +162,9 @@ def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
             "exit_timeout_s": EXIT_TIMEOUT_S,
             "mpi_secret": site.serving.mpi_secret,
             "launch_port": launch.SSH_PORT,
-            "ranked_model": ranked_model,
+            "ranked_model": server.ranked_model,
         }
-    return values | {"command": launch.ranks_in_a_pod(server, where.ranks) if ranked else launch.single(server)}
+    return values | {"command": launch.in_a_pod(server, where.ranks)}
 
 
 def _neighbours(where: Placement) -> int:

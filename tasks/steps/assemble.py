@@ -1,13 +1,18 @@
 """assemble: render the Triton repository, boot it with its engine in real Triton, and believe only a right answer."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.release import Release
-from tasks.engines.boot import BootTest
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.boot import BootAnswer, BootPlace, BootTest
 from tasks.engines.protocol import ENGINE_FOLDER
 from tasks.engines.registry import engine_for
 from tasks.engines.repository import render
+from tasks.rollout.launch import Server, in_a_pod, server_of
+from tasks.rollout.placement import Placement, placed
 
 VERSION = "1"
 
@@ -15,7 +20,8 @@ VERSION = "1"
 def run(release: Release, workspace: Workspace) -> Outcome:
     """Render, boot, ask the first smoke question, and store the rendered files without the engine's.
 
-    Publish puts the engine at `<model>/1/engine`, where it stood in the boot test.
+    Publish puts the engine at `<model>/1/engine`, where it stood in the boot test. What spans nodes cannot be booted by
+    one pod; its first server is the candidate's.
 
     Raises:
         InputError: a template is wrong, the server did not come up, or its answer is not right.
@@ -27,25 +33,52 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     started = workspace.clock.monotonic()
     values = engine.template_values(engine_dir, spec)
     models = render(workspace.templates, spec.engine.kind, values, rendered)
-    repository = workspace.folder("repository")
-    # some configurations hold the absolute path where serving pods keep the repository; here it lies elsewhere
-    render(workspace.templates, spec.engine.kind, {**values, "repository_root": str(repository)}, repository)
-    engine_dir.rename(repository / spec.name / VERSION / ENGINE_FOLDER)
-    boot = BootTest(workspace.clock, workspace.folder("boot"), ready_timeout_s=spec.serving.ready_timeout_s)
-    answer = boot.ask(repository, spec.name, spec.gate.smoke[0])
+    where = placed(spec, workspace.site)
+    answer = _booted(spec, where, values, engine_dir, workspace) if where.nodes == 1 else None
+    boot = answer.as_json() if answer else {"not_booted": f"the engine's ranks span {where.nodes} nodes"}
     manifest = workspace.artifacts.store(
         "assemble",
         stages["assemble"].key,
         rendered,
         inputs={"build": stages["build"].key},
         producer=stages["assemble"].fields.get("producer", {}),
-        metrics={"boot": answer.as_json()},
+        metrics={"boot": boot},
         seconds=workspace.clock.monotonic() - started,
     )
-    return Outcome(
-        f"{', '.join(models)}: booted in {answer.ready_s:.1f} s, answered {answer.text.strip()[:60]!r}",
-        {"key": manifest.key, "models": models, "files": _names(rendered), "boot": answer.as_json()},
+    said = (
+        f"booted in {answer.ready_s:.1f} s, answered {answer.text.strip()[:60]!r}"
+        if answer
+        else f"not booted: {boot['not_booted']}"
     )
+    return Outcome(
+        f"{', '.join(models)}: {said}",
+        {"key": manifest.key, "models": models, "files": _names(rendered), "boot": boot},
+    )
+
+
+def _booted(
+    spec: ReleaseSpec, where: Placement, values: dict[str, Any], engine_dir: Path, workspace: Workspace
+) -> BootAnswer:
+    """The answer of a server that is started as the candidate will be."""
+    repository = workspace.folder("repository")
+    # some configurations hold the absolute path where serving pods keep the repository, and the GPUs that are theirs
+    # in a server of several models; here both are this pod's
+    here = {**values, "repository_root": str(repository), "gpus": list(range(len(spec.serving.gpus)))}
+    render(workspace.templates, spec.engine.kind, here, repository)
+    engine_dir.rename(repository / spec.name / VERSION / ENGINE_FOLDER)
+    boot = BootTest(
+        workspace.clock,
+        workspace.folder("boot"),
+        partial(serving_command, spec, where),
+        ready_timeout_s=spec.serving.ready_timeout_s,
+    )
+    return boot.ask(repository, spec.name, spec.gate.smoke[0])
+
+
+def serving_command(spec: ReleaseSpec, where: Placement, place: BootPlace) -> list[str]:
+    """What serves the release, in another place."""
+    server = Server(place.address, place.exit_timeout_s, place.shared_memory_prefix, str(place.repository), place.ports)
+    return in_a_pod(server_of(spec, where.ranks, server), where.ranks)
 
 
 def _names(folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 from tasks.contracts.artifact import File, Manifest
 from tasks.contracts.errors import InputError
+from tests.fakes.gpu_site import gpu_site
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -70,7 +71,7 @@ class StepWorkspace:
     def __init__(self, folder, *, templates=None, datasets=None, clock=None, free_bytes=2**40):
         """`datasets`: lines by file name."""
         self._folder, self._free_bytes = folder, free_bytes
-        self.templates = templates
+        self.templates, self.site = templates, gpu_site()
         self.clock = clock or StillClock()
         self.artifacts = FolderArtifacts(folder / "artifacts")
         self.read_dataset = lambda dataset: (datasets or {})[dataset.file.path]

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import InputError
+from tasks.contracts.site import PodShape
 from tasks.contracts.spec import SmokeQuestion
 from tasks.engines.boot import SHARED_MEMORY, BootTest
 from tasks.engines.registry import engine_for
 from tasks.engines.repository import render
+from tasks.rollout.placement import Placement
+from tasks.steps.assemble import serving_command
 from tests.local.engines.conftest import REPOSITORY, demo_spec
 
+SHAPE = PodShape(cpu="1", memory="1Gi", scratch="1Gi")
 RIGHT = SmokeQuestion(prompt="What is the capital of France?", answer="The capital of France is Paris.")
 WRONG = SmokeQuestion(prompt="What is the capital of France?", answer="The capital of France is Rome.")
 
@@ -37,7 +41,11 @@ def repository(engine_dir, tmp_path):
 
 @pytest.fixture
 def boot(tmp_path, tritonserver):
-    return BootTest(RealClock(), tmp_path, ready_timeout_s=60, server=tritonserver)
+    def command(place):
+        _, *words = serving_command(demo_spec(), Placement(SHAPE, ranks=0), place)
+        return [tritonserver, *words]
+
+    return BootTest(RealClock(), tmp_path, command, ready_timeout_s=60)
 
 
 def processes_on(repository):

@@ -21,7 +21,7 @@ def booting(tmp_path, script, ready_timeout_s=5.0):
     server = tmp_path / "tritonserver"
     server.write_text(f"#!/bin/sh\n{script}\n")
     server.chmod(0o755)
-    return BootTest(RealClock(), tmp_path, ready_timeout_s=ready_timeout_s, server=str(server))
+    return BootTest(RealClock(), tmp_path, lambda place: [str(server)], ready_timeout_s=ready_timeout_s)
 
 
 def test_a_server_that_ends_is_refused_with_its_errors(tmp_path):
@@ -41,7 +41,7 @@ def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
 
 
 def test_a_machine_without_triton_is_named(tmp_path):
-    boot = BootTest(RealClock(), tmp_path, ready_timeout_s=1, server="no-such-tritonserver")
+    boot = BootTest(RealClock(), tmp_path, lambda place: ["no-such-tritonserver"], ready_timeout_s=1)
 
     with pytest.raises(InputError, match="no-such-tritonserver is not on PATH"):
         boot.ask(tmp_path, "demo", QUESTION)

@@ -2,14 +2,19 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from tasks.contracts.errors import InputError
+from tasks.engines.boot import BootPlace
+from tasks.rollout.placement import placed
 from tasks.steps import assemble
-from tests.fakes.releases import release
+from tests.fakes.gpu_site import gpu_site
+from tests.fakes.releases import release, spec
 from tests.fakes.step_workspace import StepWorkspace
 
+TEMPLATES = Path(__file__).parents[4] / "model_repository_templates"
 ENGINE = {
     "chat_template": True,
     "limits": {"max_batch_size": 8, "max_input_tokens": 128, "max_sequence_tokens": 256},
@@ -77,3 +82,64 @@ def test_the_server_sees_the_engine_inside_its_version(tmp_path, monkeypatch, wo
         "./demo/1/model.py",
         "./demo/config.pbtxt",
     ]
+
+
+RANKED = {
+    "quantization": {"format": "none"},
+    "engine": {
+        "kind": "trt-engine",
+        "gpu": "NVIDIA-A10G",
+        "max_batch_size": 8,
+        "max_input_tokens": 128,
+        "max_sequence_tokens": 256,
+    },
+}
+PLACE = BootPlace(Path("/here"), "127.0.0.1", {"http": 1, "grpc": 2}, "boot", 10)
+
+
+def ranked(**engine):
+    return spec(**{**RANKED, "engine": {**RANKED["engine"], **engine}})
+
+
+def test_what_is_booted_is_what_will_serve_elsewhere():
+    asked = ranked(tensor_parallel=2)
+    where = placed(asked, gpu_site())
+
+    words = assemble.serving_command(asked, where, PLACE)
+
+    contexts = " ".join(words).split(" : ")
+    assert words[0] == "mpirun"
+    assert len(contexts) == 2
+    assert all("--model-repository=/here" in context for context in contexts)
+    assert "--http-port=1 --grpc-address=127.0.0.1 --grpc-port=2 --allow-metrics=false" in contexts[0]
+    assert "--load-model=demo_tensorrt_llm" in contexts[1]
+    assert [f"shm-region-prefix-name=boot-rank{number}-" in context for number, context in enumerate(contexts)] == [
+        True,
+        True,
+    ]
+
+
+def test_a_server_on_one_gpu_is_booted_without_mpirun():
+    words = assemble.serving_command(ranked(), placed(ranked(), gpu_site()), PLACE)
+
+    assert words[0] == "tritonserver"
+    assert "--disable-auto-complete-config" in words
+
+
+def test_ranks_that_span_nodes_are_rendered_and_not_booted(tmp_path, monkeypatch):
+    serve_with(tmp_path, monkeypatch, f"touch {tmp_path}/booted; exit 1")
+    made = release(
+        **{**RANKED, "engine": {**RANKED["engine"], "tensor_parallel": 4, "pipeline_parallel": 2}},
+    )
+    described = {**ENGINE, "kv_cache_fraction": 0.9, "paged_attention": True}
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "engine.json").write_text(json.dumps(described))
+    workspace = StepWorkspace(tmp_path, templates=TEMPLATES)
+    workspace.artifacts.put("build", made.plan.stages["build"].key, tmp_path / "engine")
+
+    outcome = assemble.run(made, workspace)
+
+    assert outcome.summary.endswith("not booted: the engine's ranks span 2 nodes")
+    assert not (tmp_path / "booted").exists()
+    assert is_stored(workspace)
+    assert "demo_tensorrt_llm" in outcome.data["models"]
