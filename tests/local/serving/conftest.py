@@ -11,7 +11,7 @@ from hashlib import sha256
 import pytest
 
 from tasks.engines.repository import render
-from tests.local.serving.triton_server import LAUNCHER, ROOT, TritonServer
+from tests.local.serving.triton_server import LAUNCHER, ROOT, TritonServer, has_package
 
 CHECKPOINT = ROOT / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
 ENGINE_SOURCES = [*(ROOT / "tasks" / "engines").glob("openvino*.py"), ROOT / "tests/local/serving/export_engine.py"]
@@ -89,3 +89,32 @@ def start_server(tmp_path_factory):
 def server(start_server, make_repository):
     """A server as the demo release configures it: 16 slots, 256 tokens a sequence."""
     return start_server(make_repository())
+
+
+@pytest.fixture(scope="session")
+def make_topology(engine, tmp_path_factory):
+    """Render the five models as assemble does, with the stand-in where the backend would be."""
+    if not has_package("tokenizers"):
+        pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
+
+    def make(**changed):
+        repository = tmp_path_factory.mktemp("topology")
+        known = json.loads((engine / "template_values.json").read_text())
+        values = {**known, "repository_root": str(repository), "gpus": [], "kv_cache_fraction": 0.9}
+        values |= {"paged_context": True, **changed}
+        assert len(render(TEMPLATES, "trt-engine", values, repository)) == 5
+        name = values["name"]
+        shutil.copytree(engine, repository / name / "1" / "engine")
+        scheduler = {**known["scheduler"], **values["scheduler"]}
+        (repository / name / "1" / "engine" / "template_values.json").write_text(json.dumps({"scheduler": scheduler}))
+        stand_in = repository / f"{name}_tensorrt_llm"
+        config = (stand_in / "config.pbtxt").read_text()
+        assert config.count('backend: "tensorrtllm"') == 1
+        (stand_in / "config.pbtxt").write_text(config.replace('backend: "tensorrtllm"', 'backend: "python"'))
+        shutil.copy(ROOT / "tests/local/serving/stand_in/tensorrt_llm_backend.py", stand_in / "1" / "model.py")
+        openvino = TEMPLATES / "openvino" / "model" / "1"
+        shutil.copy(openvino / "model.py", stand_in / "1" / "openvino_model.py")
+        shutil.copytree(openvino / "generation", stand_in / "1" / "generation")
+        return repository
+
+    return make

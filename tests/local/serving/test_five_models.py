@@ -1,49 +1,18 @@
 """The repository of a TensorRT-LLM engine in real Triton, with tokens from OpenVINO where TensorRT-LLM would make them."""
 
 import json
-import shutil
 import time
 
 import pytest
 
 from tasks.adapters.triton import GenerateRequest, TritonClient
-from tasks.engines.repository import render
-from tests.local.serving.conftest import NO_TOKEN, TEMPLATES
+from tests.local.serving.conftest import NO_TOKEN
 from tests.local.serving.test_continuous_batching import QUESTIONS
-from tests.local.serving.triton_server import LOOPBACK, ROOT, GrpcStream, has_package, together
+from tests.local.serving.triton_server import LOOPBACK, GrpcStream, together
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed": 5, "max_tokens": 150}
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
-
-
-@pytest.fixture(scope="module")
-def make_topology(engine, tmp_path_factory):
-    """Render the five models as assemble does, with the stand-in where the backend would be."""
-    if not has_package("tokenizers"):
-        pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
-
-    def make(**changed):
-        repository = tmp_path_factory.mktemp("topology")
-        known = json.loads((engine / "template_values.json").read_text())
-        values = {**known, "repository_root": str(repository), "gpus": [], "kv_cache_fraction": 0.9}
-        values |= {"paged_context": True, **changed}
-        assert len(render(TEMPLATES, "trt-engine", values, repository)) == 5
-        name = values["name"]
-        shutil.copytree(engine, repository / name / "1" / "engine")
-        scheduler = {**known["scheduler"], **values["scheduler"]}
-        (repository / name / "1" / "engine" / "template_values.json").write_text(json.dumps({"scheduler": scheduler}))
-        stand_in = repository / f"{name}_tensorrt_llm"
-        config = (stand_in / "config.pbtxt").read_text()
-        assert config.count('backend: "tensorrtllm"') == 1
-        (stand_in / "config.pbtxt").write_text(config.replace('backend: "tensorrtllm"', 'backend: "python"'))
-        shutil.copy(ROOT / "tests/local/serving/stand_in/tensorrt_llm_backend.py", stand_in / "1" / "model.py")
-        openvino = TEMPLATES / "openvino" / "model" / "1"
-        shutil.copy(openvino / "model.py", stand_in / "1" / "openvino_model.py")
-        shutil.copytree(openvino / "generation", stand_in / "1" / "generation")
-        return repository
-
-    return make
 
 
 @pytest.fixture(scope="module")
