@@ -1,11 +1,13 @@
 """Which server holds a release: one of its own, or the one that its group shares; and what of it a cluster shows."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from tasks.adapters.workspace import Workspace
+from tasks.contracts.errors import InputError
 from tasks.contracts.release import Release
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
@@ -14,6 +16,8 @@ from tasks.rollout.groups import Member
 from tasks.rollout.members import live_members
 from tasks.rollout.placement import placed
 from tasks.rollout.serving import Document
+
+log = logging.getLogger(__name__)
 
 
 class Host(Protocol):
@@ -165,12 +169,38 @@ def host_of(release: Release, release_uri: str, workspace: Workspace) -> Host:
     return SharedServer(member, live_members(group, workspace, besides=member.name), workspace.site, templates)
 
 
+def check_supported(spec: ReleaseSpec) -> None:
+    """Refuse what a spec may say and no roll-out does yet.
+
+    Raises:
+        InputError: what to choose in its place.
+    """
+    if spec.rollout.strategy != "blue-green":
+        raise InputError(
+            f"rollout.strategy {spec.rollout.strategy} needs Gateway API routes, which are not there yet. "
+            "Choose blue-green."
+        )
+    if spec.serving.exposure == "ingress":
+        raise InputError(
+            "serving.exposure ingress is not there yet. Choose cluster, with your own Ingress for Service "
+            f"{spec.name}, or load-balancer."
+        )
+
+
 def check(spec: ReleaseSpec, workspace: Workspace) -> None:
     """Refuse a spec that no server of this site can hold, its group's live models considered.
 
     Raises:
         InputError: in words that say what would fit.
     """
+    check_supported(spec)
+    replicas = spec.serving.replicas
+    if replicas.max != replicas.min:
+        log.warning(
+            "serving.replicas.max %d is not used: replicas do not follow the load yet; %d will serve",
+            replicas.max,
+            replicas.min,
+        )
     group, site = spec.serving.group, workspace.site
     if group is None:
         serving.image_of(spec, site, placed(spec, site))

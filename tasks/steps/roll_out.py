@@ -1,10 +1,10 @@
 """roll-out: deploy the candidate beside the live release, and wait until it is available. No traffic moves."""
 
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.errors import InputError
 from tasks.contracts.release import Release
 from tasks.contracts.spec import GROUP_PATIENCE_S
 from tasks.rollout.conductor import Conductor
+from tasks.rollout.hosting import check_supported
 from tasks.rollout.machine import Goal
 
 
@@ -13,19 +13,10 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 
     Raises:
         ConflictError: another run is releasing this model.
-        InputError: a pod cannot start, or the strategy or the exposure is not there yet.
+        InputError: a pod cannot start, or the spec asks for what no roll-out does yet.
         UnavailableError: the candidate did not become available in time, or the group was not free.
     """
-    if release.spec.rollout.strategy != "blue-green":
-        raise InputError(
-            f"rollout.strategy {release.spec.rollout.strategy} needs Gateway API routes, which are not there yet. "
-            "Choose blue-green."
-        )
-    if release.spec.serving.exposure == "ingress":
-        raise InputError(
-            "serving.exposure ingress is not there yet. Choose cluster, with your own Ingress for Service "
-            f"{release.spec.name}, or load-balancer."
-        )
+    check_supported(release.spec)
     conductor = Conductor.of(release, workspace)
     conductor.hold.take(patience_s=GROUP_PATIENCE_S)
     moves = conductor.reach(Goal.ROLL_OUT)

@@ -224,3 +224,21 @@ def test_a_name_too_long_for_the_labels_of_several_nodes_is_refused_before_any_p
 
     with pytest.raises(InputError, match="may have 37 characters"):
         planned(spec.model_copy(update={"name": "a" * 38}))
+
+
+def test_a_number_of_replicas_that_is_not_used_yet_is_warned_of(planned, caplog):
+    planned(asked(AWQ))
+
+    assert "serving.replicas.max 5 is not used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rollout": {"strategy": "canary"}}, "Choose blue-green"),
+        ({"serving": {"exposure": "ingress"}}, "Choose cluster, with your own Ingress"),
+    ],
+)
+def test_what_no_roll_out_does_yet_is_refused_before_any_pod(planned, changes, words):
+    with pytest.raises(InputError, match=words):
+        planned(asked(AWQ, **changes))
