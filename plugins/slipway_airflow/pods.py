@@ -158,12 +158,18 @@ def _modelopt_image(spec: ReleaseSpec, site: Site) -> str:
 
 
 def _gpus(step: Step, spec: ReleaseSpec, site: Site, shape: PodShape) -> int:
-    """One GPU per rank, for a sharded checkpoint is made and loaded by all ranks together; at most what a node has."""
+    """One GPU per rank, at most what a node has; and none to assemble ranks of several nodes, which no pod can boot.
+
+    quantize takes those of the shape when they are more: a model of one rank is spread over them as it is calibrated.
+    """
     if not needs_gpu(step, spec):
         return 0
     ranks = spec.engine.tensor_parallel * spec.engine.pipeline_parallel
     product = site.gpus.get(spec.engine.gpu or "")
-    return max(shape.gpus, min(ranks, product.per_node) if product else ranks)
+    of_a_node = min(ranks, product.per_node) if product else ranks
+    if step == "assemble" and of_a_node < ranks:
+        return 0
+    return max(shape.gpus, of_a_node) if step == "quantize" else of_a_node
 
 
 def _environment(step: Step, spec: ReleaseSpec, site: Site) -> list[k8s.V1EnvVar]:

@@ -22,6 +22,17 @@ KILL_AFTER_S = 5
 """Open MPI 4.1 waits so long before it sends SIGTERM to the ranks, and again before SIGKILL
 (odls_base_sigkill_timeout, open-mpi/ompi#7033; 1 s by itself)."""
 
+
+def end_s(nodes: int) -> int:
+    """Seconds from SIGTERM to mpirun until it and every rank is gone, at most.
+
+    Open MPI 4.1.8 ends the ranks of its own node first, and then those of all other nodes together
+    (tests/local/serving/test_ranks_over_nodes.py).
+    """
+    of_a_node = 2 * KILL_AFTER_S
+    return of_a_node if nodes == 1 else 2 * of_a_node
+
+
 FORWARDED = ("PATH", "LD_LIBRARY_PATH", "HOME", "OPAL_PREFIX", "CUDA_HOME")
 FORWARDED_PREFIXES = ("NCCL_", "FI_", "UCX_", "TRTLLM_", "TLLM_")
 """Environment of the leader that ranks on other nodes need: a remote shell starts without the container's own."""

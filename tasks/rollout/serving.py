@@ -150,7 +150,7 @@ def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
     server = launch.server_of(spec, where.ranks, alone)
     ranked = server.ranked_model is not None
     drain_s = EXIT_TIMEOUT_S if ranked else 0
-    end_s = 2 * launch.KILL_AFTER_S if ranked else EXIT_TIMEOUT_S
+    end_s = launch.end_s(where.nodes) if ranked else EXIT_TIMEOUT_S
     values: dict[str, Any] = {
         "pre_stop_s": PRE_STOP_S + drain_s,
         "grace_s": PRE_STOP_S + drain_s + end_s + SPARE_S,

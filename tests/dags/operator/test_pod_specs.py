@@ -111,6 +111,41 @@ def test_what_only_passes_files_on_takes_no_gpu():
     assert image_and_gpus("assemble", quantized, site) == ("triton-vllm:1", 1)
 
 
+def gpus_of_steps(site, **engine):
+    asked = spec(**{**ON_GPU, "engine": {**ON_GPU["engine"], **engine}})
+    return {step: image_and_gpus(step, asked, site)[1] for step in ("quantize", "build", "assemble", "publish")}
+
+
+def test_ranks_of_one_node_are_made_and_booted_on_a_gpu_each():
+    assert gpus_of_steps(read_site(SITE), tensor_parallel=2, pipeline_parallel=2) == {
+        "quantize": 4,
+        "build": 4,
+        "assemble": 4,
+        "publish": 0,
+    }
+
+
+def test_ranks_of_several_nodes_are_made_on_the_gpus_of_one_and_booted_on_none():
+    """assemble only renders them: no pod reaches the other nodes, and an idle node of GPUs costs."""
+    asked = spec(**{**ON_GPU, "engine": {**ON_GPU["engine"], "tensor_parallel": 4, "pipeline_parallel": 2}})
+
+    assert gpus_of_steps(read_site(SITE), tensor_parallel=4, pipeline_parallel=2) == {
+        "quantize": 4,
+        "build": 4,
+        "assemble": 0,
+        "publish": 0,
+    }
+    assert "nvidia.com/gpu.product" not in step_pod("assemble", asked, read_site(SITE)).spec.node_selector
+
+
+def test_a_shape_with_more_gpus_than_ranks_gives_them_to_quantize_alone():
+    site = read_site(SITE)
+    wide = site.shapes["gpu"].model_copy(update={"gpus": 4})
+    site = site.model_copy(update={"shapes": {**site.shapes, "gpu": wide}})
+
+    assert gpus_of_steps(site, tensor_parallel=2) == {"quantize": 4, "build": 2, "assemble": 2, "publish": 0}
+
+
 def test_a_site_without_modelopt_says_what_to_add():
     with pytest.raises(InputError, match=r"no image with ModelOpt.*Add images\.modelopt"):
         step_pod("quantize", spec(**LOADED, quantization={"format": "fp8"}), read_site(SITE))

@@ -6,8 +6,6 @@ Each rank holds the stand-in where it would hold its share of an engine; nothing
 import contextlib
 import os
 import signal
-import socket
-import subprocess
 import time
 from pathlib import Path
 
@@ -15,71 +13,14 @@ import pytest
 
 from tasks.contracts.spec import SmokeQuestion
 from tasks.engines.boot import SHARED_MEMORY, BootTest
-from tasks.rollout import launch
 from tasks.rollout.placement import placed
 from tasks.steps.assemble import serving_command
 from tests.fakes.gpu_site import gpu_site
-from tests.fakes.releases import SPEC, spec
-from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, ROOT, GrpcStream, TritonServer
+from tests.local.serving.ranks import ASKED, ENDS_WITHIN_S, ENVIRONMENT, LOADED, Ranks
+from tests.local.serving.triton_server import GrpcStream
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 150}
-MPI = ROOT / ".slipway" / "envs" / "dev" / "bin"
-EXIT_TIMEOUT_S = 20
-ENVIRONMENT = {
-    "PATH": f"{MPI}:{LAUNCHER.parent}:{os.environ['PATH']}",
-    # the tests' user may be root, as no serving pod's is
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-}
-ENGINE = {**SPEC["engine"], "kind": "trt-engine", "gpu": "NVIDIA-A10G", "tensor_parallel": 2}
-ASKED = spec(quantization={"format": "none"}, engine=ENGINE)
-
-
-class Ranks(TritonServer):
-    """Two ranks below one mpirun; `process` is mpirun's."""
-
-    def __init__(self, repository, folder, prefix):
-        with contextlib.ExitStack() as held:
-            sockets = [held.enter_context(socket.create_server((LOOPBACK, 0))) for _ in launch.PORTS]
-            ports = {name: each.getsockname()[1] for name, each in zip(launch.PORTS, sockets, strict=True)}
-        self.http_port, self.grpc_port, self.metrics_port = ports.values()
-        self.log, self.prefix = folder / "mpirun.log", prefix
-        server = launch.Server(LOOPBACK, EXIT_TIMEOUT_S, prefix, str(repository), ports)
-        words = launch.in_a_pod(launch.server_of(ASKED, 2, server), 2)
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen([MPI / words[0], *words[1:]], stdout=log, stderr=log, env=ENVIRONMENT)
-
-    def wait_until_ready(self):
-        super().wait_until_ready()
-        deadline = time.monotonic() + 30
-        while "successfully loaded" not in self.log.read_text() or len(self.ranks()) < 2:
-            assert time.monotonic() < deadline, self.log.read_text()[-2000:]
-            time.sleep(0.1)
-
-    def end(self):
-        """At once and by force: how it ends when it is asked to is what tests look at, and takes seconds."""
-        pids = [self.process.pid, *self.ranks().values()]
-        for pid in pids if self.process.poll() is None else []:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait(10)
-        for region in SHARED_MEMORY.glob(f"{self.prefix}*"):
-            region.unlink()
-
-    def ranks(self):
-        """Pid of each rank's tritonserver by its number."""
-        found = {}
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                numbers = [word for word in words if word.endswith("-") and f"prefix-name={self.prefix}-rank" in word]
-                if numbers and "tritonserver" in words[0]:
-                    found[int(numbers[0][-2])] = int(process.name)
-        return found
-
-    def regions(self):
-        return [region.name for region in SHARED_MEMORY.glob(f"{self.prefix}*")]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +32,7 @@ def repository(make_topology):
 def start_ranks(repository, tmp_path_factory):
     with contextlib.ExitStack() as running:
 
-        def start(prefix):
+        def start(prefix, repository=repository):
             return running.enter_context(Ranks(repository, tmp_path_factory.mktemp(prefix), prefix))
 
         yield start
@@ -122,7 +63,7 @@ def test_one_rank_answers_and_the_other_listens_to_nobody(two):
 def test_the_other_rank_loads_the_engine_and_nothing_else(two):
     log = two.log.read_text()
 
-    assert log.count("successfully loaded 'demo_tensorrt_llm'") == 2
+    assert log.count(LOADED) == 2
     assert log.count("successfully loaded 'demo_preprocessing'") == 1
 
 
@@ -135,30 +76,33 @@ def test_two_servers_side_by_side_share_no_memory(two, start_ranks):
         assert {name.removeprefix(server.prefix)[:6] for name in server.regions()} == {"-rank0", "-rank1"}
 
 
-def test_an_answer_is_whole_before_the_signal_and_every_rank_ends_after_it(start_ranks):
-    """With several ranks the signal takes along what is under way, so that preStop sleeps before it."""
-    server = start_ranks("told-to-end")
-    stream = GrpcStream(server.grpc_port, **LONG)
+@pytest.fixture(scope="module")
+def ended(start_ranks):
+    """Two servers that end side by side, for each takes its time: one is told to, after an answer, and of the other a
+    rank dies. With how each ended."""
+    told, broken = start_ranks("told-to-end"), start_ranks("one-dies")
+    stream = GrpcStream(told.grpc_port, **LONG)
     reasons = [piece["finish_reason"] for piece in stream]
     stream.leave()
+    os.kill(broken.ranks()[1], signal.SIGKILL)
+    told.tell_to_end()
+    return {"told": (told, reasons[-1]), "broken": (broken, broken.process.wait(ENDS_WITHIN_S))}
 
-    began = time.monotonic()
-    server.process.send_signal(signal.SIGTERM)
-    server.process.wait(60)
-    print(f"mpirun ended with {server.process.returncode}, {time.monotonic() - began:.1f} s after SIGTERM")
 
-    assert reasons[-1] == "length"
-    assert server.ranks() == {}
+def test_an_answer_is_whole_before_the_signal_and_every_rank_ends_after_it(ended):
+    """With several ranks the signal takes along what is under way, so that preStop sleeps before it."""
+    server, reason = ended["told"]
+
+    assert reason == "length"
+    assert server.processes() == {}
     assert server.regions() == []
 
 
-def test_a_rank_that_dies_ends_all_of_them(start_ranks):
-    server = start_ranks("one-will-die")
+def test_a_rank_that_dies_ends_all_of_them(ended):
+    server, code = ended["broken"]
 
-    os.kill(server.ranks()[1], signal.SIGKILL)
-
-    assert server.process.wait(60) != 0
-    assert server.ranks() == {}
+    assert code != 0
+    assert server.processes() == {}
 
 
 def test_the_boot_test_starts_both_ranks_and_leaves_none(repository, tmp_path, monkeypatch):
@@ -176,7 +120,7 @@ def test_the_boot_test_starts_both_ranks_and_leaves_none(repository, tmp_path, m
 
     log = (tmp_path / "tritonserver.log").read_text()
     assert answer.text.strip() == ANSWER
-    assert log.count("successfully loaded 'demo_tensorrt_llm'") == 2
+    assert log.count(LOADED) == 2
     assert list(SHARED_MEMORY.glob(f"{started[0]}*")) == []
 
 

@@ -146,11 +146,11 @@ def test_requests_under_way_finish_before_a_pod_is_killed(case):
         sleep_s = container(template)["lifecycle"]["preStop"]["sleep"]["seconds"]
         ranked = case != "gpu-single"
         drained_s = sleep_s - serving.PRE_STOP_S if ranked else serving.EXIT_TIMEOUT_S
-        after_s = 2 * launch.KILL_AFTER_S if ranked else serving.EXIT_TIMEOUT_S
+        after_s = launch.end_s(2 if case == "gpu-two-nodes" else 1) if ranked else serving.EXIT_TIMEOUT_S
 
         assert drained_s >= serving.EXIT_TIMEOUT_S, role
         if role != "worker":
-            assert template["spec"]["terminationGracePeriodSeconds"] >= sleep_s + after_s
+            assert template["spec"]["terminationGracePeriodSeconds"] >= sleep_s + after_s + serving.SPARE_S
 
 
 def test_a_worker_outlives_its_leader():

@@ -1,0 +1,136 @@
+"""Two ranks of one engine below the real mpirun, in one pod or on two nodes, by roll-out's own words."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from tasks.engines.boot import SHARED_MEMORY
+from tasks.rollout import launch
+from tests.fakes.releases import SPEC, spec
+from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, ROOT, TritonServer
+
+MPI = ROOT / ".slipway" / "envs" / "dev" / "bin"
+EXIT_TIMEOUT_S = 20
+ENDS_WITHIN_S = 60
+LOADED = "successfully loaded 'demo_tensorrt_llm'"
+ENVIRONMENT = {
+    "PATH": f"{MPI}:{LAUNCHER.parent}:{os.environ['PATH']}",
+    # the tests' user may be root, as no serving pod's is
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    # launchers find each other over loopback, whatever networks this machine has
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+}
+ENGINE = {**SPEC["engine"], "kind": "trt-engine", "gpu": "NVIDIA-A10G", "tensor_parallel": 2}
+ASKED = spec(quantization={"format": "none"}, engine=ENGINE)
+LEADER, WORKER = LOOPBACK, "127.0.0.2"
+SSH_OPTIONS = ("-F", "/etc/slipway-mpi/ssh_config", "-o", "UserKnownHostsFile=/tmp/known_hosts")
+SSH = f"""#!/bin/sh
+printf '%s\\n' "$@" >> "${{0%/*}}/asked"
+while [ "$1" != {WORKER} ]; do shift || exit 64; done
+shift
+exec env -i HOME="${{0%/*}}" TMPDIR="${{0%/*}}" $(env | grep ^OMPI_ALLOW) sh -c "$*"
+"""
+"""In place of ssh: runs here what it is told to run there. As under sshd, a shell is given the command, and nothing of
+the asking process's environment."""
+
+
+class Ranks(TritonServer):
+    """Two ranks of a pod; `process` is mpirun's."""
+
+    def __init__(self, repository, folder, prefix):
+        self.environment = {**ENVIRONMENT, "TMPDIR": str(folder), **self.further_environment(folder)}
+        with contextlib.ExitStack() as held:
+            sockets = [held.enter_context(socket.create_server((LOOPBACK, 0))) for _ in launch.PORTS]
+            ports = {name: each.getsockname()[1] for name, each in zip(launch.PORTS, sockets, strict=True)}
+        self.http_port, self.grpc_port, self.metrics_port = ports.values()
+        self.log, self.prefix = folder / "mpirun.log", prefix
+        server = launch.Server(LOOPBACK, EXIT_TIMEOUT_S, prefix, str(repository), ports)
+        words = self.command(launch.server_of(ASKED, 2, server))
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([MPI / words[0], *words[1:]], stdout=log, stderr=log, env=self.environment)
+
+    def further_environment(self, folder):
+        return {}
+
+    def command(self, server):
+        return launch.in_a_pod(server, 2)
+
+    def wait_until_ready(self):
+        super().wait_until_ready()
+        deadline = time.monotonic() + 30
+        while self.log.read_text().count(LOADED) < 2:
+            assert time.monotonic() < deadline, self.log.read_text()[-2000:]
+            time.sleep(0.1)
+
+    def tell_to_end(self):
+        """Send SIGTERM to mpirun and wait until it ended."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(ENDS_WITHIN_S)
+        print(f"mpirun ended with {code}, {time.monotonic() - began:.1f} s after SIGTERM")
+
+    def end(self):
+        """At once and by force: how it ends when it is asked to is what tests look at, and takes seconds."""
+        launchers = {self.starter_of(number)[0] for number in self.ranks()}
+        for pid in launchers | set(self.processes()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(10)
+        for region in SHARED_MEMORY.glob(f"{self.prefix}*"):
+            region.unlink()
+
+    def ranks(self):
+        """Pid of each rank's tritonserver by its number."""
+        return {
+            int(words[-1].removesuffix("-")[-1]): pid
+            for pid, words in self.processes().items()
+            if words[0].endswith("/tritonserver") and f"prefix-name={self.prefix}-rank" in words[-1]
+        }
+
+    def processes(self):
+        """Command lines by pid of all that was started for this server: mpirun, launchers, servers and their stubs."""
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+                if self.prefix in " ".join(words):
+                    found[int(process.name)] = words
+        return found
+
+    def starter_of(self, number):
+        """Pid of the launcher that started a rank, and the launcher's program."""
+        status = Path("/proc", str(self.ranks()[number]), "status").read_text()
+        parent = next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))
+        program = Path("/proc", parent, "cmdline").read_bytes().split(b"\0")[0].decode()
+        return int(parent), Path(program).name
+
+    def environment_of(self, number):
+        """Environment that a rank was started with."""
+        text = Path("/proc", str(self.ranks()[number]), "environ").read_bytes().decode()
+        return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+
+    def regions(self):
+        return [region.name for region in SHARED_MEMORY.glob(f"{self.prefix}*")]
+
+
+class RanksOnNodes(Ranks):
+    """A rank on each of two nodes, which are this machine under two of its addresses; `process` is the leader's."""
+
+    def further_environment(self, folder):
+        self.ssh = folder / "ssh"
+        self.ssh.write_text(SSH)
+        self.ssh.chmod(0o755)
+        first = {"PATH": f"{folder}:{ENVIRONMENT['PATH']}"}
+        return {**first, "NCCL_DEBUG": "WARN", "AWS_SECRET_ACCESS_KEY": "secret"}
+
+    def command(self, server):
+        return launch.ranks_on_nodes(server, [LEADER, WORKER], 1, ssh_options=SSH_OPTIONS, environment=self.environment)
+
+    def asked_of_ssh(self):
+        """Words that each remote shell was asked with."""
+        return self.ssh.with_name("asked").read_text().splitlines()
