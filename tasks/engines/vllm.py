@@ -19,7 +19,8 @@ class VllmEngine(CheckpointEngine):
     kind: EngineKind = "vllm"
     runtime: ClassVar[str] = "vllm"
     options: ClassVar = {
-        **COMMON,
+        # Triton's backend gives prompts to vLLM as they are
+        **{name: option for name, option in COMMON.items() if name != "chat_template"},
         "enforce_eager": EAGER,
         "prefix_caching": PREFIX_CACHING,
         "max_loras": MAX_LORAS,

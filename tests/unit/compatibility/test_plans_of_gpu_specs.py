@@ -138,6 +138,7 @@ IMAGE = "nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3"
         (AWQ, {"engine": {"max_sequence_tokens": 9000}}, "has positions for 8192"),
         (MULTINODE, {"engine": {"options": {"chat_template": "apply"}}}, "has no chat template"),
         (AWQ, {"engine": {"options": {"paged": True}}}, "trt-engine has the options chat_template"),
+        (VLLM, {"engine": {"options": {"chat_template": "apply"}}}, "vllm has the options kv_cache_fraction"),
         (AWQ, {"engine": {"options": {"max_num_tokens": 100}}}, "must hold a whole prompt"),
         (AWQ, {"quantization": {"calibration": None}}, "calibration is missing; int4_awq"),
         (VLLM, {"quantization": {"calibration": CALIBRATION}}, "none looks at no texts"),
