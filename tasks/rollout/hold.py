@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tasks.adapters.clock import Clock
 from tasks.adapters.kube import Cluster, LeaseHolder
-from tasks.contracts.errors import ConflictError, PipelineError, UnavailableError
+from tasks.contracts.errors import ConflictError, UnavailableError
 from tasks.contracts.spec import ReleaseSpec
 from tasks.rollout.hosting import leases
 
@@ -39,9 +39,12 @@ class Hold:
         began = reported = self.clock.monotonic()
         while (refused := self._refused()) is not None:
             lease, other, now = *refused, self.clock.monotonic()
-            if now - began >= patience_s or lease == self._leases[0]:
+            if patience_s == 0 or lease == self._leases[0]:
                 self.drop()
-                raise self._taken(lease, other, waited_s=now - began)
+                raise ConflictError(self._taken(lease, other))
+            if now - began >= patience_s:
+                self.drop()
+                raise UnavailableError(f"{self._taken(lease, other)} Waited {now - began:.0f} s.")
             if now - reported >= REPORT_EVERY_S:
                 reported = now
                 waited = f"{now - began:.0f} of at most {patience_s:.0f} s"
@@ -82,13 +85,12 @@ class Hold:
         """What a lease stands for, in words."""
         return self.spec.name if lease == self._leases[0] else f"group {self.spec.serving.group}"
 
-    def _taken(self, lease: str, other: LeaseHolder, *, waited_s: float) -> PipelineError:
-        said = (
+    def _taken(self, lease: str, other: LeaseHolder) -> str:
+        return (
             f"a release of {self._held(lease)} is in progress: run {other.holder} has held it since "
             f"{other.since:%Y-%m-%d %H:%M:%S} UTC. Wait until it ends. If it was killed, run `python -m tasks "
             f"roll-back` for it, or wait until its hold ends at {other.until:%H:%M:%S} UTC."
         )
-        return UnavailableError(f"{said} Waited {waited_s:.0f} s.") if waited_s else ConflictError(said)
 
     def _overtaken(self, lease: str, holder: LeaseHolder | None) -> ConflictError:
         taken = f"run {holder.holder} took it at {holder.since:%H:%M:%S} UTC" if holder else "nobody holds it now"

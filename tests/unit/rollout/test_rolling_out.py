@@ -104,3 +104,17 @@ def test_a_site_that_cannot_serve_the_release_says_so(workspace):
 
     with pytest.raises(InputError, match=r"shapes\.gpu"):
         roll_out.run(version(1, engine=engine, quantization={"format": "none"}), workspace)
+
+
+def test_a_conflict_is_no_timeout_though_looking_at_leases_takes_time(workspace, cluster):
+    roll_out.run(version(1), workspace)
+    acquire = cluster.acquire_lease
+
+    def slowly(*arguments):
+        workspace.clock.sleep(0.2)
+        return acquire(*arguments)
+
+    cluster.acquire_lease = slowly
+
+    with pytest.raises(ConflictError, match="a release of demo is in progress: run run-1"):
+        roll_out.run(version(2), workspace)
