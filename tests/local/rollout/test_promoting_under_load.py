@@ -8,7 +8,7 @@ from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged
 
-NEVER_READY = {"unready", "storeless"}
+NEVER_READY = {"unready"}
 
 
 def version(number, image="good", **changes):
