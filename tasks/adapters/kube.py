@@ -5,12 +5,12 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from tasks.adapters import pod_state, workload_state
+from tasks.adapters import lease_object, pod_state, workload_state
 from tasks.adapters.clock import Clock, SystemClock
+from tasks.adapters.lease_object import LeaseHolder
 from tasks.adapters.workload_state import LEADER_WORKER_SET, SET_NAME
 from tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
 from tasks.contracts.site import Site
@@ -66,15 +66,6 @@ class ServiceAddress:
 
     host: str
     ports: dict[str, int]
-
-
-@dataclass(frozen=True)
-class LeaseHolder:
-    """Who holds a lease, and until when unless it is renewed."""
-
-    holder: str
-    since: datetime
-    until: datetime
 
 
 class Cluster:
@@ -242,7 +233,7 @@ class Cluster:
     def lease_holder(self, name: str) -> LeaseHolder | None:
         """Who took the lease last and did not give it back, be it expired or not."""
         lease = self.get("Lease", name)
-        return _holder(lease) if lease else None
+        return lease_object.holder_of(lease) if lease else None
 
     def acquire_lease(self, name: str, holder: str, duration_s: int) -> LeaseHolder | None:
         """Take, take over when expired, or renew a lease. None when it is ours now, otherwise who has it.
@@ -252,12 +243,12 @@ class Cluster:
         """
         for _ in range(LEASE_ATTEMPTS):
             now, lease = self._clock.now(), self.get("Lease", name)
-            current = _holder(lease) if lease else None
+            current = lease_object.holder_of(lease) if lease else None
             if current and current.holder != holder and current.until > now:
                 return current
             since = current.since if current and current.holder == holder else now
             try:
-                self._put_lease(name, lease, _lease_spec(holder, duration_s, since, now))
+                self._put_lease(name, lease, lease_object.spec_of(holder, duration_s, since, now))
             except (StaleError, MissingError):
                 continue
             return None
@@ -266,7 +257,7 @@ class Cluster:
     def release_lease(self, name: str, holder: str) -> None:
         """Give a lease back; nothing when somebody else has it by now."""
         lease = self.get("Lease", name)
-        current = _holder(lease) if lease else None
+        current = lease_object.holder_of(lease) if lease else None
         if lease and current and current.holder == holder:
             with contextlib.suppress(StaleError, MissingError):
                 self.delete("Lease", name, version=lease["metadata"]["resourceVersion"])
@@ -416,23 +407,3 @@ def _said(error: Any) -> str:
 def _name(item: Document) -> str:
     namespace = item["metadata"].get("namespace")
     return f"{item['kind']} {namespace + '/' if namespace else ''}{item['metadata']['name']}"
-
-
-def _holder(lease: Document) -> LeaseHolder | None:
-    spec = lease.get("spec") or {}
-    if not spec.get("holderIdentity") or not spec.get("renewTime"):
-        return None
-    renewed = datetime.fromisoformat(spec["renewTime"])
-    since = datetime.fromisoformat(spec.get("acquireTime") or spec["renewTime"])
-    return LeaseHolder(
-        spec["holderIdentity"], since, renewed + timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
-    )
-
-
-def _lease_spec(holder: str, duration_s: int, since: datetime, now: datetime) -> Document:
-    times = {"acquireTime": _micro_time(since), "renewTime": _micro_time(now)}
-    return {"holderIdentity": holder, "leaseDurationSeconds": duration_s, **times}
-
-
-def _micro_time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

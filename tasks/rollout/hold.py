@@ -4,7 +4,8 @@ import logging
 from dataclasses import dataclass
 
 from tasks.adapters.clock import Clock
-from tasks.adapters.kube import Cluster, LeaseHolder
+from tasks.adapters.kube import Cluster
+from tasks.adapters.lease_object import LeaseHolder
 from tasks.contracts.errors import ConflictError, UnavailableError
 from tasks.contracts.spec import ReleaseSpec
 from tasks.rollout.hosting import leases

@@ -9,7 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tasks.adapters.kube import LeaseHolder, ServiceAddress
+from tasks.adapters.kube import ServiceAddress
+from tasks.adapters.lease_object import LeaseHolder
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.errors import InputError
 from tasks.rollout.hosting import selected
