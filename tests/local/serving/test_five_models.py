@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 
 import pytest
 
@@ -178,11 +179,11 @@ def assert_the_slot_is_free(server):
     assert time.monotonic() - began < 5  # 15,000 tokens take ten times that
 
 
-def test_short_answers_end_while_their_clients_are_looked_after(five):
-    """Triton's server dies of a question about a client that was answered already."""
+def test_a_thousand_short_answers_at_eight_at_once_break_nothing(five):
+    """Triton's server dies of a question about a client that was answered already; Python, of arrays freed without its lock."""
 
     def ask_often(_):
-        return [five.generate(text_input=QUESTION, max_tokens=1)[0] for _ in range(10)]
+        return [five.generate(text_input=QUESTION, max_tokens=1)[0] for _ in range(125)]
 
-    assert [status for each in together(8, ask_often) for status in each] == [200] * 80
+    assert Counter(status for each in together(8, ask_often) for status in each) == {200: 1000}
     assert five.process.poll() is None

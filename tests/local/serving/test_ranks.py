@@ -25,7 +25,7 @@ LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max
 
 @pytest.fixture(scope="module")
 def repository(make_topology):
-    return make_topology(max_batch_size=2)
+    return make_topology()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ QUESTION, ANSWER = "What is the capital of France?", "The capital of France is P
 
 @pytest.fixture(scope="module")
 def start_nodes(make_topology, tmp_path_factory):
-    repository = make_topology(max_batch_size=2)
+    repository = make_topology()
     with contextlib.ExitStack() as running:
         yield lambda prefix: running.enter_context(RanksOnNodes(repository, tmp_path_factory.mktemp(prefix), prefix))
 

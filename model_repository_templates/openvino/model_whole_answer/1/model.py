@@ -1,16 +1,16 @@
 """Triton model that passes a request on to the decoupled model beside it and gives back the whole answer.
 
-One request at a time, in the one thread of the instance's process: Triton's Python backend makes the arrays of an asked
-model's answer without Python's lock (python_backend src/pb_stub.cc, ProcessBLSResponseDecoupled, July 2026), and
-whatever runs meanwhile may break the process. A thread that mostly waits runs least.
+Its requests run side by side: each waits in a thread of its own, and the asked model batches them.
 """
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
-OUTPUTS = ["text_output", "finish_reason"]
+WAITING_REQUESTS = 256
+"""Threads at most; they are made when needed, and what comes beyond waits its turn."""
 
 
 class TritonPythonModel:
@@ -20,19 +20,28 @@ class TritonPythonModel:
         """Read which model to ask."""
         parameters = json.loads(args["model_config"])["parameters"]
         self._asked = parameters["asks"]["string_value"]
+        self._threads = ThreadPoolExecutor(WAITING_REQUESTS, thread_name_prefix="whole-answer")
 
     def execute(self, requests: list[Any]) -> None:
-        """Ask for each request; the answer goes through its sender."""
+        """Start asking; the answers follow through the requests' senders."""
         for request in requests:
             question = pb_utils.InferenceRequest(
-                model_name=self._asked, inputs=request.inputs(), requested_output_names=OUTPUTS
+                model_name=self._asked,
+                inputs=request.inputs(),
+                requested_output_names=list(request.requested_output_names()),
             )
-            _ask(question, request.get_response_sender())
+            self._threads.submit(_ask, question, request.get_response_sender())
+
+    def finalize(self) -> None:
+        """Wait for the requests that run."""
+        self._threads.shutdown(wait=True)
 
 
 def _ask(question: Any, sender: Any) -> None:
     try:
-        answer = _first(question.exec(decoupled=True))
+        responses = question.exec(decoupled=True)
+        answer = _first(responses)
+        sender.is_cancelled()  # lets Triton forget `responses` while they are held: docs/decisions/0007
     except pb_utils.TritonModelException as error:
         answer = pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
     sender.send(answer, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

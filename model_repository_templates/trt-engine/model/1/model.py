@@ -1,14 +1,10 @@
-"""Triton model that answers questions by asking the models beside it. The text of a stream is made here.
-
-One request at a time, in the one thread of the instance's process: Triton's Python backend makes the arrays of an asked
-model's answer without Python's lock (python_backend src/pb_stub.cc, ProcessBLSResponseDecoupled, July 2026), and
-whatever runs meanwhile may break the process. A thread that mostly waits runs least.
-Requests run side by side in as many instances.
-"""
+"""Triton model that answers questions by asking the models beside it. The text of a stream is made here."""
 
 import secrets
-import time
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,8 +29,11 @@ PREPARED = [
 ]
 GENERATED = ["output_ids", "sequence_length"]
 
+WAITING_PER_SLOT = 4
+"""Requests handed to TensorRT-LLM beyond those that fit its batch: they show in its own count of waiting ones."""
+
 CANCEL_CHECK_S = 0.1
-"""How often a client is looked after at most: asking Triton costs a trip to its process each time."""
+"""How often clients are looked after, all of them: asking Triton costs a trip to its process each time."""
 
 
 class TritonPythonModel:
@@ -44,12 +43,19 @@ class TritonPythonModel:
         """Load the tokenizer; an error here keeps the model from becoming ready."""
         parameters = read_parameters(args)
         self._tokenizer = HuggingFaceTokenizer(engine_of(args), chat=False)
-        self._preprocessing, self._engine = parameters["preprocessing"], parameters["tensorrt_llm"]
+        self._preprocessing, self._engine = parameters["preprocessing"], Engine(parameters["tensorrt_llm"])
+        threads = int(parameters["max_batch_size"]) * (1 + WAITING_PER_SLOT)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="answer")
 
     def execute(self, requests: list[Any]) -> None:
-        """Answer each request through its sender."""
+        """Start answering; the answers follow through the requests' senders."""
         for request in requests:
-            self._answer(request, Sender(request.get_response_sender()))
+            self._threads.submit(self._answer, request, Sender(request.get_response_sender()))
+
+    def finalize(self) -> None:
+        """Wait for the requests that run."""
+        self._threads.shutdown(wait=True)
+        self._engine.close()
 
     def _answer(self, request: Any, reply: Sender) -> None:
         try:
@@ -58,7 +64,7 @@ class TritonPythonModel:
                 reply.pass_on(prepared.error())
             else:
                 self._generate(request, {tensor.name(): tensor for tensor in prepared.output_tensors()}, reply)
-        except Exception as error:  # noqa: BLE001 - a decoupled model's exception is told to nobody
+        except Exception as error:  # noqa: BLE001 - a thread's exception is seen by nobody, and a client must not be left waiting
             reply.fail(f"no answer: {str(error)[:256]}. Ask again; see the server's log.")
 
     def _prepared(self, request: Any) -> Any:
@@ -74,13 +80,13 @@ class TritonPythonModel:
         room = int(prepared["request_output_len"].as_numpy()[0, 0])
         answer = AnswerText(self._tokenizer, self._tokenizer.end_ids, room, texts(request, "stop_words"))
         whole = []
-        generation = Generation(self._engine, list(prepared.values()), reply)
-        for tokens in generation:
-            whole.append(answer.add(tokens))
-            if streams and whole[-1]:
-                reply.send(whole[-1], "")
-            if answer.is_over or generation.is_left():
-                generation.stop()
+        with self._engine.generation(list(prepared.values()), reply, stream=streams) as generation:
+            for tokens in generation:
+                whole.append(answer.add(tokens))
+                if streams and whole[-1]:
+                    reply.send(whole[-1], "")
+                if answer.is_over:
+                    generation.stop()
         piece, reason = answer.end()
         if generation.left:
             reply.send("", CANCELLED)
@@ -90,21 +96,53 @@ class TritonPythonModel:
             reply.send(piece if streams else "".join([*whole, piece]), reason)
 
 
+class Engine:
+    """The tensorrt_llm model, and a thread that looks after the clients it generates for."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._running: dict[str, Generation] = {}
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watcher", daemon=True)
+        self._watcher.start()
+
+    @contextmanager
+    def generation(self, inputs: list[Any], reply: Sender, *, stream: bool) -> "Iterator[Generation]":
+        """Tokens for prepared inputs, asked for when they are iterated."""
+        generation = Generation(self._model, [*inputs, _flag("streaming", value=stream)], reply)
+        self._running[generation.number] = generation
+        try:
+            yield generation
+        finally:
+            del self._running[generation.number]
+
+    def close(self) -> None:
+        """End the watching."""
+        self._closed.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(CANCEL_CHECK_S):
+            for generation in list(self._running.values()):
+                generation.left = generation.left or generation.reply.is_cancelled()
+                if generation.left:
+                    generation.stop()
+
+
 class Generation:
     """One request to the tensorrt_llm model; iterating gives new tokens.
 
-    They come one by one whatever the client asked for, so that one who has gone is noticed between them.
-
     Attributes:
+        number: names the request to the engine.
+        reply: the way back to the client.
         left: whether the client has gone.
         error: what the engine said instead of tokens, or None.
     """
 
     def __init__(self, model: str, inputs: list[Any], reply: Sender) -> None:
+        self.number, self.reply = secrets.token_hex(16), reply
         self.left, self.error = False, None
-        self._number, self._reply = secrets.token_hex(16), reply
-        self._model, self._inputs = model, [*inputs, _flag("streaming", value=True)]
-        self._looked, self._stopped = time.monotonic(), False
+        self._model, self._inputs = model, inputs
 
     def __iter__(self) -> Iterator[list[int]]:
         """Beams are not asked for, so the first one is all there is."""
@@ -115,22 +153,12 @@ class Generation:
                 ids, lengths = (pb_utils.get_output_tensor_by_name(response, name).as_numpy() for name in GENERATED)
                 yield ids[0, 0, : lengths[0, 0]].tolist()
 
-    def is_left(self) -> bool:
-        """Whether the client has gone, as far as was looked."""
-        now = time.monotonic()
-        if not self.left and now - self._looked >= CANCEL_CHECK_S:
-            self._looked, self.left = now, self._reply.is_cancelled()
-        return self.left
-
     def stop(self) -> None:
         """Tell the engine to end it and free its part of the cache; without effect before it began, and after its end.
 
         A second request of the same number with `stop` set: TensorRT-LLM 1.2, triton_backend/inflight_batcher_llm/src/
         model_instance_state.cc, handleStopRequest. The inputs that are not optional are not looked at.
         """
-        if self._stopped:
-            return
-        self._stopped = True
         nothing = [
             pb_utils.Tensor(name, np.array([[1]], dtype=np.int32)) for name in ("input_lengths", "request_output_len")
         ]
@@ -139,9 +167,11 @@ class Generation:
 
     def _ask(self, inputs: list[Any]) -> Iterator[Any]:
         request = pb_utils.InferenceRequest(
-            request_id=self._number, model_name=self._model, inputs=inputs, requested_output_names=GENERATED
+            request_id=self.number, model_name=self._model, inputs=inputs, requested_output_names=GENERATED
         )
-        yield from request.exec(decoupled=True)
+        responses = request.exec(decoupled=True)
+        yield from responses
+        self.reply.is_cancelled()  # lets Triton forget `responses` while they are held: docs/decisions/0007
 
 
 def _flag(name: str, *, value: bool) -> Any:
