@@ -138,9 +138,8 @@ def test_airflow_runs_a_release_in_one_process_as_well(chain, promoted):
     )
 
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "nothing to do" in done.stdout + done.stderr
-    newest = chain.airflow.runs(f"release__{MODEL}", 1)[0]
-    assert newest.state == "success"
-    states = {task.task_id: task.state for task in chain.airflow.tasks(newest)}
-    assert states.pop("plan") == "success"
-    assert set(states.values()) == {"skipped"}
+    # asked of Airflow, for its scheduler sees the run too and is sometimes the first to take the task
+    view = chain.follow(chain.airflow.runs(f"release__{MODEL}", 1)[0])
+    assert view.run.state == "success"
+    assert "nothing to do" in view.results["plan"].summary
+    assert {name for name, state in outcomes(view).items() if state != "skipped"} == {"plan"}
