@@ -5,7 +5,6 @@ read by TensorRT-LLM's LLM API and by vLLM: safetensors, config.json with `quant
 and the tokenizer's files.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -18,10 +17,9 @@ from tasks.engines.announced import QUANTIZED_BY_MODELOPT
 from tasks.engines.checkpoint import check_weights, copy_companions, read_config
 from tasks.engines.cpus import available_cpus
 from tasks.engines.modelopt_readback import digest_of, read_back
-from tasks.engines.perplexity import Logits, Perplexity, perplexity
+from tasks.engines.perplexity import compared, perplexity
 from tasks.engines.phases import phase
-
-log = logging.getLogger(__name__)
+from tasks.engines.transformers_model import first_line, load_model, load_tokenizer, logits_of, token_ids
 
 Device = Literal["cpu", "cuda"]
 KvCache = Literal["none", "fp8", "int8"]
@@ -54,9 +52,6 @@ RECIPES: dict[QuantizationFormat, Recipe] = {
 API's PyTorch runtime nor vLLM serves it."""
 
 KV_CACHE_CONFIG = "FP8_KV_CFG"
-
-LOAD_ERRORS = (OSError, ValueError, KeyError, RuntimeError, ImportError)
-"""What transformers 5.14 raises for unknown architectures, foreign code, wrong shapes and damaged files."""
 
 QUANTIZE_ERRORS = (AssertionError, KeyError, NotImplementedError, RuntimeError, ValueError)
 """What ModelOpt 0.47 raises for layers that a format does not fit, such as widths that its blocks do not divide."""
@@ -100,17 +95,17 @@ def quantize_with_modelopt(
     source_bytes = check_weights(checkpoint)
     _check_device(device)
     with phase("loading the checkpoint"):
-        model = _load(checkpoint, device)
-        tokenizer = _tokenizer(checkpoint)
+        model = load_model(checkpoint, dtype="auto", device_map="auto" if device == "cuda" else None)
+        tokenizer = load_tokenizer(checkpoint)
     positions = config.get("max_position_embeddings") or max_tokens
-    measured = _token_ids(tokenizer, perplexity_texts, positions)
+    measured = token_ids(tokenizer, perplexity_texts, positions)
     with phase(f"measuring the source's perplexity over {len(measured)} texts"):
-        source = perplexity(measured, _logits(model)) if measured else None
-    used = _token_ids(tokenizer, texts if recipe.calibrates else (), min(max_tokens, positions))
+        source = perplexity(measured, logits_of(model)) if measured else None
+    used = token_ids(tokenizer, texts if recipe.calibrates else (), min(max_tokens, positions))
     with phase(f"quantizing to {format_}, calibrating on {len(used)} texts"):
         model = _quantized(model, recipe, kv_cache, used)
     with phase(f"measuring the {format_} model's perplexity over {len(measured)} texts"):
-        after = perplexity(measured, _logits(model)) if measured else None
+        after = perplexity(measured, logits_of(model)) if measured else None
     with phase("writing the checkpoint"):
         _export(model, out)
     _copy_tokenizer(checkpoint, out)
@@ -121,7 +116,7 @@ def quantize_with_modelopt(
         "digest": digest_of(out),
         "calibration": len(used),
         "versions": {name: version(name) for name in ("nvidia-modelopt", "torch", "transformers")},
-        **_compared(source, after),
+        **(compared(source, after) if source and after else {"warnings": []}),
     }
 
 
@@ -156,48 +151,6 @@ def _check_device(device: Device) -> None:
     torch.set_num_threads(available_cpus())
 
 
-def _load(checkpoint: Path, device: Device) -> Any:
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    auto: Any = AutoModelForCausalLM
-    try:
-        model, loading = auto.from_pretrained(
-            checkpoint,
-            dtype="auto",
-            device_map="auto" if device == "cuda" else "cpu",
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    except LOAD_ERRORS as error:
-        raise InputError(
-            f"transformers {version('transformers')} cannot load the checkpoint: {_first_line(error)}. "
-            "Choose a revision or an architecture that it can."
-        ) from error
-    if missing := sorted(loading["missing_keys"]):
-        raise InputError(
-            f"the checkpoint lacks {len(missing)} tensors of its architecture, such as {missing[0]}. "
-            "Choose a complete revision."
-        )
-    return model.eval()
-
-
-def _tokenizer(checkpoint: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(checkpoint, local_files_only=True, trust_remote_code=False)
-    except LOAD_ERRORS as error:
-        raise InputError(f"the tokenizer cannot be loaded: {_first_line(error)}. Choose another revision.") from error
-
-
-def _token_ids(tokenizer: Any, texts: Sequence[str], limit: int) -> list[list[int]]:
-    return [list(tokenizer(text)["input_ids"])[:limit] for text in texts]
-
-
 def _quantized(model: Any, recipe: Recipe, kv_cache: KvCache, sequences: Sequence[list[int]]) -> Any:
     import modelopt.torch.quantization as mtq
     import torch
@@ -223,7 +176,7 @@ def _export(model: Any, out: Path) -> None:
     try:
         export_hf_checkpoint(model, export_dir=out)
     except QUANTIZE_ERRORS as error:
-        raise InputError(f"the result cannot be written: {_first_line(error)}. Choose another format.") from error
+        raise InputError(f"the result cannot be written: {first_line(error)}. Choose another format.") from error
 
 
 def _copy_tokenizer(checkpoint: Path, out: Path) -> None:
@@ -234,41 +187,8 @@ def _copy_tokenizer(checkpoint: Path, out: Path) -> None:
         (out / name).write_bytes(data)
 
 
-def _logits(model: Any) -> Logits:
-    import torch
-
-    def logits(ids: list[int]) -> Any:
-        with torch.inference_mode():
-            return model(torch.tensor([ids], device=model.device)).logits[0].float().cpu().numpy()
-
-    return logits
-
-
-def _compared(source: Perplexity | None, after: Perplexity | None) -> dict[str, Any]:
-    if source is None or after is None:
-        return {"warnings": []}
-    warnings = [
-        f"perplexity of the {what} model is not finite over {measured.tokens} tokens"
-        for what, measured in (("source", source), ("quantized", after))
-        if measured.value is None
-    ]
-    for warning in warnings:
-        log.warning(warning)
-    return {
-        "perplexity": after.value,
-        "source_perplexity": source.value,
-        "perplexity_tokens": after.tokens,
-        "warnings": warnings,
-    }
-
-
 def _does_not_fit(model: Any, recipe: Recipe, error: Exception) -> str:
     return (
         f"ModelOpt {version('nvidia-modelopt')} cannot make {recipe.algorithm} of {type(model).__name__}: "
-        f"{_first_line(error)}. Choose another format."
+        f"{first_line(error)}. Choose another format."
     )
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:160].rstrip(".")

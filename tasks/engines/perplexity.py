@@ -1,9 +1,12 @@
 """Perplexity of a causal language model over texts, whatever computes its logits."""
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 Logits = Callable[[list[int]], Any]
 """From the token ids of one sequence to an array of logits [tokens, vocabulary]."""
@@ -36,6 +39,23 @@ def perplexity(sequences: Sequence[list[int]], logits: Logits) -> Perplexity:
             total += _negative_log_likelihood(logits(ids), ids)
             tokens += len(ids) - 1
     return Perplexity(_finite_exp(total / tokens) if tokens else None, tokens)
+
+
+def compared(source: Perplexity, quantized: Perplexity) -> dict[str, Any]:
+    """A stage's metrics: `perplexity`, `source_perplexity`, `perplexity_tokens`, `warnings` where not finite."""
+    warnings = [
+        f"perplexity of the {what} model is not finite over {measured.tokens} tokens"
+        for what, measured in (("source", source), ("quantized", quantized))
+        if measured.value is None
+    ]
+    for warning in warnings:
+        log.warning(warning)
+    return {
+        "perplexity": quantized.value,
+        "source_perplexity": source.value,
+        "perplexity_tokens": quantized.tokens,
+        "warnings": warnings,
+    }
 
 
 def _negative_log_likelihood(logits: Any, ids: list[int]) -> float:
