@@ -11,24 +11,13 @@ from kubernetes import client
 
 from plugins.slipway_airflow.pods import step_pod
 from tasks.contracts.base import read_contract
+from tasks.contracts.release import STEPS
 from tasks.contracts.spec import ReleaseSpec
 from tasks.rollout.hosting import leases
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming, until
 
 KILLED = 137
-ORDER = (
-    "plan",
-    "download",
-    "quantize",
-    "build",
-    "assemble",
-    "publish",
-    "roll-out",
-    "smoke-test",
-    "benchmark",
-    "gate",
-    "promote",
-)
+ORDER = STEPS[: STEPS.index("promote") + 1]
 NUMBERS = itertools.count(1)
 
 
