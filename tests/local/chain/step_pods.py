@@ -26,6 +26,7 @@ class StepPod:
 
     def __init__(self, chain, spec, step, arguments):
         self._core, self._namespace = chain.core, chain.site.kubernetes.pipeline_namespace
+        self._in_reach = chain.stack is not None
         pod = step_pod(step, spec, chain.site)
         pod.metadata.name = f"{spec.name}-{step}-{next(NUMBERS)}-{os.getpid()}"
         pod.metadata.labels = {"app.kubernetes.io/managed-by": "slipway", "slipway.dev/model": spec.name}
@@ -52,9 +53,9 @@ class StepPod:
         """kill -9 of the step's process; where that is out of reach, deletion without grace. Whether it still ran."""
         if self._status().phase in ("Succeeded", "Failed"):
             return False
-        killed = kill_step(self.processes())
-        if not killed:
-            self._delete()
+        if self._in_reach:
+            return kill_step(self.processes())
+        self._delete()
         return True
 
     def end(self):
