@@ -39,8 +39,10 @@ class ArtifactStore:
         found = self._store.read_with_etag(uri)
         return None if found is None else read_contract_json(Manifest, found[0], uri)
 
-    def fetch(self, stage: Stage, key: str, target: Path) -> Manifest:
-        """Bring every file of an artifact under `target`, verified. Files that are right there already are kept.
+    def fetch(self, stage: Stage, key: str, target: Path, *, only: str | None = None) -> Manifest:
+        """Bring every file of an artifact under `target`, or the one that is named, verified.
+
+        Files that are right there already are kept.
 
         Raises:
             InputError: there is no such artifact.
@@ -69,7 +71,8 @@ class ArtifactStore:
             finally:
                 partial.unlink(missing_ok=True)
 
-        transfer(f"fetch {stage} {key[:12]}", manifest.files, bring, self._clock)
+        files = tuple(file for file in manifest.files if only in (None, file.path))
+        transfer(f"fetch {stage} {key[:12]}", files, bring, self._clock)
         return manifest
 
     def store(

@@ -88,4 +88,4 @@ class Engine(Protocol):
         """
 
     def template_values(self, engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
-        """Values for `model_repository_templates/<kind>/`, from the engine that `build` wrote to `engine_dir`."""
+        """Values for `model_repository_templates/<kind>/`, from the `engine.json` that build wrote to `engine_dir`."""

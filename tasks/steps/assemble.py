@@ -8,7 +8,7 @@ from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.release import Release
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.boot import BootAnswer, BootPlace, BootTest
-from tasks.engines.protocol import ENGINE_FOLDER
+from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER
 from tasks.engines.registry import engine_for
 from tasks.engines.repository import render
 from tasks.rollout.launch import Server, in_a_pod, server_of
@@ -29,12 +29,13 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     spec, stages = release.spec, release.plan.stages
     engine = engine_for(spec.engine.kind)
     engine_dir, rendered = workspace.folder("engine"), workspace.folder("rendered")
-    workspace.artifacts.fetch("build", stages["build"].key, engine_dir)
+    where = placed(spec, workspace.site)
+    boots = where.nodes == 1
+    workspace.artifacts.fetch("build", stages["build"].key, engine_dir, only=None if boots else ENGINE_DESCRIPTION)
     started = workspace.clock.monotonic()
     values = engine.template_values(engine_dir, spec)
     models = render(workspace.templates, spec.engine.kind, values, rendered)
-    where = placed(spec, workspace.site)
-    answer = _booted(spec, where, values, engine_dir, workspace) if where.nodes == 1 else None
+    answer = _booted(spec, where, values, engine_dir, workspace) if boots else None
     boot = answer.as_json() if answer else {"not_booted": f"the engine's ranks span {where.nodes} nodes"}
     manifest = workspace.artifacts.store(
         "assemble",

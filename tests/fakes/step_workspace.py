@@ -34,10 +34,13 @@ class FolderArtifacts:
         """An artifact that an earlier step made."""
         return self.store(stage, key, source, inputs={}, producer={}, metrics={}, seconds=0.0)
 
-    def fetch(self, stage, key, target):
+    def fetch(self, stage, key, target, *, only=None):
         if (stage, key) not in self.manifests:
             raise InputError(f"there is no artifact {stage} {key}")
-        shutil.copytree(self.folder / stage / key, target, dirs_exist_ok=True)
+        if only is None:
+            shutil.copytree(self.folder / stage / key, target, dirs_exist_ok=True)
+        else:
+            shutil.copy(self.folder / stage / key / only, target)
         return self.manifests[stage, key]
 
     def store(self, stage, key, source, *, inputs, producer, metrics, seconds):

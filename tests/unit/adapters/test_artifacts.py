@@ -136,6 +136,15 @@ def test_fetching_again_reads_only_what_is_not_right_already(artifacts, objects,
     assert (tmp_path / "back" / "wrong").read_bytes() == b"22"
 
 
+def test_a_single_file_comes_alone(artifacts, folder, tmp_path):
+    store(artifacts, folder(model=b"weights", description=b"{}"))
+
+    manifest = artifacts.fetch("build", KEY, tmp_path / "back", only="description")
+
+    assert [path.name for path in (tmp_path / "back").iterdir()] == ["description"]
+    assert {file.path for file in manifest.files} == {"model", "description"}
+
+
 def test_two_processes_that_made_the_same_agree(artifacts, objects, folder):
     class Racing(MemoryObjectStore):
         """Another process stores the manifest just before ours is written."""

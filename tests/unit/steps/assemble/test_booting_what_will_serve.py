@@ -134,11 +134,13 @@ def test_ranks_that_span_nodes_are_rendered_and_not_booted(tmp_path, monkeypatch
     described = {**ENGINE, "kv_cache_fraction": 0.9, "paged_attention": True}
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "engine.json").write_text(json.dumps(described))
+    (tmp_path / "engine" / "rank0.engine").write_bytes(b"gigabytes")
     workspace = StepWorkspace(tmp_path, templates=TEMPLATES)
     workspace.artifacts.put("build", made.plan.stages["build"].key, tmp_path / "engine")
 
     outcome = assemble.run(made, workspace)
 
+    assert [path.name for path in (tmp_path / "scratch" / "engine").iterdir()] == ["engine.json"]
     assert outcome.summary.endswith("not booted: the engine's ranks span 2 nodes")
     assert not (tmp_path / "booted").exists()
     assert is_stored(workspace)
