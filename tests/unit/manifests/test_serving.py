@@ -193,12 +193,12 @@ def test_a_pod_outlives_its_own_draining():
     assert pod["terminationGracePeriodSeconds"] > int(flag.partition("=")[2]) + sleep_s
 
 
-def test_the_model_itself_is_asked_whether_it_is_ready_and_a_server_that_lost_it_is_started_anew():
+def test_the_model_itself_is_asked_whether_it_is_ready_and_a_server_that_lost_a_model_is_started_anew():
     server = pods(rendered("local", {}))[0]["containers"][0]
 
-    assert {server[probe]["httpGet"]["path"] for probe in ("startupProbe", "readinessProbe", "livenessProbe")} == {
-        "/v2/models/demo/ready"
-    }
+    assert server["startupProbe"]["httpGet"]["path"] == server["readinessProbe"]["httpGet"]["path"]
+    assert server["readinessProbe"]["httpGet"]["path"] == "/v2/models/demo/ready"
+    assert server["livenessProbe"]["httpGet"]["path"] == "/v2/health/ready"
 
 
 def test_an_update_never_takes_a_pod_before_the_next_one_is_available():
