@@ -33,7 +33,8 @@ def start_ranks(repository, tmp_path_factory):
     with contextlib.ExitStack() as running:
 
         def start(prefix, repository=repository):
-            return running.enter_context(Ranks(repository, tmp_path_factory.mktemp(prefix), prefix))
+            own = f"{prefix}-{os.getpid()}"
+            return running.enter_context(Ranks(repository, tmp_path_factory.mktemp(own), own))
 
         yield start
 

@@ -20,7 +20,12 @@ QUESTION, ANSWER = "What is the capital of France?", "The capital of France is P
 def start_nodes(make_topology, tmp_path_factory):
     repository = make_topology()
     with contextlib.ExitStack() as running:
-        yield lambda prefix: running.enter_context(RanksOnNodes(repository, tmp_path_factory.mktemp(prefix), prefix))
+
+        def start(prefix):
+            own = f"{prefix}-{os.getpid()}"
+            return running.enter_context(RanksOnNodes(repository, tmp_path_factory.mktemp(own), own))
+
+        yield start
 
 
 @pytest.fixture(scope="module")
