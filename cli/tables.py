@@ -6,7 +6,7 @@ from rich.text import Text
 from tasks.adapters.progress import size
 from tasks.contracts.artifact import STAGES, Stage
 from tasks.contracts.channel import Channel
-from tasks.contracts.gate import GateReport, Judgement, Verdict
+from tasks.contracts.gate import GateReport, Judgement, Verdict, interval_words
 from tasks.contracts.plan import Plan
 
 VERDICT_STYLES = {Verdict.PASSED: "green", Verdict.INCONCLUSIVE: "yellow", Verdict.FAILED: "bold red"}
@@ -89,10 +89,8 @@ def channel_lines(channel: Channel) -> list[str]:
 def _observed(judgement: Judgement) -> str:
     if judgement.observed is None:
         return "no data"
-    interval = ""
-    if judgement.interval and judgement.interval[0] != judgement.interval[1]:
-        interval = f" [{judgement.interval[0]:.3g}, {judgement.interval[1]:.3g}]"
-    return f"{judgement.observed:.4g} {judgement.unit}".rstrip() + interval
+    observed = f"{judgement.observed:.4g} {judgement.unit}".rstrip()
+    return f"{observed} {interval_words(judgement.interval)}".rstrip()
 
 
 def _limit(judgement: Judgement) -> str:

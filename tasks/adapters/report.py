@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.contracts.evidence import Evidence
-from tasks.contracts.gate import GateReport
+from tasks.contracts.gate import GateReport, interval_words
 from tasks.contracts.measurement import LevelSummary, Target
 from tasks.contracts.release import Release
 
@@ -53,6 +53,7 @@ def render(release: Release, report: GateReport, evidence: Evidence, summaries: 
     return environment.from_string(TEMPLATE.read_text()).render(
         release=release,
         report=report,
+        interval_words=interval_words,
         charts=charts(summaries),
         answers=evidence.answers,
         wrong=wrong[:WRONG_ANSWERS_SHOWN],

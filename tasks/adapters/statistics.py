@@ -10,11 +10,13 @@ SEED = 20260101  # a report that is made again must say the same
 
 def quantile_ratio(
     candidate: Sequence[float], baseline: Sequence[float], quantile: float
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float] | None:
     """Quantile of `candidate` over quantile of `baseline`: the ratio, and its 95 % percentile-bootstrap interval.
 
-    Raises:
-        ValueError: either is empty, or the baseline's quantile is 0.
+    An end is infinite or nan where the samples do not bound it.
+
+    Returns:
+        (ratio, low, high); None where no ratio exists: either is empty, or the baseline's quantile is 0.
     """
     import numpy as np
 
@@ -22,17 +24,19 @@ def quantile_ratio(
         return np.quantile(a, quantile, axis=axis) / np.quantile(b, quantile, axis=axis)
 
     if not candidate or not baseline or not np.quantile(baseline, quantile):
-        raise ValueError("a ratio needs samples on both sides and a baseline that is not 0")
-    return _interval((np.asarray(candidate), np.asarray(baseline)), statistic, paired=False)
+        return None
+    return _interval((np.asarray(candidate), np.asarray(baseline)), statistic)
 
 
 def rate_ratio(
     candidate: Sequence[tuple[float, float]], baseline: Sequence[tuple[float, float]]
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float] | None:
     """Ratio of two closed-loop rates from (weight, seconds) per request, and its 95 % interval.
 
-    Raises:
-        ValueError: either is empty, or the baseline's rate is 0.
+    An end is infinite or nan where the samples do not bound it.
+
+    Returns:
+        (ratio, low, high); None where no ratio exists: either is empty, or the baseline's rate is 0.
     """
     import numpy as np
 
@@ -42,24 +46,25 @@ def rate_ratio(
         return rates[0] / rates[1]
 
     if not candidate or not baseline or not sum(weight for weight, _ in baseline):
-        raise ValueError("a ratio needs requests on both sides and a baseline that is not 0")
-    return _interval((np.arange(len(candidate)), np.arange(len(baseline))), statistic, paired=False)
+        return None
+    return _interval((np.arange(len(candidate)), np.arange(len(baseline))), statistic)
 
 
-def _interval(data: tuple[Any, ...], statistic: Any, *, paired: bool) -> tuple[float, float, float]:
+def _interval(data: tuple[Any, ...], statistic: Any) -> tuple[float, float, float]:
+    import numpy as np
     from scipy import stats
 
     point = float(statistic(*data))
     if min(len(sample) for sample in data) < 2:  # noqa: PLR2004 - one sample has no spread to resample
         return point, float("-inf"), float("inf")
-    found = stats.bootstrap(
-        data,
-        statistic,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        paired=paired,
-        vectorized=True,
-        rng=SEED,
-    ).confidence_interval
+    with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold a baseline of 0
+        found = stats.bootstrap(
+            data,
+            statistic,
+            n_resamples=RESAMPLES,
+            confidence_level=CONFIDENCE,
+            method="percentile",
+            vectorized=True,
+            rng=SEED,
+        ).confidence_interval
     return point, float(found.low), float(found.high)

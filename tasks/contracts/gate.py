@@ -9,6 +9,10 @@ from tasks.contracts.base import Contract
 from tasks.contracts.spec import Expectation
 
 
+Interval = tuple[float | None, float | None]
+"""Low and high end; None: the samples do not bound it."""
+
+
 class Verdict(StrEnum):
     """Ordered from best to worst."""
 
@@ -27,8 +31,18 @@ class Judgement(Contract):
     limit: float
     unit: str
     count: int = Field(ge=0, description="samples behind the observation")
-    interval: tuple[float, float] | None = Field(default=None, description="95 % confidence interval of a ratio")
+    interval: Interval | None = Field(
+        default=None, description="95 % confidence interval of a ratio; an end that the samples do not bound is null"
+    )
     why: str = Field(description="one line for a person")
+
+
+def interval_words(interval: Interval | None) -> str:
+    """`[0.93, 1.04]`, with ∞ for an end that nothing bounds; empty where there is no spread to show."""
+    if interval is None or interval[0] == interval[1] is not None:
+        return ""
+    low, high = interval
+    return f"[{'-∞' if low is None else f'{low:.3g}'}, {'∞' if high is None else f'{high:.3g}'}]"
 
 
 class GateReport(Contract):

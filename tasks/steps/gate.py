@@ -9,7 +9,7 @@ from tasks.adapters.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
 from tasks.contracts.evidence import Evidence, Line, lines, throughput_weights
-from tasks.contracts.gate import GateReport, Judgement, Verdict, worst
+from tasks.contracts.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
 from tasks.contracts.release import Release
 from tasks.contracts.spec import PER_REQUEST_METRICS
@@ -77,7 +77,7 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
     documents: list[dict[str, object]] = []
     for line in lines(applicable, gate.benchmark.concurrency, evidence):
         if line.problem is not None:
-            judged.append(_inconclusive(line))
+            judged.append(_inconclusive(line, line.problem))
             continue
         judgement, document = _compared(line, evidence) if line.expectation.of else _absolute(line)
         judged.append(judgement)
@@ -94,8 +94,8 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
     return found, documents
 
 
-def _inconclusive(line: Line) -> Judgement:
-    return _judgement(line, Verdict.INCONCLUSIVE, None, f"{line.what}: {line.problem}")
+def _inconclusive(line: Line, problem: str) -> Judgement:
+    return _judgement(line, Verdict.INCONCLUSIVE, None, f"{line.what}: {problem}")
 
 
 def _absolute(line: Line) -> tuple[Judgement, dict[str, object]]:
@@ -109,20 +109,23 @@ def _absolute(line: Line) -> tuple[Judgement, dict[str, object]]:
 def _compared(line: Line, evidence: Evidence) -> tuple[Judgement, dict[str, object]]:
     """Judge a ratio by the end of its interval nearer the limit: passed or failed only beyond doubt."""
     asked = line.expectation
-    point, low, high = _ratio(line, evidence)
+    ratio = _ratio(line, evidence)
+    if ratio is None:
+        return _inconclusive(line, f"no ratio exists: no request finished, or {asked.of} is 0"), {}
+    point, low, high = ratio
     near, far = (high, low) if asked.is_upper else (low, high)
-    if not math.isfinite(near):
-        thin = Line(asked, line.concurrency, line.samples, line.baseline, line.count, "too few samples for an interval")
-        return _inconclusive(thin), {}
+    if not math.isfinite(point) or not math.isfinite(near):
+        return _inconclusive(line, "too few samples for an interval"), {}
     found = _validated(line.what, (near,), asked.limit, upper=asked.is_upper)
-    certain = found.success or not _validated(line.what, (far,), asked.limit, upper=asked.is_upper).success
-    verdict = Verdict.PASSED if found.success else Verdict.FAILED if certain else Verdict.INCONCLUSIVE
-    interval = f" [{low:.3g}, {high:.3g}]" if low != high else ""
-    why = f"{line.what} is {point:.3g} x{interval}, {_limit_words(line)} (n={line.count})"
-    return _judgement(line, verdict, point, why, (low, high)), found.document
+    beyond = math.isfinite(far) and not _validated(line.what, (far,), asked.limit, upper=asked.is_upper).success
+    verdict = Verdict.PASSED if found.success else Verdict.FAILED if beyond else Verdict.INCONCLUSIVE
+    interval = (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
+    ratio_words = f"{line.what} is {point:.3g} x {interval_words(interval)}".rstrip()
+    why = f"{ratio_words}, {_limit_words(line)} (n={line.count})"
+    return _judgement(line, verdict, point, why, interval), found.document
 
 
-def _ratio(line: Line, evidence: Evidence) -> tuple[float, float, float]:
+def _ratio(line: Line, evidence: Evidence) -> tuple[float, float, float] | None:
     asked = line.expectation
     if asked.of == "source" or line.concurrency is None:
         point = line.samples[0] / line.baseline[0]
@@ -150,7 +153,7 @@ def _limit_words(line: Line) -> str:
 
 
 def _judgement(
-    line: Line, verdict: Verdict, observed: float | None, why: str, interval: tuple[float, float] | None = None
+    line: Line, verdict: Verdict, observed: float | None, why: str, interval: Interval | None = None
 ) -> Judgement:
     return Judgement(
         expectation=line.expectation,

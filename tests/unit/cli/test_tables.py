@@ -82,6 +82,10 @@ def test_a_ratio_is_shown_with_its_interval():
     assert "≥ 0.5 x" in text
 
 
+def test_an_end_that_nothing_bounds_is_shown_as_infinite():
+    assert "3 x [1.2, ∞]" in printed(report(judged(observed=3.0, interval=(1.2, None), limit=1.0, unit="x")))
+
+
 def test_no_data_is_shown_as_such_and_not_as_a_number():
     assert "no data" in printed(report(judged(Verdict.INCONCLUSIVE, observed=None, count=0)))
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tasks.contracts.base import canonical_json
 from tasks.contracts.evidence import Evidence
 from tasks.contracts.gate import Verdict
 from tasks.contracts.measurement import AnswerRow, RequestRow
@@ -123,6 +124,36 @@ def test_a_ratio_to_the_live_release_passes_or_fails_only_beyond_its_interval(li
 
 def test_a_live_release_that_could_not_be_measured_is_inconclusive():
     assert verdict_of(gated(SLOWER, live="demo-1"), evidence(requests("candidate", [100] * 9))) is Verdict.INCONCLUSIVE
+
+
+GOODPUT = {"metric": "goodput_per_s", "at_least_ratio": 1.0, "of": "live"}
+GAPS = {"metric": "itl_ms", "quantile": 0.5, "at_most_ratio": 1.2, "of": "live"}
+
+
+def test_a_ratio_whose_far_end_nothing_bounds_is_still_judged_and_written():
+    live = requests("live", [100] * 3) + requests("live", [100] * 61, ok=False)
+
+    report, _ = judge(gated(GOODPUT, live="demo-1"), evidence(requests("candidate", [100] * 64) + live))
+
+    assert report.verdict is Verdict.PASSED
+    low, high = report.judgements[0].interval
+    assert low > 1
+    assert high is None
+    assert "∞]" in report.judgements[0].why
+    canonical_json(report.model_dump(mode="json"))
+
+
+def test_a_ratio_to_a_live_value_of_0_is_inconclusive():
+    at_once = [row.model_copy(update={"first_token_s": row.last_token_s}) for row in requests("live", [100] * 9)]
+    rows = requests("candidate", [100] * 9) + at_once[:8] + requests("live", [100])
+
+    assert verdict_of(gated(GAPS, live="demo-1"), evidence(rows)) is Verdict.INCONCLUSIVE
+
+
+def test_a_candidate_of_which_no_request_ended_is_inconclusive():
+    rows = [row.model_copy(update={"last_token_s": None}) for row in requests("candidate", [100] * 9, ok=False)]
+
+    assert verdict_of(gated(FASTER, live="demo-1"), evidence(rows + requests("live", [100] * 9))) is Verdict.INCONCLUSIVE
 
 
 def test_without_a_live_release_a_comparison_with_it_is_named_and_not_judged():
