@@ -19,6 +19,8 @@ MANIFEST = "manifest.json"
 class File(Contract):
     """One file of an artifact."""
 
+    remedy = "Rename the file where it comes from."
+
     path: str = Field(
         pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$",
         description="relative; only characters that Triton's endpoint-form S3 addresses allow",

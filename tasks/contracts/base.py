@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from typing import Any, TypeVar
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -11,11 +13,19 @@ from tasks.contracts.errors import InputError
 DNS_LABEL = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 """A label as in RFC 1123 that also starts with a letter (RFC 1035), as a Service's name must."""
 
+FOUND_CHARS = 60
+SECRETIVE = re.compile(r"(?i)token_secret|password|credential|api_key")
+TOKEN = re.compile(r"hf_[A-Za-z0-9]{8}|AKIA[A-Z0-9]{8}|eyJ[\w-]{8}")
+"""Tokens of the Hub, of AWS and JSON web tokens, by how they begin."""
+
 
 class Contract(BaseModel):
     """Closed and frozen: an unknown key is an error, a value never changes after it was checked."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    remedy: ClassVar[str] = "Slipway writes this document itself: was it edited, or written by another version?"
+    """What a person does about a document that does not hold; the end of the error."""
 
 
 C = TypeVar("C", bound=Contract)
@@ -40,7 +50,7 @@ def read_contract(model: type[C], data: Any, what: str) -> C:
         what: how a message names the thing, such as a file's path.
 
     Raises:
-        InputError: every violation on a line: where, what was found, what was expected.
+        InputError: every violation: where, what was found (no secret), what was expected, and the model's remedy.
     """
     try:
         return model.model_validate(data)
@@ -67,11 +77,19 @@ def _violations(model: type[Contract], error: ValidationError) -> str:
     lines = []
     for violation in error.errors(include_url=False):
         where = ".".join(str(part) for part in violation["loc"]) or "the whole"
-        found = "" if violation["type"] == "missing" else f" (found {_short(violation['input'])})"
+        found = (
+            "" if violation["type"] == "missing" else f" (found {_found(violation['type'], where, violation['input'])})"
+        )
         lines.append(f"{where}: {violation['msg'].removeprefix('Value error, ')}{found}")
-    return "; ".join(lines) + f". `slipway schema` prints what a {model.__name__} may hold."
+    return "; ".join(lines) + f"; expected a {model.__name__}. {model.remedy}"
 
 
-def _short(value: Any) -> str:
+def _found(violation: str, where: str, value: Any) -> str:
+    """The value in few words. People paste tokens where a name belongs, and errors end in logs: those are not shown."""
+    if isinstance(value, Mapping):
+        return f"a mapping of {', '.join(map(str, value)) or 'nothing'}"
+    unknown = violation == "extra_forbidden" and not isinstance(value, int | float | None)
     text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
+    if unknown or SECRETIVE.search(where) or TOKEN.search(text):
+        return f"a {type(value).__name__}, not shown: it may be a secret"
+    return text if len(text) <= FOUND_CHARS else text[: FOUND_CHARS - 3] + "..."

@@ -8,7 +8,6 @@ from pydantic import Field
 from tasks.contracts.base import Contract
 from tasks.contracts.spec import Expectation
 
-
 Interval = tuple[float | None, float | None]
 """Low and high end; None: the samples do not bound it."""
 

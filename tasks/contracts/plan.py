@@ -123,6 +123,8 @@ class Plan(Contract):
 class PlanRequest(Contract):
     """What a run asks of plan."""
 
+    remedy = "Correct the argument of that name."
+
     spec: ReleaseSpec
     run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
     revision: str | None = Field(default=None, min_length=1, description="in place of source.revision")

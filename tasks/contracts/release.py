@@ -31,6 +31,8 @@ STEPS: tuple[Step, ...] = tuple(step for step in get_args(Step) if step != "reve
 class RevertRequest(Contract):
     """What a run of `revert` is asked."""
 
+    remedy = "Correct the argument of that name."
+
     name: str = Field(pattern=DNS_LABEL, description="the model")
     run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
     reason: str = Field(default="", max_length=500, description="kept in the channel's history")

@@ -121,6 +121,8 @@ class AirflowSite(Contract):
 class Site(Contract):
     """Everything that is a matter of place."""
 
+    remedy = "`slipway schema --site` prints what it may hold."
+
     apiVersion: Literal["slipway/v1"]  # noqa: N815 - the Kubernetes resource model's own spelling
     kind: Literal["Site"]
     name: str

@@ -333,6 +333,8 @@ class Rollout(Contract):
 class ReleaseSpec(Contract):
     """One model, from a revision to a Service."""
 
+    remedy = "`slipway schema` prints what it may hold."
+
     apiVersion: Literal["slipway/v1"]  # noqa: N815 - the Kubernetes resource model's own spelling
     kind: Literal["Release"]
     name: str = Field(pattern=DNS_LABEL, max_length=MAX_NAME_CHARS, description="Service name and Triton model name")

@@ -2,7 +2,7 @@ import pytest
 
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import PlanRequest
+from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.site import Site, quantity
 from tasks.contracts.spec import ReleaseSpec, SmokeQuestion
 from tests.fakes.releases import SPEC, spec
@@ -31,6 +31,37 @@ def test_every_violation_is_named_at_once():
 
     assert "name:" in message
     assert "source.repo:" in message
+
+
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"repo": "org/model", "token": TOKEN},
+        {"repo": "org/model", "token": "of-another-form"},
+        {"repo": "org/model", "token_secret": TOKEN},
+        {"repo": "org/model", "token_secret": "of another form"},
+        {"repo": TOKEN},
+        TOKEN,
+        {"repo": {"token": TOKEN}},
+        {"repo": "org/model", "auth": {"token": TOKEN}},
+    ],
+)
+def test_what_may_be_a_secret_is_not_shown(source):
+    message = refusal(source=source)
+
+    assert message.startswith("spec.yaml: source")
+    assert "hf_" not in message
+    assert "form" not in message.replace("format", "")
+
+
+def test_a_wrong_document_ends_with_what_to_do_about_it():
+    with pytest.raises(InputError, match=r"expected a Site\. `slipway schema --site` prints"):
+        read_contract(Site, {}, "site.yaml")
+    with pytest.raises(InputError, match=r"expected a Plan\. Slipway writes this document itself: was it edited"):
+        read_contract(Plan, {}, "plan.json")
 
 
 @pytest.mark.parametrize(

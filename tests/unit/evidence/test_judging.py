@@ -153,7 +153,9 @@ def test_a_ratio_to_a_live_value_of_0_is_inconclusive():
 def test_a_candidate_of_which_no_request_ended_is_inconclusive():
     rows = [row.model_copy(update={"last_token_s": None}) for row in requests("candidate", [100] * 9, ok=False)]
 
-    assert verdict_of(gated(FASTER, live="demo-1"), evidence(rows + requests("live", [100] * 9))) is Verdict.INCONCLUSIVE
+    assert (
+        verdict_of(gated(FASTER, live="demo-1"), evidence(rows + requests("live", [100] * 9))) is Verdict.INCONCLUSIVE
+    )
 
 
 def test_without_a_live_release_a_comparison_with_it_is_named_and_not_judged():
