@@ -46,4 +46,6 @@ format: dev
 	@$(ENVS)/dev/bin/ruff format .
 
 clean: down
+	@for stack in .slipway/test-stacks/*/; do \
+	  if [ -d "$$stack" ]; then $(ENVS)/local/bin/python -m local down --folder "$$stack"; fi; done
 	@rm -rf .slipway

@@ -6,17 +6,25 @@ import sys
 from pathlib import Path
 
 from local.stack import DEFAULT_FOLDER, Stack
+from tasks.contracts.errors import PipelineError
 
 
 def main() -> int:
-    """Run one command on the stack in `--folder`."""
+    """Run one command on the stack in `--folder`; 1 when a part did not start or end, and the reason is on stderr."""
     parser = argparse.ArgumentParser(prog="python -m local", description=__doc__)
     parser.add_argument("command", choices=["up", "down", "status", "env", "demo"])
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="where the stack keeps everything")
     parser.add_argument("--specs", type=Path, help="folder of release specs; the repository's when absent")
     arguments = parser.parse_args()
-    stack = Stack(arguments.folder, specs=arguments.specs)
-    match arguments.command:
+    try:
+        return _run(arguments.command, Stack(arguments.folder, specs=arguments.specs))
+    except (RuntimeError, OSError, PipelineError) as error:
+        print(f"{arguments.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(command: str, stack: Stack) -> int:
+    match command:
         case "up":
             stack.up()
         case "down":

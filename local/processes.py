@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 STOP_TIMEOUT_S = 15.0
 POLL_S = 0.05
@@ -50,30 +51,42 @@ class Background:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._record.write_text(json.dumps({"pid": process.pid, "started": _start_ticks(process.pid)}))
+        record = {"pid": process.pid, "started": _start_ticks(process.pid), "boot": _boot()}
+        self._record.write_text(json.dumps(record))
         return process.pid
 
     def pid(self) -> int | None:
         """Its pid while it runs."""
-        try:
-            record = json.loads(self._record.read_text())
-        except (OSError, ValueError):
-            return None
-        alive = record["started"] is not None and _start_ticks(record["pid"]) == record["started"]
-        return int(record["pid"]) if alive else None
+        record = self._recorded()
+        alive = record and record["started"] is not None and _start_ticks(record["pid"]) == record["started"]
+        return int(record["pid"]) if record and alive else None
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End its process group: SIGTERM, and SIGKILL to what is left after `timeout_s`."""
-        pid = self.pid()
-        if pid is not None:
-            _signal_group(pid, signal.SIGTERM)
+        """End its process group, also one whose first process is gone: SIGTERM, and SIGKILL after `timeout_s`."""
+        group = self._group()
+        if group is not None:
+            _signal_group(group, signal.SIGTERM)
             deadline = time.monotonic() + timeout_s
-            while _group_lives(pid) and time.monotonic() < deadline:
-                _reap(pid)
+            while _group_lives(group) and time.monotonic() < deadline:
+                _reap(group)
                 time.sleep(POLL_S)
-            _signal_group(pid, signal.SIGKILL)
-            _reap(pid)
+            _signal_group(group, signal.SIGKILL)
+            _reap(group)
         self._record.unlink(missing_ok=True)
+
+    def _group(self) -> int | None:
+        """Its process group while anything of it lives. The kernel gives no pid anew while a group bears its number."""
+        record = self._recorded()
+        if record is None or _start_ticks(record["pid"]) not in (None, record["started"]):
+            return None
+        return int(record["pid"]) if _group_lives(record["pid"]) else None
+
+    def _recorded(self) -> dict[str, Any] | None:
+        try:
+            record: dict[str, Any] = json.loads(self._record.read_text())
+        except (OSError, ValueError):
+            return None
+        return record if record["boot"] == _boot() else None
 
     def tail(self, lines: int = 20) -> str:
         """The last lines of its log."""
@@ -102,6 +115,10 @@ def _start_ticks(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] == "Z" else int(fields[19])
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _group_lives(group: int) -> bool:

@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import ssl
+import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
@@ -93,8 +94,8 @@ class Stack:
             self._airflow_environment(),
         )
 
-    def up(self, say: Say = print) -> None:
-        """Start what does not run, and wait until all of it answers.
+    def up(self, say: Say = print, *, airflow: bool = True) -> None:
+        """Start what does not run, Airflow only if asked, and wait until all of it answers.
 
         Raises:
             RuntimeError: a part did not start; the message ends with its log.
@@ -109,18 +110,26 @@ class Stack:
         self._write_site()
         site = read_contract(Site, self.site(), str(self.site_file))
         objects.apply(site, self.kubeconfig, REPOSITORY / "k8s_manifests", self._own_objects())
+        if not airflow:
+            return
         self.airflow.prepare()
         self.airflow.start()
         self.airflow.wait_healthy(READY_TIMEOUT_S)
         say(f"Airflow answers at {self.airflow.address}")
 
     def down(self) -> None:
-        """End every process of the stack, pods included. Kept: buckets, Airflow's history, the cluster's objects."""
+        """End every process of the stack, pods included. Kept: buckets, Airflow's history, the cluster's objects.
+
+        Raises:
+            RuntimeError: the pods did not end; everything else did.
+        """
         self.airflow.stop()
-        self._stop_pods()
-        self._cluster.stop()
-        self._hub.stop()
-        self.object_store.stop()
+        try:
+            self._stop_pods()
+        finally:
+            self._cluster.stop()
+            self._hub.stop()
+            self.object_store.stop()
 
     def status(self) -> dict[str, bool]:
         """Which parts run."""
@@ -193,12 +202,16 @@ class Stack:
         self._cluster.start([str(self._python), "-m", "local.cluster", *flat], _bare_environment(), REPOSITORY)
 
     def _stop_pods(self) -> None:
-        if self._cluster.pid() is not None:
-            command = [str(self._python), "-m", "local.cluster", "stop", "--state", str(self.folder / "cluster")]
-            Background(self.folder / "cluster", "stop").start(command, _bare_environment(), REPOSITORY)
-            deadline = time.monotonic() + READY_TIMEOUT_S
-            while self._cluster.pid() is not None and time.monotonic() < deadline:
-                time.sleep(0.1)
+        """Pods outlive a server that was killed, so this asks the folder and not whether the server runs."""
+        state = self.folder / "cluster"
+        if not state.exists():
+            return
+        command = [str(self._python), "-m", "local.cluster", "stop", "--state", str(state)]
+        done = subprocess.run(
+            command, env=_bare_environment(), cwd=REPOSITORY, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"the pods below {state} did not end:\n{(done.stdout + done.stderr)[-2000:]}")
 
     def _start_hub(self) -> None:
         arguments = ["--fixtures", str(self._fixtures), "--state", str(self.folder / "hub")]

@@ -1,0 +1,68 @@
+"""A stack of its own, without Airflow: what `down` ends and what the next `up` finds."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from kubernetes import client, config
+
+from local.stack import ENVIRONMENTS, REPOSITORY, Stack
+from tests.local.chain.whole_chain import processes_naming
+
+# what the stack starts outlives the process that started it
+pytestmark = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
+
+SLEEPER = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "sleeper"},
+    "spec": {
+        "restartPolicy": "Never",
+        "containers": [
+            {
+                "name": "base",
+                "image": "slipway/tasks-cpu:dev",
+                "command": ["python", "-c", "import time; print('up', flush=True); time.sleep(120)"],
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture
+def stack(tmp_path):
+    made = Stack(tmp_path / "stack")
+    made.up(say=lambda _: None, airflow=False)
+    yield made
+    made.down()
+    assert processes_naming(str(made.folder)) == {}
+
+
+def started_pod(stack, until):
+    core = client.CoreV1Api(config.new_client_from_config(str(stack.kubeconfig)))
+    core.create_namespaced_pod("slipway", SLEEPER)
+    until(lambda: core.read_namespaced_pod("sleeper", "slipway").status.phase == "Running")
+
+
+def test_down_ends_the_pods_of_a_cluster_whose_server_was_killed(stack, until):
+    started_pod(stack, until)
+    server = next(pid for pid, command in processes_naming(str(stack.folder)).items() if "local.cluster" in command)
+    os.kill(server, signal.SIGKILL)
+    until(lambda: server not in processes_naming(str(stack.folder)))
+    assert any("shim" in command for command in processes_naming(str(stack.folder)).values())
+
+    stack.down()
+
+    assert processes_naming(str(stack.folder)) == {}
+
+
+def test_a_stack_that_cannot_start_says_why_in_a_line(tmp_path):
+    (tmp_path / "file").touch()
+    python = ENVIRONMENTS / "local" / "bin" / "python"
+    command = [python, "-m", "local", "up", "--folder", tmp_path / "file" / "stack"]
+
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [f"up: [Errno 20] Not a directory: '{tmp_path}/file/stack'"]
