@@ -1,13 +1,14 @@
 """The stack's S3: moto's server, which keeps objects in memory, and a folder in which they survive `down`."""
 
 import contextlib
+import json
 import os
 import shutil
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import boto3
 from botocore.config import Config
@@ -15,6 +16,7 @@ from botocore.config import Config
 from local.processes import Background
 
 READY_TIMEOUT_S = 30.0
+DESCRIBED = ("Metadata", "ContentType")
 
 
 class LocalObjectStore:
@@ -62,25 +64,35 @@ class LocalObjectStore:
         )
 
     def save(self) -> None:
-        """Write every object to the folder; the older copy is replaced only once the new one is whole."""
-        client, fresh = self.client(), self._saved.with_name("buckets.new")
+        """Write every object to the folder; the older copy goes only once the new one is whole."""
+        client, fresh, older = self.client(), self._saved.with_name("buckets.new"), self._saved.with_name("buckets.old")
         shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
         for bucket in client.list_buckets()["Buckets"]:
             folder = fresh / bucket["Name"]
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+            described = {}
             for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket["Name"]):
                 for item in page.get("Contents", []):
-                    client.download_file(bucket["Name"], item["Key"], str(folder / quote(item["Key"], safe="")))
-        if fresh.exists():
-            shutil.rmtree(self._saved, ignore_errors=True)
-            fresh.rename(self._saved)
+                    place = {"Bucket": bucket["Name"], "Key": item["Key"]}
+                    client.download_file(**place, Filename=str(folder / quote(item["Key"], safe="")))
+                    head = client.head_object(**place)
+                    described[item["Key"]] = {field: head[field] for field in DESCRIBED}
+            folder.with_suffix(".json").write_text(json.dumps(described))
+        if self._saved.exists():
+            self._saved.rename(older)
+        fresh.rename(self._saved)
+        shutil.rmtree(older, ignore_errors=True)
 
     def _restore(self) -> None:
-        client = self.client()
-        for folder in sorted(self._saved.glob("*")):
+        client, older = self.client(), self._saved.with_name("buckets.old")
+        if older.exists() and not self._saved.exists():
+            older.rename(self._saved)  # the last save was cut between its two renames
+        for folder in sorted(path for path in self._saved.glob("*") if path.is_dir()):
             client.create_bucket(Bucket=folder.name)
-            for path in sorted(folder.iterdir()):
-                client.upload_file(str(path), folder.name, unquote(path.name))
+            described = folder.with_suffix(".json")
+            for key, fields in json.loads(described.read_text()).items():
+                client.upload_file(str(folder / quote(key, safe="")), folder.name, key, ExtraArgs=fields)
 
     def _wait(self) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S

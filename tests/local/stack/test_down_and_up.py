@@ -28,6 +28,12 @@ SLEEPER = {
         ],
     },
 }
+OBJECT = {
+    "Key": "artifacts/a b/weights.bin",
+    "Body": b"\0\1",
+    "ContentType": "text/x-weights",
+    "Metadata": {"sha256": "12ab"},
+}
 
 
 @pytest.fixture
@@ -55,6 +61,33 @@ def test_down_ends_the_pods_of_a_cluster_whose_server_was_killed(stack, until):
     stack.down()
 
     assert processes_naming(str(stack.folder)) == {}
+
+
+def test_objects_come_back_with_what_describes_them(stack):
+    bucket = stack.site()["object_store"]["bucket"]
+    stack.object_store.client().put_object(Bucket=bucket, **OBJECT)
+
+    stack.down()
+    stack.up(say=lambda _: None, airflow=False)
+
+    found = stack.object_store.client().get_object(Bucket=bucket, Key=OBJECT["Key"])
+    assert found["Body"].read() == OBJECT["Body"]
+    assert {field: found[field] for field in ("Metadata", "ContentType")} == {
+        field: OBJECT[field] for field in ("Metadata", "ContentType")
+    }
+
+
+def test_a_save_that_was_cut_leaves_the_older_copy(stack):
+    bucket = stack.site()["object_store"]["bucket"]
+    stack.object_store.client().put_object(Bucket=bucket, **OBJECT)
+    stack.down()
+    saved = stack.folder / "object-store" / "buckets"
+    saved.rename(saved.with_name("buckets.old"))
+    (saved.with_name("buckets.new") / bucket).mkdir(parents=True)
+
+    stack.up(say=lambda _: None, airflow=False)
+
+    assert stack.object_store.client().head_object(Bucket=bucket, Key=OBJECT["Key"])["Metadata"] == {"sha256": "12ab"}
 
 
 def test_a_stack_that_cannot_start_says_why_in_a_line(tmp_path):
