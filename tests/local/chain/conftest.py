@@ -14,17 +14,18 @@ import pytest
 
 from local.stack import Stack
 from tests.local.chain.step_pods import ByHand
-from tests.local.chain.whole_chain import REPOSITORY, Chain, processes_naming
+from tests.local.chain.whole_chain import REPOSITORY, SPEC_FILE, Chain, processes_naming
 
 STACKS = REPOSITORY / ".slipway" / "test-stacks"
 FOLDER = STACKS / str(os.getpid())
+SPECS = FOLDER / "specs"
 NAMED = ("SLIPWAY_SITE", "SLIPWAY_AIRFLOW")
 
 
-def local(command, folder=FOLDER):
+def local(command, folder=FOLDER, *arguments):
     """`python -m local` on the folder, in the environment that is its own."""
     python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
-    arguments = [python, "-m", "local", command, "--folder", folder]
+    arguments = [python, "-m", "local", command, "--folder", folder, *arguments]
     done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -56,14 +57,26 @@ def chain(request, tmp_path_factory):
         return
     request.getfixturevalue("taken_port")
     try:
-        local("up")
-        stack = Stack(FOLDER)
+        shutil.copytree(REPOSITORY / "specs", SPECS)
+        local("up", FOLDER, "--specs", SPECS)
+        stack = Stack(FOLDER, specs=SPECS)
         made = Chain(stack.client_environment(), scratch, stack)
         with made.airflow:
             yield made
     finally:
         local("down")
     assert processes_naming(str(FOLDER)) == {}
+
+
+@pytest.fixture
+def own_spec(chain):
+    """The file that the stack's Airflow makes the model's DAG of; as it was afterwards."""
+    if chain.stack is None:
+        pytest.skip("needs an Airflow whose specs a test may change")
+    file = SPECS / SPEC_FILE.name
+    before = file.read_text()
+    yield file
+    file.write_text(before)
 
 
 @pytest.fixture(scope="package")

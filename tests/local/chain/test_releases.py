@@ -7,7 +7,7 @@ import pytest
 
 from plugins.slipway_airflow.runs import run_identity
 from tasks.adapters.workload_state import is_available
-from tests.local.chain.whole_chain import MODEL, REPOSITORY
+from tests.local.chain.whole_chain import MODEL, REPOSITORY, until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -44,6 +44,19 @@ def test_a_commit_that_changes_only_the_readme_starts_one_pod_and_finds_nothing_
     assert set(pods.steps.values()) <= {"plan"}
     assert "nothing to do" in view.results["plan"].summary
     assert chain.standing() == before
+
+
+def test_a_schedule_releases_as_a_person_does(chain, promoted, own_spec):
+    own_spec.write_text(own_spec.read_text() + '\nschedule: "@once"\n')
+
+    def scheduled():
+        return [run for run in chain.airflow.runs(f"release__{MODEL}", 9) if run.run_id.startswith("scheduled__")]
+
+    view = chain.follow(until(scheduled)[0])
+
+    assert view.run.state == "success", summaries(view)
+    assert {name for name, state in outcomes(view).items() if state != "skipped"} == {"plan"}
+    assert "nothing to do" in view.results["plan"].summary
 
 
 def test_a_plan_alone_changes_nothing_but_its_own_document(chain, promoted):
