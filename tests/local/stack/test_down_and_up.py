@@ -63,6 +63,22 @@ def test_down_ends_the_pods_of_a_cluster_whose_server_was_killed(stack, until):
     assert processes_naming(str(stack.folder)) == {}
 
 
+def test_a_second_stack_runs_beside_the_first_and_ends_alone(stack, tmp_path):
+    second = Stack(tmp_path / "second")
+    try:
+        second.up(say=lambda _: None, airflow=False)
+        assert not set(second.settings.ports.values()) & set(stack.settings.ports.values())
+        bucket = second.site()["object_store"]["bucket"]
+        second.object_store.client().put_object(Bucket=bucket, **OBJECT)
+    finally:
+        second.down()
+
+    assert processes_naming(str(second.folder)) == {}
+    parts = ("cluster", "hub", "object_store")
+    assert [stack.status()[part] for part in parts] == [True] * 3
+    assert "Contents" not in stack.object_store.client().list_objects_v2(Bucket=bucket)
+
+
 def test_objects_come_back_with_what_describes_them(stack):
     bucket = stack.site()["object_store"]["bucket"]
     stack.object_store.client().put_object(Bucket=bucket, **OBJECT)
