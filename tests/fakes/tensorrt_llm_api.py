@@ -1,8 +1,8 @@
 """tensorrt_llm as the llmapi model uses it: the members that tests/contracts/tensorrt_llm_llmapi.json records, and no GPU.
 
-It answers a prompt with the bytes of `answers`, else with the prompt itself, one at a time. `reports` says whether a
-report holds the tokens that are new or all of them so far; `with_end` whether the end token shows. A prompt in `refuses`
-gets a RequestError, one in `breaks` ends the engine, one in `endless` never ends.
+It answers a prompt with the bytes of `answers`, else with the prompt itself, one at a time. `reports` says whether token_ids
+holds the tokens that are new or all of them so far; `with_end` whether the end token shows. A prompt in `refuses` gets a
+RequestError, one in `breaks` ends the engine, one in `endless` never ends.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ class RequestError(RuntimeError):
 class CompletionOutput:
     index: int = 0
     token_ids: list = field(default_factory=list)
+    token_ids_diff: list = field(default_factory=list)
     finish_reason: str | None = None
 
 
@@ -44,6 +45,10 @@ class RequestOutput:
         self.was_aborted = True
         self.llm.aborted.append(self.prompt)
 
+    def _report(self, new):
+        output, is_new = self.outputs[0], self.llm.reports == "new"
+        output.token_ids, output.token_ids_diff = new if is_new else [*output.token_ids, *new], new
+
     async def __aiter__(self):
         fake, output = self.llm, self.outputs[0]
         if self.prompt in fake.breaks:
@@ -52,12 +57,12 @@ class RequestOutput:
         room, end = self.sampling_params.max_tokens, [self.sampling_params.end_id] if fake.with_end else []
         while self.prompt in fake.endless:
             await asyncio.sleep(0.001)
-            output.token_ids = [*output.token_ids, ord("x")] if fake.reports == "everything" else [ord("x")]
+            self._report([ord("x")])
             yield self
         tokens = (answer + end)[:room]
         for position, token in enumerate(tokens):
             await asyncio.sleep(0)
-            output.token_ids = tokens[: position + 1] if fake.reports == "everything" else [token]
+            self._report([token])
             self.finished = position == len(tokens) - 1
             if self.finished:
                 output.finish_reason = "length" if len(answer) > room else "stop"

@@ -1,5 +1,4 @@
 from generation.answer_text import AnswerText, StopWords
-from generation.token_deltas import TokenDeltas
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -71,25 +70,3 @@ def test_text_ends_before_the_first_complete_stop_word_however_it_is_cut_into_pi
 
     assert given_out == (text if complete is None else text[: complete - max(map(len, ended_by))])
     assert stop.found == bool(ended_by)
-
-
-@settings(max_examples=100)
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
-def test_reports_of_everything_so_far_give_every_token_once(tokens):
-    deltas = TokenDeltas()
-
-    new = [deltas.new(tokens[: end + 1]) for end in range(len(tokens))]
-    assert [token for each in [*new, deltas.new(tokens)] for token in each] == tokens
-
-
-@settings(max_examples=100)
-@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=2, max_size=8))
-def test_reports_of_new_tokens_give_every_token_once(reports):
-    first, second = reports[:2]
-    if second[: len(first)] == first:
-        return  # may mean either; see the class
-    deltas = TokenDeltas()
-
-    assert [token for report in reports for token in deltas.new(report)] == [
-        token for each in reports for token in each
-    ]

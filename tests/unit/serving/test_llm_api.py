@@ -79,6 +79,15 @@ def test_text_is_streamed_in_new_pieces_however_the_runtime_reports_tokens(serve
     assert (streamed.finish_reason, whole.finish_reason, len(whole.pieces)) == ("stop", "stop", 1)
 
 
+@pytest.mark.parametrize("text", ["aab", "aaaaaa", "abab abab abab"])
+@pytest.mark.parametrize("reports", ["everything", "new"])
+def test_an_answer_that_begins_with_the_same_again_is_whole(serve, reports, text):
+    """Tokens [1], [1], [2]: from a first and a second report alone nobody can tell news from everything so far."""
+    reply = serve(answers={"say": text}, reports=reports).ask("say")
+
+    assert (reply.text, "".join(reply.pieces)) == (text, text)
+
+
 @pytest.mark.parametrize("reports", ["everything", "new"])
 def test_max_tokens_ends_an_answer(serve, reports):
     reply = serve(answers={"say": "abcdef"}, reports=reports).ask("say", sampling=Sampling(3))

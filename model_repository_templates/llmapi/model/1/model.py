@@ -16,7 +16,6 @@ from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.runtime import Progress, Sampling
 from generation.service import Service
 from generation.settings import check_numpy, read_settings
-from generation.token_deltas import TokenDeltas
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -101,12 +100,11 @@ class LlmApiRuntime:
         return bool(self._followed) or not self._arrived.empty()
 
     async def _follow(self, number: int, prompt: list[int], chosen: Any) -> None:
-        deltas = TokenDeltas()
         try:
             result = self._llm.generate_async(prompt, chosen, streaming=True)
             async for report in result:
                 output = report.outputs[0]
-                tokens = [token for token in deltas.new(output.token_ids) if token not in self._end_ids]
+                tokens = [token for token in output.token_ids_diff if token not in self._end_ids]
                 reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
                 self._arrived.put(Progress(number, tokens, reason))
         except asyncio.CancelledError:

@@ -79,7 +79,7 @@ class LLM:
 class RequestOutput:
     def __init__(self, handle):
         self.handle, self.finished = handle, False
-        self.outputs = [SimpleNamespace(index=0, token_ids=[], finish_reason=None)]
+        self.outputs = [SimpleNamespace(index=0, token_ids=[], token_ids_diff=[], finish_reason=None)]
         self.loop, self.arrived = asyncio.get_running_loop(), asyncio.Queue()
 
     def abort(self):
@@ -98,5 +98,6 @@ class RequestOutput:
         while not self.finished:
             tokens, reason = await self.arrived.get()
             self.outputs[0].token_ids += tokens
+            self.outputs[0].token_ids_diff = tokens
             self.outputs[0].finish_reason, self.finished = reason, reason is not None
             yield self
