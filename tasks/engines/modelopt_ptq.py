@@ -35,7 +35,7 @@ class Recipe:
     algorithm: str
     """`quant_algo` in hf_quant_config.json (modelopt/torch/export/model_config.py)."""
     calibrates: bool = True
-    """Whether the model looks at texts: to scale activations, or to choose scales of weights by what they meet."""
+    """Whether its weights look at texts: to scale activations, or to choose scales of weights by what they meet."""
     runs_on_cpu: bool = True
 
 
@@ -73,7 +73,8 @@ def quantize_with_modelopt(
     Args:
         checkpoint: folder in Hugging Face layout, unquantized; it is only read.
         format_: the user's name of the format; `none` is no quantization, and refused.
-        texts: what the format calibrates on, each cut to `max_tokens`; formats of weights alone look at none.
+        texts: what the format calibrates on, each cut to `max_tokens`; formats of weights alone look at none, unless
+            `kv_cache` is fp8.
         out: owned by the caller.
         device: where the model computes; with several GPUs it is spread over all of them.
         kv_cache: fp8 adds scales of the attention cache.
@@ -101,7 +102,7 @@ def quantize_with_modelopt(
     measured = token_ids(tokenizer, perplexity_texts, positions)
     with phase(f"measuring the source's perplexity over {len(measured)} texts"):
         source = perplexity(measured, logits_of(model)) if measured else None
-    used = token_ids(tokenizer, texts if recipe.calibrates else (), min(max_tokens, positions))
+    used = token_ids(tokenizer, texts if _looks_at_texts(recipe, kv_cache) else (), min(max_tokens, positions))
     with phase(f"quantizing to {format_}, calibrating on {len(used)} texts"):
         model = _quantized(model, recipe, kv_cache, used)
     with phase(f"measuring the {format_} model's perplexity over {len(measured)} texts"):
@@ -128,9 +129,17 @@ def _recipe(format_: QuantizationFormat, kv_cache: KvCache, device: Device, text
         raise InputError(f"format {format_} is computed on GPUs alone, this is a CPU. Run quantize on a GPU.")
     if kv_cache == "int8":
         raise InputError("quantization.kv_cache int8 is a trt-engine's; a Hugging Face checkpoint has none or fp8.")
-    if (recipe.calibrates or kv_cache == "fp8") and not texts:
-        raise InputError(f"format {format_} calibrates on texts, found none. Give quantization.calibration.dataset.")
+    if _looks_at_texts(recipe, kv_cache) and not texts:
+        raise InputError(
+            f"format {format_} with kv_cache {kv_cache} calibrates on texts, found none. "
+            "Give quantization.calibration.dataset."
+        )
     return recipe
+
+
+def _looks_at_texts(recipe: Recipe, kv_cache: KvCache) -> bool:
+    """Keys and values are known of texts alone, whatever the weights need."""
+    return recipe.calibrates or kv_cache == "fp8"
 
 
 def _check_unquantized(checkpoint: Path, config: dict[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """What ModelOpt wrote, read back: what it says, whether its scales are numbers, and the weights that it stands for.
 
 Layouts are those of ModelOpt 0.47's unified Hugging Face export (modelopt/torch/export/quant_utils.py): beside a weight
-lie `weight_scale`, and as the format needs `weight_scale_2`, `input_scale` and `pre_quant_scale`.
+lie `weight_scale`, and as the format needs `weight_scale_2`, `input_scale` and `pre_quant_scale`; a quantized attention
+cache has `k_scale` and `v_scale` beside the weights of its keys and values.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from tasks.contracts.errors import InputError, PipelineError
 from tasks.engines.announced import QUANTIZED_BY_MODELOPT
 
 WEIGHT, SCALE, SCALE_2, PRE_SCALE = ".weight", ".weight_scale", ".weight_scale_2", ".pre_quant_scale"
-SCALES = (SCALE, SCALE_2, PRE_SCALE, ".input_scale", ".k_scale", ".v_scale")
+KV_SCALES = {".k_proj": ".k_scale", ".v_proj": ".v_scale"}
+SCALES = (SCALE, SCALE_2, PRE_SCALE, ".input_scale", *KV_SCALES.values())
 KV_CACHE_ALGORITHMS = {"none": None, "fp8": "FP8"}
 BLOCK_BYTES = 2**20
 
@@ -35,14 +37,17 @@ def read_back(folder: Path, algorithm: str, kv_cache: str) -> dict[str, Any]:
             f"{QUANTIZED_BY_MODELOPT} says quant_algo {found[0]} and kv_cache_quant_algo {found[1]}, asked were "
             f"{asked[0]} and {asked[1]}. Report this with the checkpoint's config.json."
         )
-    scales = 0
+    names = set()
     for name, tensor in tensors_of(folder):
+        names.add(name)
         if name.endswith(SCALES):
-            scales += 1
             _check_scale(name, tensor)
+    scales = [name for name in names if name.endswith(SCALES)]
     if not scales:
         raise PipelineError(f"no tensor of the checkpoint has a scale: nothing was quantized to {algorithm}.")
-    return {**said, "scales": scales}
+    if kv_cache != "none":
+        _check_cache_scales(names, kv_cache)
+    return {**said, "scales": len(scales)}
 
 
 def digest_of(folder: Path) -> str:
@@ -104,6 +109,23 @@ def _unpacked(packed: Any) -> Any:
     low, high = packed & 0x0F, packed >> 4
     pairs = torch.stack([low, high], dim=1).reshape(-1, packed.shape[1]).to(torch.int8)
     return torch.where(pairs > 7, pairs - 16, pairs).float()  # noqa: PLR2004 - two's complement of 4 bits
+
+
+def _check_cache_scales(names: Collection[str], kv_cache: str) -> None:
+    """Beside every weight of keys or values; and one of each where a model keeps both in a weight of another name."""
+    wanted = {
+        name.removesuffix(WEIGHT) + scale
+        for part, scale in KV_SCALES.items()
+        for name in names
+        if name.endswith(part + WEIGHT)
+    }
+    unseen = {f"*{scale}" for scale in KV_SCALES.values() if not any(name.endswith(scale) for name in names)}
+    absent = sorted((wanted - set(names)) | unseen)
+    if absent:
+        raise PipelineError(
+            f"kv_cache {kv_cache} was asked, and the checkpoint has no {absent[0]} (of {len(absent)}): its keys and "
+            "values would be stored unscaled. Report this with the checkpoint's config.json."
+        )
 
 
 def _check_scale(name: str, tensor: Any) -> None:

@@ -14,6 +14,7 @@ HUB = REPOSITORY / "tests" / "fixtures" / "hub"
 CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
 CALIBRATION_TEXTS = 64
 AWQ_TEXTS = 8  # it searches for scales, which takes most of the time and needs few texts
+CACHE_TEXTS = 8
 LIMIT_S = 600
 MADE = {
     "fp8": {"format": "fp8"},
@@ -25,6 +26,7 @@ FURTHER = {
     "fp8 again": {"format": "fp8", "measure": False},
     "int8_sq again": {"format": "int8_sq", "measure": False},
     "fp8 with its cache": {"format": "fp8", "kv_cache": "fp8", "measure": False},
+    "int8_wo with its cache": {"format": "int8_wo", "kv_cache": "fp8", "texts": CACHE_TEXTS, "measure": False},
     "nvfp4": {"format": "nvfp4"},
 }
 

@@ -8,7 +8,7 @@ from tasks.engines.llmapi import LlmApiEngine
 from tasks.engines.protocol import ENGINE_FOLDER
 from tasks.engines.repository import render
 from tests.fakes.releases import spec
-from tests.local.modelopt.conftest import AWQ_TEXTS, MADE, REPOSITORY
+from tests.local.modelopt.conftest import AWQ_TEXTS, CACHE_TEXTS, MADE, REPOSITORY
 
 pytestmark = pytest.mark.timeout(600)
 ALGORITHMS = {"fp8": "FP8", "int8_wo": "W8A16", "int8_sq": "W8A8_SQ_PER_CHANNEL", "int4_awq": "W4A16_AWQ"}
@@ -56,6 +56,7 @@ def test_fewer_bits_take_fewer_bytes(results):
 
 def test_only_formats_that_look_at_activations_use_the_texts(results):
     assert results["int8_wo"]["calibration"] == 0
+    assert results["int8_wo with its cache"]["calibration"] == CACHE_TEXTS
     assert results["int4_awq"]["calibration"] == AWQ_TEXTS
 
 
@@ -64,11 +65,13 @@ def test_the_same_input_gives_the_same_bytes(results, name):
     assert results[f"{name} again"]["digest"] == results[name]["digest"]
 
 
-def test_scales_of_the_attention_cache_are_written_when_asked(results):
-    found = results["fp8 with its cache"]
+@pytest.mark.parametrize("name", ["fp8", "int8_wo"])
+def test_scales_of_the_attention_cache_are_written_when_asked(results, name):
+    found = results[f"{name} with its cache"]
+    layers = json.loads((found["out"] / "config.json").read_text())["num_hidden_layers"]
 
     assert found["quantization"]["kv_cache_quant_algo"] == "FP8"
-    assert found["quantization"]["scales"] > results["fp8"]["quantization"]["scales"]
+    assert found["quantization"]["scales"] == results[name]["quantization"]["scales"] + 2 * layers
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -82,6 +82,32 @@ def test_a_checkpoint_without_any_scale_was_not_quantized(tmp_path):
         read_back(written(tmp_path, {"a.weight": torch.ones(1)}), "FP8", "none")
 
 
+CACHE_OF_A = {"a.k_proj.k_scale": torch.tensor(0.1), "a.v_proj.v_scale": torch.tensor(0.1)}
+WEIGHTS_OF_A = {f"a.{name}.weight": torch.ones(1) for name in ("k_proj", "v_proj")}
+
+
+@pytest.mark.parametrize(
+    ("stored", "missing"),
+    [
+        ({}, r"no \*\.k_scale \(of 2\)"),
+        ({"a.k_proj.k_scale": torch.tensor(0.1)}, r"no \*\.v_scale \(of 1\)"),
+        ({**CACHE_OF_A, **WEIGHTS_OF_A, "b.v_proj.weight": torch.ones(1)}, r"no b\.v_proj\.v_scale"),
+    ],
+)
+def test_a_cache_that_was_asked_in_8_bits_has_a_scale_for_all_keys_and_values(tmp_path, stored, missing):
+    folder = written(tmp_path, {"a.weight_scale": torch.tensor(1.0), **stored}, "W8A16", "FP8")
+
+    with pytest.raises(PipelineError, match=missing):
+        read_back(folder, "W8A16", "fp8")
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS_OF_A, {"a.qkv_proj.weight": torch.ones(1)}])
+def test_scales_of_a_cache_are_counted(tmp_path, weights):
+    folder = written(tmp_path, {"a.weight_scale": torch.tensor(1.0), **CACHE_OF_A, **weights}, "W8A16", "FP8")
+
+    assert read_back(folder, "W8A16", "fp8")["scales"] == 3
+
+
 def test_a_digest_changes_with_any_byte_of_any_file(tmp_path):
     folder = written(tmp_path, {"a.weight_scale": torch.tensor(1.0)})
     before = digest_of(folder)
@@ -110,7 +136,7 @@ def test_one_table_of_names_agrees_with_the_other():
         ({"format_": "nvfp4"}, "GPUs alone"),
         ({"format_": "fp8", "kv_cache": "int8"}, "kv_cache int8 is a trt-engine's"),
         ({"format_": "int4_awq", "texts": []}, "calibrates on texts, found none"),
-        ({"format_": "int8_wo", "texts": [], "kv_cache": "fp8"}, "calibrates on texts"),
+        ({"format_": "int8_wo", "texts": [], "kv_cache": "fp8"}, "int8_wo with kv_cache fp8 calibrates"),
     ],
 )
 def test_what_modelopt_cannot_make_is_refused_before_anything_is_loaded(tmp_path, asked, words):
