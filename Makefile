@@ -4,6 +4,8 @@
 # make up      the embedded stack alone      make down    end it, leave no process
 PYTHON ?= python3
 ENVS := .slipway/envs
+# each runs by itself with its own folder on the path, and Triton wants every model to be a model.py
+SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
 
 .PHONY: demo test check up down status lock format clean
 
@@ -28,6 +30,8 @@ check: environments dev
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/tasks/bin/python tasks
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/local/bin/python local cli bench
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/airflow/bin/python plugins dags
+	@for script in $(SCRIPTS); do MYPYPATH=$$(dirname $$script) $(ENVS)/dev/bin/mypy \
+	  --python-executable $(ENVS)/triton/bin/python $$script || exit 1; done
 	@$(ENVS)/dev/bin/lint-imports
 	@$(PYTHON) -m tests unit contracts
 

@@ -88,7 +88,7 @@ class LlmApiRuntime:
                 found.append(self._arrived.get_nowait())
         if failures := [each for each in found if isinstance(each, Exception)]:
             raise failures[0]
-        return found
+        return [each for each in found if not isinstance(each, Exception)]
 
     def cancel(self, number: int) -> None:
         """Whatever arrives of it, nobody looks at it any more."""
@@ -100,6 +100,7 @@ class LlmApiRuntime:
         return bool(self._followed) or not self._arrived.empty()
 
     async def _follow(self, number: int, prompt: list[int], chosen: Any) -> None:
+        result: Any = None
         try:
             result = self._llm.generate_async(prompt, chosen, streaming=True)
             async for report in result:
@@ -108,7 +109,8 @@ class LlmApiRuntime:
                 reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
                 self._arrived.put(Progress(number, tokens, reason))
         except asyncio.CancelledError:
-            result.abort()
+            if result is not None:
+                result.abort()
             raise
         except (self._api.llmapi.RequestError, ValueError) as error:
             self._arrived.put(Progress(number, (), failure=f"the engine refused this request: {str(error)[:256]}."))

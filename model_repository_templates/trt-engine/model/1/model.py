@@ -141,7 +141,8 @@ class Generation:
 
     def __init__(self, model: str, inputs: list[Any], reply: Sender) -> None:
         self.number, self.reply = secrets.token_hex(16), reply
-        self.left, self.error = False, None
+        self.left = False
+        self.error: Any = None
         self._model, self._inputs = model, inputs
 
     def __iter__(self) -> Iterator[list[int]]:
