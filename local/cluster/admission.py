@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from local.cluster.node import NAME
 from local.cluster.resources import DEPLOYMENTS, PODS, REPLICA_SETS, SERVICES, Object, Resource
 from local.cluster.selectors import matches_spec
 from local.cluster.status import invalid
@@ -41,11 +42,31 @@ REFUSED_POD_FIELDS = {
     "schedulingGates": "nothing here would ever open them",
     "resourceClaims": "this cluster has no devices",
     "shareProcessNamespace": "this cluster has no process namespaces",
+    "hostname": "a pod's host name is this machine's; address a pod by its status.podIP",
+    "hostnameOverride": "a pod's host name is this machine's; address a pod by its status.podIP",
+    "setHostnameAsFQDN": "a pod's host name is this machine's; address a pod by its status.podIP",
+    "subdomain": "this cluster has no DNS; address a pod by its status.podIP",
+    "dnsConfig": "pods resolve names as this machine does",
+    "resources": "this cluster counts no resources of whole pods; give each container its own",
+    "overhead": "this cluster has no runtime classes",
+    "schedulingGroup": "this cluster schedules pods one by one",
 }
 REFUSED_CONTAINER_FIELDS = {
     "volumeDevices": "this cluster has no block devices",
     "restartPolicyRules": "this cluster has no such rules",
+    "stdin": "nobody can attach to a container of this cluster",
+    "tty": "nobody can attach to a container of this cluster",
 }
+REFUSED_HOOKS = {
+    "postStart": "this cluster runs no postStart hooks",
+    "stopSignal": "this cluster ends containers with SIGTERM",
+}
+REFUSED_PROBE_FIELDS = {
+    "grpc": "this cluster has no gRPC probes; use httpGet, tcpSocket or exec",
+    "terminationGracePeriodSeconds": "this cluster gives a probe's restart the pod's own grace period",
+}
+REFUSED_SERVICE_FIELDS = {"externalIPs": "Services of this cluster listen on their clusterIP only"}
+HIGHEST_MODE = 0o777
 XCOM_SIDECAR = "airflow-xcom-sidecar"
 NAME_LENGTH = 253
 LABEL_LENGTH = 63
@@ -124,6 +145,10 @@ def _service(spec: dict[str, Any]) -> Iterator[Problem]:
         yield "spec.type", 'Unsupported value: "NodePort": this cluster has no node ports; use ClusterIP'
     if not spec.get("ports") and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
         yield "spec.ports", "Required value"
+    yield from _refused("spec", spec, REFUSED_SERVICE_FIELDS)
+    if spec.get("sessionAffinity") not in (None, "None"):
+        text = "this cluster gives connections to the endpoints in turn; use None"
+        yield "spec.sessionAffinity", f"Unsupported value: {spec['sessionAffinity']!r}: {text}"
     ports = spec.get("ports") or []
     for index, port in enumerate(ports):
         if port.get("protocol", "TCP") != "TCP":
@@ -144,6 +169,10 @@ def _pod_spec(at: str, spec: Any) -> Iterator[Problem]:
         yield f"{at}.restartPolicy", f"Unsupported value: {spec['restartPolicy']!r}"
     if spec.get("schedulerName", "default-scheduler") != "default-scheduler":
         yield f"{at}.schedulerName", f"Invalid value: {spec['schedulerName']!r}: this cluster has no other scheduler"
+    if spec.get("dnsPolicy") == "None":
+        yield f"{at}.dnsPolicy", "Unsupported value: 'None': pods resolve names as this machine does"
+    if spec.get("nodeName") not in (None, NAME):
+        yield f"{at}.nodeName", f"Invalid value: {spec['nodeName']!r}: this cluster has one node, {NAME}"
     yield from _volumes(at, spec.get("volumes") or [])
     volumes = {volume.get("name") for volume in spec.get("volumes") or []}
     names: set[str] = set()
@@ -172,10 +201,43 @@ def _volumes(at: str, volumes: list[dict[str, Any]]) -> Iterator[Problem]:
                 )
         if len(kinds) != 1:
             yield where, f"Invalid value: a volume has one type, {volume.get('name', '')!r} has {len(kinds)}"
-        for source in (volume.get("projected") or {}).get("sources") or []:
+        yield from _files(where, volume)
+        yield from _mode(f"{where}.projected.defaultMode", (volume.get("projected") or {}).get("defaultMode"))
+        for number, source in enumerate((volume.get("projected") or {}).get("sources") or []):
             for kind in source:
                 if kind not in PROJECTED_SOURCES:
                     yield f"{where}.projected.sources", f"Invalid value: this cluster cannot project {kind}"
+            yield from _files(f"{where}.projected.sources[{number}]", source)
+
+
+def _files(at: str, source: dict[str, Any]) -> Iterator[Problem]:
+    """What the files of a volume or of a projected source are made of."""
+    for kind in PROJECTED_SOURCES:
+        reference = source.get(kind) or {}
+        yield from _mode(f"{at}.{kind}.defaultMode", reference.get("defaultMode"))
+        for index, item in enumerate(reference.get("items") or []):
+            where = f"{at}.{kind}.items[{index}]"
+            yield from _mode(f"{where}.mode", item.get("mode"))
+            for needed in ("path",) if kind == "downwardAPI" else ("key", "path"):
+                if not item.get(needed):
+                    yield f"{where}.{needed}", "Required value"
+            if kind == "downwardAPI":
+                yield from _field_file(where, item)
+
+
+def _field_file(at: str, item: dict[str, Any]) -> Iterator[Problem]:
+    if "resourceFieldRef" in item:
+        text = "this cluster writes no resources into files; give them to the container as variables (env.valueFrom)"
+        yield f"{at}.resourceFieldRef", f"Forbidden: {text}"
+    elif "fieldRef" not in item:
+        yield f"{at}.fieldRef", "Required value"
+    else:
+        yield from _field(f"{at}.fieldRef.fieldPath", item["fieldRef"])
+
+
+def _mode(at: str, mode: Any) -> Iterator[Problem]:
+    if mode is not None and not (isinstance(mode, int) and 0 <= mode <= HIGHEST_MODE):
+        yield at, f"Invalid value: {mode!r}: want a number of 0 to {HIGHEST_MODE} (octal 0777)"
 
 
 def _container(at: str, container: dict[str, Any], volumes: set[Any]) -> Iterator[Problem]:
@@ -192,15 +254,13 @@ def _container(at: str, container: dict[str, Any], volumes: set[Any]) -> Iterato
     yield from _refused(at, container, REFUSED_CONTAINER_FIELDS)
     if (container.get("securityContext") or {}).get("privileged"):
         yield f"{at}.securityContext.privileged", "Forbidden: this cluster runs no privileged containers"
-    if (container.get("lifecycle") or {}).get("postStart"):
-        yield f"{at}.lifecycle.postStart", "Forbidden: this cluster runs no postStart hooks"
+    yield from _refused(f"{at}.lifecycle", container.get("lifecycle") or {}, REFUSED_HOOKS)
     yield from _resources(at, container.get("resources") or {})
     yield from _ports(at, container.get("ports") or [])
     yield from _environment(at, container)
     yield from _mounts(at, container.get("volumeMounts") or [], volumes)
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        if "grpc" in (container.get(probe) or {}):
-            yield f"{at}.{probe}.grpc", "Forbidden: this cluster has no gRPC probes; use httpGet, tcpSocket or exec"
+        yield from _refused(f"{at}.{probe}", container.get(probe) or {}, REFUSED_PROBE_FIELDS)
 
 
 def _ports(at: str, ports: list[dict[str, Any]]) -> Iterator[Problem]:
@@ -229,9 +289,14 @@ def _environment(at: str, container: dict[str, Any]) -> Iterator[Problem]:
         for kind in source:
             if kind not in ("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"):
                 yield f"{where}.valueFrom.{kind}", f"Invalid value: this cluster has no {kind}"
-        path = (source.get("fieldRef") or {}).get("fieldPath", "metadata.name")
-        if path.partition("[")[0] not in FIELD_PATHS:
-            yield f"{where}.valueFrom.fieldRef.fieldPath", f"Unsupported value: {path!r}"
+        if "fieldRef" in source:
+            yield from _field(f"{where}.valueFrom.fieldRef.fieldPath", source["fieldRef"])
+
+
+def _field(at: str, reference: dict[str, Any]) -> Iterator[Problem]:
+    path = reference.get("fieldPath", "")
+    if path.partition("[")[0] not in FIELD_PATHS:
+        yield at, f"Unsupported value: {path!r}: want one of {', '.join(FIELD_PATHS)}"
 
 
 def _mounts(at: str, mounts: list[dict[str, Any]], volumes: set[Any]) -> Iterator[Problem]:

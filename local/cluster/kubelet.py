@@ -64,9 +64,10 @@ class Kubelet:
         while True:
             try:
                 await worker.run()
-            except Exception:
+            except Exception as error:
                 # One pod that cannot be handled must not take the others down.
                 log.exception("pod %s/%s", pod["metadata"]["namespace"], pod["metadata"]["name"])
+                self._node.events.warning(pod, "FailedSync", f"Error syncing pod: {type(error).__name__}: {error}")
                 await asyncio.sleep(CRASH_PAUSE_S)
             else:
                 return

@@ -1,6 +1,5 @@
 """Folders that stand for a pod's volumes."""
 
-import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 from local.cluster.environment import ConfigurationError, Lookup, Paths, content, field_value
 from local.cluster.resources import CLAIMS, CONFIG_MAPS, SECRETS, Object
 
-PRIVATE_MODE = 0o600
-File = tuple[str, bytes]
+DEFAULT_MODE = 0o644  # as Kubernetes has it; the folders above keep everybody else out
+File = tuple[str, bytes, int | None]
 
 
 class Volumes:
@@ -30,8 +29,8 @@ class Volumes:
             folder = self._place(volume)
             files = [] if "emptyDir" in volume else list(self._files(volume))
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            for name, data in files:
-                _write(folder, name, data)
+            for name, data, mode in files:
+                _write(folder, name, data, DEFAULT_MODE if mode is None else mode)
 
     def paths(self, container: Mapping[str, Any], termination_log: Path) -> Paths:
         """Where a container's mounts and its termination log really are."""
@@ -58,9 +57,13 @@ class Volumes:
             if self._lookup(CLAIMS, name) is None:
                 raise ConfigurationError(f'persistentvolumeclaim "{name}" not found')
             return
-        sources = (volume.get("projected") or {}).get("sources")
-        for source in [volume] if sources is None else sources:
-            yield from self._source(source)
+        if "projected" not in volume:
+            yield from self._source(volume)
+            return
+        default = volume["projected"].get("defaultMode")
+        for source in volume["projected"].get("sources") or []:
+            for name, data, mode in self._source(source):
+                yield name, data, default if mode is None else mode
 
     def _source(self, source: Mapping[str, Any]) -> Iterator[File]:
         if "configMap" in source:
@@ -68,8 +71,10 @@ class Volumes:
         if "secret" in source:
             reference = source["secret"]
             yield from self._keyed(reference, reference.get("secretName") or reference.get("name", ""), "secret")
-        for item in (source.get("downwardAPI") or {}).get("items") or []:
-            yield item["path"], field_value(self._pod, item["fieldRef"]["fieldPath"]).encode()
+        if "downwardAPI" in source:
+            for item in source["downwardAPI"].get("items") or []:
+                text = field_value(self._pod, item["fieldRef"]["fieldPath"])
+                yield item["path"], text.encode(), item.get("mode", source["downwardAPI"].get("defaultMode"))
 
     def _keyed(self, reference: Mapping[str, Any], name: str, kind: str) -> Iterator[File]:
         found = self._lookup(SECRETS if kind == "secret" else CONFIG_MAPS, name)
@@ -77,14 +82,14 @@ class Volumes:
             if reference.get("optional"):
                 return
             raise ConfigurationError(f'{kind} "{name}" not found')
-        data = dict(content(found))
+        data, default = dict(content(found)), reference.get("defaultMode")
         items = reference.get("items")
         if items is None:
-            yield from data.items()
+            yield from ((key, value, default) for key, value in data.items())
             return
         for item in items:
             if item["key"] in data:
-                yield item["path"], data[item["key"]]
+                yield item["path"], data[item["key"]], item.get("mode", default)
             elif not reference.get("optional"):
                 raise ConfigurationError(f"references non-existent {kind} key: {item['key']}")
 
@@ -94,14 +99,12 @@ def discard_claim(claims: Path, namespace: str, name: str) -> None:
     shutil.rmtree(claims / namespace / name, ignore_errors=True)
 
 
-def _write(folder: Path, name: str, data: bytes) -> None:
+def _write(folder: Path, name: str, data: bytes, mode: int) -> None:
     target = folder / name
     if not target.resolve().is_relative_to(folder.resolve()):
         raise ConfigurationError(f"the path {name!r} leaves its volume")
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.touch(PRIVATE_MODE)
     target.write_bytes(data)
-    with contextlib.suppress(OSError):
-        target.chmod(PRIVATE_MODE)
+    target.chmod(mode)

@@ -5,6 +5,7 @@ import json
 import pytest
 from kubernetes import client
 
+GROWN = {"items": [{"path": "cpu", "resourceFieldRef": {"resource": "limits.cpu"}}]}
 DEPLOYMENT = {
     "metadata": {"name": "web"},
     "spec": {
@@ -149,7 +150,26 @@ def test_a_deleted_namespace_takes_its_objects_along(cluster, space_in, until):
     [
         ({"container": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}}, "this cluster has no nvidia.com/gpu"),
         ({"volumes": [{"name": "host", "hostPath": {"path": "/"}}]}, "this cluster has no hostPath volumes"),
+        ({"volumes": [{"name": "v", "downwardAPI": GROWN}]}, "downwardAPI.items[0].resourceFieldRef"),
+        ({"volumes": [{"name": "v", "projected": {"sources": [{"downwardAPI": GROWN}]}}]}, "items[0].resourceFieldRef"),
+        ({"volumes": [{"name": "v", "downwardAPI": {"items": [{"path": "x"}]}}]}, "items[0].fieldRef"),
+        ({"volumes": [{"name": "v", "secret": {"secretName": "s", "items": [{"key": "k"}]}}]}, "items[0].path"),
+        ({"volumes": [{"name": "v", "secret": {"secretName": "s", "defaultMode": 4095}}]}, "secret.defaultMode"),
+        ({"volumes": [{"name": "v", "projected": {"defaultMode": -1, "sources": []}}]}, "projected.defaultMode"),
         ({"hostNetwork": True}, "spec.hostNetwork"),
+        ({"hostname": "web"}, "status.podIP"),
+        ({"subdomain": "web"}, "no DNS"),
+        ({"setHostnameAsFQDN": True}, "spec.setHostnameAsFQDN"),
+        ({"dnsConfig": {"searches": ["example.org"]}}, "spec.dnsConfig"),
+        ({"dnsPolicy": "None"}, "spec.dnsPolicy"),
+        ({"nodeName": "gpu-1"}, "one node, slipway-local"),
+        ({"resources": {"limits": {"memory": "1Gi"}}}, "give each container its own"),
+        ({"container": {"tty": True}}, "containers[0].tty"),
+        ({"container": {"lifecycle": {"stopSignal": "SIGINT"}}}, "lifecycle.stopSignal"),
+        (
+            {"container": {"livenessProbe": {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 1}}},
+            "livenessProbe.terminationGracePeriodSeconds",
+        ),
         ({"container": {"securityContext": {"privileged": True}}}, "no privileged containers"),
         ({"container": {"volumeMounts": [{"name": "missing", "mountPath": "/x"}]}}, "Not found"),
         ({"container": {"name": "airflow-xcom-sidecar"}}, "do_xcom_push=False"),

@@ -83,6 +83,37 @@ def test_paths_and_variables_of_the_container_are_replaced(space):
     assert space.logs("reads").strip() == f"here open sesame open sesame! {pod.status.pod_ip}:$(MISSING)"
 
 
+def test_files_of_volumes_have_the_modes_that_are_asked_for(space):
+    space.core.create_namespaced_secret(
+        space.name, {"metadata": {"name": "keys"}, "stringData": {"id": "a", "pub": "b"}}
+    )
+    items = [{"key": "id", "path": "id"}, {"key": "pub", "path": "pub", "mode": 0o644}]
+    label = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+    volumes = [
+        {"name": "plain", "secret": {"secretName": "keys"}},
+        {"name": "given", "secret": {"secretName": "keys", "defaultMode": 0o440, "items": items}},
+        {"name": "mixed", "projected": {"defaultMode": 0o400, "sources": [{"downwardAPI": {"items": [label]}}]}},
+    ]
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}", "readOnly": True} for volume in volumes]
+    code = "import os, sys; print(*(oct(os.stat(path).st_mode & 0o777) for path in sys.argv[1:]))"
+    arguments = ["/plain/id", "/given/id", "/given/pub", "/mixed/name"]
+
+    space.run("looks", code, container={"args": arguments, "volumeMounts": mounts}, volumes=volumes)
+    space.finished("looks")
+
+    assert space.logs("looks").split() == ["0o644", "0o440", "0o644", "0o400"]
+
+
+def test_a_pod_that_cannot_be_handled_says_so(space, until):
+    space.run("odd", "pass", container={"envFrom": [{"secretRef": {}}]})
+
+    def told():
+        events = space.core.list_namespaced_event(space.name).items
+        return [event for event in events if event.reason == "FailedSync"]
+
+    assert "Error syncing pod" in until(told)[0].message
+
+
 def test_the_servers_environment_stays_with_the_server(space):
     space.run("looks", "import os, json; print(json.dumps(sorted(os.environ)))")
     space.finished("looks")

@@ -221,6 +221,8 @@ def test_a_pod_of_a_deployment_that_dies_is_replaced(space, until):
         ({"ports": [{"port": 53, "protocol": "UDP"}]}, "TCP only"),
         ({"clusterIP": "10.0.0.1", "ports": [{"port": 80}]}, "clusterIP"),
         ({"ports": [{"port": 70000}]}, "70000"),
+        ({"ports": [{"port": 80}], "sessionAffinity": "ClientIP"}, "in turn"),
+        ({"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}, "clusterIP only"),
     ],
 )
 def test_a_service_that_cannot_be_served_is_refused(space, spec, said):
