@@ -183,12 +183,13 @@ def test_recreate_ends_the_old_pods_first(space, until):
     until(ready(space, "web"))
 
     space.apps.patch_namespaced_deployment("web", space.name, {"spec": {"template": template("two")}})
-    most = 0
-    while not space.core.list_namespaced_pod(space.name, label_selector="answer=two").items:
-        most = max(most, len(space.core.list_namespaced_pod(space.name).items))
-    until(ready(space, "web"))
 
-    assert most <= 1
+    def at_the_first_new_pod():
+        """Whose pods there are, in one look, as soon as one of the new is among them."""
+        found = [pod.metadata.labels["answer"] for pod in space.core.list_namespaced_pod(space.name).items]
+        return found if "two" in found else None
+
+    assert until(at_the_first_new_pod) == ["two"]
 
 
 def test_a_deployment_without_progress_says_so(space, until):
