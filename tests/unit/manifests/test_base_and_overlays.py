@@ -1,5 +1,6 @@
 """Namespaces, identities, roles, policies and quotas: valid, complete, and no wider than needed."""
 
+import ipaddress
 import shutil
 import subprocess
 
@@ -37,16 +38,20 @@ def test_every_file_is_listed():
     assert {file.name for file in BASE.glob("*.yaml")} == {"kustomization.yaml", *(file.name for file in listed())}
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_an_overlay_resolves_to_valid_objects(overlay):
+def rendered(overlay):
+    """An overlay's objects as `kubectl apply -k` would send them."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("there is no kubectl on this machine")
     done = subprocess.run(
         [kubectl, "kustomize", str(MANIFESTS / "overlays" / overlay)], capture_output=True, text=True, check=True
     )
+    return list(yaml.safe_load_all(done.stdout))
 
-    found = list(yaml.safe_load_all(done.stdout))
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_resolves_to_valid_objects(overlay):
+    found = rendered(overlay)
 
     assert len(found) == len(base_objects())
     for item in found:
@@ -93,6 +98,49 @@ def test_the_internet_is_reached_only_by_steps_that_read_the_hub():
     }
 
     assert steps == {"plan", "download"}
+
+
+def reachable(objects, namespace, labels, address, port):
+    """Whether the policies let a pod out to a TCP port of an address."""
+    return any(
+        {"protocol": "TCP", "port": port} in rule["ports"] and any(covers(peer, address) for peer in rule["to"])
+        for item in objects
+        if item["kind"] == "NetworkPolicy" and item["metadata"]["namespace"] == namespace
+        if "Egress" in item["spec"]["policyTypes"] and selects(item["spec"]["podSelector"], labels)
+        for rule in item["spec"].get("egress") or []
+    )
+
+
+def selects(selector, labels):
+    operators = {"In": lambda one: labels.get(one["key"]) in one["values"], "Exists": lambda one: one["key"] in labels}
+    return all(operators[one["operator"]](one) for one in selector.get("matchExpressions") or [])
+
+
+def covers(peer, address):
+    block = peer.get("ipBlock", {"cidr": "0.0.0.0/32"})
+    wanted = ipaddress.ip_address(address)
+    inside = [wanted in ipaddress.ip_network(text) for text in (block["cidr"], *block.get("except", []))]
+    return inside[0] and not any(inside[1:])
+
+
+PODS = [("slipway", {"slipway.dev/step": step}) for step in Step.__args__] + [
+    ("slipway-serving", {"slipway.dev/release": "demo-1"})
+]
+S3_ADDRESS, METADATA_ADDRESS = "52.218.0.1", "169.254.169.254"
+
+
+@pytest.mark.parametrize(("namespace", "labels"), PODS)
+def test_on_eks_every_pod_reaches_s3_and_sts_where_their_addresses_are_public(namespace, labels):
+    objects = rendered("eks")
+
+    assert reachable(objects, namespace, labels, S3_ADDRESS, 443)
+    assert not reachable(objects, namespace, labels, S3_ADDRESS, 80)
+    assert not reachable(objects, namespace, labels, METADATA_ADDRESS, 443)
+
+
+@pytest.mark.parametrize(("namespace", "labels"), PODS)
+def test_elsewhere_a_pod_reaches_an_object_store_of_the_own_network(namespace, labels):
+    assert reachable(base_objects(), namespace, labels, "10.1.2.3", 9000)
 
 
 def test_no_policy_names_a_step_that_does_not_exist():
