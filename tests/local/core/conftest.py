@@ -1,4 +1,7 @@
-"""Real servers in processes of their own: moto's S3, the local Hub, and steps as a pod runs them."""
+"""Real servers in processes of their own: moto's S3, the local Hub, and steps as a pod runs them.
+
+SLIPWAY_SITE and the AWS_* variables name another object store together: the site file's.
+"""
 
 import contextlib
 import itertools
@@ -11,12 +14,13 @@ import sys
 import time
 from pathlib import Path
 
-import boto3
 import httpx
 import pytest
 import yaml
 
-from tasks.contracts.site import ObjectStoreSite
+from tasks.adapters.object_store import S3ObjectStore
+from tasks.contracts.base import read_contract
+from tasks.contracts.site import ObjectStoreSite, Site
 from tests.fakes.releases import SPEC
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -24,6 +28,7 @@ LOCAL_PYTHON = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
 START_TIMEOUT_S = 30
 TOKEN, STRANGER = "hf_planted_reader_token", "hf_planted_stranger_token"
 SECRET = "planted-secret-access-key"
+NO_BUCKET = "slipway-tests-nobody-makes-this-one"  # the name must be free in all of S3
 NUMBERS = itertools.count(1)
 
 
@@ -48,10 +53,10 @@ def child(*command, **options):
 
 
 @pytest.fixture(scope="session")
-def s3_endpoint():
-    """An S3 server; SLIPWAY_TEST_S3_ENDPOINT names another one to use."""
-    if given := os.environ.get("SLIPWAY_TEST_S3_ENDPOINT"):
-        yield given
+def object_store():
+    """The section of the site that SLIPWAY_SITE names, else one for a server of the tests' own."""
+    if named := os.environ.get("SLIPWAY_SITE"):
+        yield read_contract(Site, yaml.safe_load(Path(named).read_text()), named).object_store
         return
     port = free_port()
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -63,24 +68,28 @@ def s3_endpoint():
                 break
             assert time.monotonic() < deadline, "the S3 server did not answer"
             time.sleep(0.1)
-        yield endpoint
+        httpx.put(f"{endpoint}/slipway-test").raise_for_status()
+        yield ObjectStoreSite(bucket="slipway-test", endpoint=endpoint)
 
 
 @pytest.fixture
 def credentials(monkeypatch):
-    """Of this process and of the steps that it starts."""
-    given = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
+    """Of this process and of the steps that it starts: the environment's, else planted ones."""
+    planted = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
+    given = {name: os.environ.get(name, value) for name, value in planted.items()}
     for name, value in given.items():
-        monkeypatch.setenv(name, os.environ.get(name, value))
+        monkeypatch.setenv(name, value)
     return given
 
 
 @pytest.fixture
-def bucket(s3_endpoint, credentials):
-    """A new bucket: its site section."""
-    name = f"slipway-test-{os.getpid()}-{next(NUMBERS)}"
-    boto3.client("s3", endpoint_url=s3_endpoint, region_name="us-east-1").create_bucket(Bucket=name)
-    return ObjectStoreSite(bucket=name, endpoint=s3_endpoint)
+def place(object_store, credentials):
+    """A prefix of the test's own in the bucket, empty again afterwards: its site section."""
+    prefix = f"{object_store.prefix}/test-{os.getpid()}-{next(NUMBERS)}".lstrip("/")
+    made = object_store.model_copy(update={"prefix": prefix})
+    yield made
+    store = S3ObjectStore(made)
+    store.delete([item.uri for item in store.list(f"{made.root}/")])
 
 
 class Hub:
@@ -146,7 +155,7 @@ def hub(tmp_path):
     )
     one = {"refs": {"branches": {"main": "v1"}}, "revisions": [{"name": "v1", "files": "v1"}]}
     write_repository(fixtures / "acme" / "gated", {**one, "gated": True, "tokens": [TOKEN]}, v1=FILES)
-    lines = {"eval.jsonl": LINES, "broken.jsonl": b'{"a": 1}\n{"a": \n'}
+    lines = {"eval.jsonl": LINES, "broken.jsonl": b'{"a": 1}\n{"a": \n', "numbers.jsonl": b"7\n"}
     write_repository(fixtures / "datasets" / "acme" / "questions", one, v1=lines)
     state = tmp_path / "hub-state"
     command = ["-m", "local.hub", "--fixtures", str(fixtures), "--state", str(state)]
@@ -159,8 +168,9 @@ def hub(tmp_path):
 class Steps:
     """Runs `python -m tasks` as a pod does, and keeps everything that it said."""
 
-    def __init__(self, folder, bucket, hub):
-        self.folder, self.bucket, self.said = folder, bucket, ""
+    def __init__(self, folder, place, hub):
+        self.folder, self.place, self.said = folder, place, ""
+        self.store = S3ObjectStore(place)
         self.scratch, self.termination = folder / "scratch", folder / "termination-log"
         self.scratch.mkdir()
         self.environment = {
@@ -168,7 +178,7 @@ class Steps:
             "SLIPWAY_SCRATCH": str(self.scratch),
             "SLIPWAY_TERMINATION_LOG": str(self.termination),
         }
-        self.write_site(bucket.model_dump(mode="json"), hub.endpoint)
+        self.write_site(place.model_dump(mode="json"), hub.endpoint)
 
     def write_site(self, object_store, hub_endpoint):
         shape = {"cpu": "1", "memory": "8Gi", "scratch": "8Gi"}
@@ -206,19 +216,16 @@ class Steps:
         return code, self.read(f"releases/demo/plans/{run}.json")
 
     def read(self, key):
-        """A JSON document of the bucket; None when there is none."""
-        client = boto3.client("s3", endpoint_url=self.bucket.endpoint, region_name="us-east-1")
-        try:
-            return json.loads(client.get_object(Bucket=self.bucket.bucket, Key=key)["Body"].read())
-        except client.exceptions.NoSuchKey:
-            return None
+        """A JSON document below the test's prefix; None when there is none."""
+        uri = f"{self.place.root}/{key}"
+        return json.loads(self.store.read_bytes(uri)) if self.store.exists(uri) else None
 
     def keys(self, prefix):
-        client = boto3.client("s3", endpoint_url=self.bucket.endpoint, region_name="us-east-1")
-        found = client.list_objects_v2(Bucket=self.bucket.bucket, Prefix=prefix)
-        return [item["Key"] for item in found.get("Contents", [])]
+        """What lies below the test's prefix and begins so."""
+        found = self.store.list(f"{self.place.root}/{prefix}")
+        return [item.uri.removeprefix(f"{self.place.root}/") for item in found]
 
 
 @pytest.fixture
-def steps(tmp_path, bucket, hub):
-    return Steps(tmp_path, bucket, hub)
+def steps(tmp_path, place, hub):
+    return Steps(tmp_path, place, hub)

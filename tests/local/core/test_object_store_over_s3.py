@@ -9,16 +9,17 @@ from tasks.adapters.object_store import LostRaceError, NotFoundError, S3ObjectSt
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.site import ObjectStoreSite
 from tests.fakes.object_store_contract import ObjectStoreContract
+from tests.local.core.conftest import NO_BUCKET
 
 
 class TestS3ObjectStore(ObjectStoreContract):
     @pytest.fixture
-    def store(self, bucket):
-        return S3ObjectStore(bucket)
+    def store(self, place):
+        return S3ObjectStore(place)
 
     @pytest.fixture
-    def root(self, bucket):
-        return f"s3://{bucket.bucket}/test"
+    def root(self, place):
+        return place.root
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def refusing(credentials):
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
-        return S3ObjectStore(ObjectStoreSite(bucket="wares", endpoint=f"http://127.0.0.1:{server.server_port}"))
+        return S3ObjectStore(ObjectStoreSite(bucket=NO_BUCKET, endpoint=f"http://127.0.0.1:{server.server_port}"))
 
     yield start
     for server in servers:
@@ -55,13 +56,13 @@ def refusing(credentials):
 
 
 CALLS = {
-    "read": lambda store, path: store.read_bytes("s3://wares/a"),
-    "describe": lambda store, path: store.describe("s3://wares/a"),
-    "put": lambda store, path: store.put_bytes("s3://wares/a", b""),
-    "upload": lambda store, path: store.put_file(path, "s3://wares/a"),
-    "download": lambda store, path: store.get_file("s3://wares/a", path),
-    "copy": lambda store, path: store.copy("s3://wares/a", "s3://wares/b"),
-    "list": lambda store, path: list(store.list("s3://wares/a")),
+    "read": lambda store, path: store.read_bytes(f"s3://{NO_BUCKET}/a"),
+    "describe": lambda store, path: store.describe(f"s3://{NO_BUCKET}/a"),
+    "put": lambda store, path: store.put_bytes(f"s3://{NO_BUCKET}/a", b""),
+    "upload": lambda store, path: store.put_file(path, f"s3://{NO_BUCKET}/a"),
+    "download": lambda store, path: store.get_file(f"s3://{NO_BUCKET}/a", path),
+    "copy": lambda store, path: store.copy(f"s3://{NO_BUCKET}/a", f"s3://{NO_BUCKET}/b"),
+    "list": lambda store, path: list(store.list(f"s3://{NO_BUCKET}/a")),
 }
 
 
@@ -82,45 +83,45 @@ def test_a_refusal_is_told_apart_from_a_busy_store(refusing, tmp_path, call, sta
         CALLS[call](refusing(status, code), tmp_path / "file")
 
     assert "http://127.0.0.1" in str(refused.value)
-    assert "wares" in str(refused.value)
+    assert NO_BUCKET in str(refused.value)
 
 
 def test_credentials_that_ran_out_may_come_back(refusing):
     with pytest.raises(UnavailableError, match="ExpiredToken"):
-        refusing(400, "ExpiredToken").read_bytes("s3://wares/a")
+        refusing(400, "ExpiredToken").read_bytes(f"s3://{NO_BUCKET}/a")
 
 
 def test_another_region_is_named_as_such(refusing):
     with pytest.raises(InputError, match=r"another region.*object_store\.region"):
-        refusing(400, "AuthorizationHeaderMalformed").read_bytes("s3://wares/a")
+        refusing(400, "AuthorizationHeaderMalformed").read_bytes(f"s3://{NO_BUCKET}/a")
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_bucket_that_does_not_exist_is_named_with_its_endpoint(s3_endpoint, credentials, tmp_path, call):
+def test_a_bucket_that_does_not_exist_is_named_with_its_endpoint(object_store, credentials, tmp_path, call):
     (tmp_path / "file").write_bytes(b"x")
-    store = S3ObjectStore(ObjectStoreSite(bucket="wares", endpoint=s3_endpoint))
+    store = S3ObjectStore(object_store)
 
-    with pytest.raises(InputError, match=f"bucket wares does not exist at {s3_endpoint}"):
+    with pytest.raises(InputError, match=f"bucket {NO_BUCKET} does not exist at {object_store.endpoint or 'Amazon'}"):
         CALLS[call](store, tmp_path / "file")
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_store_that_is_down_is_unavailable(credentials, tmp_path, call):
     (tmp_path / "file").write_bytes(b"x")
-    store = S3ObjectStore(ObjectStoreSite(bucket="wares", endpoint="http://127.0.0.1:9"))
+    store = S3ObjectStore(ObjectStoreSite(bucket=NO_BUCKET, endpoint="http://127.0.0.1:9"))
 
     with pytest.raises(UnavailableError, match=r"http://127\.0\.0\.1:9 does not answer"):
         CALLS[call](store, tmp_path / "file")
 
 
-def test_missing_credentials_may_still_come(monkeypatch, credentials, s3_endpoint):
+def test_missing_credentials_may_still_come(monkeypatch, credentials, object_store):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-    store = S3ObjectStore(ObjectStoreSite(bucket="wares", endpoint=s3_endpoint))
+    store = S3ObjectStore(object_store)
 
     with pytest.raises(UnavailableError, match="no credentials"):
-        store.read_bytes("s3://wares/a")
+        store.read_bytes(f"s3://{NO_BUCKET}/a")
 
 
 @pytest.mark.parametrize("uri", ["", "wares/a", "s3://", "s3://wares", "https://wares/a"])

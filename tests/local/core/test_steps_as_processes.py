@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.local.core.conftest import FILES, SECRET, STRANGER, TOKEN, WEIGHTS
+from tests.local.core.conftest import FILES, NO_BUCKET, STRANGER, TOKEN, WEIGHTS
 
 
 def release_uri(result):
@@ -142,7 +142,7 @@ def test_two_processes_may_store_the_same_artifact(steps):
 
 
 def test_a_hub_that_is_down_is_unavailable_and_the_result_says_so(steps):
-    steps.write_site(steps.bucket.model_dump(mode="json"), "http://127.0.0.1:9")
+    steps.write_site(steps.place.model_dump(mode="json"), "http://127.0.0.1:9")
 
     code, result = steps.plan()
 
@@ -152,7 +152,7 @@ def test_a_hub_that_is_down_is_unavailable_and_the_result_says_so(steps):
 
 
 def test_an_object_store_that_is_down_is_unavailable(steps, hub):
-    down = steps.bucket.model_dump(mode="json") | {"endpoint": "http://127.0.0.1:9"}
+    down = steps.place.model_dump(mode="json") | {"endpoint": "http://127.0.0.1:9"}
     steps.write_site(down, hub.endpoint)
 
     code, _ = steps.plan()
@@ -162,12 +162,12 @@ def test_an_object_store_that_is_down_is_unavailable(steps, hub):
 
 
 def test_a_bucket_that_is_missing_is_wrong_input(steps, hub):
-    steps.write_site(steps.bucket.model_dump(mode="json") | {"bucket": "nobody-made-it"}, hub.endpoint)
+    steps.write_site(steps.place.model_dump(mode="json") | {"bucket": NO_BUCKET}, hub.endpoint)
 
     code, _ = steps.plan()
 
     assert code == 65
-    assert "bucket nobody-made-it does not exist" in steps.termination.read_text()
+    assert f"bucket {NO_BUCKET} does not exist" in steps.termination.read_text()
 
 
 @pytest.mark.parametrize(("token", "words"), [(None, "source.token_secret"), (STRANGER, "is not admitted")])
@@ -178,14 +178,14 @@ def test_a_gated_model_is_refused_before_any_download(steps, token, words):
     assert words in result["error"]["message"]
 
 
-def test_no_secret_is_said_anywhere(steps, bucket):
+def test_no_secret_is_said_anywhere(steps, credentials):
     code, planned = steps.plan("main", repo="acme/gated", HF_TOKEN=TOKEN)
     assert code == 0
     assert steps.run("download", "--release", release_uri(planned), HF_TOKEN=TOKEN) == 0
     steps.plan("main", repo="acme/gated", run="refused", HF_TOKEN=STRANGER)
 
     stored = json.dumps([steps.read(key) for key in steps.keys("") if key.endswith(".json")])
-    for secret in (TOKEN, STRANGER, SECRET):
+    for secret in (TOKEN, STRANGER, credentials["AWS_SECRET_ACCESS_KEY"]):
         assert secret not in steps.said
         assert secret not in stored
         assert secret not in steps.termination.read_text()
@@ -201,12 +201,12 @@ def test_no_secret_is_said_anywhere(steps, bucket):
         (["plan", "--run", "r/../x", "--spec", "specs/demo.yaml"], "run"),
         (["downlaod", "--release", "s3://b/x"], "downlaod"),
         (["download", "--release", "a/release.json"], "no object's address"),
-        (["download", "--release", "s3://{bucket}/nothing.json"], "no such object"),
-        (["gate", "--release", "s3://{bucket}/x", "--site", "no-such-site.yaml"], "no-such-site.yaml"),
+        (["download", "--release", "{root}/nothing.json"], "no such object"),
+        (["gate", "--release", "{root}/x", "--site", "no-such-site.yaml"], "no-such-site.yaml"),
     ],
 )
 def test_a_wrong_request_is_wrong_input_and_names_what_is_wrong(steps, arguments, words):
-    asked = [argument.replace("{bucket}", steps.bucket.bucket) for argument in arguments]
+    asked = [argument.replace("{root}", steps.place.root) for argument in arguments]
 
     assert steps.run(*asked) == 65
     assert words in steps.termination.read_text()
