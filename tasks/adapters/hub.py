@@ -219,7 +219,10 @@ class HuggingFaceHub:
                 f"{self._endpoint} refuses {what} ({status}) with {self._token_in_words()}. Check the Secret that "
                 "source.token_secret names."
             )
-        return InputError(f"{self._endpoint} answered {status} for {what}: {str(error.server_message)[:120]}.")
+        return InputError(
+            f"{self._endpoint} answered {status} for {what}: {str(error.server_message)[:120]}; expected 200. Is "
+            "hub.endpoint in the site file a Hub, and are the names in the spec the ones that it shows?"
+        )
 
     def _revisions(self, kind: RepoType, repo: str) -> str:
         try:
@@ -325,6 +328,8 @@ def _json_lines(data: bytes, what: str) -> list[dict[str, Any]]:
         except ValueError as error:
             raise InputError(f"{what}, line {number} is no JSON: {error}. Mend the dataset.") from error
         if not isinstance(value, dict):
-            raise InputError(f"{what}, line {number} holds a {type(value).__name__}, expected an object.")
+            raise InputError(
+                f"{what}, line {number} holds a {type(value).__name__}, expected an object. Mend the dataset."
+            )
         lines.append(value)
     return lines

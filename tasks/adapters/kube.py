@@ -373,22 +373,32 @@ def _translated(what: str) -> Iterator[None]:
     except ApiException as error:
         status, said = int(error.status or 0), _said(error)
         if status == 404:  # noqa: PLR2004
-            raise MissingError(f"{what} does not exist: {said}") from error
+            raise MissingError(
+                f"{what} does not exist: {said}; expected to find it. Apply k8s_manifests/ where it comes from there, "
+                "else run the step again."
+            ) from error
         if status == 409:  # noqa: PLR2004
-            raise StaleError(f"{what}: {said}") from error
+            raise StaleError(
+                f"{what}: {said}; expected that nobody else writes it meanwhile. Run the step again."
+            ) from error
         if status in {401, 403}:
             raise InputError(
                 f"{what}: the cluster does not allow it: {said}. Check the service account's Role."
             ) from error
         if status >= SERVER_ERROR or status in {0, 429}:
-            raise UnavailableError(f"{what}: the cluster answers {status}: {said}") from error
-        raise InputError(f"{what}: the cluster refuses it ({status}): {said}") from error
+            raise UnavailableError(f"{what}: the cluster answers {status}: {said}; a retry may help.") from error
+        raise InputError(
+            f"{what}: the cluster refuses it ({status}): {said}; expected it to be taken. Mend the field that "
+            "it names, in the spec's serving part or the site file."
+        ) from error
     except ResourceNotFoundError as error:
         raise UnknownKindError(
             f"{what}: the cluster does not know this kind: {error}. Is its API installed?"
         ) from error
     except (HTTPError, OSError) as error:
-        raise UnavailableError(f"{what}: the cluster does not answer: {str(error)[:200]}") from error
+        raise UnavailableError(
+            f"{what}: the cluster does not answer: {str(error)[:200]}. Is it up at the kubeconfig's address?"
+        ) from error
 
 
 def _end(text: str) -> str:

@@ -296,7 +296,10 @@ class S3ObjectStore:
                 return kind(words)
         if code in EXPIRED | BUSY or status >= SERVER_ERROR:
             return UnavailableError(f"{self._endpoint} answered {code or status} for {uri}; a retry may help.")
-        return InputError(f"{self._endpoint} refused {uri}: {code or status}, {str(error)[:QUOTED_CHARS]}.")
+        return InputError(
+            f"{self._endpoint} refused {uri}: {code or status}, {str(error)[:QUOTED_CHARS]}; expected an S3 store that "
+            "takes it. Look its code up in the store's manual, or mend object_store in the site file."
+        )
 
     def _has_bucket(self, uri: str) -> bool:
         """A HEAD that finds nothing does not say whether object or bucket is missing."""

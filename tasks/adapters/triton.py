@@ -140,8 +140,8 @@ class TritonClient:
         self._inputs_taken.pop(model, None)  # the next release behind a Service may be of another kind
         text = f"{self.address}: {model}: {str(error.message())[:256]}"
         if str(error.status()) in UNAVAILABLE or "failed to connect" in text.lower():
-            return UnavailableError(text)
-        return InputError(text)
+            return UnavailableError(f"{text}. Is the server up and its model ready? A retry may help.")
+        return InputError(f"{text}. Ask within the limits of the spec's engine part.")
 
     def _taken(self, model: str, timeout_s: float) -> frozenset[str]:
         """Names of the inputs of a model."""

@@ -172,6 +172,13 @@ def test_a_hub_that_fails_is_unavailable(connect, hub):
         connect().resolve("acme/model", "v1")
 
 
+def test_an_answer_that_no_retry_changes_says_where_to_look(connect, hub):
+    hub.switch_on(repo="acme/model", kind="status", status=418, on=["api"])
+
+    with pytest.raises(InputError, match=r"answered 418 .*expected 200\. Is hub\.endpoint"):
+        connect().resolve("acme/model", "v1")
+
+
 def test_a_pinned_dataset_is_read_line_by_line(connect):
     client = connect()
 
@@ -194,8 +201,11 @@ def test_a_dataset_that_is_not_there_is_named(connect, uri, words):
         connect().pin_dataset(uri)
 
 
-def test_a_broken_line_of_a_dataset_is_named_by_its_number(connect):
+@pytest.mark.parametrize(
+    ("name", "words"), [("broken", "line 2 is no JSON"), ("numbers", "line 1 holds a int, expected an object")]
+)
+def test_a_broken_line_of_a_dataset_is_named_by_its_number(connect, name, words):
     client = connect()
 
-    with pytest.raises(InputError, match="line 2 is no JSON"):
-        client.read_dataset(client.pin_dataset("hf://datasets/acme/questions@main/broken.jsonl"))
+    with pytest.raises(InputError, match=rf"{words}.*\. Mend the dataset"):
+        client.read_dataset(client.pin_dataset(f"hf://datasets/acme/questions@main/{name}.jsonl"))

@@ -91,6 +91,11 @@ def test_credentials_that_ran_out_may_come_back(refusing):
         refusing(400, "ExpiredToken").read_bytes(f"s3://{NO_BUCKET}/a")
 
 
+def test_a_refusal_of_an_unknown_kind_says_where_to_look(refusing):
+    with pytest.raises(InputError, match=r"NotImplemented, .*; expected an S3 store .*mend object_store"):
+        refusing(400, "NotImplemented").read_bytes(f"s3://{NO_BUCKET}/a")
+
+
 def test_another_region_is_named_as_such(refusing):
     with pytest.raises(InputError, match=r"another region.*object_store\.region"):
         refusing(400, "AuthorizationHeaderMalformed").read_bytes(f"s3://{NO_BUCKET}/a")

@@ -82,7 +82,7 @@ def test_an_object_that_the_cluster_refuses_names_object_and_field(cluster):
     wrong = service(cluster)
     wrong["spec"]["ports"] = []
 
-    with pytest.raises(InputError, match=r"Service test-.*/demo: .*spec.ports"):
+    with pytest.raises(InputError, match=r"Service test-.*/demo: .*spec.ports.* Mend the field"):
         cluster.apply([wrong])
 
 
@@ -91,7 +91,7 @@ def test_a_lease_that_somebody_renewed_meanwhile_is_not_deleted(cluster):
     stale = cluster.get("Lease", "slipway-demo")["metadata"]["resourceVersion"]
     cluster.acquire_lease("slipway-demo", "run-a", 90)
 
-    with pytest.raises(StaleError):
+    with pytest.raises(StaleError, match="Run the step again"):
         cluster.delete("Lease", "slipway-demo", version=stale)
 
 
@@ -125,7 +125,7 @@ def test_a_cluster_that_does_not_answer_is_unavailable(server, site, tmp_path):
         server, tmp_path, lambda document: document["clusters"][0]["cluster"].update(server="https://127.0.0.1:9")
     )
 
-    with pytest.raises(UnavailableError, match="does not answer"):
+    with pytest.raises(UnavailableError, match=r"does not answer: .*Is it up at the kubeconfig's address\?"):
         Cluster.connect(site, kubeconfig=file).get("Service", "demo")
 
 

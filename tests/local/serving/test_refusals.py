@@ -1,6 +1,8 @@
 import pytest
 
-from tests.local.serving.triton_server import GrpcStream
+from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.contracts.errors import InputError, UnavailableError
+from tests.local.serving.triton_server import LOOPBACK, GrpcStream
 
 QUESTION = "What is the capital of France?"
 
@@ -42,3 +44,19 @@ def test_the_model_that_stands_in_passes_a_refusal_on(server):
 
     assert status == 400
     assert "max_tokens is 0" in body["error"]
+
+
+def test_the_pipelines_own_client_says_what_to_do_about_a_refusal(server):
+    with (
+        TritonClient(LOOPBACK, server.http_port, server.grpc_port) as client,
+        pytest.raises(InputError, match=r"expected at least 1.* Ask within the limits"),
+    ):
+        client.generate("demo", GenerateRequest(QUESTION, 0), timeout_s=30)
+
+
+def test_the_pipelines_own_client_says_what_to_do_where_nobody_answers():
+    with (
+        TritonClient(LOOPBACK, 9, 9) as client,
+        pytest.raises(UnavailableError, match="Is the server up and its model ready"),
+    ):
+        list(client.stream("demo", GenerateRequest(QUESTION, 8), timeout_s=5))
