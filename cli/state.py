@@ -1,6 +1,5 @@
 """`slipway status` and `slipway explain`: what is live, why, and how to get back. Changes nothing."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,7 @@ from cli.screens import console_on_stdout
 from cli.settings import Settings
 from cli.tables import COMMIT_DIGITS, channel_lines, gate_table
 from tasks.contracts.artifact import STAGES
-from tasks.contracts.base import read_contract
+from tasks.contracts.base import read_contract_json
 from tasks.contracts.channel import Channel, ChannelEntry, ChannelEvent
 from tasks.contracts.errors import InputError, PipelineError
 from tasks.contracts.gate import GateReport
@@ -69,7 +68,7 @@ def explanation(store: "ObjectStore", layout: "Layout", name: str) -> Iterator[R
     live = channel.live
     if live is None:
         raise InputError(f"nothing of {name} is live. `slipway release {name}` makes a release.")
-    release = read_contract(Release, json.loads(store.read_bytes(live.release_uri)), live.release_uri)
+    release = read_contract_json(Release, store.read_bytes(live.release_uri), live.release_uri)
     yield from (Text(line) for line in _what_runs(release, live))
     yield from _why(store, layout, channel, live)
     yield Text(_way_back(channel))
@@ -85,7 +84,7 @@ def read_channel(store: "ObjectStore", layout: "Layout", name: str) -> Channel:
     found = store.read_with_etag(uri)
     if found is None:
         raise InputError(f"{name} was never released here: {uri} does not exist. `slipway status` lists the models.")
-    return read_contract(Channel, json.loads(found[0]), uri)
+    return read_contract_json(Channel, found[0], uri)
 
 
 def _of_one(settings: Settings, name: str) -> list[Section]:
@@ -191,7 +190,7 @@ def _why(store: "ObjectStore", layout: "Layout", channel: Channel, live: Channel
     if found is None:
         yield Text(f"{uri} does not exist any more")
         return
-    yield gate_table(read_contract(GateReport, json.loads(found[0]), uri))
+    yield gate_table(read_contract_json(GateReport, found[0], uri))
     yield Text(f"evidence: {evidence}/report.html")
 
 

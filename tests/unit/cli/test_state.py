@@ -55,6 +55,16 @@ def gate_json():
     return GateReport.model_validate(gated(Verdict.PASSED)["data"]["report"]).model_dump_json().encode()
 
 
+@pytest.mark.parametrize("document", [LAYOUT.channel("demo"), LAYOUT.release("demo", LIVE), "/gate.json"])
+def test_a_document_that_was_cut_is_named(document):
+    store = Documents(channel(), gate=gate_json())
+    cut = next(uri for uri in store.documents if uri.endswith(document))
+    store.documents[cut] = store.documents[cut][:-9]
+
+    with pytest.raises(InputError, match=rf"{cut} is no JSON .*cut or overwritten"):
+        explained(store)
+
+
 def test_what_runs_is_explained_by_its_commit_and_the_gate_that_let_it_through():
     text = explained(Documents(channel(), gate=gate_json()))
 
