@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,6 @@ def process_environment(
     """All that the process gets: the pod's variables win over the image's, these over `own`."""
     given = {"PATH": image.path, "LANG": "C.UTF-8", **own, **image.env}
     return given | {name: paths.rewrite(value) for name, value in declared_variables.items()}
-
-
-def command_line(container: Mapping[str, Any], image: Image, variables: Mapping[str, str], paths: Paths) -> list[str]:
-    """The argument vector: `command` and `args`, or the image's command."""
-    words: Iterable[str] = [*(container.get("command") or image.command), *(container.get("args") or [])]
-    return [paths.rewrite(expand(word, variables)) for word in words]
 
 
 def field_value(pod: Object, path: str) -> str:

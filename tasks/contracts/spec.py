@@ -7,8 +7,9 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from tasks.contracts.base import DNS_LABEL, Contract
 
-RELEASE_SUFFIX_CHARS = 13  # "-" and 12 hex digits: a release id names a Deployment
-MAX_NAME_CHARS = 40  # leaves room for the suffix and for "-candidate" within a DNS label's 63 characters
+MAX_NAME_CHARS = (
+    40  # leaves room for a release id's "-" and 12 hex digits, and for "-candidate" within a DNS label's 63 characters
+)
 
 EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
 QuantizationFormat = Literal[

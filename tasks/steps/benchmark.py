@@ -1,7 +1,6 @@
 """benchmark: the same load on the candidate and on the live release, in turns. It records; the gate judges."""
 
 import itertools
-import json
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -134,8 +133,3 @@ def _words(summaries: Sequence[LevelSummary]) -> str:
         shown = "no data" if ttft is None else f"{ttft:.1f} ms"
         parts.append(f"{summary.concurrency} at once: {summary.output_tokens_per_s:.0f} tokens/s, TTFT p95 {shown}")
     return "; ".join(parts)
-
-
-def rows_of(data: bytes) -> list[RequestRow]:
-    """The rows of requests.jsonl."""
-    return [RequestRow.model_validate(json.loads(line)) for line in data.splitlines() if line]
