@@ -16,7 +16,7 @@ ANSWER_TIMEOUT_S = 60.0
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Ask every smoke question and every question of `gate.quality.dataset`; write evidence/smoke.json.
+    """Ask every smoke question and every question of `gate.quality.dataset`; write evidence/<run>/answers.json.
 
     A wrong answer, and a question the server refuses, are rows that did not pass.
 
