@@ -119,12 +119,12 @@ class Chain:
 
     # a release through Airflow
 
-    def trigger(self, dag_id, **conf):
+    def trigger(self, dag_id, run_id=None, **conf):
         """A run, once Airflow has read the DAG."""
 
         def triggered():
             with contextlib.suppress(NoSuchDagError):
-                return self.airflow.trigger(dag_id, conf)
+                return self.airflow.trigger(dag_id, conf, run_id)
             return None
 
         return until(triggered, every_s=0.3)
