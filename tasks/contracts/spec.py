@@ -7,9 +7,8 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from tasks.contracts.base import DNS_LABEL, Contract
 
-MAX_NAME_CHARS = (
-    40  # leaves room for a release id's "-" and 12 hex digits, and for "-candidate" within a DNS label's 63 characters
-)
+# a DNS label holds 63 characters: room for a release id's "-" and 12 hex digits, and for "-candidate"
+MAX_NAME_CHARS = 40
 
 EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
 QuantizationFormat = Literal[
