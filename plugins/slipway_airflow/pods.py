@@ -9,8 +9,9 @@ from typing import Literal
 
 from kubernetes.client import models as k8s
 
-from tasks.contracts.compatibility import needs_gpu
+from tasks.contracts.compatibility import gpus_to_hold, needs_gpu
 from tasks.contracts.errors import InputError
+from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
 from tasks.contracts.site import PodShape, Site
 from tasks.contracts.spec import GROUP_PATIENCE_S, ReleaseSpec
@@ -72,15 +73,21 @@ def deadline_s(step: Step, spec: ReleaseSpec) -> int:
     return asked
 
 
-def step_pod(step: Step, spec: ReleaseSpec, site: Site) -> k8s.V1Pod:
+def step_pod(step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | None = None) -> k8s.V1Pod:
     """The pod of `step`, complete but for its name, its run's labels and its command.
+
+    Args:
+        step: which.
+        spec: of the release.
+        site: where.
+        estimate: of the plan; None where no plan comes before.
 
     Raises:
         InputError: the site lacks the shape or the image that the step needs.
     """
     kind = KINDS[step]
     shape = _shape(step, spec, site)
-    gpus = _gpus(step, spec, site, shape)
+    gpus = _gpus(step, spec, site, shape, estimate)
     container = k8s.V1Container(
         name="base",
         image=_image(step, spec, site),
@@ -157,10 +164,11 @@ def _modelopt_image(spec: ReleaseSpec, site: Site) -> str:
     return site.images.modelopt
 
 
-def _gpus(step: Step, spec: ReleaseSpec, site: Site, shape: PodShape) -> int:
+def _gpus(step: Step, spec: ReleaseSpec, site: Site, shape: PodShape, estimate: Estimate | None) -> int:
     """One GPU per rank, at most what a node has; and none to assemble ranks of several nodes, which no pod can boot.
 
-    quantize takes those of the shape when they are more: a model of one rank is spread over them as it is calibrated.
+    quantize takes as many as hold the model before it is smaller, and those of the shape when they are more: a model of
+    one rank is spread over them as it is calibrated.
     """
     if not needs_gpu(step, spec):
         return 0
@@ -169,7 +177,10 @@ def _gpus(step: Step, spec: ReleaseSpec, site: Site, shape: PodShape) -> int:
     of_a_node = min(ranks, product.per_node) if product else ranks
     if step == "assemble" and of_a_node < ranks:
         return 0
-    return max(shape.gpus, of_a_node) if step == "quantize" else of_a_node
+    if step != "quantize":
+        return of_a_node
+    holding = gpus_to_hold(estimate.gpu_bytes, product) if product and estimate else 0
+    return max(shape.gpus, of_a_node, holding)
 
 
 def _environment(step: Step, spec: ReleaseSpec, site: Site) -> list[k8s.V1EnvVar]:

@@ -96,7 +96,8 @@ class StepOperator(KubernetesPodOperator):
             self._push(context, stored)
             return
         try:
-            self.full_pod_spec = pods.step_pod(self.step, self.spec, current_site())
+            estimate = plan.estimate if plan else None
+            self.full_pod_spec = pods.step_pod(self.step, self.spec, current_site(), estimate)
         except InputError as error:
             raise AirflowFailException(f"{self.step}: {error}") from error
         self.name = pod_name(self.spec.name, plan.release_id if plan else None, self.step)

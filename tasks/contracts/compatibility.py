@@ -283,6 +283,20 @@ def needs_gpu(step: Step, spec: ReleaseSpec) -> bool:
     return step == "quantize" and spec.quantization.format != "none"
 
 
+HELD = 0.85
+"""Share of a GPU's memory that weights may take while they are quantized. The rest is for CUDA, a text's
+activations and logits, and what whole layers leave free: an allowance."""
+
+
+def gpus_to_hold(weights_bytes: int, gpu: Gpu) -> int:
+    """How many GPUs hold weights while they are quantized: the toolkits spread whole layers over all that they see.
+
+    TensorRT-LLM's quantize.py and ModelOpt's step load with `device_map` auto. What the GPUs do not hold it lays
+    into the host's memory, which the pod was not given for it.
+    """
+    return -(-weights_bytes // int(gpu.memory_gib * HELD * 2**30))
+
+
 MULTI_NODE_KINDS: frozenset[EngineKind] = frozenset({"trt-engine"})
 """Kinds whose ranks may span nodes: those of the C++ runtime, which mpirun starts."""
 

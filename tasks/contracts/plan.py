@@ -92,6 +92,7 @@ class Estimate(Contract):
     download_bytes: int
     scratch_bytes: int
     memory_bytes: int
+    gpu_bytes: int = Field(default=0, description="weights that quantize holds on GPUs; 0: it holds none there")
 
 
 class Plan(Contract):

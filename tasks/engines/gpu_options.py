@@ -4,7 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tasks.contracts.compatibility import TritonImage, check_driver, check_format, image_of, nodes_of
+from tasks.contracts.compatibility import (
+    FORMATS,
+    KV_CACHES,
+    TritonImage,
+    check_driver,
+    check_format,
+    gpus_to_hold,
+    image_of,
+    nodes_of,
+    served,
+)
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Source
 from tasks.contracts.site import Gpu, Site
@@ -12,7 +22,17 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.announced import Documents, check_not_quantized_twice, has_chat_template
 from tasks.engines.checkpoint import CONFIG, check_files, check_limits
 from tasks.engines.lora import highest_rank
-from tasks.engines.memory import USABLE, Fitting, ModelShape, check_fit, check_parallel, shape_of, weights_bytes
+from tasks.engines.memory import (
+    GIB,
+    USABLE,
+    Fitting,
+    ModelShape,
+    bytes_on_gpus,
+    check_fit,
+    check_parallel,
+    shape_of,
+    weights_bytes,
+)
 
 CALIBRATED = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
 """Formats whose scales come from activations over texts."""
@@ -109,6 +129,7 @@ def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: D
     shape = shape_of(config)
     check_parallel(spec, shape)
     check_fit(Fitting(spec, gpu, shape, weights_bytes(source), quantized, highest_rank(spec, documents)))
+    _check_quantizing(spec, site, source)
     return Checked(image, gpu, nodes, shape, quantized)
 
 
@@ -157,6 +178,28 @@ def chat_template_of(spec: ReleaseSpec, *, has_template: bool) -> Literal["apply
 def kv_cache_fraction(spec: ReleaseSpec) -> float:
     """Share of the GPU's memory for the cache."""
     return float(spec.engine.options.get("kv_cache_fraction", USABLE))
+
+
+def _check_quantizing(spec: ReleaseSpec, site: Site, source: Source) -> None:
+    """Refuse weights that no node's GPUs hold before they are smaller, which quantize would find after the download."""
+    product, gpu = gpu_of(spec, site)
+    held = bytes_on_gpus(spec, source)
+    needed = gpus_to_hold(held, gpu)
+    if needed <= gpu.per_node:
+        return
+    asked = spec.quantization
+    holding = [
+        f"engine.gpu {name}"
+        for name, other in sorted(site.gpus.items())
+        if gpus_to_hold(held, other) <= other.per_node
+        and asked.format in served(FORMATS, spec.engine.kind, other.architecture)
+        and asked.kv_cache in served(KV_CACHES, spec.engine.kind, other.architecture)
+    ]
+    raise InputError(
+        f"{source.repo} has {held / GIB:.1f} GiB of weights before they are quantized to {asked.format}; on one node "
+        f"they take {needed} {product} of {gpu.memory_gib:g} GiB, and a node of site {site.name} has {gpu.per_node}. "
+        f"What would hold them: {'; '.join(holding) or 'a GPU with more memory, or nodes with more GPUs'}."
+    )
 
 
 def _check_chat_template(spec: ReleaseSpec, source: Source, documents: Documents) -> None:

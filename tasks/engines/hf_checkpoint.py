@@ -15,7 +15,7 @@ from tasks.engines.announced import QUANTIZED_BY_MODELOPT, Documents
 from tasks.engines.checkpoint import check_limits, check_weights, read_config, read_object
 from tasks.engines.gpu_options import Option, check_gpu_engine, check_options, kv_cache_fraction
 from tasks.engines.lora import adapters_in
-from tasks.engines.memory import BITS, GIB, weights_bytes
+from tasks.engines.memory import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
 from tasks.engines.served_files import chat_template_in, link_adapters, link_all
 
@@ -112,7 +112,7 @@ def check_modelopt(spec: ReleaseSpec, site: Site) -> None:
 
 
 def quantizing_estimate(spec: ReleaseSpec, source: Source) -> Estimate:
-    """Of quantize: source and result lie on disk together, and in the host's memory."""
+    """Of quantize: source and result lie on disk together, and in the host's memory; the source on GPUs too."""
     weights = weights_bytes(source)
     if spec.quantization.format == "none":
         return Estimate(download_bytes=source.size_bytes, scratch_bytes=2 * source.size_bytes, memory_bytes=GIB)
@@ -121,6 +121,7 @@ def quantizing_estimate(spec: ReleaseSpec, source: Source) -> Estimate:
         download_bytes=source.size_bytes,
         scratch_bytes=source.size_bytes + 2 * result,
         memory_bytes=TOOLKIT_BYTES + weights + result,
+        gpu_bytes=bytes_on_gpus(spec, source),
     )
 
 

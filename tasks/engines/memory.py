@@ -140,6 +140,12 @@ def weights_bytes(source: Source) -> int:
     return sum(file.size_bytes for file in source.files if file.path.endswith(".safetensors"))
 
 
+def bytes_on_gpus(spec: ReleaseSpec, source: Source) -> int:
+    """Bytes that quantize holds on GPUs: the weights before they are smaller, and none where they stay as they are."""
+    asked = spec.quantization
+    return 0 if asked.format == "none" and asked.kv_cache == "none" else weights_bytes(source)
+
+
 def batched_tokens(spec: ReleaseSpec) -> int:
     """Tokens that one step works on at most: a whole prompt, and never less than the runtimes' own default."""
     asked = spec.engine.options.get("max_num_tokens")

@@ -19,7 +19,7 @@ from tasks.contracts.spec import EngineKind, ReleaseSpec
 from tasks.engines.announced import Documents
 from tasks.engines.checkpoint import CONFIG, check_limits, check_weights, read_config, read_object
 from tasks.engines.gpu_options import COMMON, check_gpu_engine, check_options, gpu_of, kv_cache_fraction
-from tasks.engines.memory import BITS, GIB, weights_bytes
+from tasks.engines.memory import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
 from tasks.engines.served_files import chat_template_in, link_all, link_tokenizer
 from tasks.engines.tool import run_tool
@@ -98,7 +98,8 @@ class TrtEngine:
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
         """Of quantize: source and result lie on disk together, and the result passes through the host's memory.
 
-        Weights that keep their precision are read and split by the host: source and one copy.
+        Weights that keep their precision are read and split by the host: source and one copy. The source of others is
+        on GPUs.
         """
         weights = weights_bytes(source)
         result = int(weights * BITS[spec.quantization.format] / BITS["none"]) + weights // 8
@@ -107,6 +108,7 @@ class TrtEngine:
             download_bytes=source.size_bytes,
             scratch_bytes=source.size_bytes + 2 * result,
             memory_bytes=TOOLKIT_BYTES + held,
+            gpu_bytes=bytes_on_gpus(spec, source),
         )
 
     def quantize(

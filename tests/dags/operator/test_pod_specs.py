@@ -13,7 +13,7 @@ from plugins.slipway_airflow.site import read_site
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec import GROUP_PATIENCE_S
 from tests.dags.conftest import CREDENTIALS, SITE
-from tests.fakes.releases import spec
+from tests.fakes.releases import release, spec
 
 GOLDEN = SITE.parent / "golden" / "pods"
 ON_GPU = {
@@ -144,6 +144,20 @@ def test_a_shape_with_more_gpus_than_ranks_gives_them_to_quantize_alone():
     site = site.model_copy(update={"shapes": {**site.shapes, "gpu": wide}})
 
     assert gpus_of_steps(site, tensor_parallel=2) == {"quantize": 4, "build": 2, "assemble": 2, "publish": 0}
+
+
+def test_quantize_takes_as_many_gpus_as_hold_the_model_before_it_is_smaller(runs):
+    runs.release = release(**{**ON_GPU, "engine": {**ON_GPU["engine"], "tensor_parallel": 1}})
+    estimate = runs.release.plan.estimate.model_copy(update={"gpu_bytes": 50 * 2**30})
+    runs.release = runs.release.model_copy(update={"plan": runs.release.plan.model_copy(update={"estimate": estimate})})
+    runs.planned()
+
+    for step in ("quantize", "build"):
+        runs.ends(runs.result(step))
+        runs.execute(step)
+
+    limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in runs.cluster.created]
+    assert [each["nvidia.com/gpu"] for each in limits] == ["3", "1"]
 
 
 def test_a_site_without_modelopt_says_what_to_add():

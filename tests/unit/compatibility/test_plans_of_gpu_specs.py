@@ -9,11 +9,13 @@ from tasks.adapters.workspace import Workspace
 from tasks.contracts.artifact import Layout
 from tasks.contracts.base import read_contract
 from tasks.contracts.channel import Channel
+from tasks.contracts.compatibility import gpus_to_hold
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release
-from tasks.contracts.site import Site
+from tasks.contracts.site import Gpu, Site
 from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.memory import GIB
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
@@ -111,6 +113,51 @@ def test_an_engine_is_quantized_for_its_gpu(planned):
     keys = {planned(asked(AWQ, engine={"gpu": gpu})).plan.stages["quantize"].key for gpu in gpus}
 
     assert len(keys) == 2
+
+
+LARGE = "llama-3-70b-fp8-h100x4"
+H100 = "NVIDIA-H100-80GB-HBM3"
+NARROW = {name: {**gpu, "per_node": 1} for name, gpu in EKS["gpus"].items()}
+
+ROOMY = {**EKS["shapes"], "gpu": {**EKS["shapes"]["gpu"], "memory": "256Gi"}}
+
+
+def four_bits(kind="trt-engine", **engine):
+    """Llama 3 70B, small enough for one H100 once it is quantized, and twice as large as one before."""
+    return asked(
+        LARGE,
+        quantization={"format": "int4_awq", "kv_cache": "none"},
+        engine={"kind": kind, "tensor_parallel": 1, "max_batch_size": 4, **engine},
+    )
+
+
+@pytest.mark.parametrize("kind", ["trt-engine", "llmapi"])
+def test_weights_that_one_gpu_holds_only_once_they_are_quantized_are_planned_onto_several(planned, kind):
+    held = planned(four_bits(kind), shapes=ROOMY).plan.estimate.gpu_bytes
+
+    assert held / GIB == pytest.approx(131.4, abs=0.1)
+    assert gpus_to_hold(held, Gpu(**EKS["gpus"][H100])) == 2
+
+
+@pytest.mark.parametrize("kind", ["trt-engine", "llmapi"])
+def test_weights_that_no_node_holds_before_they_are_quantized_are_refused_before_they_are_downloaded(planned, kind):
+    with pytest.raises(
+        InputError, match=r"131\.4 GiB of weights before .* 2 NVIDIA-H100.*, and a node of site eks has 1"
+    ):
+        planned(four_bits(kind), gpus=NARROW)
+
+
+def test_gpus_of_the_site_that_would_hold_the_weights_are_named(planned):
+    larger = {"memory_gib": 179.0, "per_node": 1, "architecture": "sm_90"}
+    gpus = {**NARROW, "NVIDIA-LARGE": larger, "NVIDIA-NEW": {**larger, "architecture": "sm_100"}}
+
+    with pytest.raises(InputError, match=r"What would hold them: engine\.gpu NVIDIA-LARGE\."):
+        planned(four_bits(), gpus=gpus)
+    assert planned(four_bits(gpu="NVIDIA-LARGE"), gpus=gpus).plan.missing
+
+
+def test_weights_that_keep_their_precision_are_split_by_the_host(planned):
+    assert planned(asked(MULTINODE)).plan.estimate.gpu_bytes == 0
 
 
 CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl"}
