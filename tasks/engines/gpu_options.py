@@ -67,7 +67,8 @@ COMMON: Mapping[str, Option] = {
     "kv_cache_fraction": Option("above 0 and below 1, 0.9 when absent", _is_share),
     "max_num_tokens": Option("1 or more", _is_count),
 }
-"""Whether prompts are wrapped; the share of GPU memory that the cache may take; and tokens of one step."""
+"""Whether prompts are wrapped; the share of memory for the cache, of what the model leaves free (vllm: the share of the
+whole GPU, for everything); and tokens of one step."""
 
 PREFIX_CACHING = Option("true or false, true when absent", _is_switch)
 """Whether prompts that begin alike share their cache."""
@@ -176,7 +177,7 @@ def chat_template_of(spec: ReleaseSpec, *, has_template: bool) -> Literal["apply
 
 
 def kv_cache_fraction(spec: ReleaseSpec) -> float:
-    """Share of the GPU's memory for the cache."""
+    """The share of memory that the runtime takes, as its own setting means it."""
     return float(spec.engine.options.get("kv_cache_fraction", USABLE))
 
 

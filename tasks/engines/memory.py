@@ -12,7 +12,7 @@ from tasks.contracts.compatibility import FORMATS, KV_CACHES, Row, served
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Source
 from tasks.contracts.site import Gpu
-from tasks.contracts.spec import QuantizationFormat, ReleaseSpec
+from tasks.contracts.spec import EngineKind, QuantizationFormat, ReleaseSpec
 from tasks.engines.checkpoint import CONFIG
 
 GIB = 2**30
@@ -33,8 +33,11 @@ BITS: dict[QuantizationFormat, float] = {
 KV_BYTES = {"none": 2, "fp8": 1, "int8": 1}
 
 USABLE = 0.9
-"""Share of the GPU's memory that the runtimes use by themselves: TensorRT-LLM's free_gpu_memory_fraction and what vLLM
-calls gpu_memory_utilization. TensorRT-LLM takes its share of what is free, which is a little more."""
+"""The share of memory that the runtimes take by themselves."""
+
+SHARES_WHAT_IS_FREE: frozenset[EngineKind] = frozenset({"trt-engine", "llmapi"})
+"""Kinds whose share is for the cache alone, of what is free once the model is loaded: TensorRT-LLM's
+free_gpu_memory_fraction. vLLM's gpu_memory_utilization is of the whole GPU, and for everything."""
 
 RUNTIME_BYTES = GIB
 """CUDA context, kernels, NCCL's and the decoder's buffers: an allowance."""
@@ -237,14 +240,21 @@ class Fitting:
         return need_of(spec, self.shape, self.source_bytes, quantized=self.quantized, adapter_rank=self.adapter_rank)
 
     @property
-    def usable_bytes(self) -> int:
-        """Of the GPU's memory."""
-        share = float(self.spec.engine.options.get("kv_cache_fraction", USABLE))
-        return int(self.gpu.memory_gib * share * GIB)
+    def share(self) -> float:
+        """What the runtime takes, of all memory or of what the model leaves free."""
+        return float(self.spec.engine.options.get("kv_cache_fraction", USABLE))
+
+    def room(self, need: Need) -> int:
+        """Bytes that the cache may have; below 0 when the rest does not fit by itself."""
+        memory, rest = int(self.gpu.memory_gib * GIB), need.total - need.kv_cache
+        if self.spec.engine.kind in SHARES_WHAT_IS_FREE:
+            return int((memory - rest) * self.share)
+        return int(memory * self.share) - rest
 
     def fits(self, **changes: Any) -> bool:
         """Whether it does, with these changes."""
-        return self.need(**changes).total <= self.usable_bytes
+        need = self.need(**changes)
+        return need.kv_cache <= self.room(need)
 
     def remedies(self) -> list[str]:
         """Single changes with which it would fit: less at once, a smaller cache or format, more GPUs of the node."""
@@ -282,6 +292,6 @@ def check_fit(fitting: Fitting) -> Need:
         f"{spec.source.repo} in {spec.quantization.format} needs {need.total / GIB:.1f} GiB on each {spec.engine.gpu}: "
         f"weights {need.weights / GIB:.1f}, {adapters}KV cache {need.kv_cache / GIB:.1f} for "
         f"{spec.engine.max_batch_size} sequences of {spec.engine.max_sequence_tokens} tokens, workspace "
-        f"{need.workspace / GIB:.1f}; usable are {fitting.usable_bytes / GIB:.1f} of "
-        f"{fitting.gpu.memory_gib:g}. {way_out}"
+        f"{need.workspace / GIB:.1f}; of {fitting.gpu.memory_gib:g} the cache may have "
+        f"{max(0, fitting.room(need)) / GIB:.1f} (kv_cache_fraction {fitting.share:g}). {way_out}"
     )

@@ -112,9 +112,30 @@ def test_what_fits_passes():
 
 def test_a_cache_that_does_not_fit_is_refused_with_the_batch_that_would():
     with pytest.raises(
-        InputError, match=r"KV cache 32\.0 for 64 sequences of 4096 tokens.* would fit: max_batch_size 26\."
+        InputError, match=r"KV cache 32\.0 for 64 sequences of 4096 tokens.* would fit: max_batch_size 27\."
     ):
         check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64))
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        # TensorRT-LLM's is of what is free once the model is loaded, vLLM's of the whole GPU
+        ("trt-engine", lambda rest: 0.6 * (22.5 - rest)),
+        ("llmapi", lambda rest: 0.6 * (22.5 - rest)),
+        ("vllm", lambda rest: 0.6 * 22.5 - rest),
+    ],
+)
+def test_the_share_of_the_cache_is_what_the_runtime_means_by_it(kind, left):
+    small = fitting(LLAMA_8B, L4, "fp8", kind=kind, options={"kv_cache_fraction": 0.6})
+    need = small.need()
+
+    assert small.room(need) / GIB == pytest.approx(left((need.weights + need.workspace) / GIB))
+
+
+def test_a_cache_that_its_share_of_the_free_memory_holds_passes():
+    # (22.5 - 5.3 - 1.7) * 0.6 = 9.3 GiB for 8
+    check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=16, options={"kv_cache_fraction": 0.6}))
 
 
 def test_the_remedies_that_are_named_do_fit():

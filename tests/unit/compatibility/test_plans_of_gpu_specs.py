@@ -181,7 +181,7 @@ IMAGE = "nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3"
         (AWQ, {"serving": {"image": "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc25"}}, "engines ended with 1.3.0rc21"),
         (MULTINODE, {"engine": {"tensor_parallel": 2, "pipeline_parallel": 3}}, "no number of whole nodes"),
         (VLLM, {"engine": {"tensor_parallel": 4, "pipeline_parallel": 2}}, "vllm is served on one node"),
-        (AWQ, {"engine": {"max_batch_size": 64}}, "What would fit: max_batch_size 26"),
+        (AWQ, {"engine": {"max_batch_size": 64}}, "What would fit: max_batch_size 27"),
         (AWQ, {"engine": {"max_sequence_tokens": 9000}}, "has positions for 8192"),
         (MULTINODE, {"engine": {"options": {"chat_template": "apply"}}}, "has no chat template"),
         (AWQ, {"engine": {"options": {"paged": True}}}, "trt-engine has the options chat_template"),
