@@ -44,6 +44,9 @@ FORMATS_BY_ENGINE: dict[str, frozenset[str]] = {
 }
 """Which quantization formats an engine kind can serve, whatever the GPU; on which GPUs, compatibility.py says."""
 
+CALIBRATED: frozenset[str] = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
+"""Formats whose scales come from activations over texts."""
+
 SPREAD_IN_A_GROUP: frozenset[str] = frozenset({"llmapi"})
 """Engine kinds that take several chosen GPUs beside other models: by gpu_device_ids of Triton's llmapi model. Triton's
 vllm backend pins a model to one GPU only (KIND_GPU), and ranks of a trt-engine are processes of mpirun."""
@@ -86,6 +89,11 @@ class Quantization(Contract):
     format: QuantizationFormat
     kv_cache: Literal["none", "fp8", "int8"] = "none"
     calibration: Calibration | None = None
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether a GPU engine takes scales from texts: of activations, or of the cache."""
+        return self.format in CALIBRATED or self.kv_cache != "none"
 
 
 class Lora(Contract):

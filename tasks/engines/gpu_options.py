@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tasks.contracts.base import read_contract
 from tasks.contracts.compatibility import (
     FORMATS,
     KV_CACHES,
@@ -28,14 +29,11 @@ from tasks.engines.memory import (
     Fitting,
     ModelShape,
     bytes_on_gpus,
-    check_fit,
     check_parallel,
     shape_of,
     weights_bytes,
 )
-
-CALIBRATED = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
-"""Formats whose scales come from activations over texts."""
+from tasks.engines.remedies import check_fit
 
 OptionValue = str | int | float | bool
 
@@ -110,8 +108,19 @@ class Checked:
     quantized: bool
 
 
-def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> Checked:
+Check = Callable[[ReleaseSpec, Site, Source, Documents], None]
+"""Engine.check of a kind."""
+
+
+def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: Documents, check: Check) -> Checked:
     """What every GPU engine needs: files, image, driver, arithmetic of the GPU, nodes, calibration, and memory.
+
+    Args:
+        spec: what was asked.
+        site: where.
+        source: the files that will be taken.
+        documents: what the source says of itself.
+        check: all that the kind checks; a change of the spec is proposed only if it passes.
 
     Raises:
         InputError: what cannot work, and what would.
@@ -129,7 +138,16 @@ def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: D
     _check_chat_template(spec, source, documents)
     shape = shape_of(config)
     check_parallel(spec, shape)
-    check_fit(Fitting(spec, gpu, shape, weights_bytes(source), quantized, highest_rank(spec, documents)))
+    fitting = Fitting(spec, gpu, shape, weights_bytes(source), quantized, highest_rank(spec, documents))
+
+    def accepts(changed: ReleaseSpec) -> bool:
+        try:
+            check(read_contract(ReleaseSpec, changed.model_dump(mode="json"), spec.name), site, source, documents)
+        except InputError:
+            return False
+        return True
+
+    check_fit(fitting, accepts)
     _check_quantizing(spec, site, source)
     return Checked(image, gpu, nodes, shape, quantized)
 
@@ -210,13 +228,12 @@ def _check_chat_template(spec: ReleaseSpec, source: Source, documents: Documents
 
 def _check_calibration(spec: ReleaseSpec) -> None:
     quantization = spec.quantization
-    needed = quantization.format in CALIBRATED or quantization.kv_cache != "none"
-    if needed and quantization.calibration is None:
+    if quantization.reads_texts and quantization.calibration is None:
         raise InputError(
             f"quantization.calibration is missing; {quantization.format} with kv_cache {quantization.kv_cache} takes "
             "its scales from texts, and the quantizer's own would come from the internet. Name a dataset on the Hub."
         )
-    if not needed and quantization.calibration is not None:
+    if not quantization.reads_texts and quantization.calibration is not None:
         raise InputError(
             f"quantization.calibration: {quantization.format} looks at no texts, and none would be read. Remove it."
         )

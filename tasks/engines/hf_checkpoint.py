@@ -61,7 +61,7 @@ class CheckpointEngine:
     def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
         """Refuse what ModelOpt cannot make, the runtime cannot load, or the GPUs cannot hold."""
         check_options(spec, self.options)
-        check_gpu_engine(spec, site, source, documents)
+        check_gpu_engine(spec, site, source, documents, self.check)
         check_modelopt(spec, site)
 
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:

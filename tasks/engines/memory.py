@@ -4,11 +4,10 @@ An estimate to refuse the impossible before a GPU is asked for, not a measuremen
 and what is refused could at best serve less than was asked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.contracts.compatibility import FORMATS, KV_CACHES, Row, served
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Source
 from tasks.contracts.site import Gpu
@@ -226,17 +225,21 @@ class Fitting:
     quantized: bool
     adapter_rank: int = 0
 
-    def need(self, **changes: Any) -> Need:
-        """What one GPU must hold, with fields of the spec's engine or quantization changed."""
+    def changed(self, **changes: Any) -> ReleaseSpec:
+        """The spec with fields of its engine or quantization changed."""
         engine, quantization = self.spec.engine, self.spec.quantization
         of_engine = {name: value for name, value in changes.items() if name in type(engine).model_fields}
         of_quantization = {name: value for name, value in changes.items() if name not in of_engine}
-        spec = self.spec.model_copy(
+        return self.spec.model_copy(
             update={
                 "engine": engine.model_copy(update=of_engine),
                 "quantization": quantization.model_copy(update=of_quantization),
             }
         )
+
+    def need(self, **changes: Any) -> Need:
+        """What one GPU must hold, with fields of the spec's engine or quantization changed."""
+        spec = self.changed(**changes)
         return need_of(spec, self.shape, self.source_bytes, quantized=self.quantized, adapter_rank=self.adapter_rank)
 
     @property
@@ -255,43 +258,3 @@ class Fitting:
         """Whether it does, with these changes."""
         need = self.need(**changes)
         return need.kv_cache <= self.room(need)
-
-    def remedies(self) -> list[str]:
-        """Single changes with which it would fit: less at once, a smaller cache or format, more GPUs of the node."""
-        engine, quantization = self.spec.engine, self.spec.quantization
-        batches = [n for n in range(engine.max_batch_size - 1, 0, -1) if self.fits(max_batch_size=n)]
-        caches = [name for name in self._served(KV_CACHES) if KV_BYTES[name] < KV_BYTES[quantization.kv_cache]]
-        formats = [
-            name for name in self._served(FORMATS) if BITS[name] < BITS[quantization.format] and not self.quantized
-        ]
-        tensors = [n for n in range(engine.tensor_parallel + 1, self.gpu.per_node + 1) if not self.shape.heads % n]
-        found = [f"max_batch_size {batches[0]}"] if batches else []
-        if adapter_slots(self.spec) > 1 and self.fits(options={**engine.options, "max_loras": 1}):
-            found.append("options.max_loras 1")
-        found += [f"kv_cache {name}" for name in caches if self.fits(kv_cache=name)]
-        found += [f"format {name}" for name in formats if self.fits(format=name)]
-        return found + [f"tensor_parallel {n}" for n in tensors if self.fits(tensor_parallel=n)][:1]
-
-    def _served(self, rows: Sequence[Row]) -> list[Any]:
-        return served(rows, self.spec.engine.kind, self.gpu.architecture)
-
-
-def check_fit(fitting: Fitting) -> Need:
-    """Refuse what does not fit on the GPU, in words that say what would.
-
-    Raises:
-        InputError: the parts, what there is, and the changes that would do.
-    """
-    need, spec = fitting.need(), fitting.spec
-    if fitting.fits():
-        return need
-    remedies = fitting.remedies()
-    adapters = f"adapters {need.adapters / GIB:.1f}, " if need.adapters else ""
-    way_out = f"What would fit: {'; '.join(remedies)}." if remedies else "Choose a GPU with more memory."
-    raise InputError(
-        f"{spec.source.repo} in {spec.quantization.format} needs {need.total / GIB:.1f} GiB on each {spec.engine.gpu}: "
-        f"weights {need.weights / GIB:.1f}, {adapters}KV cache {need.kv_cache / GIB:.1f} for "
-        f"{spec.engine.max_batch_size} sequences of {spec.engine.max_sequence_tokens} tokens, workspace "
-        f"{need.workspace / GIB:.1f}; of {fitting.gpu.memory_gib:g} the cache may have "
-        f"{max(0, fitting.room(need)) / GIB:.1f} (kv_cache_fraction {fitting.share:g}). {way_out}"
-    )

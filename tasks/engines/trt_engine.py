@@ -73,7 +73,7 @@ class TrtEngine:
     def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
         """Refuse what cannot be quantized, built, or held by the GPUs."""
         check_options(spec, COMMON)
-        checked = check_gpu_engine(spec, site, source, documents)
+        checked = check_gpu_engine(spec, site, source, documents, self.check)
         if checked.quantized:
             raise InputError(
                 f"{source.repo}@{source.revision} is quantized already; trt-engine makes its own from 16-bit weights. "

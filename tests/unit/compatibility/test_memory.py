@@ -4,7 +4,8 @@ import pytest
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.site import Gpu
-from tasks.engines.memory import GIB, Fitting, adapter_slots, check_fit, check_parallel, need_of, shape_of
+from tasks.engines.memory import GIB, Fitting, adapter_slots, check_parallel, need_of, shape_of
+from tasks.engines.remedies import check_fit, remedies_of
 from tests.fakes.public_hub import MODELS, weights_bytes
 from tests.fakes.releases import SPEC, spec
 
@@ -37,6 +38,11 @@ def need(repo, *args, **kwargs):
 
 def fitting(repo, gpu, *args, **kwargs):
     return Fitting(asked(repo, *args, **kwargs), gpu, shape(repo), weights_bytes(repo), quantized=False)
+
+
+def anything(_):
+    """Plan's other checks, none of which refuses."""
+    return True
 
 
 def test_weights_at_four_bits_are_as_large_as_an_engine_that_was_built():
@@ -101,20 +107,22 @@ def test_adapters_that_do_not_fit_are_refused_with_fewer_at_once():
     wrong = Fitting(adapted(4, max_sequence_tokens=2048), L4, shape(MISTRAL), weights_bytes(MISTRAL), False, 512)
 
     with pytest.raises(InputError, match=r"adapters 10\.0, KV cache.*options\.max_loras 1"):
-        check_fit(wrong)
+        check_fit(wrong, anything)
     assert wrong.fits(options={"max_loras": 1})
 
 
 def test_what_fits_passes():
-    check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=16))
-    check_fit(fitting(LLAMA_70B, H100, "fp8", "fp8", tensor_parallel=4, max_batch_size=64, max_sequence_tokens=8192))
+    check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=16), anything)
+    check_fit(
+        fitting(LLAMA_70B, H100, "fp8", "fp8", tensor_parallel=4, max_batch_size=64, max_sequence_tokens=8192), anything
+    )
 
 
 def test_a_cache_that_does_not_fit_is_refused_with_the_batch_that_would():
     with pytest.raises(
         InputError, match=r"KV cache 32\.0 for 64 sequences of 4096 tokens.* would fit: max_batch_size 27\."
     ):
-        check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64))
+        check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64), anything)
 
 
 @pytest.mark.parametrize(
@@ -135,21 +143,29 @@ def test_the_share_of_the_cache_is_what_the_runtime_means_by_it(kind, left):
 
 def test_a_cache_that_its_share_of_the_free_memory_holds_passes():
     # (22.5 - 5.3 - 1.7) * 0.6 = 9.3 GiB for 8
-    check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=16, options={"kv_cache_fraction": 0.6}))
+    check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=16, options={"kv_cache_fraction": 0.6}), anything)
 
 
-def test_the_remedies_that_are_named_do_fit():
+def test_the_batch_that_is_named_is_the_largest_that_fits():
     wrong = fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64)
 
-    batch = int(wrong.remedies()[0].removeprefix("max_batch_size "))
+    batch = int(remedies_of(wrong, anything)[0].removeprefix("max_batch_size "))
 
     assert wrong.fits(max_batch_size=batch)
     assert not wrong.fits(max_batch_size=batch + 1)
 
 
+def test_a_change_that_plan_would_refuse_is_not_named():
+    wrong = fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64, max_sequence_tokens=2048, kv_cache="none")
+
+    found = remedies_of(wrong, lambda changed: changed.quantization.kv_cache == "none")
+
+    assert found == ["max_batch_size 55"]
+
+
 def test_weights_that_do_not_fit_are_refused_with_formats_and_caches_that_the_gpu_has():
     with pytest.raises(InputError) as refusal:
-        check_fit(fitting(LLAMA_8B, L4, max_batch_size=48, max_sequence_tokens=1024))
+        check_fit(fitting(LLAMA_8B, L4, max_batch_size=48, max_sequence_tokens=1024), anything)
 
     assert "kv_cache fp8" in str(refusal.value)
     assert "format fp8" in str(refusal.value)
@@ -159,15 +175,15 @@ def test_weights_that_do_not_fit_are_refused_with_formats_and_caches_that_the_gp
 def test_more_gpus_of_the_node_are_a_remedy():
     four = Gpu(memory_gib=22.5, per_node=4, architecture="sm_86")
 
-    remedies = fitting(LLAMA_8B, four, max_batch_size=16).remedies()
+    remedies = remedies_of(fitting(LLAMA_8B, four, max_batch_size=16), anything)
 
     assert remedies[-1] == "tensor_parallel 2"
-    check_fit(fitting(LLAMA_8B, four, max_batch_size=16, tensor_parallel=2))
+    check_fit(fitting(LLAMA_8B, four, max_batch_size=16, tensor_parallel=2), anything)
 
 
 def test_what_fits_nowhere_on_this_gpu_is_sent_to_a_larger_one():
     with pytest.raises(InputError, match="Choose a GPU with more memory"):
-        check_fit(fitting(LLAMA_70B, L4))
+        check_fit(fitting(LLAMA_70B, L4), anything)
 
 
 @pytest.mark.parametrize("field", ["num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size"])

@@ -202,6 +202,84 @@ def test_what_cannot_work_is_refused_before_any_pod(planned, name, changes, word
         planned(asked(name, **changes))
 
 
+QWEN = {"repo": "Qwen/Qwen2.5-7B-Instruct"}
+A10G = {"gpu": "NVIDIA-A10G"}
+L4 = {"gpu": "NVIDIA-L4"}
+SEVEN_A_NODE = {"gpus": {**EKS["gpus"], "NVIDIA-A10G": {**EKS["gpus"]["NVIDIA-A10G"], "per_node": 7}}}
+WITHOUT_MODELOPT = {"images": {**EKS["images"], "modelopt": None}}
+
+
+def with_remedy(data, remedy):
+    """The document of a spec with what a refusal proposes: `field value`, with or without a calibration set."""
+    change, _, calibration = remedy.partition(" with")
+    field, value = change.split()
+    section = "quantization" if field in ("kv_cache", "format") else "engine"
+    changed = {**data[section]}
+    if field.startswith("options."):
+        changed["options"] = {**changed.get("options", {}), field.removeprefix("options."): int(value)}
+    else:
+        changed[field] = int(value) if value.isdigit() else value
+    if calibration:
+        changed["calibration"] = None if calibration.startswith("out") else {**CALIBRATION, "samples": 1}
+    return {**data, section: changed}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "site", "remedies"),
+    [
+        (AWQ, {"engine": {"max_batch_size": 64}}, {}, ["max_batch_size 27"]),
+        (
+            AWQ,
+            {"engine": {"max_batch_size": 28}},
+            {},
+            ["max_batch_size 27", "kv_cache fp8", "kv_cache int8", "format int4_wo without calibration"],
+        ),
+        (
+            MULTINODE,
+            {"engine": {**A10G, "tensor_parallel": 1, "pipeline_parallel": 1, "max_batch_size": 16}},
+            {},
+            [
+                *("max_batch_size 10", "kv_cache int8 with calibration", "format int8_wo", "format int4_wo"),
+                *("format int8_sq with calibration", "format int4_awq with calibration", "tensor_parallel 2"),
+            ],
+        ),
+        # twice as many ranks are two nodes, and llmapi is served on one
+        (
+            FP8,
+            {
+                "quantization": {"format": "none", "calibration": None},
+                "engine": {**A10G, "tensor_parallel": 2, "pipeline_parallel": 2, "max_batch_size": 256},
+            },
+            {},
+            ["max_batch_size 134"],
+        ),
+        # a smaller cache would do, but has no scales where weights keep their format
+        (VLLM, {"engine": {**L4, "max_batch_size": 16}}, {}, ["max_batch_size 10", "format fp8 with calibration"]),
+        (VLLM, {"engine": {**L4, "max_batch_size": 16}}, WITHOUT_MODELOPT, ["max_batch_size 10"]),
+        # seven ranks share 28 heads, and 4 of keys and values not
+        (
+            VLLM,
+            {"source": QWEN, "engine": {**A10G, "tensor_parallel": 4, "max_batch_size": 270}},
+            SEVEN_A_NODE,
+            ["max_batch_size 263"],
+        ),
+        # in a group ranks are as many as the GPUs that the spec names
+        ("mistral-7b", {"engine": {"max_batch_size": 24}}, {}, ["max_batch_size 20"]),
+    ],
+)
+def test_the_remedies_that_are_named_do_fit(planned, name, changes, site, remedies):
+    wrong = asked(name, **changes)
+    with pytest.raises(InputError, match="the cache may have") as refusal:
+        planned(wrong, **site)
+
+    named = str(refusal.value).partition("What would fit: ")[2].rstrip(".").split("; ")
+
+    assert named == remedies
+    for remedy in named:
+        data = with_remedy(wrong.model_dump(mode="json"), remedy)
+        assert planned(read_contract(ReleaseSpec, data, remedy), **site).plan.missing
+
+
 @pytest.mark.parametrize(
     ("name", "config", "words"),
     [
