@@ -97,16 +97,27 @@ def check_format(kind: EngineKind, quantization: Quantization, product: str, arc
         ("quantization.kv_cache", quantization.kv_cache, KV_CACHES),
     )
     for field, value, rows in asked:
-        runs_on = {row.format: row.architectures for row in rows if row.kind == kind}
-        if architecture in runs_on.get(value, ()):
-            continue
-        others = served(rows, kind, architecture)
-        fits = f"{product} serves {', '.join(others)}" if others else f"{kind} is not known to run on {architecture}"
-        needs = f"; {value} needs {_in_words(runs_on[value])}" if value in runs_on else ""
-        raise InputError(
-            f"{field} {value} with {kind} on {product} ({architecture}): {fits}{needs}. Choose one of these formats, "
-            "or a GPU that has the one that was asked."
-        )
+        check_served(field, value, rows, kind, product, architecture)
+
+
+def check_served(
+    field: str, value: str, rows: Sequence[Row], kind: EngineKind, product: str, architecture: str
+) -> None:
+    """Refuse one format of `rows` that the GPU has no arithmetic for; `field` is what names it.
+
+    Raises:
+        InputError: as check_format.
+    """
+    runs_on = {row.format: row.architectures for row in rows if row.kind == kind}
+    if architecture in runs_on.get(value, ()):
+        return
+    others = served(rows, kind, architecture)
+    fits = f"{product} serves {', '.join(others)}" if others else f"{kind} is not known to run on {architecture}"
+    needs = f"; {value} needs {_in_words(runs_on[value])}" if value in runs_on else ""
+    raise InputError(
+        f"{field} {value} with {kind} on {product} ({architecture}): {fits}{needs}. Choose one of these formats, "
+        "or a GPU that has the one that was asked."
+    )
 
 
 def served(rows: Sequence[Row], kind: EngineKind, architecture: str) -> list[str]:

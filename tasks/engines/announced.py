@@ -9,28 +9,39 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint import CONFIG
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
-READ_AT_PLAN = (CONFIG, TOKENIZER_CONFIG)
+QUANTIZED_BY_MODELOPT = "hf_quant_config.json"
+READ_AT_PLAN = (CONFIG, TOKENIZER_CONFIG, QUANTIZED_BY_MODELOPT)
 """Small documents that plan reads from the Hub."""
 
-QUANTIZED_BY_MODELOPT = "hf_quant_config.json"
 CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 Documents = Mapping[str, Mapping[str, Any]]
 """JSON objects by file name."""
 
 
-def quantization_of(source: Source, config: Mapping[str, Any]) -> str | None:
+def quantization_of(documents: Documents) -> str | None:
     """How the checkpoint is quantized already, in its own words; None when it is not.
 
     Transformers and vLLM write `quantization_config` into config.json, ModelOpt a file of its own beside it.
     """
-    stated = config.get("quantization_config")
+    stated = documents.get(CONFIG, {}).get("quantization_config")
+    if algorithm := modelopt_algorithm(documents):
+        return algorithm
     if isinstance(stated, Mapping):
-        return str(stated.get("quant_algo") or stated.get("quant_method") or "quantization_config")
-    return QUANTIZED_BY_MODELOPT if any(file.path == QUANTIZED_BY_MODELOPT for file in source.files) else None
+        return str(stated.get("quant_method") or "quantization_config")
+    return QUANTIZED_BY_MODELOPT if QUANTIZED_BY_MODELOPT in documents else None
 
 
-def check_not_quantized_twice(spec: ReleaseSpec, source: Source, config: Mapping[str, Any]) -> bool:
+def modelopt_algorithm(documents: Documents) -> str | None:
+    """ModelOpt's name of what it made of the weights, which no other quantizer writes; None when it made nothing."""
+    for name, field in ((CONFIG, "quantization_config"), (QUANTIZED_BY_MODELOPT, "quantization")):
+        stated = documents.get(name, {}).get(field)
+        if isinstance(stated, Mapping) and stated.get("quant_algo"):
+            return str(stated["quant_algo"])
+    return None
+
+
+def check_not_quantized_twice(spec: ReleaseSpec, source: Source, documents: Documents) -> bool:
     """Refuse to quantize what is quantized already.
 
     Returns:
@@ -39,7 +50,7 @@ def check_not_quantized_twice(spec: ReleaseSpec, source: Source, config: Mapping
     Raises:
         InputError: it is, and another format is asked.
     """
-    found = quantization_of(source, config)
+    found = quantization_of(documents)
     if found and spec.quantization.format != "none":
         raise InputError(
             f"{source.repo}@{source.revision} is quantized already ({found}); quantization.format "

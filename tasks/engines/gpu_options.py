@@ -133,7 +133,7 @@ def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: D
     nodes = nodes_of(spec.engine.kind, spec.engine.tensor_parallel, spec.engine.pipeline_parallel, product, gpu)
     config = documents.get(CONFIG, {})
     check_limits(dict(config), spec)
-    quantized = check_not_quantized_twice(spec, source, config)
+    quantized = check_not_quantized_twice(spec, source, documents)
     _check_calibration(spec)
     _check_chat_template(spec, source, documents)
     shape = shape_of(config)

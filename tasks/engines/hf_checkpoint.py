@@ -1,23 +1,26 @@
 """What llmapi and vllm share: a checkpoint in Hugging Face layout, as it is or quantized by ModelOpt, is the engine."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tasks.contracts.artifact import Stage
-from tasks.contracts.compatibility import image_of
+from tasks.contracts.compatibility import FORMATS, check_served, image_of
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.site import Site
 from tasks.contracts.spec import EngineKind, QuantizationFormat, ReleaseSpec
-from tasks.engines.announced import QUANTIZED_BY_MODELOPT, Documents
+from tasks.engines.announced import QUANTIZED_BY_MODELOPT, Documents, modelopt_algorithm, quantization_of
 from tasks.engines.checkpoint import check_limits, check_weights, read_config, read_object
-from tasks.engines.gpu_options import Option, check_gpu_engine, check_options, kv_cache_fraction
+from tasks.engines.gpu_options import Option, check_gpu_engine, check_options, gpu_of, kv_cache_fraction
 from tasks.engines.lora import adapters_in
 from tasks.engines.memory import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
 from tasks.engines.served_files import chat_template_in, link_adapters, link_all
+
+log = logging.getLogger(__name__)
 
 MODELOPT = "0.47.0"
 """As requirements/modelopt.in pins it."""
@@ -33,6 +36,8 @@ QUANT_ALGO: dict[QuantizationFormat, str] = {
     "nvfp4": "NVFP4",
 }
 """`quant_algo` of hf_quant_config.json by the user's format (ModelOpt 0.47, modelopt/torch/export/model_config.py)."""
+
+FORMAT_OF_ALGO: dict[str, str] = {algorithm: name for name, algorithm in QUANT_ALGO.items()}
 
 KV_CACHE_TYPE = {"none": "auto", "fp8": "fp8"}
 """Name of the cache's type in both runtimes, which take `auto` for what the checkpoint computes in."""
@@ -61,6 +66,8 @@ class CheckpointEngine:
     def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
         """Refuse what ModelOpt cannot make, the runtime cannot load, or the GPUs cannot hold."""
         check_options(spec, self.options)
+        if spec.quantization.format == "none":
+            check_as_it_is(spec, site, source, documents)
         check_gpu_engine(spec, site, source, documents, self.check)
         check_modelopt(spec, site)
 
@@ -108,6 +115,24 @@ def check_modelopt(spec: ReleaseSpec, site: Site) -> None:
             f"quantization.format {spec.quantization.format} with {spec.engine.kind} is made by ModelOpt {MODELOPT}, "
             f"which site {site.name} names no image for: it does not fit into TensorRT-LLM's own. Add images.modelopt "
             "to the site file, or choose format none."
+        )
+
+
+def check_as_it_is(spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
+    """Refuse a checkpoint that ModelOpt quantized to what the GPU has no arithmetic for; warn of other quantizers.
+
+    Raises:
+        InputError: the algorithm, which formats the GPU serves, and which GPUs the format needs.
+    """
+    product, gpu = gpu_of(spec, site)
+    if algorithm := modelopt_algorithm(documents):
+        field = f"{source.repo}@{source.revision} is quantized already ({algorithm}): format"
+        value = FORMAT_OF_ALGO.get(algorithm, algorithm)
+        check_served(field, value, FORMATS, spec.engine.kind, product, gpu.architecture)
+    elif method := quantization_of(documents):
+        log.warning(
+            "%s@%s is quantized already (%s): plan knows ModelOpt's formats, not whether %s serves this one on %s",
+            *(source.repo, source.revision, method, spec.engine.kind, product),
         )
 
 

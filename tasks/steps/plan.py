@@ -35,7 +35,7 @@ from tasks.contracts.plan import (
 from tasks.contracts.release import Release, Step
 from tasks.contracts.site import Site, quantity
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.announced import READ_AT_PLAN
+from tasks.engines.announced import QUANTIZED_BY_MODELOPT, READ_AT_PLAN
 from tasks.engines.checkpoint import COMPANIONS, INDEX
 from tasks.engines.lora import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.protocol import Engine
@@ -127,7 +127,7 @@ def _taken(source: Source) -> Source:
     top = [file for file in source.files if "/" not in file.path]
     weights = [file for file in top if fnmatchcase(file.path, NAMED_BY_TRANSFORMERS)]
     weights = weights or [file for file in top if fnmatchcase(file.path, SAFETENSORS)]
-    return _with_files(source, weights, (*COMPANIONS, INDEX))
+    return _with_files(source, weights, (*COMPANIONS, INDEX, QUANTIZED_BY_MODELOPT))
 
 
 def _adapters(spec: ReleaseSpec, workspace: Workspace) -> dict[str, Source]:

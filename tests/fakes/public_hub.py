@@ -16,9 +16,9 @@ COMMIT = "c" * 40
 class PublicHub:
     """See tasks.adapters.hub.Hub: what plan uses of it."""
 
-    def __init__(self, **changes):
+    def __init__(self, *, hf_quant_config=None, **changes):
         """`changes`: fields of config.json that every model has other values of; None removes one."""
-        self.changes = changes
+        self.hf_quant_config, self.changes = hf_quant_config, changes
 
     def resolve(self, repo, revision):
         if repo not in MODELS:
@@ -46,6 +46,8 @@ class PublicHub:
             "tokenizer.json": {},
             "tokenizer_config.json": tokenizer,
         }
+        if self.hf_quant_config:
+            documents["hf_quant_config.json"] = self.hf_quant_config
         return {name: json.dumps(value).encode() for name, value in documents.items()}
 
 

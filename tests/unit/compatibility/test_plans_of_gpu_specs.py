@@ -295,8 +295,49 @@ def test_what_a_model_says_of_itself_is_heard(planned, name, config, words):
         planned(asked(name), PublicHub(**config))
 
 
-def test_a_quantized_checkpoint_is_served_as_it_is(planned):
+def as_it_is(name, gpu):
+    engine = {"gpu": gpu, "max_batch_size": 4}
+    return asked(name, quantization={"format": "none", "calibration": None}, engine=engine)
+
+
+def by_modelopt(algorithm):
+    """A Hub whose models ModelOpt 0.47 has quantized, which it says in both files."""
+    return PublicHub(quantization_config={"quant_method": "modelopt", "quant_algo": algorithm})
+
+
+def test_a_checkpoint_that_another_quantizer_made_is_served_as_it_is_with_a_warning(planned, caplog):
     assert planned(asked(VLLM), PublicHub(quantization_config={"quant_method": "awq"})).plan.missing
+    assert "is quantized already (awq)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "algorithm"),
+    [(VLLM, "NVIDIA-L4", "FP8"), (FP8, "NVIDIA-L4", "W4A8_AWQ"), (FP8, "NVIDIA-A10G", "W4A16_AWQ")],
+)
+def test_a_checkpoint_of_modelopt_that_the_gpu_has_arithmetic_for_is_served_as_it_is(planned, name, gpu, algorithm):
+    assert planned(as_it_is(name, gpu), by_modelopt(algorithm)).plan.missing
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "algorithm", "words"),
+    [
+        (VLLM, "NVIDIA-A10G", "FP8", r"\(FP8\): format fp8 with vllm on NVIDIA-A10G .* fp8 needs one of sm_89"),
+        (VLLM, "NVIDIA-A10G", "NVFP4", "nvfp4 needs one of sm_100"),
+        (FP8, "NVIDIA-L4", "NVFP4", "NVIDIA-L4 serves .*fp8; nvfp4 needs"),
+        (FP8, "NVIDIA-L4", "MIXED_PRECISION", "format MIXED_PRECISION with llmapi"),
+    ],
+)
+def test_a_checkpoint_of_modelopt_that_the_gpu_has_no_arithmetic_for_is_refused(planned, name, gpu, algorithm, words):
+    with pytest.raises(InputError, match=words):
+        planned(as_it_is(name, gpu), by_modelopt(algorithm))
+
+
+def test_what_modelopt_says_in_a_file_of_its_own_is_read_and_downloaded(planned):
+    hub = PublicHub(hf_quant_config={"quantization": {"quant_algo": "FP8"}})
+
+    with pytest.raises(InputError, match="fp8 needs one of sm_89"):
+        planned(as_it_is(VLLM, "NVIDIA-A10G"), hub)
+    assert "hf_quant_config.json" in planned(as_it_is(VLLM, "NVIDIA-L4"), hub).plan.stages["download"].fields["files"]
 
 
 @pytest.mark.parametrize(
