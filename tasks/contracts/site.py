@@ -88,7 +88,7 @@ class Gpu(Contract):
 
 
 class Images(Contract):
-    """Image names, best pinned by digest: they are part of the keys."""
+    """Image names, which are part of the keys; for GPU engines plan takes them with their digests only."""
 
     tasks: str = Field(description="the CPU steps")
     serving: dict[EngineKind, str] = Field(description="per engine kind, what serves it and what assemble boots in")

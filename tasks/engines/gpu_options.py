@@ -1,5 +1,6 @@
 """engine.options of the GPU engines, and what every GPU engine checks before any pod starts."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,6 +35,8 @@ from tasks.engines.memory import (
     weights_bytes,
 )
 from tasks.engines.remedies import check_fit
+
+DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 OptionValue = str | int | float | bool
 
@@ -127,7 +130,9 @@ def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: D
     """
     check_files(source)
     product, gpu = gpu_of(spec, site)
-    image = image_of(serving_image(spec, site), spec.engine.kind)
+    name = serving_image(spec, site)
+    image = image_of(name, spec.engine.kind)
+    check_digest("serving.image" if spec.serving.image else f"images.serving.{spec.engine.kind}", name)
     check_driver(image, product, gpu)
     check_format(spec.engine.kind, spec.quantization, product, gpu.architecture)
     nodes = nodes_of(spec.engine.kind, spec.engine.tensor_parallel, spec.engine.pipeline_parallel, product, gpu)
@@ -176,6 +181,21 @@ def serving_image(spec: ReleaseSpec, site: Site) -> str:
             "to the site file or serving.image to the spec."
         )
     return image
+
+
+def check_digest(field: str, image: str) -> None:
+    """Refuse an image by tag alone: keys hold the name, and a rebuilt image under the same tag would count as the same.
+
+    Raises:
+        InputError: the field, what it holds, and how to find the digest.
+    """
+    if not DIGEST.search(image):
+        name = image.partition("@")[0]
+        raise InputError(
+            f"{field} is {image}, expected {name}@sha256: and 64 hex digits: what an image made is found again by the "
+            "image's name, and a tag may come to name another one. Write the digest behind it, which "
+            f"`crane digest {name}` or `docker buildx imagetools inspect {name}` prints."
+        )
 
 
 def chat_template_of(spec: ReleaseSpec, *, has_template: bool) -> Literal["apply", "none"]:

@@ -14,7 +14,7 @@ from tasks.contracts.site import Site
 from tasks.contracts.spec import EngineKind, QuantizationFormat, ReleaseSpec
 from tasks.engines.announced import QUANTIZED_BY_MODELOPT, Documents, modelopt_algorithm, quantization_of
 from tasks.engines.checkpoint import check_limits, check_weights, read_config, read_object
-from tasks.engines.gpu_options import Option, check_gpu_engine, check_options, gpu_of, kv_cache_fraction
+from tasks.engines.gpu_options import Option, check_digest, check_gpu_engine, check_options, gpu_of, kv_cache_fraction
 from tasks.engines.lora import adapters_in
 from tasks.engines.memory import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
@@ -103,7 +103,7 @@ def check_modelopt(spec: ReleaseSpec, site: Site) -> None:
     """Refuse a format for which nobody has ModelOpt, and a cache whose scales nobody would find.
 
     Raises:
-        InputError: the site names no image with ModelOpt; or a KV cache format alone.
+        InputError: the site names no image with ModelOpt, or one without its digest; or a KV cache format alone.
     """
     if spec.quantization.format == "none" and spec.quantization.kv_cache != "none":
         raise InputError(
@@ -116,6 +116,8 @@ def check_modelopt(spec: ReleaseSpec, site: Site) -> None:
             f"which site {site.name} names no image for: it does not fit into TensorRT-LLM's own. Add images.modelopt "
             "to the site file, or choose format none."
         )
+    if spec.quantization.format != "none" and site.images.modelopt is not None:
+        check_digest("images.modelopt", site.images.modelopt)
 
 
 def check_as_it_is(spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:

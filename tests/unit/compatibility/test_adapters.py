@@ -14,12 +14,13 @@ from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
+from tests.fakes.eks_site import eks
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import PublicHub
 
 ROOT = Path(__file__).parents[3]
-EKS = yaml.safe_load((ROOT / "sites" / "eks.yaml").read_text())
+EKS = eks()
 SPEC = yaml.safe_load((ROOT / "specs" / "mistral-7b-vllm-a10g.yaml").read_text())
 MODEL = SPEC["source"]["repo"]
 CONFIG = {"peft_type": "LORA", "r": 16, "base_model_name_or_path": MODEL}

@@ -18,13 +18,14 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.memory import GIB
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
+from tests.fakes.eks_site import eks
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import PublicHub
 from tests.fakes.releases import release
 
 ROOT = Path(__file__).parents[3]
 SPECS = sorted(file.stem for file in (ROOT / "specs").glob("*.yaml") if file.stem != "demo")
-EKS = yaml.safe_load((ROOT / "sites" / "eks.yaml").read_text())
+EKS = eks()
 AWQ, MULTINODE, FP8, VLLM = "llama-3-8b-awq-l4", "llama-3-8b-tp4pp2-a10g", "qwen-llmapi-fp8", "mistral-7b-vllm-a10g"
 
 
@@ -365,6 +366,44 @@ def test_what_modelopt_says_in_a_file_of_its_own_is_read_and_downloaded(planned)
 def test_what_the_site_lacks_is_refused_by_name(planned, name, site, words):
     with pytest.raises(InputError, match=words):
         planned(asked(name), **site)
+
+
+TRTLLM = "example.com/slipway/tasks-gpu:0.1.0-26.07-trtllm"
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "images"),
+    [
+        (AWQ, "images.serving.trt-engine", {"serving": {"trt-engine": TRTLLM}}),
+        (FP8, "images.serving.llmapi", {"serving": {"llmapi": f"{TRTLLM}@sha256:DIGEST"}}),
+        (FP8, "images.modelopt", {"modelopt": "example.com/slipway/tasks-modelopt:0.1.0"}),
+    ],
+)
+def test_an_image_by_tag_alone_is_refused_for_a_key_would_not_tell_two_of_them_apart(planned, name, field, images):
+    with pytest.raises(InputError, match=rf"{field} is .*, expected .*@sha256: and 64 hex digits.*`crane digest"):
+        planned(asked(name), images={**EKS["images"], **images})
+
+
+def test_an_image_of_the_spec_is_refused_by_tag_alone_too(planned):
+    with pytest.raises(InputError, match=r"serving\.image is nvcr"):
+        planned(asked(AWQ, serving={"image": IMAGE.format("26.07")}))
+
+
+def test_another_image_under_the_same_tag_is_another_engine(planned):
+    first, rebuilt = (
+        planned(asked(AWQ), images={**EKS["images"], "serving": {"trt-engine": f"{TRTLLM}@sha256:{digit * 64}"}})
+        for digit in "ab"
+    )
+
+    assert first.plan.stages["quantize"].key != rebuilt.plan.stages["quantize"].key
+    assert first.plan.stages["build"].key != rebuilt.plan.stages["build"].key
+
+
+def test_the_site_that_ships_says_what_to_fill_in(planned):
+    images = yaml.safe_load((ROOT / "sites" / "eks.yaml").read_text())["images"]
+
+    with pytest.raises(InputError, match="DIGEST, expected"):
+        planned(asked(AWQ), images=images)
 
 
 def live(spec, store):

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -17,6 +16,7 @@ from tasks.engines.repository import render
 from tasks.steps import build, download, plan, quantize
 from tests.contracts.recorded import check_document, contract
 from tests.fakes.clock import ManualClock
+from tests.fakes.eks_site import eks
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
@@ -51,7 +51,7 @@ def workspace(tmp_path):
     model = {"config.json": json.dumps(SHAPE).encode(), "tokenizer.json": b"{}", "model.safetensors": tensors(16, 8)}
     adapters = {"org/polite": {"main": adapter(8)}, "org/terse": {"main": adapter(20)}}
     hub, store = MemoryHub({"slipway/demo-llama": {"v1": model}, **adapters}), MemoryObjectStore()
-    site = Site.model_validate(yaml.safe_load((ROOT / "sites" / "eks.yaml").read_text()))
+    site = Site.model_validate(eks())
 
     def new(step):
         scratch = tmp_path / step
