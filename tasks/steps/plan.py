@@ -41,6 +41,7 @@ from tasks.engines.lora import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.protocol import Engine
 from tasks.engines.registry import engine_for
 from tasks.engines.repository import template_files
+from tasks.engines.texts import texts_for
 from tasks.rollout import hosting
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         for dataset in (plan.datasets.calibration, plan.datasets.quality, plan.datasets.perplexity):
             if dataset is not None:
                 workspace.keep_dataset(dataset)
+        texts_for(spec, plan.datasets, workspace.read_dataset)  # what quantize would refuse after the download
         release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
         workspace.store.put_bytes(uri, canonical_json(release.model_dump(mode="json")))
     unapplied = _unapplied(spec, live.release.spec) if plan.action == "nothing" and live and live.release else ()

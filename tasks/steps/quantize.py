@@ -1,12 +1,9 @@
 """quantize: from the downloaded checkpoint to the weights that will be served, and what that cost in perplexity."""
 
-from collections.abc import Sequence
-
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.errors import InputError
-from tasks.contracts.plan import DatasetFile
 from tasks.contracts.release import Release
 from tasks.engines.registry import engine_for
+from tasks.engines.texts import texts_for
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -20,14 +17,10 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     workspace.require_space(release.plan.estimate.scratch_bytes, "quantize")
     checkpoint, out = workspace.folder("checkpoint"), workspace.folder("quantized")
     workspace.artifacts.fetch("download", stages["download"].key, checkpoint)
-    calibration = _calibration(release, workspace)
+    texts = texts_for(spec, release.plan.datasets, workspace.read_dataset)
     started = workspace.clock.monotonic()
     metrics = engine_for(spec.engine.kind).quantize(
-        checkpoint,
-        spec,
-        out,
-        calibration=calibration,
-        perplexity_texts=_texts(release.plan.datasets.perplexity, workspace),
+        checkpoint, spec, out, calibration=texts.calibration, perplexity_texts=texts.perplexity
     )
     manifest = workspace.artifacts.store(
         "quantize",
@@ -42,32 +35,6 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         f"{spec.quantization.format}: {manifest.size_bytes / 2**20:.1f} MiB{_perplexity_in_words(metrics)}",
         {"key": manifest.key, "size_bytes": manifest.size_bytes, "metrics": metrics},
     )
-
-
-def _calibration(release: Release, workspace: Workspace) -> Sequence[str]:
-    asked, dataset = release.spec.quantization.calibration, release.plan.datasets.calibration
-    texts = _texts(dataset, workspace)
-    if asked is None or dataset is None:
-        return texts
-    if len(texts) < asked.samples:
-        raise InputError(
-            f"calibration set {dataset.repo}/{dataset.file.path} has {len(texts)} texts, "
-            f"quantization.calibration.samples asks for {asked.samples}. Ask for fewer, or name a larger set."
-        )
-    return texts[: asked.samples]
-
-
-def _texts(dataset: DatasetFile | None, workspace: Workspace) -> Sequence[str]:
-    if dataset is None:
-        return []
-    texts = [line.get("text") for line in workspace.read_dataset(dataset)]
-    usable = [text for text in texts if isinstance(text, str) and text]
-    if not usable or len(usable) != len(texts):
-        raise InputError(
-            f"{dataset.repo}/{dataset.file.path}: {len(usable)} of {len(texts)} lines hold a text; expected "
-            '{"text": str} on each line and at least one line. Mend the dataset or name another.'
-        )
-    return usable
 
 
 def _perplexity_in_words(metrics: dict[str, object]) -> str:

@@ -16,9 +16,12 @@ COMMIT = "c" * 40
 class PublicHub:
     """See tasks.adapters.hub.Hub: what plan uses of it."""
 
-    def __init__(self, *, hf_quant_config=None, **changes):
-        """`changes`: fields of config.json that every model has other values of; None removes one."""
-        self.hf_quant_config, self.changes = hf_quant_config, changes
+    def __init__(self, *, hf_quant_config=None, lines=512, **changes):
+        """`changes`: fields of config.json that every model has other values of; None removes one.
+
+        `lines`: how many a dataset has.
+        """
+        self.hf_quant_config, self.lines, self.changes = hf_quant_config, lines, changes
 
     def resolve(self, repo, revision):
         if repo not in MODELS:
@@ -32,7 +35,7 @@ class PublicHub:
         return DatasetFile(repo=repo, commit=COMMIT, file=_announced(rest.partition("/")[2], uri.encode()))
 
     def read_dataset(self, dataset):
-        return [{"text": dataset.file.path, "prompt": "?", "answer": "!"}]
+        return self.lines * [{"text": dataset.file.path, "prompt": "?", "answer": "!"}]
 
     def read_file(self, source, path):
         return self._documents(source.repo)[path]

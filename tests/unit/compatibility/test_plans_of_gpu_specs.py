@@ -296,6 +296,12 @@ def test_what_a_model_says_of_itself_is_heard(planned, name, config, words):
         planned(asked(name), PublicHub(**config))
 
 
+def test_a_calibration_set_shorter_than_asked_is_refused_before_the_model_is_downloaded(planned):
+    with pytest.raises(InputError, match=r"has 127 texts, quantization\.calibration\.samples asks for 128"):
+        planned(asked(AWQ), PublicHub(lines=127))
+    assert planned(asked(AWQ), PublicHub(lines=128)).plan.missing
+
+
 def as_it_is(name, gpu):
     engine = {"gpu": gpu, "max_batch_size": 4}
     return asked(name, quantization={"format": "none", "calibration": None}, engine=engine)

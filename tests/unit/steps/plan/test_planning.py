@@ -180,6 +180,14 @@ def test_datasets_are_pinned_by_their_digests(planned, store):
     assert pinned.calibration is None
 
 
+def test_a_dataset_without_texts_to_measure_perplexity_on_is_refused(planned, store):
+    gate = {**SPEC["gate"], "quality": {"dataset": QUESTIONS, "perplexity": QUESTIONS}}
+
+    with pytest.raises(InputError, match=r"eval\.jsonl: 0 of 1 lines hold a text"):
+        planned(spec(gate=gate))
+    assert not any(uri.endswith("release.json") for uri in store.written)
+
+
 def test_the_plan_that_the_scheduler_reads_is_the_plan_of_the_release(planned, store):
     outcome = planned()
 
