@@ -9,7 +9,6 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.compatibility import (
     FORMATS,
     KV_CACHES,
-    TritonImage,
     check_driver,
     check_format,
     gpus_to_hold,
@@ -28,7 +27,6 @@ from tasks.engines.memory import (
     GIB,
     USABLE,
     Fitting,
-    ModelShape,
     bytes_on_gpus,
     check_parallel,
     shape_of,
@@ -104,10 +102,7 @@ def check_options(spec: ReleaseSpec, options: Mapping[str, Option]) -> None:
 class Checked:
     """What the checks found out on their way."""
 
-    image: TritonImage
-    gpu: Gpu
     nodes: int
-    shape: ModelShape
     quantized: bool
 
 
@@ -154,7 +149,7 @@ def check_gpu_engine(spec: ReleaseSpec, site: Site, source: Source, documents: D
 
     check_fit(fitting, accepts)
     _check_quantizing(spec, site, source)
-    return Checked(image, gpu, nodes, shape, quantized)
+    return Checked(nodes, quantized)
 
 
 def gpu_of(spec: ReleaseSpec, site: Site) -> tuple[str, Gpu]:

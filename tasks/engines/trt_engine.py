@@ -27,7 +27,8 @@ from tasks.engines.trt_commands import QUANTIZE_SCRIPT, build_command, convert_c
 from tasks.engines.trt_readback import read_engine
 
 TENSORRT_LLM = "1.2.1"
-"""Of all images that this kind runs in (tasks/contracts/compatibility.py)."""
+"""Of all images that this kind runs in (tasks/contracts/compatibility.py), which hold one TensorRT too: an engine
+runs in any of them."""
 
 EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))
 """Where images keep TensorRT-LLM's example scripts: Triton's, and NVIDIA's own release image. The first that is
@@ -87,13 +88,7 @@ class TrtEngine:
                 "gate.quality.dataset measures answers of the release itself."
             )
         if checked.nodes > 1 and site.images.multinode is not None:
-            served = image_of(spec.serving.image or site.images.multinode, self.kind)
-            if served.tensorrt != checked.image.tensorrt:
-                raise InputError(
-                    f"images.multinode holds TensorRT {served.tensorrt}, images.serving.trt-engine, which builds the "
-                    f"engine, {checked.image.tensorrt}; an engine runs on the TensorRT that built it. Make them one "
-                    "release."
-                )
+            image_of(spec.serving.image or site.images.multinode, self.kind)
 
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
         """Of quantize: source and result lie on disk together, and the result passes through the host's memory.

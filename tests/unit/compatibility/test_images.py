@@ -66,3 +66,10 @@ def test_an_older_driver_is_refused_with_the_images_that_it_runs():
         InputError, match=r"driver is 575\.57\.08.*CUDA 13\.1.*580 or later; it runs images up to 25\.10"
     ):
         check_driver(STATED_IMAGES["trtllm", "26.04"], "NVIDIA-L4", gpu("575.57.08"))
+
+
+def test_every_image_of_a_trt_engine_holds_the_same_tensorrt():
+    """So that an engine may be built in one of them and served in another, as over several nodes."""
+    images = [STATED_IMAGES["trtllm", release] for release in RELEASES["trt-engine"]]
+
+    assert {image.tensorrt for image in images} == {"10.14.1.48"}
