@@ -14,7 +14,7 @@ from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.artifact import STAGES, File, Stage
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.channel import Channel
-from tasks.contracts.compatibility import needs_gpu
+from tasks.contracts.compatibility import MULTI_NODE_KINDS, needs_gpu
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import (
     Datasets,
@@ -194,9 +194,12 @@ def _check_gpu(spec: ReleaseSpec, site: Site) -> None:
             "openvino, which needs none, or a site that has this one."
         )
     if spec.engine.tensor_parallel > gpu.per_node:
+        instead = "Lower it"
+        if spec.engine.kind in MULTI_NODE_KINDS:
+            instead += " and raise pipeline_parallel, which may span nodes"
         raise InputError(
             f"engine.tensor_parallel {spec.engine.tensor_parallel}: a node of site {site.name} has {gpu.per_node} "
-            f"{spec.engine.gpu}. Lower it and raise pipeline_parallel, which may span nodes."
+            f"{spec.engine.gpu}. {instead}, or choose a GPU with more on a node."
         )
 
 

@@ -246,7 +246,12 @@ L4 = {"memory_gib": 22.5, "per_node": 1, "architecture": "sm_89"}
     [
         ({}, GPU_ENGINE, "site test has no GPU"),
         ({"NVIDIA-A100": L4}, GPU_ENGINE, "site test has NVIDIA-A100"),
-        ({"NVIDIA-L4": L4}, {**GPU_ENGINE, "tensor_parallel": 2}, "a node of site test has 1 NVIDIA-L4"),
+        ({"NVIDIA-L4": L4}, {**GPU_ENGINE, "tensor_parallel": 2}, "1 NVIDIA-L4. Lower it and raise pipeline_parallel"),
+        (
+            {"NVIDIA-L4": L4},
+            {**GPU_ENGINE, "kind": "llmapi", "tensor_parallel": 2},
+            "1 NVIDIA-L4. Lower it, or choose a GPU with more on a node",
+        ),
     ],
 )
 def test_a_gpu_that_the_site_lacks_is_refused_by_name(planned, gpus, engine, words):
