@@ -83,5 +83,6 @@ def _parallel(spec: ReleaseSpec, missing: list[str]) -> None:
     ranks = spec.engine.tensor_parallel * spec.engine.pipeline_parallel
     if spec.engine.pipeline_parallel > 1:
         missing.append(
-            f"{ranks} GPUs over several nodes: {TO} is served on one; plan refuses it unless a node has as many"
+            f"pipeline_parallel {spec.engine.pipeline_parallel}: {TO} is served on one node; plan refuses it unless a "
+            f"node has {ranks} GPUs"
         )

@@ -55,7 +55,10 @@ def test_what_comes_out_is_a_valid_spec_and_the_old_one_is_left_alone(quantizati
         (document("int4_wo"), "quantization.format int4_wo: rewritten to int8_wo"),
         (document("int8_sq", "int8"), "quantization.kv_cache int8: rewritten to none"),
         (document("none", "fp8"), "quantization.kv_cache fp8: rewritten to none"),
-        (document("fp8", tensor_parallel=4, pipeline_parallel=2), "8 GPUs over several nodes"),
+        (
+            document("fp8", tensor_parallel=4, pipeline_parallel=2),
+            "pipeline_parallel 2: llmapi is served on one node; plan refuses it unless a node has 8 GPUs",
+        ),
     ],
 )
 def test_what_has_no_equivalent_is_named(data, words):
