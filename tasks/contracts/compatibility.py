@@ -194,6 +194,9 @@ ENGINES_END = "1.3.0rc21"
 """First TensorRT-LLM without engines (GitHub release v1.3.0rc20: the last one with the TensorRT backend; pull requests
 15907 and 15918). No Triton image with it is documented."""
 
+IMAGES_HOLD = (1, 2)
+"""Series of TensorRT-LLM in all images of Triton that serve it here."""
+
 TRITON_RELEASE = re.compile(r"(?<![0-9.])(2[0-9]\.(?:0[1-9]|1[0-2]))(?![0-9.])")
 TRTLLM_VERSION = re.compile(r"(?:tensorrt-llm/release:|trtllm-)v?([0-9]+\.[0-9]+\.[0-9]+(?:rc[0-9]+)?)")
 
@@ -236,7 +239,13 @@ def _in_image(stated: TritonImage | None, release: str) -> str:
 
 
 def _runtime_refusal(image: str, kind: EngineKind, version: str) -> str:
-    if kind == "trt-engine" and int(version.split(".")[1]) > 2:  # noqa: PLR2004 - 1.2 is the last series in Triton images
+    series = tuple(int(part) for part in version.split(".")[:2])
+    if FLAVOURS[kind] == "trtllm" and series < IMAGES_HOLD:
+        return (
+            f"serving image {image} with {kind}: TensorRT-LLM {version} is too old, expected 1.2.1. Choose an image of "
+            f"Triton {', '.join(RELEASES[kind])}."
+        )
+    if kind == "trt-engine" and series > IMAGES_HOLD:
         return (
             f"serving image {image} with trt-engine: TensorRT-LLM {version}, expected 1.2.1; engines ended with "
             f"{ENGINES_END}. Choose an image of Triton {', '.join(RELEASES[kind])}{_way_out(kind)}."

@@ -34,6 +34,13 @@ def test_the_tag_names_the_release_and_the_table_what_it_holds(image, kind, runt
             "trt-engine",
             r"1\.3\.0rc22, expected 1\.2\.1; engines ended",
         ),
+        (
+            "nvcr.io/nvidia/tensorrt-llm/release:0.21.0",
+            "trt-engine",
+            r"0\.21\.0 is too old, expected 1\.2\.1.*26\.07\.$",
+        ),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.1.0", "llmapi", r"1\.1\.0 is too old"),
+        ("nvcr.io/nvidia/tensorrt-llm/release:2.0.0", "trt-engine", r"2\.0\.0, expected 1\.2\.1; engines ended"),
         ("nvcr.io/nvidia/tensorrt-llm/release:1.2.1", "llmapi", "names TensorRT-LLM 1.2.1 and no Triton release"),
         (f"{NVIDIA}:26.07-vllm-python-py3", "llmapi", r"it holds vllm\. llmapi runs on"),
     ],
