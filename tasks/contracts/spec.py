@@ -1,6 +1,7 @@
 """The release spec: what a user asks for. `slipway schema` prints it as JSON Schema."""
 
 import re
+from math import ceil
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
@@ -50,6 +51,9 @@ CALIBRATED: frozenset[str] = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8"
 SPREAD_IN_A_GROUP: frozenset[str] = frozenset({"llmapi"})
 """Engine kinds that take several chosen GPUs beside other models: by gpu_device_ids of Triton's llmapi model. Triton's
 vllm backend pins a model to one GPU only (KIND_GPU), and ranks of a trt-engine are processes of mpirun."""
+
+MAX_DRAIN_S = 3600
+"""A release that ends keeps its GPUs as long as answers are under way; beyond an hour a node's own drain gives up."""
 
 GROUP_PATIENCE_S = 1800
 """How long a model's roll-out waits for another one of its group: what is refreshed on one schedule takes turns."""
@@ -167,6 +171,13 @@ class Serving(Contract):
     replicas: Replicas = Replicas()
     exposure: Literal["cluster", "ingress", "load-balancer"] = "cluster"
     ready_timeout_s: int = Field(default=600, ge=10, description="how long a candidate may take to become ready")
+    drain_s: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_DRAIN_S,
+        description="how long answers under way may take when their server ends; "
+        "gate.benchmark.request_timeout_s when absent",
+    )
     group: str | None = Field(
         default=None,
         pattern=DNS_LABEL,
@@ -353,6 +364,11 @@ class ReleaseSpec(Contract):
     gate: Gate
     rollout: Rollout = Rollout()
     schedule: str | None = Field(default=None, description='cron expression or preset such as "@daily"')
+
+    @property
+    def drain_s(self) -> int:
+        """How long answers under way may take when their server ends: as asked, else what the benchmark gives each."""
+        return self.serving.drain_s or min(MAX_DRAIN_S, ceil(self.gate.benchmark.request_timeout_s))
 
     @field_validator("name")
     @classmethod

@@ -82,7 +82,8 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
     selector = {**selector_of(members), serving.RELEASE_LABEL: name}
     labels = {**serving.OWN_LABELS, serving.NAME_LABEL: _group(members), **selector}
     specs = [member.release.spec for member in members]
-    server = launch.Server(site.serving.bind_address, serving.EXIT_TIMEOUT_S, "$(POD_NAME)")
+    drain_s = max(spec.drain_s for spec in specs)
+    server = launch.Server(site.serving.bind_address, serving.exit_timeout_s(drain_s), "$(POD_NAME)")
     values: dict[str, Any] = {
         "name": name,
         "labels": {**labels, **{key: value for member in members for key, value in member.label.items()}},
@@ -96,7 +97,8 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         "fetched": [{"name": f"fetch-{member.name}", "release_uri": member.release_uri} for member in members],
         "command": launch.single(server),
         "pre_stop_s": serving.PRE_STOP_S,
-        "grace_s": serving.PRE_STOP_S + serving.EXIT_TIMEOUT_S + serving.SPARE_S,
+        "drain_s": drain_s,
+        "grace_s": serving.PRE_STOP_S + server.exit_timeout_s + serving.SPARE_S,
         **serving.pod_values(site, where),
     }
     return serving.workload(templates, "deployment.yaml.j2", values)

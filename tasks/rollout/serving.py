@@ -34,9 +34,10 @@ MANIFEST = "slipway.dev/manifest-sha256"
 """Annotation: digest of what was rendered, by which a changed manifest is told from one that stands already."""
 WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
 """Kinds that a release's workload may have; both are named after the release."""
-EXIT_TIMEOUT_S = 30
 PRE_STOP_S = 5
 """Time for every proxy to stop sending connections before Triton stops to take them."""
+UNLOAD_S = 10
+"""Of Triton's --exit-timeout-secs, after the answers under way: models are unloaded within it too."""
 SPARE_S = 10
 SHARED_MEMORY_GIB = 1  # Triton's Python backend keeps requests in /dev/shm; a container's own is 64 MiB
 SHARED_MEMORY_GIB_PER_RANK = 2  # and ranks exchange tensors there (NCCL's and MPI's shared-memory transports)
@@ -146,25 +147,27 @@ def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
     mpirun passes SIGTERM on to every rank, and a rank that ends takes the answers under way with it. So with several
     ranks requests finish before the signal, while preStop sleeps; a single server drains by itself after it.
     """
-    alone = Server(site.serving.bind_address, EXIT_TIMEOUT_S, "$(POD_NAME)")
+    alone = Server(site.serving.bind_address, exit_timeout_s(spec.drain_s), "$(POD_NAME)")
     server = launch.server_of(spec, where.ranks, alone)
     ranked = server.ranked_model is not None
-    drain_s = EXIT_TIMEOUT_S if ranked else 0
-    end_s = launch.end_s(where.nodes) if ranked else EXIT_TIMEOUT_S
-    values: dict[str, Any] = {
-        "pre_stop_s": PRE_STOP_S + drain_s,
-        "grace_s": PRE_STOP_S + drain_s + end_s + SPARE_S,
-    }
+    pre_stop_s = PRE_STOP_S + (spec.drain_s if ranked else 0)
+    end_s = launch.end_s(where.nodes) if ranked else server.exit_timeout_s
+    values: dict[str, Any] = {"pre_stop_s": pre_stop_s, "grace_s": pre_stop_s + end_s + SPARE_S}
     if where.nodes > 1:
         return values | {
             "nodes": where.nodes,
             "ranks_per_node": where.shape.gpus,
-            "exit_timeout_s": EXIT_TIMEOUT_S,
+            "exit_timeout_s": server.exit_timeout_s,
             "mpi_secret": site.serving.mpi_secret,
             "launch_port": launch.SSH_PORT,
             "ranked_model": server.ranked_model,
         }
-    return values | {"command": launch.in_a_pod(server, where.ranks)}
+    return values | {"drain_s": spec.drain_s, "command": launch.in_a_pod(server, where.ranks)}
+
+
+def exit_timeout_s(drain_s: int) -> int:
+    """What Triton is given to end, where answers under way may take `drain_s`."""
+    return drain_s + UNLOAD_S
 
 
 def _neighbours(where: Placement) -> int:

@@ -79,8 +79,8 @@ def start_server(tmp_path_factory):
         pytest.skip(f"{LAUNCHER.relative_to(ROOT)} is missing: python3 -m local.environments triton")
     with contextlib.ExitStack() as running:
 
-        def start(repository, first_on_path=None):
-            return running.enter_context(TritonServer(repository, tmp_path_factory.mktemp("triton"), first_on_path))
+        def start(repository, **options):
+            return running.enter_context(TritonServer(repository, tmp_path_factory.mktemp("triton"), **options))
 
         yield start
 

@@ -50,6 +50,15 @@ def test_a_stream_under_way_ends_in_order_when_the_server_is_told_to_stop(start_
     assert not server.is_ready()
 
 
+def test_a_server_that_answers_nobody_stops_at_once_however_long_it_may_take(start_server, make_repository):
+    server = start_server(make_repository(), environment={"SLIPWAY_DRAIN_S": "600"})
+    began = time.monotonic()
+    server.process.terminate()
+
+    assert server.process.wait(30) == 0
+    assert time.monotonic() - began < 10
+
+
 def test_a_server_whose_engine_fails_tells_its_clients_and_ends(start_server, make_repository):
     repository = make_repository()
     (repository / "demo" / "1" / "model.py").write_text(

@@ -27,7 +27,7 @@ class TritonServer:
     The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way.
     """
 
-    def __init__(self, repository, folder, first_on_path=None):
+    def __init__(self, repository, folder, first_on_path=None, environment=None):
         self.http_port, self.grpc_port = _free_ports(2)
         self.log = folder / "tritonserver.log"
         command = [
@@ -43,7 +43,11 @@ class TritonServer:
         ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env={"PATH": os.environ["PATH"]}, cwd=first_on_path or folder
+                command,
+                stdout=log,
+                stderr=log,
+                env={"PATH": os.environ["PATH"], **(environment or {})},
+                cwd=first_on_path or folder,
             )
 
     def __enter__(self):

@@ -72,6 +72,17 @@ def test_every_spec_that_ships_is_planned(planned, name):
     assert release.plan.stages["download"].fields["files"]
 
 
+@pytest.mark.parametrize("name", SPECS)
+def test_a_server_that_ends_waits_for_an_answer_as_long_as_the_gate_allows_one_to_take(name):
+    """The longest answer to the longest prompt, at the slowest pace that the gate lets pass."""
+    spec = asked(name)
+    tokens = spec.engine.max_sequence_tokens - spec.engine.max_input_tokens
+    (itl_ms,) = {line.at_most for line in spec.gate.expect if line.metric == "itl_ms"}
+
+    assert spec.drain_s >= tokens * itl_ms / 1000
+    assert spec.drain_s >= spec.gate.benchmark.request_timeout_s
+
+
 def test_an_engines_keys_hold_what_it_is_bound_to(planned):
     fields = planned(asked(AWQ)).plan.stages["build"].fields
 

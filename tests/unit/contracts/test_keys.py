@@ -166,6 +166,7 @@ CHANGES = {
     "quality questions": (None, of_datasets(quality=dataset("5" * 64))),
     "smoke answer": (None, section(gate=OTHER_GATE)),
     "replicas": (None, section(serving=spec(serving={"replicas": {"max": 9}}).serving)),
+    "time to drain": (None, section(serving=spec(serving={"drain_s": 900}).serving)),
     "roll-out": (None, section(rollout=spec(rollout={"keep": 5}).rollout)),
     "schedule": (None, section(schedule="@daily")),
 }

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tasks.adapters.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
 from tasks.contracts.base import read_contract
@@ -187,12 +188,32 @@ def test_with_cloud_identities_there_are_no_credentials_at_all():
     assert "secretKeyRef" not in text
 
 
-def test_a_pod_outlives_its_own_draining():
-    pod = pods(rendered("local", {}))[0]
-    flag = next(word for word in pod["containers"][0]["command"] if word.startswith("--exit-timeout-secs="))
-    sleep_s = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+@pytest.mark.parametrize("changes", [{}, {"serving": {"drain_s": 600}}])
+def test_a_pod_outlives_its_server_and_the_server_its_models(changes):
+    pod = pods(rendered("local", changes))[0]
+    server = pod["containers"][0]
+    flag = next(word for word in server["command"] if word.startswith("--exit-timeout-secs="))
+    exit_s, sleep_s = int(flag.partition("=")[2]), server["lifecycle"]["preStop"]["sleep"]["seconds"]
+    (drain,) = [entry["value"] for entry in server["env"] if entry["name"] == "SLIPWAY_DRAIN_S"]
 
-    assert pod["terminationGracePeriodSeconds"] > int(flag.partition("=")[2]) + sleep_s
+    assert drain == ("600" if changes else "30")
+    assert exit_s > int(drain)
+    assert pod["terminationGracePeriodSeconds"] > exit_s + sleep_s
+
+
+@pytest.mark.parametrize(
+    ("asked", "timeout_s", "drain_s"), [(None, 0.2, 1), (None, 119.5, 120), (None, 1e9, 3600), (45, 120, 45)]
+)
+def test_a_request_gets_as_long_to_finish_as_the_benchmark_gives_it_unless_said_otherwise(asked, timeout_s, drain_s):
+    gate = {**SPEC["gate"], "benchmark": {"request_timeout_s": timeout_s}}
+
+    assert version(1, serving={"drain_s": asked}, gate=gate).spec.drain_s == drain_s
+
+
+@pytest.mark.parametrize("drain_s", [0, 3601])
+def test_draining_has_bounds(drain_s):
+    with pytest.raises(ValidationError, match="drain_s"):
+        version(1, serving={"drain_s": drain_s})
 
 
 def test_the_model_itself_is_asked_whether_it_is_ready_and_a_server_that_lost_a_model_is_started_anew():

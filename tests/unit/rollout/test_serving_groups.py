@@ -82,6 +82,16 @@ def test_a_members_release_leaves_the_other_models_as_they_are():
     assert pod(before)["containers"] == pod(after)["containers"]
 
 
+def test_a_shared_server_drains_as_long_as_the_slowest_of_its_models():
+    slow = member("slow", serving={"group": "chat", "gpus": [1], "drain_s": 300})
+    found = pod(rendered(LLAMA, slow)[0])
+    server = found["containers"][0]
+
+    assert {"name": "SLIPWAY_DRAIN_S", "value": "300"} in server["env"]
+    assert f"--exit-timeout-secs={300 + serving.UNLOAD_S}" in server["command"]
+    assert found["terminationGracePeriodSeconds"] > 300 + serving.UNLOAD_S + serving.PRE_STOP_S
+
+
 def test_a_service_reaches_the_servers_of_its_own_release_and_of_no_other():
     new = member("llama-2-7b", 2, [0])
     old, next_one = rendered(LLAMA, MISTRAL)[0], rendered(*groups.replaced([LLAMA, MISTRAL], new))[0]

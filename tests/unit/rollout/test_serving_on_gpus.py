@@ -139,22 +139,32 @@ def test_no_workload_starts_a_shell():
             assert "launch_triton_server.py" not in " ".join(words)
 
 
+def exit_timeout_of(command):
+    """Of every server that the command starts; one value."""
+    flags = ("--exit-timeout-secs=", "--exit-timeout-s=")
+    (seconds,) = {int(word.partition("=")[2]) for word in command if word.startswith(flags)}
+    return seconds
+
+
+@pytest.mark.parametrize("drain_s", [None, 1, 300, 3600])
 @pytest.mark.parametrize("case", CASES)
-def test_requests_under_way_finish_before_a_pod_is_killed(case):
+def test_requests_under_way_finish_before_a_pod_is_killed(case, drain_s):
     """A single server drains by itself after SIGTERM. Ranks cannot: they drain while preStop sleeps."""
-    for role, template in templates_of(rendered(case)[0]).items():
+    for role, template in templates_of(rendered(case, serving={"drain_s": drain_s})[0]).items():
         sleep_s = container(template)["lifecycle"]["preStop"]["sleep"]["seconds"]
         ranked = case != "gpu-single"
-        drained_s = sleep_s - serving.PRE_STOP_S if ranked else serving.EXIT_TIMEOUT_S
-        after_s = launch.end_s(2 if case == "gpu-two-nodes" else 1) if ranked else serving.EXIT_TIMEOUT_S
+        exit_s = exit_timeout_of(container(template)["command"]) if role != "worker" else 0
+        drained_s = sleep_s - serving.PRE_STOP_S if ranked else exit_s - serving.UNLOAD_S
+        after_s = launch.end_s(2 if case == "gpu-two-nodes" else 1) if ranked else exit_s
 
-        assert drained_s >= serving.EXIT_TIMEOUT_S, role
+        assert drained_s >= (drain_s or 30), role
         if role != "worker":
             assert template["spec"]["terminationGracePeriodSeconds"] >= sleep_s + after_s + serving.SPARE_S
 
 
-def test_a_worker_outlives_its_leader():
-    pods = templates_of(rendered("gpu-two-nodes")[0])
+@pytest.mark.parametrize("drain_s", [1, 3600])
+def test_a_worker_outlives_its_leader(drain_s):
+    pods = templates_of(rendered("gpu-two-nodes", serving={"drain_s": drain_s})[0])
     leader_s = pods["leader"]["spec"]["terminationGracePeriodSeconds"]
 
     assert container(pods["worker"])["lifecycle"]["preStop"]["sleep"]["seconds"] >= leader_s

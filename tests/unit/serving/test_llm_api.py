@@ -15,9 +15,10 @@ import pytest
 from generation.question import Job
 from generation.runtime import Sampling
 from generation.scheduler import Scheduler
+from generation.settings import Limits
 
 from tests.fakes import tensorrt_llm_api
-from tests.fakes.generation_runtime import ByteTokenizer, RecordedReply
+from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
 
 ROOT = Path(__file__).parents[3]
 MODEL = ROOT / "model_repository_templates" / "llmapi" / "model" / "1" / "model.py"
@@ -159,6 +160,22 @@ def test_closing_finishes_what_runs(serve):
     service.scheduler.close(5)
 
     assert reply.text == "a" * 200
+
+
+@pytest.mark.parametrize("drain_s", ["0.05", "600"])
+def test_what_runs_may_take_as_long_as_the_pod_says_when_the_server_ends(model, monkeypatch, drain_s):
+    """Which 600 s do not last when nothing runs."""
+    monkeypatch.setenv("SLIPWAY_DRAIN_S", drain_s)
+    runtime, reply = FakeRuntime({"endless": "x" * 100_000}), RecordedReply()
+    service = model.Service(runtime, TOKENIZER, Limits(99, 999_999, 9), slots=1)
+    if drain_s == "0.05":
+        service._scheduler.submit(Job(TOKENIZER.encode("endless"), Sampling(100_000), True), reply)
+    began = time.monotonic()
+    service.drain()
+
+    assert time.monotonic() - began < 0.9
+    assert reply.ended == (drain_s == "0.05")
+    assert reply.failure in {"", "the model stopped before the answer was complete. Ask again."}
 
 
 def test_an_idle_runtime_has_no_work(serve, model):

@@ -14,8 +14,11 @@ from generation.runtime import Runtime, Tokenizer
 from generation.scheduler import Scheduler, StoppedError
 from generation.settings import Limits
 
-DRAIN_TIMEOUT_S = 20.0
-"""Below Triton's own --exit-timeout-secs, which is 30 s unless set."""
+DRAIN_S = "SLIPWAY_DRAIN_S"
+"""Environment of the serving pod: how long answers under way may take when the server ends. No parameter of
+config.pbtxt, which would make another repository. Below Triton's --exit-timeout-secs: tasks/rollout/serving.py."""
+DRAIN_UNLESS_SET_S = "20"
+"""Below Triton's own 30 s."""
 
 
 class Service:
@@ -23,6 +26,7 @@ class Service:
 
     def __init__(self, runtime: Runtime, tokenizer: Tokenizer, limits: Limits, *, slots: int) -> None:
         self._tokenizer, self._limits = tokenizer, limits
+        self._drain_s = float(os.environ.get(DRAIN_S, DRAIN_UNLESS_SET_S))
         self._scheduler = Scheduler(runtime, tokenizer, slots=slots, on_failure=_stop_server)
 
     def accept(self, requests: Sequence[Any]) -> None:
@@ -31,8 +35,8 @@ class Service:
             self._accept(request, Sender(request.get_response_sender()))
 
     def drain(self) -> None:
-        """Finish what runs, within DRAIN_TIMEOUT_S."""
-        self._scheduler.close(DRAIN_TIMEOUT_S)
+        """Finish what runs, within the pod's SLIPWAY_DRAIN_S."""
+        self._scheduler.close(self._drain_s)
 
     def _accept(self, request: Any, sender: "Sender") -> None:
         try:
