@@ -167,7 +167,9 @@ class Replicas(Contract):
 class Serving(Contract):
     """Where and how the model is served."""
 
-    image: str | None = Field(default=None, description="serving image; the site's own for this engine when absent")
+    image: str | None = Field(
+        default=None, description="serving image on one node; the site's own for this engine when absent"
+    )
     replicas: Replicas = Replicas()
     exposure: Literal["cluster", "ingress", "load-balancer"] = "cluster"
     ready_timeout_s: int = Field(default=600, ge=10, description="how long a candidate may take to become ready")

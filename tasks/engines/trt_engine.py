@@ -87,8 +87,14 @@ class TrtEngine:
                 "gate.quality.perplexity: trt-engine has no logits to measure it on before it is served. Remove it; "
                 "gate.quality.dataset measures answers of the release itself."
             )
+        if checked.nodes > 1 and spec.serving.image is not None:
+            raise InputError(
+                f"serving.image {spec.serving.image}: the release takes {checked.nodes} nodes, whose pods start each "
+                "other's ranks by the sshd of the site's images.multinode. Remove serving.image, or name an image made "
+                "from images/triton-multinode as images.multinode of the site."
+            )
         if checked.nodes > 1 and site.images.multinode is not None:
-            image_of(spec.serving.image or site.images.multinode, self.kind)
+            image_of(site.images.multinode, self.kind)
 
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
         """Of quantize: source and result lie on disk together, and the result passes through the host's memory.

@@ -111,18 +111,22 @@ def service_selecting(
 
 
 def image_of(spec: ReleaseSpec, site: Site, where: Placement) -> str:
-    """What the serving pods run.
+    """What the serving pods run. Over nodes the site's own alone: its workers are sshd, which plan says to a spec.
 
     Raises:
         InputError: neither spec nor site names one.
     """
-    name = "multinode" if where.nodes > 1 else f"serving.{spec.engine.kind}"
-    own = site.images.multinode if where.nodes > 1 else site.images.serving.get(spec.engine.kind)
-    image = spec.serving.image or own
+    if where.nodes > 1:
+        if site.images.multinode is None:
+            raise InputError(
+                f"site {site.name} names no image for servers over nodes. Add images.multinode to the site file."
+            )
+        return site.images.multinode
+    image = spec.serving.image or site.images.serving.get(spec.engine.kind)
     if image is None:
         raise InputError(
             f"site {site.name} names no serving image for engine {spec.engine.kind}. Add "
-            f"images.{name} to the site file or serving.image to the spec."
+            f"images.serving.{spec.engine.kind} to the site file or serving.image to the spec."
         )
     return image
 

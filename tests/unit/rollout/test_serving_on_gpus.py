@@ -181,6 +181,12 @@ def test_more_gpus_than_a_node_has_are_a_leader_and_its_workers():
         assert container(template)["resources"]["limits"]["nvidia.com/gpu"] == "4"
 
 
+def test_nodes_run_the_image_with_sshd_whatever_image_serves_on_one():
+    pods = templates_of(rendered("gpu-two-nodes", serving={"image": "example.com/without-sshd:1"})[0])
+
+    assert {container(template)["image"] for template in pods.values()} == {MULTINODE}
+
+
 def test_services_reach_leaders_and_no_workers():
     made = version(1, **CASES["gpu-two-nodes"])
     selector = serving.service(made.id, made.spec, gpu_site(), TEMPLATES, candidate=False)[0]["spec"]["selector"]
