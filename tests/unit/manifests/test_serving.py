@@ -60,7 +60,7 @@ def pods(objects):
     return [item["spec"]["template"]["spec"] for item in objects if item["kind"] == "Deployment"]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["local", "eks-replicas"])
 def test_what_is_rendered_is_what_was_reviewed(case):
     text = yaml.safe_dump_all(rendered(*CASES[case]), sort_keys=True, width=120)
     golden = GOLDENS / f"{case}.yaml"
@@ -82,7 +82,7 @@ LWS = contract("leaderworkerset.json")
 
 
 def over_nodes():
-    return yaml.safe_load((GOLDENS / "gpu-two-nodes.yaml").read_text())
+    return next(yaml.safe_load_all((GOLDENS / "llama-3-8b-tp4pp2-a10g" / "manifests.yaml").read_text()))
 
 
 def test_a_release_over_nodes_follows_the_schema_of_leaderworkersets():

@@ -7,37 +7,16 @@ import pytest
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.rollout import launch, lead
 from tests.fakes.clock import ManualClock
+from tests.fakes.leader_pods import GROUP_KEY, Pods, pod
 
 GROUP = lead.Group(
-    "abc",
+    GROUP_KEY,
     2,
     4,
     60.0,
     launch.Server("10.0.0.1", 30, "slipway", ranked_model="demo_tensorrt_llm", completes_configs=False),
 )
 KEY = "ssh-ed25519 AAAA slipway"
-
-
-def pod(index, *, ready=True, address=True, ending=False, minute=0):
-    labels = {lead.GROUP_LABEL: "abc", lead.INDEX_LABEL: str(index)}
-    created = f"2026-01-01T00:{minute:02d}:0{index}Z"
-    metadata = {"name": f"demo-0-{index}" if index else "demo-0", "labels": labels, "creationTimestamp": created}
-    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if ending else {}
-    status = {"conditions": [{"type": "Ready", "status": str(ready)}]} | (
-        {"podIP": f"10.0.0.{index + 1}"} if address else {}
-    )
-    return {"metadata": metadata, "status": status}
-
-
-class Pods:
-    """What the API lists, one answer per question; the last one is repeated."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-
-    def find(self, kind, labels):
-        assert (kind, labels) == ("Pod", {lead.GROUP_LABEL: "abc"})
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
 @pytest.fixture
