@@ -174,6 +174,7 @@ def test_weights_that_keep_their_precision_are_split_by_the_host(planned):
 
 CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl"}
 IMAGE = "nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3"
+DIGEST = "d" * 64
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,11 @@ IMAGE = "nvcr.io/nvidia/tritonserver:{}-trtllm-python-py3"
         ),
         (AWQ, {"serving": {"image": IMAGE.format("26.10")}}, "26.10 is not in the table.*slipway migrate"),
         (AWQ, {"serving": {"image": "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc25"}}, "engines ended with 1.3.0rc21"),
-        (MULTINODE, {"serving": {"image": IMAGE.format("26.07")}}, r"takes 2 nodes.*Remove serving\.image"),
+        (
+            MULTINODE,
+            {"serving": {"image": f"{IMAGE.format(26.07)}@sha256:{DIGEST}"}},
+            r"takes 2 nodes.*Remove serving\.image",
+        ),
         (MULTINODE, {"engine": {"tensor_parallel": 2, "pipeline_parallel": 3}}, "no number of whole nodes"),
         (VLLM, {"engine": {"tensor_parallel": 4, "pipeline_parallel": 2}}, "vllm is served on one node"),
         (AWQ, {"engine": {"max_batch_size": 64}}, "What would fit: max_batch_size 27"),

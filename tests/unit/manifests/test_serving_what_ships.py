@@ -14,6 +14,7 @@ from tasks.contracts.site import Site
 from tasks.rollout import groups, lead, serving
 from tests.contracts.recorded import check_command, check_object, contract
 from tests.fakes.clock import ManualClock
+from tests.fakes.eks_site import eks
 from tests.fakes.leader_pods import GROUP_KEY, Pods, pod
 from tests.fakes.releases import release
 from tests.goldens import check_goldens
@@ -32,7 +33,7 @@ CASES = {
 IMAGE_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin", "LD_LIBRARY_PATH": "/usr/local/tensorrt/lib"}
 """Of what a leader's process has besides what its manifest sets."""
 LWS, TRITON = contract("leaderworkerset.json"), contract("tritonserver.yaml")
-SITE = read_contract(Site, yaml.safe_load((ROOT / "sites" / "eks.yaml").read_text()), "eks")
+SITE = read_contract(Site, eks(), "eks")
 
 
 def made(name):
