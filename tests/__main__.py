@@ -3,7 +3,7 @@
     python3 -m tests                       every tier
     python3 -m tests unit -- -k keys       one tier, with arguments for pytest
 
-The local tier mostly waits for processes and servers, so the others run beside it and are shown when they are done.
+The whole chain mostly waits for Airflow and pods, so all other tests run beside it and are shown when they are done.
 pytest comes from the dev environment, laid behind the environment's own packages: what is tested is exactly what the
 image holds. Standard library only.
 """
@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 REPOSITORY = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 TIERS = {"unit": "tasks", "contracts": "tasks", "dags": "airflow", "local": "tasks"}
-SLOWEST = "local"
+CHAIN = "local/chain"
 COUNTED = {"passed": 0, "failed": 0, "skipped": 0}
 NO_TESTS = 5  # pytest's exit code when a selection matched nothing
 LAID_OVER = (
@@ -36,36 +36,40 @@ def main(arguments: list[str]) -> int:
         print(f"tests: no tier {', '.join(unknown)}; there are {', '.join(TIERS)}", file=sys.stderr)
         return 2
     began = time.monotonic()
-    beside = [tier for tier in tiers if tier != SLOWEST] if SLOWEST in tiers else []
+    # with arguments a tier is one run, for they may name the tests
+    parts = [part for tier in tiers for part in ([CHAIN, tier] if tier == "local" and not options else [tier])]
+    beside = [part for part in parts if part != CHAIN] if CHAIN in parts else []
     with ThreadPoolExecutor(1) as other:
-        waited = other.map(lambda tier: run(tier, options, shown=False), beside)
+        waited = other.map(lambda part: run(part, options, shown=False), beside)
         try:
-            found = {tier: run(tier, options, shown=True) for tier in tiers if tier not in beside}
+            found = {part: run(part, options, shown=True) for part in parts if part not in beside}
             found |= dict(zip(beside, waited, strict=True))
         finally:
             other.shutdown(cancel_futures=True)  # an interrupt ends what runs, and what waits does not begin
     totals = {name: sum(counts[name] for _, counts in found.values()) for name in COUNTED}
-    broken = [tier for tier, (code, _) in found.items() if code not in ((0, NO_TESTS) if options else (0,))]
+    broken = [part for part, (code, _) in found.items() if code not in ((0, NO_TESTS) if options else (0,))]
     print(f"tests: {_words(totals)} in {time.monotonic() - began:.0f} s ({', '.join(tiers)})", flush=True)
     return 1 if broken else 0
 
 
-def run(tier: str, options: list[str], *, shown: bool) -> tuple[int, dict[str, int]]:
-    """Run one tier, shown as it goes or whole when it is done; its exit code and counts.
+def run(part: str, options: list[str], *, shown: bool) -> tuple[int, dict[str, int]]:
+    """Run a tier or the chain of it, shown as it goes or whole when it is done; its exit code and counts.
 
     Toolkits are compiled once: importing them otherwise takes 16 s, not 6.
     """
-    python = ENVIRONMENTS / TIERS[tier] / "bin" / "python"
+    python = ENVIRONMENTS / TIERS[part.partition("/")[0]] / "bin" / "python"
     overlay = next((ENVIRONMENTS / "dev" / "lib").glob("python3.*")) / "site-packages"
-    report = REPOSITORY / ".slipway" / f"tests-{tier}.xml"
+    report = REPOSITORY / ".slipway" / f"tests-{part.replace('/', '-')}.xml"
     command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
-    command += [f"tests/{tier}", f"--junitxml={report}", "-q", *options]
+    command += [f"tests/{part}", f"--junitxml={report}", "-q", *options]
+    if part == "local" and not options:
+        command.append(f"--ignore=tests/{CHAIN}")
     report.unlink(missing_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     kept = None if shown else subprocess.PIPE
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, stdout=kept, stderr=subprocess.STDOUT, check=False)
     counts = _counts(report)
-    print(f"{(done.stdout or b'').decode()}tests: {tier}: {_words(counts)}", flush=True)
+    print(f"{(done.stdout or b'').decode()}tests: {part}: {_words(counts)}", flush=True)
     return done.returncode, counts
 
 
