@@ -1,16 +1,20 @@
-# make demo    a model from a revision to a promoted service, on this machine
-# make test    every tier of tests
-# make check   format, lint, types, import rules, unit tests
-# make up      the embedded stack alone      make down    end it, leave no process
+# make demo        a model from a revision to a promoted service, on this machine
+# make test        every tier of tests
+# make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
+# make wheel       the slipway command as a wheel, in .slipway/wheel
+# make gpu-check   what this machine can run of the GPU paths; GPU_PYTHON names a Python with CUDA (tests/gpu/README.md)
+# make up          start the embedded stack alone
+# make down        stop it and everything it started
 PYTHON ?= python3
 ENVS := .slipway/envs
-# each runs by itself with its own folder on the path, and Triton wants every model to be a model.py
+GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
+# Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
 SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
 
-.PHONY: demo test check up down status lock format clean
+.PHONY: demo test check lint types wheel gpu-check up down status lock format clean
 
 demo: environments
-	@$(ENVS)/local/bin/python -m local demo
+	@$(ENVS)/local/bin/python -m demo
 
 up: environments
 	@$(ENVS)/local/bin/python -m local up
@@ -21,25 +25,38 @@ down:
 status: environments
 	@$(ENVS)/local/bin/python -m local status
 
-test: environments dev modelopt
+test: environments dev modelopt transformers4
 	@$(PYTHON) -m tests
 
-check: environments dev
+check: lint types
+	@$(PYTHON) -m tests unit contracts
+
+lint: dev
 	@$(ENVS)/dev/bin/ruff format --check .
 	@$(ENVS)/dev/bin/ruff check .
+
+types: environments dev
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/tasks/bin/python tasks
-	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/local/bin/python local cli bench
+	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/local/bin/python local cli demo bench
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/airflow/bin/python plugins dags
 	@for script in $(SCRIPTS); do MYPYPATH=$$(dirname $$script) $(ENVS)/dev/bin/mypy \
 	  --python-executable $(ENVS)/triton/bin/python $$script || exit 1; done
 	@$(ENVS)/dev/bin/lint-imports
-	@$(PYTHON) -m tests unit contracts
 
-.PHONY: environments dev modelopt
+wheel: dev
+	@rm -rf .slipway/wheel
+	@$(ENVS)/uv/bin/uv build --quiet --wheel --out-dir .slipway/wheel
+	@rm -rf build slipway.egg-info
+	@ls .slipway/wheel/*.whl
+
+gpu-check: $(if $(filter $(ENVS)/%,$(GPU_PYTHON)),modelopt)
+	@$(GPU_PYTHON) -m tests.gpu
+
+.PHONY: environments dev modelopt transformers4
 environments:
-	@$(PYTHON) -m local.environments airflow tasks triton local
+	@$(PYTHON) -m local.environments airflow tasks triton front local
 
-dev modelopt:
+dev modelopt transformers4:
 	@$(PYTHON) -m local.environments $@
 
 lock:

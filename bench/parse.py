@@ -1,8 +1,9 @@
 """`python -m bench.parse`: how long Airflow takes to read the DAGs, against plain DAGs with as many empty tasks.
 
 Each reading is a process of its own, as Airflow's dag-processor reads each file in one. It times `DagBag(<file>)`
-twice: first with the imports of the file, without Airflow's own, which every DAG file costs; then again, when all is
-imported and only specs are read and tasks are made. The two take turns; medians are compared. For Airflow 3.3.2.
+twice: first with the imports of the file, without Airflow's own, which every DAG file costs; then again, when
+everything is imported and it only reads specs and creates tasks. The two take turns; medians are compared. For Airflow
+3.3.2.
 """
 
 import os
@@ -46,7 +47,7 @@ for number in range({dags}):
 
 @dataclass(frozen=True)
 class Reading:
-    """One process: DAGs found, tasks of the largest, seconds of the first and of the second time."""
+    """One process: the number of DAGs, tasks of the largest, and seconds of the first and the second time."""
 
     dags: int
     tasks: int
@@ -62,8 +63,8 @@ def main() -> int:
             ours, peers = measure(Path(folder) / str(count), count)
             for name, when in (("first_s", "with its imports"), ("again_s", "all imported")):
                 our_s, peer_s = (median(getattr(reading, name) for reading in each) for each in (ours, peers))
-                words = f"{count:3} specs, {when:16}: dags/release.py {our_s:.3f} s, EmptyOperator DAGs {peer_s:.3f} s"
-                print(f"{words}, ratio {our_s / peer_s:.1f}")
+                line = f"{count:3} specs, {when:16}: dags/release.py {our_s:.3f} s, EmptyOperator DAGs {peer_s:.3f} s"
+                print(f"{line}, ratio {our_s / peer_s:.1f}")
     return 0
 
 

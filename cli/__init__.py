@@ -1,1 +1,1 @@
-"""The `slipway` command, for people and for CI. It speaks with Airflow, the object store and Services; runs no step."""
+"""The `slipway` command, for people and for CI. It talks to Airflow, the object store and Services."""

@@ -1,60 +1,124 @@
-"""`python -m cli`, which is the `slipway` command: parses arguments and turns deliberate errors into exit codes."""
+"""The `slipway` command, also `python -m cli`: parses arguments and turns deliberate errors into exit codes."""
 
+import contextlib
+import difflib
 import functools
+import importlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperGroup
 
-from cli import ask, doctor, documents, migrate, releases, state
+from cli.error_text import print_error
 from cli.settings import Settings
-from tasks.contracts.errors import PipelineError
+from tasks.contracts.errors import InputError, PipelineError
+
+PROGRAM = "slipway"
+COMMANDS = {
+    "validate": "cli.documents",
+    "schema": "cli.documents",
+    "migrate": "cli.migrate",
+    "doctor": "cli.doctor",
+    "setup": "cli.setup",
+    "plan": "cli.releases",
+    "release": "cli.releases",
+    "approve": "cli.releases",
+    "rollback": "cli.releases",
+    "status": "cli.state",
+    "explain": "cli.state",
+    "ask": "cli.ask",
+}
+"""Module of each command, with a function of the same name."""
+
+TYPER: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,  # a traceback with local variables could show a secret
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+
+class Commands(TyperGroup):
+    """The commands. A command's module is imported when it runs, so no command waits for the imports of another."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, in the order of the help text."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command called `cmd_name`; None when there is none."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        one = typer.Typer(**TYPER)
+        one.command(cmd_name)(getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name))
+        return typer.main.get_command(one)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; the error about an unknown name suggests the closest one."""
+        if close := [] if args[0] in COMMANDS else difflib.get_close_matches(args[0], COMMANDS, n=1):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]!r}?")
+        return super().resolve_command(ctx, args)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse the options before the command's name."""
+        with _usage_errors_are_input_errors():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Parse the command's own arguments and run it."""
+        with _usage_errors_are_input_errors():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
-    name="slipway",
+    name=PROGRAM,
     help="Take a model from a Hugging Face revision to a promoted Triton service.",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # a traceback with local variables could show a secret
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Commands,
+    **TYPER,
 )
-for command in (
-    documents.validate,
-    documents.schema,
-    migrate.migrate,
-    doctor.doctor,
-    releases.plan,
-    releases.release,
-    releases.approve,
-    releases.rollback,
-    state.status,
-    state.explain,
-    ask.ask,
-):
-    app.command()(command)
 
 
 @app.callback()
 def options(
     context: typer.Context,
-    airflow: Annotated[str | None, typer.Option(help="Airflow's address; else SLIPWAY_AIRFLOW.")] = None,
-    site: Annotated[Path | None, typer.Option(help="Site file; else SLIPWAY_SITE.")] = None,
+    airflow: Annotated[str | None, typer.Option(help="Airflow's address; default: SLIPWAY_AIRFLOW.")] = None,
+    site: Annotated[Path | None, typer.Option(help="Site file; default: SLIPWAY_SITE.")] = None,
 ) -> None:
     """Take a model from a Hugging Face revision to a promoted Triton service.
 
-    SLIPWAY_AIRFLOW_TOKEN, or SLIPWAY_AIRFLOW_USER and SLIPWAY_AIRFLOW_PASSWORD, let the command in; KUBECONFIG names
-    the cluster. With neither Airflow nor site given, the stack that `make up` started on this machine is used.
+    Log in to Airflow with SLIPWAY_AIRFLOW_TOKEN, or with SLIPWAY_AIRFLOW_USER and SLIPWAY_AIRFLOW_PASSWORD. KUBECONFIG
+    names the cluster. If neither an Airflow nor a site is given, the command uses the stack that `make up` started.
     """
     context.obj = functools.partial(Settings.resolve, os.environ, airflow=airflow, site=site)
 
 
-def main() -> None:
-    """Run the command; a deliberate error is one line on stderr and the exit code of its class."""
+@contextlib.contextmanager
+def _usage_errors_are_input_errors() -> Iterator[None]:
+    """Give usage errors the exit code of every other wrong input instead of click's 2."""
     try:
-        app()
+        yield
+    except click.UsageError as error:
+        error.exit_code = InputError.exit_code  # type: ignore[misc]  # click reads the instance's
+        raise
+
+
+def main() -> None:
+    """Run the command; a deliberate error goes to stderr, and its class gives the exit code."""
+    try:
+        app(prog_name=PROGRAM)
     except PipelineError as error:
-        print(f"slipway: {error}", file=sys.stderr)
+        print_error(error, f"{PROGRAM}: ")
         sys.exit(error.exit_code)
 
 

@@ -1,107 +1,89 @@
-"""`slipway doctor`: what a person can look at where Slipway itself cannot."""
+"""`slipway doctor`: prints commands that check what Slipway cannot check itself."""
 
+import re
 import shlex
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tasks.contracts.compatibility import RELEASES
+from cli.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
+from tasks.contracts.base import read_contract
+from tasks.contracts.engine_kinds import CONFIRMED_RELEASES, ENGINE_KINDS, Flavour
 from tasks.contracts.errors import InputError
+from tasks.contracts.site import Site
+from tasks.document_files import read_document
 
-
-@dataclass(frozen=True)
-class Confirmation:
-    """How a recorded contract is confirmed in an image."""
-
-    contract: str
-    """File below tests/contracts."""
-    flavour: str
-    command: str
-    gpu: bool
-    shows: str
-
-
-EXAMPLES = "for d in /app/examples /app/tensorrt_llm/examples; do test -d $d/quantization && break; done"
-CONFIRMATIONS = (
-    Confirmation("trtllm_build.yaml", "trtllm", "trtllm-build --help", gpu=True, shows="flags, choices and defaults"),
-    Confirmation(
-        "quantize.yaml",
-        "trtllm",
-        f"{EXAMPLES}; echo $d; python3 $d/quantization/quantize.py --help",
-        gpu=True,
-        shows="where the scripts lie; flags, choices and defaults",
-    ),
-    Confirmation(
-        "convert_checkpoint.yaml",
-        "trtllm",
-        f"{EXAMPLES}; for m in llama qwen; do python3 $d/models/core/$m/convert_checkpoint.py --help; done",
-        gpu=True,
-        shows="flags that both scripts have",
-    ),
-    Confirmation(
-        "llm_arguments.yaml",
-        "trtllm",
-        'python3 -c "from tensorrt_llm.llmapi import llm_args as a; [print(m.__name__, n, f.default) '
-        'for m in (a.TorchLlmArgs, a.KvCacheConfig) for n, f in m.model_fields.items()]"',
-        gpu=True,
-        shows="fields and defaults of LLM() and of kv_cache_config",
-    ),
-    Confirmation(
-        "tensorrt_llm_llmapi.json",
-        "trtllm",
-        'python3 -c "import inspect, tensorrt_llm as t; [print(inspect.getsource(c)) '
-        'for c in (t.LLM, t.SamplingParams, t.llmapi.RequestOutput, t.llmapi.CompletionOutput)]"',
-        gpu=True,
-        shows="what the model of the llmapi kind calls and reads",
-    ),
-    Confirmation(
-        "template_parameters.yaml",
-        "trtllm",
-        "grep -rhoE '\\$\\{[a-z_]+\\}' /app/all_models/inflight_batcher_llm/*/config.pbtxt | sort -u",
-        gpu=False,
-        shows="parameters of the image's own templates",
-    ),
-    Confirmation(
-        "triton_tensorrt_llm_model.json",
-        "trtllm",
-        "cat /app/all_models/inflight_batcher_llm/tensorrt_llm/config.pbtxt",
-        gpu=False,
-        shows="inputs and outputs of the backend",
-    ),
-    Confirmation("tritonserver.yaml", "trtllm", "tritonserver --help", gpu=False, shows="flags and defaults"),
-    Confirmation(
-        "vllm_engine_arguments.yaml",
-        "vllm",
-        'python3 -c "import dataclasses, vllm; '
-        '[print(f.name, f.default) for f in dataclasses.fields(vllm.AsyncEngineArgs)]"',
-        gpu=False,
-        shows="fields and defaults of the engine's arguments",
-    ),
-    Confirmation(
-        "vllm_engine_arguments.yaml",
-        "vllm",
-        "cat /opt/tritonserver/backends/vllm/model.py",
-        gpu=False,
-        shows="inputs, parameters and multi_lora.json of Triton's backend",
-    ),
-)
-"""One for each file; what a tool prints is compared with the file by eye, and the file corrected where they differ."""
-
-NEWEST = RELEASES["trt-engine"][-1]
+RELEASE = re.compile(r"[0-9]{2}\.[0-9]{2}")
+NEWEST = CONFIRMED_RELEASES[-1]
+PLACEHOLDERS: dict[Image, str] = {
+    "tasks-gpu-trtllm": "slipway/tasks-gpu:dev-{release}-trtllm",
+    "tasks-gpu-vllm": "slipway/tasks-gpu:dev-{release}-vllm",
+    "tasks-modelopt": "slipway/tasks-modelopt:dev",
+    "triton-multinode": "slipway/triton-multinode:dev-{release}-trtllm",
+}
+"""Names of this checkout's images, for use without a site file."""
 
 
 def doctor(
+    context: typer.Context,
     image_contract: Annotated[
-        bool, typer.Option("--image-contract", help="Commands that confirm tests/contracts in the vendors' images.")
+        bool,
+        typer.Option("--image-contract", help="Print commands that confirm what Slipway assumes about its images."),
     ] = False,
-    release: Annotated[str, typer.Option(help="Triton release of the images.")] = NEWEST,
+    release: Annotated[str, typer.Option(help="Triton release of NVIDIA's images.")] = NEWEST,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            help="Site file with the images to check; default: that of `slipway --site`, or names of local builds."
+        ),
+    ] = None,
 ) -> None:
-    """Print commands that confirm, on a machine with the vendors' images, what Slipway takes for granted of them."""
+    """Print commands that check the images. Run them on a machine that can pull the images."""
     if not image_contract:
-        raise InputError("doctor has one look so far: give --image-contract.")
+        raise InputError("no check was selected", remedy="Give --image-contract, the only check so far.")
+    if not RELEASE.fullmatch(release):
+        raise InputError(
+            "--release is not a Triton release",
+            found=repr(release),
+            expected=f"a year and a month, such as {NEWEST}",
+            remedy="Correct --release.",
+        )
+    site = site or _site_of_program(context)
+    built = _of_site(read_contract(Site, read_document(site), str(site))) if site else PLACEHOLDERS
     for each in CONFIRMATIONS:
-        image = f"nvcr.io/nvidia/tritonserver:{release}-{each.flavour}-python-py3"
-        gpus = "--gpus 1 " if each.gpu else ""
-        typer.echo(f"# tests/contracts/{each.contract}: {each.shows}")
-        typer.echo(f"docker run --rm {gpus}{image} bash -c {shlex.quote(each.command)}\n")
+        typer.echo(_printed(each, release, built))
+
+
+def _site_of_program(context: typer.Context) -> Path | None:
+    """The option --site before the command's name. The environment does not choose the images to check."""
+    path = context.find_root().params.get("site")
+    return Path(path) if path else None
+
+
+def _printed(each: Confirmation, release: str, built: dict[Image, str]) -> str:
+    if each.image in VENDORS:
+        name = f"nvcr.io/nvidia/tritonserver:{release}-{each.image}-python-py3"
+    elif each.image in built:
+        name = built[each.image].format(release=release)
+    else:
+        return f"# {each.contract}: the site has no image {each.image}\n"
+    title = f"tests/contracts/{each.contract}" if each.contract.endswith((".yaml", ".json")) else each.contract
+    gpus = "--gpus 1 " if each.gpu else ""
+    command = f"docker run --rm {gpus}{shlex.quote(name)} bash -c {shlex.quote(each.command)}"
+    return f"# {title}: shows {each.shows}\n{command}\n"
+
+
+def _of_site(site: Site) -> dict[Image, str]:
+    named: dict[Image, str | None] = {
+        "tasks-gpu-trtllm": _serving_image(site, "trtllm"),
+        "tasks-gpu-vllm": _serving_image(site, "vllm"),
+        "tasks-modelopt": site.images.modelopt,
+        "triton-multinode": site.images.multinode,
+    }
+    return {image: name for image, name in named.items() if name}
+
+
+def _serving_image(site: Site, flavour: Flavour) -> str | None:
+    kinds = (kind for kind, traits in ENGINE_KINDS.items() if traits.flavour == flavour)
+    return next((site.images.serving[kind] for kind in kinds if kind in site.images.serving), None)

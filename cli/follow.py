@@ -1,4 +1,4 @@
-"""Watches a run until it ends: what each step does, for how long, and what it reported. Draws nothing."""
+"""Watches a run until it ends: the state, duration and result of each step. It draws nothing."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from tasks.contracts.release import STEPS, StepResult
 
 APPROVAL = "approval"
 ORDER: tuple[str, ...] = (*STEPS[: STEPS.index("promote")], APPROVAL, *STEPS[STEPS.index("promote") :])
-"""Order in which the tasks of a release are shown; approval is the one that is no step."""
+"""Order in which the tasks of a release are shown. Approval is a task, not a step."""
 
 WORDS: dict[str | None, str] = {
     None: "waiting",
@@ -22,16 +22,16 @@ WORDS: dict[str | None, str] = {
     "running": "running",
     "deferred": "running",
     "restarting": "running",
-    "up_for_retry": "retries",
+    "up_for_retry": "retrying",
     "up_for_reschedule": "waiting",
-    "awaiting_input": "asks you",
+    "awaiting_input": "approve?",
     "success": "done",
     "failed": "failed",
     "skipped": "skipped",
     "upstream_failed": "not run",
     "removed": "not run",
 }
-"""States of Airflow 3.3.2 in the words of the command."""
+"""How the command names the task states of Airflow 3.3.2."""
 
 POLL_S = 1.0
 FIRST_POLL_S = 0.1
@@ -44,14 +44,14 @@ AMOUNT = re.compile(r"(?P<done>\d+(?:\.\d+)?)(?: [kKMGT]?i?B)? of (?P<total>\d+(
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a long step is, as its own log says."""
+    """Progress of a long step, from its own log."""
 
     share: float
     text: str
 
     @classmethod
     def of(cls, line: str) -> "Progress | None":
-        """Read a line such as `model.safetensors: 42.1 of 100.0 MB, 12 MB/s, 5 s left`; None: it is no such line."""
+        """Parse a line such as `model.safetensors: 42.1 of 100.0 MB, 12 MB/s, 5 s left`; None for any other line."""
         amounts = AMOUNT.search(line)
         if not amounts or not float(amounts["total"]):
             return None
@@ -60,7 +60,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class StepView:
-    """One line of the view."""
+    """One step of a run, as it is shown."""
 
     name: str
     state: str
@@ -80,21 +80,21 @@ class RunView:
 
 
 class Screen(Protocol):
-    """Where a view is drawn."""
+    """Draws views of a run."""
 
     def show(self, view: RunView) -> None:
-        """Draw it, or what is new in it."""
+        """Draw the view, or what changed in it."""
 
 
 @dataclass
 class Follower:
-    """Looks at one run again and again; what cannot change any more is asked for once."""
+    """Polls one run. Anything that can no longer change is read only once."""
 
     airflow: Airflow
     run: Run
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _results: dict[str, StepResult] = field(default_factory=dict)
-    _asked: set[tuple[str, int]] = field(default_factory=set)
+    _read_results: set[tuple[str, int]] = field(default_factory=set)
     _progress: dict[str, tuple[float, Progress | None]] = field(default_factory=dict)
     _failures: dict[tuple[str, int], str] = field(default_factory=dict)
 
@@ -113,12 +113,12 @@ class Follower:
         return RunView(self.run, steps, tasks, dict(self._results))
 
     def _read_result(self, task: Task) -> None:
-        ask = (task.task_id, task.try_number)
-        if task.state not in {"success", "failed"} or ask in self._asked:
+        current_try = (task.task_id, task.try_number)
+        if task.state not in {"success", "failed"} or current_try in self._read_results:
             return
         if result := self.airflow.result(self.run, task.task_id):
             self._results[task.task_id] = result
-        self._asked.add(ask)
+        self._read_results.add(current_try)
 
     def _step(self, task: Task) -> StepView:
         result = self._results.get(task.task_id)
@@ -135,17 +135,17 @@ class Follower:
         if task.state == "up_for_retry":
             return f"try {task.try_number} failed: {self._failure(task)}"
         if task.state == "awaiting_input":
-            return "answer with `slipway approve`, or in Airflow"
+            return "approve with `slipway approve`, or in Airflow"
         if progress:
             return progress.text
         return f"try {task.try_number}" if task.try_number > 1 else ""
 
     def _failure(self, task: Task) -> str:
         """Why the task's current try failed, in one line."""
-        tried = (task.task_id, task.try_number)
-        if tried not in self._failures:
-            self._failures[tried] = self.airflow.error(self.run, task).message.splitlines()[0][:LINE_CHARS]
-        return self._failures[tried]
+        current_try = (task.task_id, task.try_number)
+        if current_try not in self._failures:
+            self._failures[current_try] = self.airflow.error(self.run, task).message.splitlines()[0][:LINE_CHARS]
+        return self._failures[current_try]
 
     def _seconds(self, task: Task) -> float | None:
         if task.started_at is None or task.state in {"skipped", "upstream_failed", "removed"}:
@@ -153,12 +153,12 @@ class Follower:
         return max(0.0, ((task.ended_at or self.now()) - task.started_at).total_seconds())
 
     def _running_progress(self, task: Task, seconds: float | None) -> Progress | None:
-        """The newest progress line of the log, which is read only now and then, and never of a short step."""
+        """The newest progress line of the log, which is read every few seconds and never for a short step."""
         read_at, known = self._progress.get(task.task_id, (0.0, None))
         if seconds is None or seconds - read_at < PROGRESS_AFTER_S:
             return known
-        found = (Progress.of(line) for line in progress_lines(self.airflow.log(self.run, task)))
-        newest = next((progress for progress in found if progress), known)
+        reports = (Progress.of(line) for line in progress_lines(self.airflow.log(self.run, task)))
+        newest = next((report for report in reports if report), known)
         self._progress[task.task_id] = (seconds, newest)
         return newest
 
@@ -172,13 +172,12 @@ def follow(
     timeout_s: float | None = None,
     poll_s: float = POLL_S,
 ) -> RunView:
-    """Show the run on `screen` until it ends, or until `until` says so.
+    """Show the run on `screen` until it ends, or until `until` returns True.
 
-    It is looked at often in its first moments, later every `poll_s`. An Airflow that does not answer for a while,
-    because it is restarted, is waited for.
+    Polls often at first, then every `poll_s`. While Airflow does not answer, as during its restart, this waits.
 
     Raises:
-        TimeoutError: the run has not ended after `timeout_s`; it goes on.
+        TimeoutError: the run has not ended after `timeout_s`. It continues.
         UnavailableError: Airflow has not answered for a minute.
     """
     follower = Follower(airflow, run)

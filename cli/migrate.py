@@ -1,4 +1,4 @@
-"""`slipway migrate`: rewrites a spec for another engine kind and says what changes. Reads files only."""
+"""`slipway migrate`: rewrites a spec for another engine kind and lists what changes. It only reads files."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -7,27 +7,32 @@ from typing import Annotated
 import typer
 import yaml
 
-from cli.settings import read_yaml
 from tasks.contracts.base import read_contract
+from tasks.contracts.errors import InputError
 from tasks.contracts.migrate import to_llmapi
 from tasks.contracts.spec import ReleaseSpec
+from tasks.document_files import read_document
 
 
 class Target(StrEnum):
-    """Engine kinds that a spec can be moved to."""
+    """Engine kinds that a spec can be migrated to."""
 
     LLMAPI = "llmapi"
 
 
 def migrate(
     file: Annotated[Path, typer.Argument(metavar="SPEC", help="Release spec of kind trt-engine.")],
-    to: Annotated[Target, typer.Option(help="Engine kind to move to.")] = Target.LLMAPI,
+    to: Annotated[Target, typer.Option(help="Engine kind to migrate to.")] = Target.LLMAPI,
 ) -> None:
-    """Print SPEC rewritten for another engine kind; on stderr, what changes and what has no equivalent.
+    """Print SPEC rewritten for another engine kind. Changes, and fields without an equivalent, go to stderr.
 
-    TensorRT-LLM's engines ended with 1.3.0rc21. Comments of the file are not kept.
+    TensorRT-LLM has no engines from 1.3.0rc21 on. Comments in the file are lost.
     """
-    document = read_yaml(file)
+    document = read_document(file)
+    if isinstance(document, dict) and document.get("kind") == "Site":
+        raise InputError(
+            f"{file} cannot be migrated", found="a site file", expected="a release spec", remedy="Name a release spec."
+        )
     migration = to_llmapi(read_contract(ReleaseSpec, document, str(file)), document)
     typer.echo(f"{file}: trt-engine to {to.value}", err=True)
     for line in migration.changes:

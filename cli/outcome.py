@@ -1,11 +1,11 @@
-"""What a run that has ended means: for a person in one line, for CI as an exit code."""
+"""The outcome of a run that has ended: a line for a person, an exit code for CI."""
 
 from dataclasses import dataclass
 
 from cli.airflow_api import Airflow, TaskError
 from cli.follow import ORDER, RunView
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate import GateReport
+from tasks.contracts.gate import GateReport, Verdict
 from tasks.contracts.plan import Plan
 
 DONE = 0
@@ -14,16 +14,21 @@ WRONG_INPUT = InputError.exit_code
 TIMED_OUT = 124
 INTERRUPTED = 130
 FINAL_ERROR = "AirflowFailException"
-"""What the operator raises where a retry cannot help."""
+"""What the operator raises when a retry cannot help."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended."""
+    """How a run ended. `text` includes what to do; `remedy` is that part alone."""
 
     exit_code: int
     text: str
     error: TaskError | None = None
+
+    @property
+    def remedy(self) -> str:
+        """What to do about the step that failed; empty if it does not say."""
+        return self.error.remedy if self.error else ""
 
 
 def plan_of(view: RunView) -> Plan | None:
@@ -39,24 +44,27 @@ def gate_of(view: RunView) -> GateReport | None:
 
 
 def evidence_of(view: RunView) -> str | None:
-    """URI under which the run's evidence lies."""
+    """URI of the folder with the run's evidence."""
     result = view.results.get("gate")
     return str(result.data["evidence"]) if result and "evidence" in result.data else None
 
 
 def outcome_of(airflow: Airflow, view: RunView) -> Outcome:
-    """What came out of a release that has ended."""
+    """The outcome of a release that has ended."""
     plan, gate = plan_of(view), gate_of(view)
     if view.run.state == "success":
         if plan and plan.action == "nothing":
-            return Outcome(DONE, f"nothing to do: {plan.live} is live and is what was asked for")
+            return Outcome(DONE, f"nothing to do: {plan.live} is live and matches the request")
         if plan and _state(view, "promote") == "success":
             return Outcome(DONE, f"promoted: {plan.release_id} is live")
-        return Outcome(REFUSED, "the run succeeded and promoted nothing: somebody marked its tasks in Airflow")
+        return Outcome(
+            REFUSED, "nothing was promoted although the run succeeded: its tasks were marked by hand in Airflow"
+        )
     if gate and _state(view, "gate") == "failed":
+        verdict = f"{gate.release_id} {'failed its gate' if gate.verdict is Verdict.FAILED else f'was {gate.verdict}'}"
         back = "; it was rolled back" if _state(view, "roll-back") == "success" else ""
         stays = f", {gate.live} stays live" if gate.live else ""
-        return Outcome(REFUSED, f"refused: the gate says {gate.verdict} of {gate.release_id}{back}{stays}")
+        return Outcome(REFUSED, f"refused: {verdict}{back}{stays}")
     return _failed(airflow, view)
 
 
@@ -69,10 +77,10 @@ def failed_step(view: RunView) -> str | None:
 def _failed(airflow: Airflow, view: RunView) -> Outcome:
     step = failed_step(view)
     if step is None:
-        return Outcome(REFUSED, "failed: no step failed, so the run was ended by hand or by its time limit")
+        return Outcome(REFUSED, "failed: no step failed, so the run was stopped by hand or by its time limit")
     error = airflow.error(view.run, view.tasks[step])
     message = error.message if error.message.startswith(f"{step}:") else f"{step}: {error.message}"
-    # a run without a plan, a rollback, takes its input at its first step
+    # a rollback has no plan and checks its input in its first step
     wrong = error.kind == FINAL_ERROR and (step == "plan" or "plan" not in view.tasks)
     return Outcome(WRONG_INPUT if wrong else REFUSED, f"failed: {message}", error)
 

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from cli.airflow_api import Airflow, Run, RunExistsError, TaskError
+from cli.arguments import Name, settings_of
 from cli.follow import APPROVAL, RunView, follow
 from cli.outcome import (
     DONE,
@@ -21,20 +22,19 @@ from cli.outcome import (
     plan_of,
 )
 from cli.screens import console_on_stdout, screen_on
-from cli.settings import Settings
 from cli.tables import gate_table, plan_footing, plan_heading, plan_table
 from tasks.contracts.errors import InputError
 
 RUNS_TO_SEARCH = 20
 
-Name = Annotated[str, typer.Argument(help="The model's name, as in its spec.")]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit; the spec's own when absent.")]
-Force = Annotated[bool, typer.Option("--force", help="Make every artifact anew, stored or not.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit; default: the spec's.")]
+Force = Annotated[bool, typer.Option("--force", help="Make every artifact again, even if it is stored.")]
 Timeout = Annotated[
-    float | None, typer.Option(metavar="S", min=1, help="Stop following after S seconds; exit 124.", show_default=False)
+    float | None,
+    typer.Option(metavar="S", min=1, help="Stop following after S seconds and exit 124.", show_default=False),
 ]
 RunId = Annotated[
-    str | None, typer.Option(help="Identity of the run. A retry with the same one follows the run that exists.")
+    str | None, typer.Option(help="Id of the run. If the run exists, follow it instead of starting another.")
 ]
 
 
@@ -43,17 +43,19 @@ def dag_of(name: str) -> str:
     return f"release__{name}"
 
 
-def asked(revision: str | None, *, force: bool, approval: str | None = None, plan_only: bool = False) -> dict[str, Any]:
-    """The run's parameters: those that differ from the spec's own."""
+def parameters(
+    revision: str | None, *, force: bool, approval: str | None = None, plan_only: bool = False
+) -> dict[str, Any]:
+    """The run's parameters that differ from the spec."""
     given = {"revision": revision, "force": force or None, "approval": approval, "plan_only": plan_only or None}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def start(airflow: Airflow, dag_id: str, conf: Mapping[str, Any], run_id: str | None) -> tuple[Run, bool]:
-    """A run with these parameters, and whether it is new. With a run id that exists, that run.
+    """Start a run with these parameters, or get the run that has this id; the second value says whether it is new.
 
     Raises:
-        InputError: the run that exists was started with other parameters.
+        InputError: the run with this id was started with other parameters.
     """
     try:
         return airflow.trigger(dag_id, conf, run_id), True
@@ -61,8 +63,10 @@ def start(airflow: Airflow, dag_id: str, conf: Mapping[str, Any], run_id: str | 
         run = airflow.run(dag_id, str(run_id))
     if run.conf != dict(conf):
         raise InputError(
-            f"run {run_id} exists and was started with {_words(run.conf)}, asked is {_words(conf)}. "
-            "Give another --run-id."
+            f"run {run_id} exists and has other parameters",
+            found=_described(run.conf),
+            expected=_described(conf),
+            remedy="Give another --run-id.",
         )
     return run, False
 
@@ -75,22 +79,22 @@ def plan(
     timeout: Timeout = 300.0,
     run_id: RunId = None,
 ) -> None:
-    """Say what a release would do, and do none of it."""
+    """Show what a release would do, without doing it."""
     console = console_on_stdout()
     with settings_of(context).airflow() as airflow:
-        run, _ = start(airflow, dag_of(name), asked(revision, force=force, plan_only=True), run_id)
+        run, _ = start(airflow, dag_of(name), parameters(revision, force=force, plan_only=True), run_id)
 
         def planned(view: RunView) -> bool:
             return view.run.ended or plan_of(view) is not None
 
         view = _followed(console, airflow, run, timeout, until=planned)
-        found = plan_of(view)
-        if found is None:
+        computed = plan_of(view)
+        if computed is None:
             end(console, outcome_of(airflow, view))
             raise typer.Exit(REFUSED)
-    console.print(plan_heading(found), highlight=False, soft_wrap=True)
-    console.print(plan_table(found), highlight=False)
-    for line in plan_footing(found):
+    console.print(plan_heading(computed), highlight=False, soft_wrap=True)
+    console.print(plan_table(computed), highlight=False)
+    for line in plan_footing(computed):
         console.print(line, highlight=False, soft_wrap=True)
 
 
@@ -99,21 +103,21 @@ def release(
     name: Name,
     revision: Revision = None,
     force: Force = False,
-    approval: Annotated[str | None, typer.Option(help="none or human; the spec's own when absent.")] = None,
+    approval: Annotated[str | None, typer.Option(help="none or human; default: the spec's.")] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the run to its end.")] = True,
     timeout: Timeout = None,
     run_id: RunId = None,
 ) -> None:
-    """Release a revision, and follow it until it is promoted or refused.
+    """Release a revision, and follow the run until the release is promoted or refused.
 
-    Exit 0: promoted, or nothing to do. 1: refused by the gate, or failed. 65: wrong input. 75: Airflow did not answer.
-    124: not ended within --timeout.
+    Exit 0: promoted, or nothing to do. 1: refused by the gate, or failed. 65: wrong input. 75: Airflow does not answer.
+    124: not finished within --timeout.
     """
     if approval not in {None, "none", "human"}:
-        raise InputError(f"--approval is {approval!r}; expected none or human.")
+        raise InputError("--approval is not valid", found=repr(approval), expected="none or human")
     console = console_on_stdout()
     with settings_of(context).airflow() as airflow:
-        run, new = start(airflow, dag_of(name), asked(revision, force=force, approval=approval), run_id)
+        run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
         _announce(console, airflow, run, new=new)
         if not wait:
             return
@@ -129,11 +133,11 @@ def release(
 def rollback(
     context: typer.Context,
     name: Name,
-    reason: Annotated[str, typer.Option(help="Why; kept in the channel's history.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason for the channel's history.")] = "",
     timeout: Timeout = None,
     run_id: RunId = None,
 ) -> None:
-    """Put the previous release of a model back."""
+    """Make the previous release of a model live again."""
     console = console_on_stdout()
     with settings_of(context).airflow() as airflow:
         run, new = start(airflow, f"rollback__{name}", {"reason": reason}, run_id)
@@ -147,29 +151,26 @@ def rollback(
 def approve(
     context: typer.Context,
     name: Name,
-    reject: Annotated[bool, typer.Option("--reject", help="Refuse; the candidate is rolled back.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Refuse the candidate, which is then rolled back.")] = False,
     run_id: RunId = None,
 ) -> None:
-    """Let a candidate that passed its gate go live, when its release waits for a person."""
+    """Promote a candidate that passed its gate and whose release waits for approval."""
     with settings_of(context).airflow() as airflow:
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
         airflow.answer(run, APPROVAL, "Reject" if reject else "Approve")
     typer.echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}")
 
 
-def settings_of(context: typer.Context) -> Settings:
-    """The command's settings, which its callback prepared."""
-    resolve: Callable[[], Settings] = context.obj
-    return resolve()
-
-
 def end(console: Console, outcome: Outcome) -> None:
-    """Print how it ended, and leave with its exit code unless that is 0."""
-    # a wrong input says itself what is wrong; anything else is better understood with what came before it
+    """Print the outcome, and exit with its code unless that is 0."""
+    # an input error explains itself; any other is easier to understand with the log lines before it
     if outcome.error and outcome.exit_code != WRONG_INPUT:
         _show_error(console, outcome.error)
     style = "green" if outcome.exit_code == DONE else "bold red"
-    console.print(outcome.text, style=style, highlight=False, soft_wrap=True, markup=False)
+    statement = outcome.text.removesuffix(outcome.remedy).rstrip()
+    console.print(statement, style=style, highlight=False, soft_wrap=True, markup=False)
+    if outcome.remedy:
+        console.print(f"  → {outcome.remedy}", style="bold", highlight=False, soft_wrap=True, markup=False)
     if outcome.exit_code != DONE:
         raise typer.Exit(outcome.exit_code)
 
@@ -188,14 +189,14 @@ def _followed(
         code, why = INTERRUPTED, "stopped following"
     except TimeoutError as error:
         code, why = TIMED_OUT, str(error)
-    words = f"{why}; the run goes on at {airflow.run_url(run)}. With --run-id {run.run_id} the same command follows it."
-    console.print(words, highlight=False, soft_wrap=True, markup=False)
+    text = f"{why}; the run continues at {airflow.run_url(run)}. Follow it with --run-id {run.run_id}."
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
     raise typer.Exit(code)
 
 
 def _announce(console: Console, airflow: Airflow, run: Run, *, new: bool) -> None:
-    word = "run" if new else "follows the existing run"
-    console.print(f"{word} {run.run_id}: {airflow.run_url(run)}", highlight=False, soft_wrap=True, markup=False)
+    verb = "started" if new else "following existing"
+    console.print(f"{verb} run {run.run_id}: {airflow.run_url(run)}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _waiting_run(airflow: Airflow, name: str) -> Run:
@@ -204,7 +205,7 @@ def _waiting_run(airflow: Airflow, name: str) -> Run:
             task.task_id == APPROVAL and task.state == "awaiting_input" for task in airflow.tasks(run)
         ):
             return run
-    raise InputError(f"no release of {name} waits for a person. `slipway status {name}` shows its runs.")
+    raise InputError(f"no release of {name} waits for approval", remedy=f"See `slipway status {name}` for its runs.")
 
 
 def _show_error(console: Console, error: TaskError) -> None:
@@ -212,5 +213,5 @@ def _show_error(console: Console, error: TaskError) -> None:
         console.print(f"  | {line}", style="dim", highlight=False, soft_wrap=True, markup=False)
 
 
-def _words(conf: Mapping[str, Any]) -> str:
+def _described(conf: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(conf.items())) or "no parameters"

@@ -1,4 +1,4 @@
-"""Draws a run that is followed: a live table on a terminal, one line per change elsewhere."""
+"""Draws a run as it is followed: a live table on a terminal, one line per change elsewhere."""
 
 import os
 import sys
@@ -19,8 +19,8 @@ STYLES = {
     "done": "green",
     "stored": "cyan",
     "running": "yellow",
-    "asks you": "bold magenta",
-    "retries": "yellow",
+    "approve?": "bold magenta",
+    "retrying": "yellow",
     "failed": "bold red",
     "skipped": "dim",
     "not run": "dim",
@@ -28,33 +28,33 @@ STYLES = {
     "queued": "dim",
 }
 SILENT = frozenset({"waiting", "queued"})
-TOGETHER = ("skipped", "not run")
-"""Steps that came to nothing share a line at the end."""
+NEVER_RAN = ("skipped", "not run")
+"""Steps in these states share a line at the end."""
 BAR_WIDTH = 24
 LOG_WIDTH = 160
 
 
 def console_on_stdout() -> Console:
-    """A console as wide as the terminal; wide enough for every table where there is none and COLUMNS says nothing."""
+    """A console as wide as the terminal; without a terminal and COLUMNS, wide enough for every table."""
     unknown = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(width=LOG_WIDTH if unknown else None)
 
 
 class Lines:
-    """One line whenever a step's state changes: for logs of CI."""
+    """Prints a line whenever a step's state changes, for CI logs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._shown: dict[str, str] = {}
 
     def show(self, view: RunView) -> None:
-        """Print what changed since the last view."""
+        """Print the changes since the last view."""
         changed = [step for step in view.steps if self._shown.get(step.name) != step.state]
         self._shown = {step.name: step.state for step in view.steps}
         for step in changed:
-            if step.state not in SILENT and step.state not in TOGETHER:
+            if step.state not in SILENT and step.state not in NEVER_RAN:
                 self._console.print(self._line(step), soft_wrap=True, highlight=False)
-        for state in TOGETHER if view.run.ended else ():
+        for state in NEVER_RAN if view.run.ended else ():
             if names := [step.name for step in view.steps if step.state == state]:
                 line = f"{time.strftime('%H:%M:%S')}  {state}: {', '.join(names)}"
                 self._console.print(line, soft_wrap=True, highlight=False)
@@ -69,7 +69,7 @@ class Lines:
 
 
 class LiveTable:
-    """A table that is drawn anew in place."""
+    """A table that is redrawn in place."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -81,7 +81,7 @@ class LiveTable:
 
 @contextmanager
 def screen_on(console: Console) -> Iterator[Screen]:
-    """The screen that fits where `console` writes to."""
+    """The screen for where `console` writes to."""
     if not console.is_terminal:
         yield Lines(console)
         return
@@ -90,7 +90,7 @@ def screen_on(console: Console) -> Iterator[Screen]:
 
 
 def steps_table(view: RunView) -> RenderableType:
-    """Every step with state, seconds and one line."""
+    """A table of all steps with state, duration and one line of text."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -102,7 +102,7 @@ def steps_table(view: RunView) -> RenderableType:
         name = Text(step.name, "dim" if style == "dim" else "")
         table.add_row(name, _state(step, style), seconds, _detail(step))
     if view.run.state == "queued":
-        return Group(Text("queued: one run of a model at a time", "dim"), table)
+        return Group(Text("queued: a model has one run at a time", "dim"), table)
     return table
 
 

@@ -1,4 +1,4 @@
-"""`slipway status` and `slipway explain`: what is live, why, and how to get back. Changes nothing."""
+"""`slipway status` and `slipway explain`: what is live, why, and how to roll back. They change nothing."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.airflow_api import Airflow, Run
-from cli.releases import Name, dag_of, settings_of
+from cli.arguments import Name, settings_of
+from cli.error_text import parts
+from cli.releases import dag_of
+from cli.route import external
 from cli.screens import console_on_stdout
 from cli.settings import Settings
 from cli.tables import COMMIT_DIGITS, channel_lines, gate_table
@@ -30,7 +33,7 @@ NEWEST_RUNS = 5
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the status and where it is read from."""
+    """One part of the status, and the function that reads it."""
 
     title: str
     read: Callable[[], Iterator[RenderableType]]
@@ -38,11 +41,11 @@ class Section:
 
 def status(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The model's name; every model when absent.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the model; default: every model.")] = None,
 ) -> None:
-    """What is live, where it answers, and the newest runs.
+    """Show what is live, its address, and the newest runs.
 
-    A part that cannot be reached is named, the others are shown; exit 65 or 75 then, as the reason is.
+    If a part cannot be read, the others are still shown, and the exit code is 65 or 75, depending on the reason.
     """
     settings, console = settings_of(context), console_on_stdout()
     sections = _of_one(settings, name) if name else [Section("models", lambda: _models(settings))]
@@ -52,39 +55,42 @@ def status(
 
 
 def explain(context: typer.Context, name: Name) -> None:
-    """What is running, from which commit, why it was let through, and how to get back."""
+    """Show what is live, its commit, why it was promoted, and how to roll back."""
     settings, console = settings_of(context), console_on_stdout()
     for part in explanation(*settings.store(), name):
         console.print(part, highlight=False, soft_wrap=True)
 
 
 def explanation(store: "ObjectStore", layout: "Layout", name: str) -> Iterator[RenderableType]:
-    """What `slipway explain` prints, part by part.
+    """The parts that `slipway explain` prints.
 
     Raises:
-        InputError: nothing of the model is live.
+        InputError: no release of the model is live.
     """
     channel = read_channel(store, layout, name)
     live = channel.live
     if live is None:
-        raise InputError(f"nothing of {name} is live. `slipway release {name}` makes a release.")
+        raise InputError(f"no release of {name} is live", remedy=f"Make one with `slipway release {name}`.")
     release = read_contract_json(Release, store.read_bytes(live.release_uri), live.release_uri)
     yield from (Text(line) for line in _what_runs(release, live))
     yield from _why(store, layout, channel, live)
-    yield Text(_way_back(channel))
+    yield Text(_rollback_hint(channel))
 
 
 def read_channel(store: "ObjectStore", layout: "Layout", name: str) -> Channel:
     """The model's channel.
 
     Raises:
-        InputError: there is none: the model was never released.
+        InputError: the model was never released.
     """
     uri = layout.channel(name)
-    found = store.read_with_etag(uri)
-    if found is None:
-        raise InputError(f"{name} was never released here: {uri} does not exist. `slipway status` lists the models.")
-    return read_contract_json(Channel, found[0], uri)
+    stored = store.read_with_etag(uri)
+    if stored is None:
+        raise InputError(
+            f"{name} was never released here: {uri} does not exist",
+            remedy="Check the name; `slipway status` lists the models.",
+        )
+    return read_contract_json(Channel, stored[0], uri)
 
 
 def _of_one(settings: Settings, name: str) -> list[Section]:
@@ -96,12 +102,15 @@ def _of_one(settings: Settings, name: str) -> list[Section]:
 
 
 def _shown(console: Console, section: Section) -> int:
-    """Print it, or why it cannot be; the exit code that this part alone would have."""
+    """Print a section, or why it cannot be read; return the exit code of this section alone."""
     try:
         for part in section.read():
             console.print(part, highlight=False, soft_wrap=True)
     except PipelineError as error:
-        console.print(Text(f"{section.title:<9} unknown: {error}", "yellow"), soft_wrap=True)
+        statement, remedy = parts(error)
+        console.print(Text(f"{section.title:<9} unknown: {statement}", "yellow"), soft_wrap=True)
+        if remedy:
+            console.print(Text(f"{'':<9} → {remedy}", "bold yellow"), soft_wrap=True)
         return error.exit_code
     return 0
 
@@ -113,20 +122,21 @@ def _channel(settings: Settings, name: str) -> Iterator[RenderableType]:
 
 def _service(settings: Settings, name: str) -> Iterator[RenderableType]:
     cluster = settings.cluster()
-    for word, service in (("service", name), ("candidate", f"{name}-candidate")):
+    for title, service in (("service", name), ("candidate", f"{name}-candidate")):
         address = cluster.service_address(service)
         if address is None:
-            yield Text(f"{word:<9} none")
+            yield Text(f"{title:<9} none")
             continue
         ports = ", ".join(f"{port} {number}" for port, number in address.ports.items())
-        pods = ", ".join(sorted(cluster.endpoints(service))) or "no pod that is ready"
-        yield Text(f"{word:<9} {address.host} ({ports}) → {pods}")
+        outside = external(cluster.get("Service", service) or {"spec": {}})
+        pods = ", ".join(sorted(cluster.endpoints(service))) or "no ready pod"
+        yield Text(f"{title:<9} {address.host} ({ports}) → {pods}{f'; external {outside}' if outside else ''}")
 
 
 def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
     with settings.airflow() as airflow:
         runs = airflow.runs(dag_of(name), NEWEST_RUNS)
-        yield from (Text(f"run       {_run_words(run)}  {airflow.run_url(run)}") for run in runs)
+        yield from (Text(f"run       {_run_line(run)}  {airflow.run_url(run)}") for run in runs)
 
 
 def _models(settings: Settings) -> Iterator[RenderableType]:
@@ -135,9 +145,9 @@ def _models(settings: Settings) -> Iterator[RenderableType]:
         known = {dag.removeprefix(dag_of("")) for dag in airflow.dags(dag_of(""))}
         suffix = ".json"
         folder = layout.channel("").removesuffix(suffix)
-        released = {found.uri.removeprefix(folder).removesuffix(suffix) for found in store.list(folder)}
+        released = {item.uri.removeprefix(folder).removesuffix(suffix) for item in store.list(folder)}
         if not known | released:
-            yield Text("no model: put a spec into specs/, or look whether SLIPWAY_SPECS names the right folder")
+            yield Text("no model: put a spec into specs/, or check that SLIPWAY_SPECS names the right folder")
             return
         table = Table(box=None, padding=(0, 2, 0, 0))
         for column in ("model", "live", "since", "newest run"):
@@ -158,48 +168,49 @@ def _newest(airflow: Airflow, name: str, known: set[str]) -> str:
     return f"{runs[0].state} {runs[0].started_at:%Y-%m-%d %H:%M} UTC" if runs[0].started_at else runs[0].state
 
 
-def _run_words(run: Run) -> str:
-    began = f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC" if run.started_at else "not begun"
+def _run_line(run: Run) -> str:
+    started = f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC" if run.started_at else "not started"
     took = f" in {(run.ended_at - run.started_at).total_seconds():.0f} s" if run.started_at and run.ended_at else ""
-    return f"{run.run_id}  {run.state}{took}  {began}"
+    return f"{run.run_id}  {run.state}{took}  {started}"
 
 
 def _what_runs(release: Release, live: ChannelEntry) -> Iterator[str]:
     source, spec = release.plan.source, release.spec
-    yield f"{release.id} is live since {live.since:%Y-%m-%d %H:%M:%S} UTC"
-    yield f"  made of    {source.repo} at {source.revision}, commit {source.commit}"
-    yield f"  as         {spec.quantization.format}, served by {spec.engine.kind}"
+    yield f"{release.id} has been live since {live.since:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"  source     {source.repo} at {source.revision}, commit {source.commit}"
+    yield f"  format     {spec.quantization.format}, served by {spec.engine.kind}"
     for stage in STAGES:
         yield f"  {stage:<10} {release.plan.stages[stage].key[:COMMIT_DIGITS]}"
 
 
 def _why(store: "ObjectStore", layout: "Layout", channel: Channel, live: ChannelEntry) -> Iterator[RenderableType]:
-    """How the live release came to be live: the gate that let it through, and a roll back since then."""
+    """Why the live release is live: the gate that it passed, and any rollback since."""
     event = _promotion(channel, live)
     newest = next((event for event in channel.history if event.event != "refused"), None)
     if newest and newest.event == "rolled-back":
         reason = f": {newest.reason}" if newest.reason else ""
-        yield Text(f"back since {newest.release_id} was rolled back at {newest.at:%Y-%m-%d %H:%M:%S} UTC{reason}")
+        yield Text(f"live again since {newest.release_id} was rolled back at {newest.at:%Y-%m-%d %H:%M:%S} UTC{reason}")
     if event is None:
         yield Text("its promotion is older than the channel's history")
         return
-    yield Text(f"let through by run {event.run} at {event.at:%Y-%m-%d %H:%M:%S} UTC")
+    yield Text(f"promoted by run {event.run} at {event.at:%Y-%m-%d %H:%M:%S} UTC")
     evidence = layout.evidence(channel.name, live.release_id, event.run)
     uri = f"{evidence}/gate.json"
-    found = store.read_with_etag(uri)
-    if found is None:
-        yield Text(f"{uri} does not exist any more")
+    stored = store.read_with_etag(uri)
+    if stored is None:
+        yield Text(f"{uri} no longer exists")
         return
-    yield gate_table(read_contract_json(GateReport, found[0], uri))
+    yield gate_table(read_contract_json(GateReport, stored[0], uri))
     yield Text(f"evidence: {evidence}/report.html")
 
 
 def _promotion(channel: Channel, live: ChannelEntry) -> ChannelEvent | None:
-    wanted = ("promoted", live.release_id)
-    return next((event for event in channel.history if (event.event, event.release_id) == wanted), None)
+    promotions = (event for event in channel.history if event.event == "promoted")
+    return next((event for event in promotions if event.release_id == live.release_id), None)
 
 
-def _way_back(channel: Channel) -> str:
+def _rollback_hint(channel: Channel) -> str:
     if not channel.previous:
-        return f"way back: none is kept. `slipway release {channel.name} --revision R` makes an older revision live."
-    return f"way back: `slipway rollback {channel.name}` makes {channel.previous[0].release_id} live again"
+        another = f"`slipway release {channel.name} --revision R` releases another revision"
+        return f"roll back: no previous release is kept; {another}"
+    return f"roll back: `slipway rollback {channel.name}` makes {channel.previous[0].release_id} live again"

@@ -1,4 +1,4 @@
-"""Plans, gates and channels as a person reads them. Pure: text and tables from contracts."""
+"""Plans, gates and channels as text and tables for a person. Pure."""
 
 from rich.table import Table
 from rich.text import Text
@@ -15,14 +15,14 @@ NEWEST_EVENTS = 5
 
 
 def plan_heading(plan: Plan) -> str:
-    """Which commit was planned, and what follows."""
+    """A line with the planned commit."""
     source = plan.source
-    forced = ", everything anew (--force)" if plan.forced else ""
+    forced = ", every artifact is made again (--force)" if plan.forced else ""
     return f"{plan.name}: {source.repo} at {source.revision}, commit {source.commit[:COMMIT_DIGITS]}{forced}"
 
 
 def plan_table(plan: Plan) -> Table:
-    """Per stage whether it is stored, and why not."""
+    """A table of the stages: whether each is stored, and if not, why."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for stage in STAGES:
         planned = plan.stages[stage]
@@ -34,9 +34,9 @@ def plan_table(plan: Plan) -> Table:
 
 
 def plan_footing(plan: Plan) -> list[str]:
-    """What a release would download and need, and what it would do."""
+    """Lines about what a release would download, need and do."""
     if plan.action == "nothing":
-        return [f"nothing to do: {plan.live} is live and is what was asked for"]
+        return [f"nothing to do: {plan.live} is live and matches the request"]
     estimate, missing = plan.estimate, plan.missing
     files = len(plan.source.files) + sum(len(adapter.files) for adapter in plan.adapters.values())
     fetched = f"{size(plan.download_bytes)} in {files} files"
@@ -45,7 +45,7 @@ def plan_footing(plan: Plan) -> list[str]:
     work = f"runs {', '.join(missing)}; then" if missing else "every artifact is stored;"
     return [
         f"estimate: {download}, {needs}",
-        f"release {plan.release_id}: {work} rolls out, measures, and promotes what passes the gate",
+        f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
         f"live now: {plan.live or 'nothing'}",
     ]
 
@@ -54,11 +54,11 @@ def _reasons(plan: Plan, stage: Stage) -> list[str]:
     planned = plan.stages[stage]
     if planned.stored or planned.changed:
         return list(planned.changed)
-    return ["made anew (--force)" if plan.forced else "the artifact is not in the object store"]
+    return ["made again (--force)" if plan.forced else "the artifact is not in the object store"]
 
 
 def gate_table(report: GateReport) -> Table:
-    """Every expectation with what was observed and its limit."""
+    """Every expectation with its observation and limit."""
     table = Table(title=f"gate of {report.release_id}: {report.verdict}", title_justify="left", title_style="bold")
     for name in ("expectation", "observed", "limit", "n", "verdict"):
         table.add_column(name, justify="right" if name in {"observed", "limit", "n"} else "left")
@@ -76,7 +76,7 @@ def gate_table(report: GateReport) -> Table:
 
 
 def channel_lines(channel: Channel) -> list[str]:
-    """What is live, what came before, and the newest changes."""
+    """The live release, the previous ones, and the newest changes."""
     live = channel.live
     lines = [f"live      {live.release_id} since {live.since:%Y-%m-%d %H:%M:%S %Z}" if live else "live      nothing"]
     lines += [f"previous  {entry.release_id}" for entry in channel.previous]

@@ -1,12 +1,14 @@
-"""Makes broken release specs visible: an import error of this file in Airflow's UI names each and what is wrong in it.
+"""Reports broken release specs: an import error of this file in Airflow's UI names each one and what is wrong in it.
 
-Airflow knows import errors of DAG files only, and loses every DAG of a file that has one; so the specs that are right
-become DAGs in dags/release.py, and those that are not are reported here, where there is no DAG to lose.
+Airflow reports import errors only for DAG files, and drops every DAG of a file that has one. So valid specs become DAGs
+in dags/release.py and dags/rollback.py, and broken ones are reported here, where there is no DAG to lose.
 """
 
+from dags.release import release_dag
+from dags.rollback import rollback_dag
 from plugins.slipway_airflow.site import specs_folder
-from plugins.slipway_airflow.specs import read_specs
-from tasks.contracts.errors import InputError
+from plugins.slipway_airflow.specs import BrokenSpecsError, make_dags
 
-if broken := read_specs(specs_folder()).broken:
-    raise InputError("\n".join(broken.values()))
+FOLDER = specs_folder()
+if broken := make_dags(FOLDER, release_dag).broken | make_dags(FOLDER, rollback_dag).broken:
+    raise BrokenSpecsError(broken)

@@ -1,24 +1,26 @@
-"""One Airflow DAG per release spec: plan, make, publish, roll out, measure, judge, promote or roll back.
+"""One Airflow DAG for each release spec: plan, build, publish, roll out, measure, judge, promote or roll back.
 
-The specs are the *.yaml files of the folder that SLIPWAY_SPECS names. A broken spec has no DAG here and stops no other
-one: dags/broken_specs.py makes it an import error that names the file and what is wrong in it.
+The specs are the *.yaml files of the folder that SLIPWAY_SPECS names. A broken spec has no DAG here and affects no
+other one: dags/broken_specs.py reports it as an import error that names the file and what is wrong in it.
 """
 
 from datetime import timedelta
 from typing import Any
 
 import yaml
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param, TriggerRule, chain
 
 from plugins.slipway_airflow.approval import Approval
-from plugins.slipway_airflow.site import specs_folder
-from plugins.slipway_airflow.specs import read_specs
+from plugins.slipway_airflow.released import Released
+from plugins.slipway_airflow.site import current_site, specs_folder
+from plugins.slipway_airflow.specs import make_dags
 from plugins.slipway_airflow.step_operator import StepOperator
+from tasks.contracts.redaction import bounded
 from tasks.contracts.release import STEPS, Step
 from tasks.contracts.spec import ReleaseSpec
 
 FIELDS = ReleaseSpec.model_json_schema()["$defs"]
+DOC_CHARS = 16_000  # prompts may be long, and Airflow stores the text with every version of the DAG
 RETRIES = {
     "retries": 2,
     "retry_delay": timedelta(seconds=10),
@@ -28,9 +30,10 @@ RETRIES = {
 DOC = """Releases **{spec.name}**: `{spec.source.repo}` at `{spec.source.revision}`, quantized to
 `{spec.quantization.format}`, served by `{spec.engine.kind}`.
 
-`plan` computes a key per stage. A stage whose artifact is stored succeeds without a pod; when the live release is what
-was asked for, every step is skipped. The gate judges the candidate beside the live release. A refusal, a rejection or
-any failure after `roll-out` rolls back, and the run ends failed.
+`plan` computes a key for each stage. A stage whose artifact is stored succeeds without a pod; when the requested
+release is live already, every step is skipped. The gate compares the candidate with the live release. If the gate
+refuses it, a person rejects it or any step after `roll-out` fails, the candidate is rolled back and the run fails. A
+run that is marked as failed rolls back as well.
 
 ```yaml
 {text}
@@ -39,23 +42,29 @@ any failure after `roll-out` rolls back, and the run ends failed.
 
 
 def params(spec: ReleaseSpec) -> dict[str, Param]:
-    """What a person or CI may set per run. Limits are those of the spec's own JSON Schema."""
+    """What a person or CI may set for a run. The limits are those of the spec's JSON Schema."""
     revision = FIELDS["Source"]["properties"]["revision"]
     approval = FIELDS["Rollout"]["properties"]["approval"]
     return {
         "revision": Param(**revision | {"default": spec.source.revision}),
         "plan_only": Param(
-            False, type="boolean", title="Plan only", description="say what would be done, do none of it"
+            False, type="boolean", title="Plan only", description="show what would be done without doing it"
         ),
-        "force": Param(False, type="boolean", title="Force", description="make every artifact anew, stored or not"),
+        "force": Param(
+            False, type="boolean", title="Force", description="make every artifact again, even if it is stored"
+        ),
         "approval": Param(
-            **approval | {"default": spec.rollout.approval, "description": "who lets a passed candidate go live"}
+            **approval
+            | {
+                "default": spec.rollout.approval,
+                "description": "who approves a candidate that passed its gate",
+            }
         ),
     }
 
 
 def release_dag(spec: ReleaseSpec) -> DAG:
-    """The DAG of one spec."""
+    """Build the DAG of one spec."""
     text = yaml.safe_dump(spec.model_dump(mode="json", exclude_unset=True), sort_keys=False, allow_unicode=True)
     with DAG(
         dag_id=f"release__{spec.name}",
@@ -66,12 +75,12 @@ def release_dag(spec: ReleaseSpec) -> DAG:
         params=params(spec),
         tags={"slipway", spec.engine.kind, spec.quantization.format, spec.engine.gpu or "cpu"},
         default_args=RETRIES,
-        doc_md=DOC.format(spec=spec, text=text),
+        doc_md=DOC.format(spec=spec, text=bounded(text, DOC_CHARS)),
+        auto_register=False,
     ) as dag:
         rules: dict[Step, TriggerRule] = {
-            # approval may be skipped, and a run that has nothing to do skips gate and approval both
+            # approval may be skipped, and a run with nothing to release skips both gate and approval
             "promote": TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
-            "roll-back": TriggerRule.ONE_FAILED,
         }
         steps: dict[Step, Any] = {
             step: StepOperator(
@@ -80,16 +89,17 @@ def release_dag(spec: ReleaseSpec) -> DAG:
             for step in STEPS
         }
         approval = Approval(task_id="approval", name=spec.name)
-        # roll-back succeeds where the run has failed; this leaf, which nothing but promote reaches, decides the run
-        released = EmptyOperator(task_id="released")
-
         *forward, promote, roll_back = (steps[step] for step in STEPS)
         chain(*forward, [approval, promote])
-        chain(approval, promote, released)
+        chain(approval, promote)
         candidate_steps = forward[forward.index(steps["roll-out"]) :]
-        chain([*candidate_steps, approval, promote], roll_back)
+        # teardown tasks, because Airflow runs no others after a person marks a run as failed
+        chain([*candidate_steps, approval, promote], roll_back.as_teardown())
+        released = Released(task_id="released", name=spec.name).as_teardown(on_failure_fail_dagrun=True)
+        chain([promote, roll_back], released)
     return dag
 
 
-for release_spec in read_specs(specs_folder()).good.values():
-    globals()[f"release__{release_spec.name}"] = release_dag(release_spec)
+current_site()  # a missing site file is an error of this file, not of each spec
+DAGS = make_dags(specs_folder(), release_dag)
+globals().update(DAGS.made)

@@ -1,24 +1,27 @@
-"""`python -m local up|down|status|env|demo`: the embedded stack on one laptop."""
+"""`python -m local up|down|status|env`: the embedded stack on one laptop."""
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
 
+from local.private_files import PRIVATE_UMASK
 from local.stack import DEFAULT_FOLDER, Stack
 from tasks.contracts.errors import PipelineError
 
 
 def main() -> int:
-    """Run one command on the stack in `--folder`; 1 when a part did not start or end, and the reason is on stderr."""
+    """Run one command on the stack in `--folder`; 1 if a part did not start or stop, with the reason on stderr."""
     parser = argparse.ArgumentParser(prog="python -m local", description=__doc__)
-    parser.add_argument("command", choices=["up", "down", "status", "env", "demo"])
-    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="where the stack keeps everything")
-    parser.add_argument("--specs", type=Path, help="folder of release specs; the repository's when absent")
+    parser.add_argument("command", choices=["up", "down", "status", "env"])
+    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
+    parser.add_argument("--specs", type=Path, help="folder of release specs; default: the repository's")
     arguments = parser.parse_args()
+    os.umask(PRIVATE_UMASK)
     try:
         return _run(arguments.command, Stack(arguments.folder, specs=arguments.specs))
-    except (RuntimeError, OSError, PipelineError) as error:
+    except (OSError, PipelineError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 1
 
@@ -30,17 +33,15 @@ def _run(command: str, stack: Stack) -> int:
         case "down":
             stack.down()
         case "status":
-            parts = stack.status()
-            for name, runs in parts.items():
-                print(f"{name:13} {'runs' if runs else 'is down'}")
-            return 0 if all(parts.values()) else 1
-        case "env":
+            states = stack.status()
+            for name, state in states.items():
+                print(f"{name:13} {state}")
+            if left_over := stack.supervisor.left_over():
+                print(f"supervisor    was killed and left {left_over} processes; `make up` or `make down` stops them")
+            return 0 if all(state.runs for state in states.values()) else 1
+        case _:
             for name, value in stack.client_environment().items():
                 print(f"export {name}={shlex.quote(value)}")
-        case _:
-            from local.demo import run  # noqa: PLC0415 - the demo alone needs the command's packages
-
-            return run(stack)
     return 0
 
 

@@ -1,9 +1,9 @@
-"""Makes the Python environments from their lock files. Runs on a bare Python 3.11: standard library only.
+"""Builds the Python environments from their lock files. Runs on a bare Python 3.11, with the standard library only.
 
-    python3 -m local.environments airflow tasks triton local
+    python3 -m local.environments airflow tasks triton front local
 
-An environment whose lock has not changed is left as it is. uv installs, from the indexes that pip is configured with
-by environment; one folder holds everything: .slipway/envs.
+An environment whose lock has not changed is kept. uv installs from the indexes that environment variables configure for
+pip. All environments are in .slipway/envs.
 """
 
 import argparse
@@ -18,30 +18,39 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 REQUIREMENTS = REPOSITORY / "requirements"
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
-NAMES = ("airflow", "tasks", "triton", "modelopt", "local", "dev")
+NAMES = ("airflow", "tasks", "triton", "front", "modelopt", "transformers4", "local", "dev")
 UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
 WITH_TORCH = ("tasks", "modelopt")
-IMAGE_ONLY = "tasks-gpu"
-"""Lock of what is laid over an image with a Python and a numpy of its own; no environment here."""
+OF_PODS = ("tasks", "triton", "modelopt")
+"""Compiled on installation, as pip does in an image: a pod cannot write bytecode to its read-only root."""
+NOT_OURS = ["--overrides", str(REQUIREMENTS / "of-the-image.txt"), "--no-emit-package", "scipy"]
+IMAGE_ONLY = {
+    "tasks-gpu": ("tasks-gpu", ["--no-emit-package", "numpy"]),
+    "tensorrt-llm": ("tensorrt-llm", ["--no-deps"]),
+    "modelopt-gpu": ("modelopt", [*NOT_OURS, "--no-emit-package", "numpy"]),
+}
+"""Locks of packages that are added to images with their own Python 3.12, each with its .in file and further options. No
+environment is built from them here."""
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PYTHON = (3, 11)
-PYTHON_OF_LOCKS = ["--python-version", "3.11"]
+PYTHON_OF_LOCKS = "3.11"
+PYTHON_OF_IMAGES = "3.12"
 
 
 class SetupError(Exception):
-    """An environment cannot be made; the text says what to do."""
+    """An environment cannot be built; the text says what to do."""
 
 
 def main() -> int:
-    """Make the environments named on the command line."""
+    """Build the environments named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="environments to make")
-    parser.add_argument("--lock", action="store_true", help="write the lock files again instead")
+    parser.add_argument("names", nargs="*", choices=[*NAMES, *IMAGE_ONLY, []], help="environments to build")
+    parser.add_argument("--lock", action="store_true", help="write the lock files instead")
     arguments = parser.parse_args()
     try:
         uv = installer()
-        for name in arguments.names or ((*NAMES, IMAGE_ONLY) if arguments.lock else ()):
+        for name in arguments.names or ((*NAMES, *IMAGE_ONLY) if arguments.lock else ()):
             if arguments.lock:
                 lock(uv, name)
             else:
@@ -56,9 +65,12 @@ def installer() -> Path:
     """The uv executable, in an environment of its own."""
     if sys.version_info[:2] != PYTHON:
         raise SetupError(
-            f"python is {sys.version.split()[0]}, the locks are for {PYTHON[0]}.{PYTHON[1]}. "
+            f"wrong Python: found {sys.version.split()[0]}, expected {PYTHON[0]}.{PYTHON[1]}. "
             f"Install python3.11 with its venv module and run `make PYTHON=python3.11 ...`."
         )
+    # the folder will hold buckets, passwords and models, which are for this user only
+    ENVIRONMENTS.parent.mkdir(exist_ok=True, mode=0o700)
+    ENVIRONMENTS.parent.chmod(0o700)
     home = ENVIRONMENTS / "uv"
     uv = home / "bin" / "uv"
     if not uv.exists():
@@ -69,32 +81,37 @@ def installer() -> Path:
 
 
 def make(uv: Path, name: str) -> None:
-    """Make one environment unless its lock is what it was made from."""
+    """Build one environment unless it was already built from its current lock."""
+    if name in IMAGE_ONLY:
+        raise SetupError(f"{name} is added to an image and is not an environment here. Give --lock to resolve it.")
     target = ENVIRONMENTS / name
-    stamp, wanted = target / "made-from", _digest(name)
-    if stamp.exists() and stamp.read_text() == wanted:
+    stamp, digest = target / "made-from", _digest(name)
+    if stamp.exists() and stamp.read_text() == digest:
         return
-    began = time.monotonic()
-    print(f"environments: making {name} ...", flush=True)
+    started_at = time.monotonic()
+    print(f"environments: building {name} ...", flush=True)
     shutil.rmtree(target, ignore_errors=True)
-    _run([str(uv), "venv", "--quiet", "--python", sys.executable, str(target)], f"cannot make {target}")
+    _run([str(uv), "venv", "--quiet", "--python", sys.executable, str(target)], f"cannot create {target}")
     install = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin" / "python")]
     if name in WITH_TORCH:
         _install_torch(install)
-    _run([*install, "--require-hashes", "-r", str(REQUIREMENTS / f"{name}.lock")], f"cannot install {name}.lock")
+    last = [*install, "--compile-bytecode"] if name in OF_PODS else install
     if name == "triton":
         _run([*install, "--require-hashes", "-r", str(REQUIREMENTS / "triton-server.txt")], "cannot install Triton")
+    _run([*last, "--require-hashes", "-r", str(REQUIREMENTS / f"{name}.lock")], f"cannot install {name}.lock")
+    if name == "triton":
         python = str(target / "bin" / "python")
         _run([python, str(REPOSITORY / "images" / "triton-cpu" / "install_triton.py")], "cannot lay out Triton")
-    stamp.write_text(wanted)
-    print(f"environments: {name} made in {time.monotonic() - began:.0f} s", flush=True)
+    stamp.write_text(digest)
+    print(f"environments: {name} built in {time.monotonic() - started_at:.0f} s", flush=True)
 
 
 def lock(uv: Path, name: str) -> None:
     """Resolve an .in file into its lock."""
-    source, target = REQUIREMENTS / f"{name}.in", REQUIREMENTS / f"{name}.lock"
-    command = [str(uv), "pip", "compile", "--quiet", "--no-header", "--generate-hashes"]
-    command += ["--python-version", "3.12", "--no-emit-package", "numpy"] if name == IMAGE_ONLY else PYTHON_OF_LOCKS
+    stem, options = IMAGE_ONLY.get(name, (name, []))
+    source, target = REQUIREMENTS / f"{stem}.in", REQUIREMENTS / f"{name}.lock"
+    command = [str(uv), "pip", "compile", "--quiet", "--no-header", "--generate-hashes", *options]
+    command += ["--python-version", PYTHON_OF_IMAGES if name in IMAGE_ONLY else PYTHON_OF_LOCKS]
     command += ["--overrides", str(REQUIREMENTS / "overrides.txt"), "--no-emit-package", "torch"]
     _run([*command, "-o", str(target), str(source)], f"cannot resolve {source.name}")
 
@@ -109,14 +126,14 @@ def _digest(name: str) -> str:
     parts = [REQUIREMENTS / f"{name}.lock"]
     if name == "triton":
         parts += [REQUIREMENTS / "triton-server.txt", REPOSITORY / "images" / "triton-cpu" / "install_triton.py"]
-    digest = hashlib.sha256(f"{sys.version}{TORCH}".encode())
+    digest = hashlib.sha256(f"{sys.version}{TORCH}{'compiled' if name in OF_PODS else ''}".encode())
     for part in parts:
         digest.update(part.read_bytes())
     return digest.hexdigest()
 
 
 def _environment() -> dict[str, str]:
-    """The process's own, with pip's settings under the names that uv reads."""
+    """This process's environment, with pip's settings also under the names that uv reads."""
     renamed = {"PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_INDEX_URL": "UV_INDEX_URL", "PIP_CERT": "SSL_CERT_FILE"}
     given = {theirs: os.environ[ours] for ours, theirs in renamed.items() if ours in os.environ}
     return {**given, **os.environ}

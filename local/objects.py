@@ -1,23 +1,42 @@
-"""Puts the project's base manifests into the embedded cluster, without kubectl."""
+"""Prepares the embedded cluster and object store, as docs/cluster-setup.md prepares real ones but without kubectl."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from kubernetes import client, config
 
+from local.private_files import write_private
 from tasks.adapters.kube import Cluster
+from tasks.adapters.s3 import S3ObjectStore
+from tasks.adapters.site_setup import set_up
 from tasks.contracts.site import Site
+
+TOKEN_LIFETIME_S = 365 * 24 * 3600  # `make up` writes a new one
 
 
 def base_objects(manifests: Path) -> list[dict[str, Any]]:
-    """The objects that k8s_manifests/base/kustomization.yaml lists, in its order: namespaces come first."""
+    """The objects that k8s_manifests/base/kustomization.yaml lists, in its order, namespaces first."""
     base = manifests / "base"
     listed = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
     return [item for name in listed for item in yaml.safe_load_all((base / name).read_text()) if item]
 
 
-def apply(site: Site, kubeconfig: Path, manifests: Path, own: Iterable[dict[str, Any]]) -> None:
-    """Apply the base and then `own` objects."""
+def prepare(site: Site, text: str, kubeconfig: Path, manifests: Path, credentials: Mapping[str, str]) -> None:
+    """Apply the base manifests, then what `slipway setup` applies for the site whose file holds `text`."""
     cluster = Cluster.connect(site, kubeconfig=kubeconfig)
-    cluster.apply([*base_objects(manifests), *own])
+    cluster.apply(base_objects(manifests))
+    set_up(site, text, cluster, S3ObjectStore(site.object_store, credentials), credentials)
+
+
+def write_kubeconfig(admin: Path, namespace: str, account: str, target: Path) -> None:
+    """Write a kubeconfig with a token of a service account, from the administrator's; only its owner can read it."""
+    core = client.CoreV1Api(config.new_client_from_config(str(admin)))
+    request = {"spec": {"audiences": [], "expirationSeconds": TOKEN_LIFETIME_S}}
+    token = core.create_namespaced_service_account_token(account, namespace, request).status.token
+    document = json.loads(admin.read_text())
+    for user in document["users"]:
+        user["user"] = {"token": token}
+    write_private(target, json.dumps(document, indent=1))

@@ -1,70 +1,54 @@
 """The embedded stack: Kubernetes API and kubelet, Hub, object store and Airflow, as background processes.
 
-Everything it makes lies in one folder; a second stack runs beside the first in another. Ports are chosen when the
-folder is new and kept while they are free.
+All its files are in one folder, which only its owner can read; another folder holds another stack. Ports are chosen
+when the folder is new and then kept, unless another program takes one.
 """
 
-import contextlib
+import compileall
+import fcntl
 import json
 import os
-import secrets
 import ssl
 import subprocess
 import time
+import urllib.error
 import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from local import objects
+from local import client_file
+from local.airflow import services as airflow_services
 from local.airflow.services import AirflowServices
+from local.cluster import NOT_ENFORCED
+from local.cluster.confinement import DESCRIPTIONS
 from local.object_store import LocalObjectStore
-from local.processes import Background, free_port
+from local.private_files import make_private, open_private, write_private
+from local.processes import free_port
+from local.settings import LISTENING, Settings
+from local.supervisor import Service, State, Supervisor
 from tasks.contracts.base import read_contract
+from tasks.contracts.errors import PipelineError
 from tasks.contracts.site import Site
+from tasks.document_files import read_document
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 DEFAULT_FOLDER = REPOSITORY / ".slipway" / "stack"
-SERVICES = ("cluster", "hub", "object_store", "airflow")
-READY_TIMEOUT_S = 60.0
-UNVERIFIED = ssl._create_unverified_context()  # noqa: S323, SLF001 - whether our own loopback server answers
+AIRFLOW_ACCOUNT = "slipway-airflow"
+CLUSTER_NAME = "slipway-local"
+"""Name of the cluster's node and of its kubeconfig's context."""
+SERVERS = {"cluster": 3, "hub": 3, "object-store": 1}
+"""How many seconds each server may take to stop; Airflow's are in airflow_services."""
+STOPPED_FIRST = "scheduler"
+READY_TIMEOUT_S = 150.0  # for slow machines; a service that keeps failing is noticed sooner
+POLL_S = 0.1
+UNVERIFIED = ssl._create_unverified_context()  # noqa: S323, SLF001 - only checks that our loopback server answers
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is chosen once per folder: ports and credentials. `stack.json`, readable by its owner alone."""
-
-    ports: dict[str, int]
-    credentials: dict[str, str]
-
-    @classmethod
-    def of(cls, folder: Path) -> "Settings":
-        """Read them, or choose them when the folder is new."""
-        path = folder / "stack.json"
-        if path.exists():
-            return cls(**json.loads(path.read_text()))
-        ports: dict[str, int] = {}
-        while len(ports) < len(SERVICES):
-            port = free_port()
-            if port not in ports.values():
-                ports[SERVICES[len(ports)]] = port
-        credentials = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": secrets.token_urlsafe(24)}
-        settings = cls(ports, credentials)
-        settings.write(folder)
-        return settings
-
-    def write(self, folder: Path) -> None:
-        """Keep them for the next `up`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "stack.json"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
-            json.dump({"ports": self.ports, "credentials": self.credentials}, stream)
 
 
 class Stack:
@@ -73,96 +57,103 @@ class Stack:
     def __init__(
         self, folder: Path = DEFAULT_FOLDER, *, fixtures: Path | None = None, specs: Path | None = None
     ) -> None:
-        """`fixtures` is what the Hub serves; `specs` is the folder that Airflow makes DAGs of."""
+        """`fixtures` is the folder that the Hub serves; `specs` is the folder that Airflow builds DAGs from."""
         self.folder = folder.resolve()
         self.settings = Settings.of(self.folder)
         self.kubeconfig, self.site_file = self.folder / "kubeconfig", self.folder / "site.yaml"
+        self._airflow_kubeconfig = self.folder / "airflow.kubeconfig"
         self._fixtures = fixtures or REPOSITORY / "tests" / "fixtures" / "hub"
         self._specs = specs or REPOSITORY / "specs"
         self._python = ENVIRONMENTS / "local" / "bin" / "python"
-        self._cluster = Background(self.folder / "cluster", "server-process")
-        self._hub = Background(self.folder / "hub", "server-process")
+        self.supervisor = Supervisor(
+            self.folder, self._python, REPOSITORY, {**SERVERS, **airflow_services.STOP_TIMEOUTS_S}
+        )
+
+    @property
+    def object_store(self) -> LocalObjectStore:
+        """The object store at its current port."""
         port = self.settings.ports["object_store"]
-        self.object_store = LocalObjectStore(
-            self.folder / "object-store", self._python, port, self.settings.credentials
-        )
-        self.airflow = AirflowServices(
-            self.folder / "airflow",
-            ENVIRONMENTS,
-            REPOSITORY,
-            self.settings.ports["airflow"],
-            self._airflow_environment(),
-        )
+        return LocalObjectStore(self.folder / "object-store", self._python, port, self.settings.credentials)
+
+    @property
+    def airflow(self) -> AirflowServices:
+        """Airflow at its current port."""
+        port = self.settings.ports["airflow"]
+        return AirflowServices(self.folder / "airflow", ENVIRONMENTS, REPOSITORY, port, self._airflow_environment())
 
     def up(self, say: Say = print, *, airflow: bool = True) -> None:
-        """Start what does not run, Airflow only if asked, and wait until all of it answers.
+        """Start or restart every service that is down or has other settings, and wait until all of them answer.
+
+        Args:
+            say: receives a line about each thing done.
+            airflow: whether to start Airflow too.
 
         Raises:
-            RuntimeError: a part did not start; the message ends with its log.
+            PipelineError: a part did not start.
         """
-        self._keep_free_ports()
-        self._start_cluster()
-        self._start_hub()
-        self.object_store.start(self.site()["object_store"]["bucket"])
-        self._wait("cluster", self._cluster, f"https://127.0.0.1:{self.settings.ports['cluster']}/readyz")
-        self._wait("hub", self._hub, f"{self.hub_endpoint}/api/models/slipway/demo-llama")
-        say(f"cluster, hub and object store answer (kubeconfig {self.kubeconfig})")
-        self._write_site()
-        site = read_contract(Site, self.site(), str(self.site_file))
-        objects.apply(site, self.kubeconfig, REPOSITORY / "k8s_manifests", self._own_objects())
-        if not airflow:
-            return
-        self.airflow.prepare()
-        self.airflow.start()
-        self.airflow.wait_healthy(READY_TIMEOUT_S)
-        say(f"Airflow answers at {self.airflow.address}")
+        with self._alone():
+            make_private(self.folder)
+            if left_over := self.supervisor.end_left_over():
+                say(f"the supervisor had been killed: stopped the {left_over} processes that it left behind")
+            self._settle_ports(say)
+            # pods run the checkout's code from a read-only root, where Python cannot store bytecode
+            compileall.compile_dir(REPOSITORY / "tasks", quiet=2)
+            self.supervisor.start([self._cluster(), self._hub(), self.object_store.service(REPOSITORY)])
+            self._wait("cluster", f"https://127.0.0.1:{self.settings.ports['cluster']}/readyz")
+            self._wait("hub", f"{self.hub_endpoint}/api/models/slipway/demo-llama")
+            self._wait("object-store", self.object_store.endpoint, answers=403)
+            say(f"cluster, hub and object store answer (kubeconfig {self.kubeconfig})")
+            server = json.loads((self.folder / "cluster" / "server.json").read_text())
+            say(f"pods: {DESCRIPTIONS[server['confinement']]}")
+            say(NOT_ENFORCED)
+            self._prepare_site()
+            if airflow:
+                self._start_airflow()
+                say(f"Airflow answers at {self.airflow.address}")
+            client_file.write_running(self.folder, self.client_environment(airflow=airflow))
 
     def down(self) -> None:
-        """End every process of the stack, pods included. Kept: buckets, Airflow's history, the cluster's objects.
+        """Stop every process of the stack, including pods. Buckets, Airflow's history and the cluster's objects stay.
 
         Raises:
-            RuntimeError: the pods did not end; everything else did.
+            PipelineError: the pods did not end; everything else did.
         """
-        self.airflow.stop()
-        try:
-            self._stop_pods()
-        finally:
-            self._cluster.stop()
-            self._hub.stop()
-            self.object_store.stop()
+        with self._alone():
+            client_file.write_stopped(self.folder)
+            if self.supervisor.answers():
+                # its tasks stop with it: they delete their pods, and report to the api-server while that still runs
+                self.supervisor.stop([STOPPED_FIRST])
+                self.supervisor.request_stop([*SERVERS, *airflow_services.STOP_TIMEOUTS_S])
+                self.supervisor.stop(["cluster"])
+            try:
+                self._stop_pods()
+            finally:
+                self.supervisor.end()
 
-    def status(self) -> dict[str, bool]:
-        """Which parts run."""
-        return {
-            "cluster": self._cluster.pid() is not None,
-            "hub": self._hub.pid() is not None,
-            "object_store": self.object_store.process.pid() is not None,
-            "airflow": self.airflow.running(),
-        }
+    def status(self) -> dict[str, State]:
+        """The state of each service."""
+        return self.supervisor.states()
 
     def site(self) -> dict[str, Any]:
         """sites/local.yaml with this stack's addresses."""
-        site: dict[str, Any] = yaml.safe_load((REPOSITORY / "sites" / "local.yaml").read_text())
+        site: dict[str, Any] = read_document(REPOSITORY / "sites" / "local.yaml")
         site["object_store"]["endpoint"] = self.object_store.endpoint
         site["hub"] = {"endpoint": self.hub_endpoint}
         return site
 
     @property
     def hub_endpoint(self) -> str:
-        """Where the Hub answers."""
+        """The Hub's address."""
         return f"http://127.0.0.1:{self.settings.ports['hub']}"
 
-    def client_environment(self) -> dict[str, str]:
-        """What a command needs in its environment to speak with this stack."""
-        user, password = self.airflow.credentials()
-        return {
-            "KUBECONFIG": str(self.kubeconfig),
-            "SLIPWAY_SITE": str(self.site_file),
-            "SLIPWAY_AIRFLOW": self.airflow.address,
-            "SLIPWAY_AIRFLOW_USER": user,
-            "SLIPWAY_AIRFLOW_PASSWORD": password,
-            **self.settings.credentials,
-        }
+    def client_environment(self, *, airflow: bool = True) -> dict[str, str]:
+        """The environment variables that a client of this stack needs; `airflow`: those of Airflow too."""
+        environment = {"KUBECONFIG": str(self.kubeconfig), "SLIPWAY_SITE": str(self.site_file)}
+        if airflow:
+            user, password = self.airflow.credentials()
+            environment["SLIPWAY_AIRFLOW"] = self.airflow.address
+            environment |= {"SLIPWAY_AIRFLOW_USER": user, "SLIPWAY_AIRFLOW_PASSWORD": password}
+        return environment | self.settings.credentials
 
     def _airflow_environment(self) -> dict[str, str]:
         connection = {
@@ -172,37 +163,73 @@ class Stack:
             "extra": {"endpoint_url": self.object_store.endpoint, "region_name": "us-east-1"},
         }
         return {
-            "KUBECONFIG": str(self.kubeconfig),
+            "KUBECONFIG": str(self._airflow_kubeconfig),
             "SLIPWAY_SITE": str(self.site_file),
             "SLIPWAY_SPECS": str(self._specs),
             "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(connection),
         }
 
-    def _keep_free_ports(self) -> None:
-        """Choose another port for a part that is to start and whose port somebody else took meanwhile."""
-        ports = dict(self.settings.ports)
-        for name, runs in self.status().items():
-            if not runs:
-                ports[name] = free_port(ports[name])
-        if ports != self.settings.ports:
-            Settings(ports, self.settings.credentials).write(self.folder)
-            self.__init__(self.folder, fixtures=self._fixtures, specs=self._specs)  # type: ignore[misc]
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder's lock, so that one `up` or `down` runs at a time."""
+        with open_private(self.folder / "lock") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            yield
 
-    def _start_cluster(self) -> None:
+    def _settle_ports(self, say: Say) -> None:
+        """Choose another port for a stopped service whose port another program has taken.
+
+        Running services that use the old port are restarted, because their description contains it.
+        """
+        ports, states = dict(self.settings.ports), self.status()
+        for name, service in LISTENING.items():
+            if not states[service].runs:
+                ports[name] = free_port(ports[name])
+            if ports[name] != self.settings.ports[name]:
+                say(f"port {self.settings.ports[name]} of {service} is taken by another program: now {ports[name]}")
+        if ports != self.settings.ports:
+            self.settings = Settings(ports, self.settings.credentials)
+            self.settings.write(self.folder)
+
+    def _prepare_site(self) -> None:
+        # imported here: the Kubernetes client takes two seconds, and looking up addresses does not need it
+        from local import objects  # noqa: PLC0415
+
+        text, manifests = yaml.safe_dump(self.site(), sort_keys=False), REPOSITORY / "k8s_manifests"
+        write_private(self.site_file, text)
+        site = read_contract(Site, self.site(), str(self.site_file))
+        objects.prepare(site, text, self.kubeconfig, manifests, self.settings.credentials)
+        namespace = site.kubernetes.pipeline_namespace
+        objects.write_kubeconfig(self.kubeconfig, namespace, AIRFLOW_ACCOUNT, self._airflow_kubeconfig)
+
+    def _start_airflow(self) -> None:
+        airflow = self.airflow
+        airflow.prepare()
+        depends_on = f"{self.site_file.read_text()}\n{self.settings.ports}"
+        self.supervisor.start(airflow.services(depends_on))
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while unhealthy := airflow.unhealthy_parts():
+            gave_up = [name for name in airflow_services.COMMANDS if self.status()[name].gave_up]
+            if gave_up or time.monotonic() > deadline:
+                service = gave_up[0] if gave_up else unhealthy[0].replace("_", "-")
+                service = service if service in airflow_services.COMMANDS else "api-server"
+                raise self._not_started(f"Airflow at {airflow.address}", service, f"{', '.join(unhealthy)} not healthy")
+            time.sleep(POLL_S)
+
+    def _cluster(self) -> Service:
         arguments = {
             "--state": self.folder / "cluster",
             "--port": self.settings.ports["cluster"],
             "--kubeconfig": self.kubeconfig,
-            "--context": "slipway-local",
+            "--name": CLUSTER_NAME,
             "--images": REPOSITORY / "local" / "images.yaml",
-            "--envs": ENVIRONMENTS,
-            "--repo": REPOSITORY,
         }
         flat = [str(part) for pair in arguments.items() for part in pair]
-        self._cluster.start([str(self._python), "-m", "local.cluster", *flat], _bare_environment(), REPOSITORY)
+        flat += ["--place", f"ENVS={ENVIRONMENTS}", "--place", f"REPO={REPOSITORY}"]
+        return Service("cluster", (str(self._python), "-m", "local.cluster", *flat), _bare_environment(), REPOSITORY)
 
     def _stop_pods(self) -> None:
-        """Pods outlive a server that was killed, so this asks the folder and not whether the server runs."""
+        """Stop the pods of the folder, whether the server runs or not: pods outlive a server that was killed."""
         state = self.folder / "cluster"
         if not state.exists():
             return
@@ -211,37 +238,40 @@ class Stack:
             command, env=_bare_environment(), cwd=REPOSITORY, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise RuntimeError(f"the pods below {state} did not end:\n{(done.stdout + done.stderr)[-2000:]}")
+            raise PipelineError(f"the pods in {state} did not end", found=(done.stdout + done.stderr)[-2000:])
 
-    def _start_hub(self) -> None:
-        arguments = ["--fixtures", str(self._fixtures), "--state", str(self.folder / "hub")]
-        command = [str(self._python), "-m", "local.hub", *arguments, "--port", str(self.settings.ports["hub"])]
-        self._hub.start(command, _bare_environment(), REPOSITORY)
+    def _hub(self) -> Service:
+        arguments = ("--fixtures", str(self._fixtures), "--state", str(self.folder / "hub"))
+        command = (str(self._python), "-m", "local.hub", *arguments, "--port", str(self.settings.ports["hub"]))
+        return Service("hub", command, _bare_environment(), REPOSITORY)
 
-    def _wait(self, name: str, process: Background, url: str) -> None:
+    def _wait(self, service: str, url: str, answers: int = 200) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline and process.pid() is not None:
-            with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=1, context=UNVERIFIED):  # noqa: S310 - own loopback address
+        while time.monotonic() < deadline and not self.status()[service].gave_up:
+            if _status_of(url) == answers:
                 return
-            time.sleep(0.05)
-        raise RuntimeError(
-            f"the embedded {name} did not start at {url}; its log {process.log} ends with:\n{process.tail()}"
+            time.sleep(POLL_S)
+        raise self._not_started(f"the embedded {service} at {url}", service, "no answer")
+
+    def _not_started(self, what: str, service: str, state: str) -> PipelineError:
+        log, tail = self.supervisor.log(service), self.supervisor.tail(service)
+        return PipelineError(
+            f"{what} did not start", found=f"{state}; its log ends with\n{tail}", remedy=f"Read {log}."
         )
 
-    def _write_site(self) -> None:
-        self.site_file.write_text(yaml.safe_dump(self.site(), sort_keys=False))
 
-    def _own_objects(self) -> list[dict[str, Any]]:
-        site, namespaces = self.site(), ("slipway", "slipway-serving")
-        secret = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": self.settings.credentials}
-        config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"site.yaml": yaml.safe_dump(site, sort_keys=False)}}
-        return [
-            {**kind, "metadata": {"name": name, "namespace": namespace}}
-            for namespace in namespaces
-            for kind, name in ((secret, "slipway-s3"), (config, "slipway-site"))
-        ]
+def _status_of(url: str) -> int | None:
+    """The HTTP status of one of our servers; None if it does not answer."""
+    try:
+        with urllib.request.urlopen(url, timeout=2, context=UNVERIFIED) as answer:  # noqa: S310 - own loopback address
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return None
 
 
 def _bare_environment() -> dict[str, str]:
-    """What the embedded servers need: nothing of the caller's, so that no token of a user reaches them."""
+    """The environment of embedded servers, without the caller's variables, so that they see none of its tokens."""
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}

@@ -18,7 +18,9 @@ from xml.etree import ElementTree as ET
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
-TIERS = {"unit": "tasks", "contracts": "tasks", "dags": "airflow", "local": "tasks"}
+TIERS = {"unit": "tasks", "contracts": "tasks", "dags": "airflow", "cluster": "local", "local": "tasks"}
+OF_PACKAGES = {"cluster": "local/cluster/tests"}
+"""Tiers that lie beside the package they test."""
 CHAIN = "local/chain"
 COUNTED = {"passed": 0, "failed": 0, "skipped": 0}
 NO_TESTS = 5  # pytest's exit code when a selection matched nothing
@@ -61,7 +63,7 @@ def run(part: str, options: list[str], *, shown: bool) -> tuple[int, dict[str, i
     overlay = next((ENVIRONMENTS / "dev" / "lib").glob("python3.*")) / "site-packages"
     report = REPOSITORY / ".slipway" / f"tests-{part.replace('/', '-')}.xml"
     command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
-    command += [f"tests/{part}", f"--junitxml={report}", "-q", *options]
+    command += [OF_PACKAGES.get(part, f"tests/{part}"), f"--junitxml={report}", "-q", *options]
     if part == "local" and not options:
         command.append(f"--ignore=tests/{CHAIN}")
     report.unlink(missing_ok=True)

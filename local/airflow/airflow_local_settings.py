@@ -1,8 +1,8 @@
 """Copied to $AIRFLOW_HOME/config, where every Airflow process imports it at start.
 
-Scheduler and dag-processor fork a process per task and per parse. What they have imported before is there at once;
-without this each task pays about a second for the operator, the Kubernetes client and boto3 (Airflow 3.3.2, Linux).
-Of the Slipway code nothing is imported here: a change of it is seen by the next task.
+Scheduler and dag-processor fork a process per task and per parse. A child has what they imported before;
+without this, each task spends about a second importing the operator, the Kubernetes client and boto3 (Airflow 3.3.2,
+Linux). No Slipway code is imported here, so the next task sees a change to it.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Airflow's settings on a laptop: one user, one machine, short waits. Written as files that only the owner can read."""
+"""Airflow's settings for one user on one machine, with short waits. Only the owner can read the files."""
 
 import base64
 import configparser
@@ -9,8 +9,10 @@ import secrets
 import shutil
 from pathlib import Path
 
+from local.private_files import write_private
+
 USERS = {"admin": "admin", "ci": "user"}
-"""Name and role; a `user` may trigger and look, not configure."""
+"""Name and role. A `user` may trigger and read, but not configure."""
 
 
 class AirflowHome:
@@ -19,12 +21,13 @@ class AirflowHome:
     def __init__(self, folder: Path, repository: Path, port: int) -> None:
         self.folder, self._repository, self._port = folder, repository, port
         self.passwords_file = folder / "passwords.json"
+        self.configuration_file = folder / "airflow.cfg"
 
     def write(self) -> None:
-        """Write every file; secrets and passwords that are there already are kept."""
+        """Write every file. Existing secrets and passwords are kept."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         config = self.folder / "config"
-        config.mkdir(exist_ok=True)
+        config.mkdir(exist_ok=True, mode=0o700)
         shutil.copyfile(Path(__file__).with_name("airflow_local_settings.py"), config / "airflow_local_settings.py")
         passwords = self.passwords() if self.passwords_file.exists() else {}
         write_private(self.passwords_file, json.dumps({name: secrets.token_urlsafe(18) for name in USERS} | passwords))
@@ -33,7 +36,7 @@ class AirflowHome:
         text = io.StringIO()
         parser.write(text)
         # Airflow itself reads its file with interpolation
-        write_private(self.folder / "airflow.cfg", text.getvalue().replace("%", "%%"))
+        write_private(self.configuration_file, text.getvalue().replace("%", "%%"))
 
     def passwords(self) -> dict[str, str]:
         """Password by user."""
@@ -69,7 +72,7 @@ class AirflowHome:
                 "simple_auth_manager_passwords_file": str(self.passwords_file),
             },
             "database": {"sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}"},
-            # a task's process ends a moment after its sockets; if its supervisor looks in between, it sleeps this long
+            # a task's process ends a moment after its sockets; a supervisor that checks in between sleeps this long
             "workers": {"min_heartbeat_interval": 1},
             "scheduler": {"scheduler_idle_sleep_time": 0.25},
             "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 10, "parsing_processes": 1},
@@ -81,13 +84,11 @@ class AirflowHome:
                 "secret_key": secret["secret_key"],
             },
             "api_auth": {"jwt_secret": secret["jwt_secret"]},
-            "logging": {"base_log_folder": str(self.folder / "logs")},
+            "logging": {
+                "base_log_folder": str(self.folder / "logs"),
+                # Airflow sets modes of its own, whatever the umask
+                "file_task_handler_new_folder_permissions": "0o700",
+                "file_task_handler_new_file_permissions": "0o600",
+            },
             "usage_data_collection": {"enabled": "False"},
         }
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that from its first byte on only its owner can read."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-        stream.write(text)

@@ -1,4 +1,4 @@
-"""`python -m local.cluster`: serve, or `stop` a cluster with everything that runs in it."""
+"""Serve a cluster, or `stop` one with everything that runs in it."""
 
 import argparse
 import asyncio
@@ -12,25 +12,26 @@ import sys
 import time
 from pathlib import Path
 
-from local.cluster import shim
-from local.cluster.access import Access
-from local.cluster.addresses import AddressError
-from local.cluster.kubelet import end_containers
-from local.cluster.server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
+from . import shim
+from .access import Access
+from .addresses import AddressError
+from .api import STOP_PATH
+from .kubelet import end_containers
+from .server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
 
 EXIT_WRONG_INPUT = 65
-REPOSITORY = Path(__file__).resolve().parents[2]
+PROGRAM = f"python -m {__package__}"
 STOP_TIMEOUT_S = STOP_GRACE_S + 20
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until SIGTERM (pods go on), or stop.
+    """Serve until SIGTERM, after which pods keep running; or stop everything.
 
     Returns:
-        0, or 65 when the cluster cannot be started; the reason is on stderr.
+        0, or 65 if the cluster cannot be started, with the reason on stderr.
     """
     if arguments[:1] == ["stop"]:
-        parser = argparse.ArgumentParser(prog="python -m local.cluster stop", description="End pods and server.")
+        parser = argparse.ArgumentParser(prog=f"{PROGRAM} stop", description="Stop pods and server.")
         parser.add_argument("--state", type=Path, required=True)
         stop(parser.parse_args(arguments[1:]).state.resolve())
         return 0
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def stop(state: Path) -> None:
-    """End every container of `state` and its server; returns when nothing is left. A dead server is no obstacle."""
+    """Stop every container of `state` and its server, and wait for them. The server may already be dead."""
     if not state.exists():
         return
     try:
@@ -61,7 +62,7 @@ def stop(state: Path) -> None:
         headers = {"Authorization": f"Bearer {access.token}"}
         trusted = ssl.create_default_context(cafile=state / "server.crt")
         connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=5, context=trusted)
-        connection.request("POST", "/slipway/stop", headers=headers)
+        connection.request("POST", STOP_PATH, headers=headers)
         connection.getresponse().read()
         connection.close()
         _wait_for_end(state, pid)
@@ -75,7 +76,7 @@ def _wait_for_end(state: Path, pid: int) -> None:
                 if shim.start_ticks(pid) is None:
                     return
         except StateInUseError:
-            pass  # it still ends its pods
+            pass  # the server is still stopping its pods
         time.sleep(0.05)
     raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s")
 
@@ -85,24 +86,31 @@ async def _serve(settings: Settings) -> None:
 
 
 def _settings(arguments: list[str]) -> Settings:
-    parser = argparse.ArgumentParser(prog="python -m local.cluster", description=__doc__)
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
     parser.add_argument("--state", type=Path, required=True, help="folder for objects, pods, server.json")
     parser.add_argument("--port", type=int, default=0, help="0: the folder's last port, or a free one (default)")
     parser.add_argument("--kubeconfig", type=Path, required=True, help="where to write the kubeconfig, mode 0600")
-    parser.add_argument("--context", default="slipway-local", help="name of the kubeconfig's context")
-    parser.add_argument("--images", type=Path, default=REPOSITORY / "local" / "images.yaml")
-    parser.add_argument("--envs", type=Path, default=REPOSITORY / ".slipway" / "envs", help="${ENVS} in the table")
-    parser.add_argument("--repo", type=Path, default=REPOSITORY, help="${REPO} in the table")
+    parser.add_argument("--name", default="local", help="name of node, certificate and kubeconfig context")
+    parser.add_argument("--images", type=Path, required=True, help="table of images")
+    parser.add_argument(
+        "--place", type=_place, action="append", default=[], metavar="NAME=FOLDER", help="value of ${NAME} in the table"
+    )
     given = parser.parse_args(arguments)
     return Settings(
         state=given.state.resolve(),
         port=given.port,
         kubeconfig=given.kubeconfig.resolve(),
-        context=given.context,
+        name=given.name,
         images=given.images.resolve(),
-        environments=given.envs.resolve(),
-        repository=given.repo.resolve(),
+        places=dict(given.place),
     )
+
+
+def _place(text: str) -> tuple[str, Path]:
+    name, equals, folder = text.partition("=")
+    if not (name.isidentifier() and equals and folder):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=FOLDER")
+    return name, Path(folder).resolve()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What probes and hooks do: an HTTP request, a connection, a command."""
+"""Runs the actions of probes and hooks: an HTTP request, a connection or a command."""
 
 import asyncio
 import contextlib
@@ -11,30 +11,34 @@ from typing import Any
 
 import aiohttp
 
+from .confinement import View, command_in
+
 BODY_CHARS = 256
 FAILED = 400
 
 
 class ActionError(Exception):
-    """The action failed; the text is what the event says."""
+    """The action failed; the text goes into the event."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where and as what a container runs; `command` turns the words of an exec action into an argument vector."""
+    """How a container runs. `command` turns the command of an exec action into an argument vector."""
 
     address: str
     ports: Mapping[str, int]
     environment: Mapping[str, str]
     directory: Path
     command: Callable[[list[str]], list[str]]
+    view: View | None = None
+    """None for a container with a writable root, which may write wherever its user may."""
 
 
 async def act(action: Mapping[str, Any], runtime: Runtime, timeout_s: float) -> None:
-    """Do what a probe or a lifecycle handler says.
+    """Run the action of a probe or a lifecycle handler.
 
     Raises:
-        ActionError: it failed or took longer than `timeout_s`.
+        ActionError: the action failed or took longer than `timeout_s`.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -77,10 +81,11 @@ async def _connect(target: Mapping[str, Any], runtime: Runtime) -> None:
         await writer.wait_closed()
 
 
-async def _execute(words: list[str], runtime: Runtime) -> None:
+async def _execute(command: list[str], runtime: Runtime) -> None:
     try:
         process = await asyncio.create_subprocess_exec(
-            *runtime.command(words),
+            *(command_in(runtime.view) if runtime.view else []),
+            *runtime.command(command),
             env=dict(runtime.environment),
             cwd=runtime.directory,
             stdin=asyncio.subprocess.DEVNULL,
@@ -89,7 +94,7 @@ async def _execute(words: list[str], runtime: Runtime) -> None:
             start_new_session=True,
         )
     except OSError as error:
-        raise ActionError(f"exec: {words[0]!r}: {error.strerror}") from error
+        raise ActionError(f"exec: {command[0]!r}: {error.strerror}") from error
     try:
         output, _ = await process.communicate()
     finally:

@@ -1,6 +1,6 @@
 """Addresses of pods and Services: two /16 ranges in 127.0.0.0/8 that belong to one state folder.
 
-A server holds its range by listening on the range's first address, so that two servers never hand out the same one.
+A server holds its range by listening on the range's first address, so two servers never assign the same address.
 """
 
 import errno
@@ -18,14 +18,14 @@ LAST_HOST = 65_000
 
 
 class AddressError(Exception):
-    """There is no address to give."""
+    """No address is free."""
 
 
 class Addresses:
-    """Hands out addresses of one state folder's ranges."""
+    """Assigns addresses from one state folder's ranges."""
 
     def __init__(self, state: Path) -> None:
-        """Take the folder's ranges again, or choose free ones when the folder is new.
+        """Take the folder's ranges again, or choose free ones if the folder is new.
 
         Raises:
             AddressError: the ranges are taken, or the system has no loopback range.
@@ -46,7 +46,7 @@ class Addresses:
 
     @property
     def service_range(self) -> str:
-        """First two octets of Services, with a dot at the end."""
+        """The first two octets of Service addresses, with a trailing dot."""
         return f"127.{self._octet + SERVICE_OFFSET}."
 
     def pod(self, taken: Callable[[str], bool]) -> str:
@@ -58,7 +58,7 @@ class Addresses:
         return self._next(self._octet + SERVICE_OFFSET, self._services, taken)
 
     def close(self) -> None:
-        """Give the ranges up."""
+        """Release the ranges."""
         self._guard.close()
 
     @staticmethod
@@ -80,7 +80,7 @@ def _claim(octets: Iterable[int]) -> tuple[int, socket.socket]:
         except OSError as error:
             guard.close()
             if error.errno == errno.EADDRNOTAVAIL:
-                raise AddressError(f"127.{octet}.0.1 is no address of this system; the cluster needs Linux") from error
+                raise AddressError(f"127.{octet}.0.1 is not a local address; the cluster needs Linux") from error
             continue
         return octet, guard
     raise AddressError("another server holds this folder's range of addresses; stop it, or use another state folder")

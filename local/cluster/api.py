@@ -1,4 +1,4 @@
-"""The HTTP side: which URL does what, who may ask, and how errors look."""
+"""The HTTP API: routes requests, authorizes them, and turns errors into Status objects."""
 
 import asyncio
 import json
@@ -7,45 +7,30 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
 from aiohttp import web
 
-from local.cluster import discovery, patches, tables
-from local.cluster.access import Access
-from local.cluster.objects import Objects
-from local.cluster.podlogs import PodLogs
-from local.cluster.resources import CLAIMS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES, Object, Resource, find
-from local.cluster.schema import refuse_unknown_fields
-from local.cluster.selectors import Selector
-from local.cluster.status import ApiError, bad_request, not_allowed
-from local.cluster.store import key_of
-from local.cluster.watching import Watch
+from . import discovery, patches, pod_security, port_forward, reviews, tables, urls
+from .gate import Gate
+from .objects import Objects
+from .podlogs import PodLogs
+from .request_bodies import check_fields, delete_options, is_dry_run, named, read_body
+from .resources import CLAIMS, PODS, SERVICE_ACCOUNTS, SERVICES, Object, Resource
+from .selectors import Selector
+from .status import ApiError, not_allowed
+from .store import key_of
+from .urls import Target
+from .watching import Watch
 
+STOP_PATH = "/-/stop"
+"""Ends every pod and then the server. The Kubernetes API has no such path."""
 HEALTH = ("/healthz", "/readyz", "/livez")
-OPEN_PATHS = (*HEALTH, "/version")
+CHANGES = ("POST", "PUT", "PATCH")
 HOLD_S = 0.6
 BODY_BYTES = 8 << 20
 RETURNED_WHEN_DELETED = (PODS, SERVICES, SERVICE_ACCOUNTS, CLAIMS)
 SETTLED_REASONS = ("ContainerCreating", "PodInitializing")
-FIXED_DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "/version": discovery.version,
-    "/api": discovery.core_versions,
-    "/apis": discovery.groups,
-    "/openapi/v3": discovery.openapi_paths,
-    "/openapi/v2": discovery.openapi_v2,
-}
 log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a URL names."""
-
-    resource: Resource
-    namespace: str
-    name: str = ""
-    part: str = ""
 
 
 @dataclass
@@ -54,7 +39,7 @@ class Api:
 
     objects: Objects
     logs: PodLogs
-    access: Access
+    gate: Gate
     stop: Callable[[], None]
     _streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -72,7 +57,7 @@ class Api:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            self._check_token(request)
+            self.gate.admit(request)
             return await handler(request)
         except ApiError as error:
             return web.json_response(error.body(), status=error.code)
@@ -84,21 +69,23 @@ class Api:
             body = ApiError(500, "InternalError", f"Internal error occurred: {error!r}").body()
             return web.json_response(body, status=500)
 
-    def _check_token(self, request: web.Request) -> None:
-        if request.path not in OPEN_PATHS and not self.access.allows(request.headers.get("Authorization", "")):
-            raise ApiError(401, "Unauthorized", "Unauthorized")
-
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/") or "/"
         if path in HEALTH:
             return web.Response(text="ok")
-        if path == "/slipway/stop" and request.method == "POST":
+        if path == STOP_PATH and request.method == "POST":
             self.stop()
             return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success"})
-        document = _document(path)
+        document = discovery.document(path)
         if document is not None:
             return web.json_response(document)
-        target = _target(path)
+        info = urls.read(request.method, path, request.query)
+        if review := reviews.kind_of(info):
+            answer = reviews.answer(review, self.gate.authorizer, self.gate.user(request), await read_body(request))
+            return web.json_response(answer, status=201)
+        return await self._resource(request, urls.target(info))
+
+    async def _resource(self, request: web.Request, target: Target) -> web.StreamResponse:
         if target.part:
             return await self._subresource(request, target)
         if target.name:
@@ -107,15 +94,15 @@ class Api:
 
     async def _many(self, request: web.Request, target: Target) -> web.StreamResponse:
         match request.method:
-            case "GET" if request.query.get("watch") in ("true", "1", "True"):
+            case "GET" if urls.wants_watch(request.query):
                 return await self._watch(request, target)
             case "GET":
                 return self._list(request, target)
             case "POST":
-                body = await _body(request)
-                _check_fields(request, target.resource, body)
-                created = self.objects.create(target.resource, target.namespace, body, dry_run=_dry(request))
-                if target.resource is PODS and not _dry(request):
+                body = await read_body(request)
+                check_fields(request, target.resource, body)
+                created = self.objects.create(target.resource, target.namespace, body, dry_run=is_dry_run(request))
+                if target.resource is PODS and not is_dry_run(request):
                     created = await self._hold(created)
                 return self._answer(request, target.resource, created, status=201)
             case "DELETE":
@@ -129,15 +116,15 @@ class Api:
             case "GET":
                 return self._answer(request, resource, self.objects.store.need(resource, namespace, name))
             case "PUT":
-                body = _named(await _body(request), name)
-                _check_fields(request, resource, body)
+                body = named(await read_body(request), name)
+                check_fields(request, resource, body)
                 return self._answer(
-                    request, resource, self.objects.update(resource, namespace, body, dry_run=_dry(request))
+                    request, resource, self.objects.update(resource, namespace, body, dry_run=is_dry_run(request))
                 )
             case "PATCH":
                 return await self._patch(request, target)
             case "DELETE":
-                options = await _delete_options(request)
+                options = await delete_options(request)
                 item = self.objects.store.need(resource, namespace, name)
                 return web.json_response(_deleted(resource, self.objects.delete(resource, item, options)))
             case method:
@@ -148,17 +135,25 @@ class Api:
         item = self.objects.store.need(resource, target.namespace, target.name)
         if resource is PODS and part == "log" and request.method == "GET":
             return await self._streamed(self.logs.answer(request, item))
-        if resource is PODS and part in ("exec", "attach", "portforward", "proxy"):
+        if resource is PODS and part == "portforward":
+            return await self._streamed(port_forward.answer(request, item))
+        if resource is PODS and part in ("exec", "attach", "proxy"):
             raise not_allowed(f"this cluster runs pods as local processes and offers no {part}")
+        if resource is SERVICE_ACCOUNTS and part == "token" and request.method == "POST":
+            return web.json_response(self.gate.tokens.answer(item, await read_body(request)), status=201)
         if part == "scale" and resource.has_scale:
             return await self._scale(request, target, item)
         if part != "status" or not resource.has_status:
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return await self._status(request, target, item)
+
+    async def _status(self, request: web.Request, target: Target, item: Object) -> web.StreamResponse:
+        resource, part = target.resource, target.part
         match request.method:
             case "GET":
                 return self._answer(request, resource, item)
             case "PUT":
-                body = _named(await _body(request), target.name)
+                body = named(await read_body(request), target.name)
                 return self._answer(request, resource, self.objects.update(resource, target.namespace, body, part=part))
             case "PATCH":
                 return await self._patch(request, target)
@@ -166,9 +161,11 @@ class Api:
                 raise not_allowed(f"the server does not allow {method} on {resource.plural}/status")
 
     async def _patch(self, request: web.Request, target: Target) -> web.StreamResponse:
-        body = await _body(request, any_shape=request.content_type == patches.JSON)
+        body = await read_body(request, any_shape=request.content_type == patches.JSON)
         if request.content_type != patches.JSON:
-            _check_fields(request, target.resource, body)
+            check_fields(request, target.resource, body)
+        if self.objects.store.get(target.resource, target.namespace, target.name) is None:
+            self.gate.require(request, "create")  # server-side apply creates a missing object
         item, created = self.objects.patch(
             target.resource,
             target.namespace,
@@ -176,26 +173,26 @@ class Api:
             request.content_type,
             body,
             part=target.part,
-            dry_run=_dry(request),
+            dry_run=is_dry_run(request),
         )
         return self._answer(request, target.resource, item, status=201 if created else 200)
 
     async def _scale(self, request: web.Request, target: Target, item: Object) -> web.StreamResponse:
         if request.method in ("PUT", "PATCH"):
-            body = await _body(request, any_shape=request.content_type == patches.JSON)
+            body = await read_body(request, any_shape=request.content_type == patches.JSON)
             if request.method == "PATCH":
                 body = patches.apply(request.content_type, _scale_of(item), body)
             replicas = (body.get("spec") or {}).get("replicas", 0)
             new = item | {"spec": item["spec"] | {"replicas": replicas}}
             if version := (body.get("metadata") or {}).get("resourceVersion"):
                 new["metadata"] = item["metadata"] | {"resourceVersion": version}
-            item = self.objects.update(target.resource, target.namespace, new, dry_run=_dry(request))
+            item = self.objects.update(target.resource, target.namespace, new, dry_run=is_dry_run(request))
         elif request.method != "GET":
             raise not_allowed(f"the server does not allow {request.method} on a scale")
         return web.json_response(_scale_of(item))
 
     async def _delete_many(self, request: web.Request, target: Target) -> web.StreamResponse:
-        options = await _delete_options(request)
+        options = await delete_options(request)
         items = self._selected(request, target)
         for item in items:
             if self.objects.store.get(target.resource, *key_of(item)) is not None:
@@ -227,7 +224,7 @@ class Api:
             self._streams.discard(task)
 
     async def _hold(self, pod: Object) -> Object:
-        """Wait a moment for the pod to start: clients that poll every few seconds then need not poll at all."""
+        """Wait a moment for the pod to start, so that clients that poll every few seconds need not poll at all."""
         key, deadline = key_of(pod), asyncio.get_running_loop().time() + HOLD_S
         with self.objects.store.bell() as bell:
             while not _settled(pod) and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
@@ -256,83 +253,17 @@ class Api:
         return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta, "items": items}
 
     def _answer(self, request: web.Request, resource: Resource, item: Object, status: int = 200) -> web.Response:
+        headers = {}
+        if request.method in CHANGES and (warning := pod_security.warning(self.objects.store, resource, item)):
+            headers["Warning"] = f"299 - {json.dumps(warning)}"
         if tables.MEDIA_TYPE in request.headers.get("Accept", ""):
             version, include = (
                 item["metadata"].get("resourceVersion", ""),
                 request.query.get("includeObject", "Metadata"),
             )
-            return web.json_response(tables.table(resource, [item], version, include=include), status=status)
-        return web.json_response(item, status=status)
-
-
-def _document(path: str) -> dict[str, Any] | None:
-    """The fixed documents; None when the path is not one of theirs."""
-    parts = path.strip("/").split("/")
-    match parts:
-        case ["apis", name]:
-            return discovery.group(name)
-        case ["api", _] | ["apis", _, _]:
-            return discovery.resources("/".join(parts))
-        case ["openapi", "v3", *rest] if rest:
-            return discovery.openapi("/".join(rest))
-        case _:
-            fixed = FIXED_DOCUMENTS.get(path)
-            return fixed() if fixed else None
-
-
-def _target(path: str) -> Target:
-    parts = path.strip("/").split("/")
-    head = 3 if parts[0] == "apis" else 2
-    root, rest = "/".join(parts[:head]), parts[head:]
-    namespace = ""
-    if rest[:1] == ["namespaces"] and len(rest) > 2 and find(root, rest[2]):  # noqa: PLR2004 - namespaces/<name>/<plural>
-        namespace, rest = rest[1], rest[2:]
-    resource = find(root, rest[0]) if rest else None
-    name, part = [*rest[1:], "", ""][:2]
-    if resource is None or len(rest) > 3 or (resource.namespaced and name and not namespace):  # noqa: PLR2004
-        raise ApiError(404, "NotFound", "the server could not find the requested resource")
-    if resource is NAMESPACES:
-        namespace = ""
-    return Target(resource, namespace, name, part)
-
-
-async def _body(request: web.Request, *, any_shape: bool = False) -> Any:
-    text = await request.text()
-    try:
-        body = yaml.safe_load(text) if "yaml" in request.content_type else json.loads(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise bad_request(f"the body of the request cannot be read: {error}") from error
-    if not isinstance(body, dict) and not any_shape:
-        raise bad_request("the body of the request is no object")
-    return body
-
-
-async def _delete_options(request: web.Request) -> dict[str, Any]:
-    options: dict[str, Any] = await _body(request) if request.can_read_body and await request.text() else {}
-    query = request.query
-    if "gracePeriodSeconds" in query:
-        options["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
-    if "propagationPolicy" in query:
-        options["propagationPolicy"] = query["propagationPolicy"]
-    if _dry(request):
-        options["dryRun"] = ["All"]
-    return options
-
-
-def _check_fields(request: web.Request, resource: Resource, body: Any) -> None:
-    if request.query.get("fieldValidation") == "Strict":
-        refuse_unknown_fields(resource, body)
-
-
-def _named(body: Object, name: str) -> Object:
-    given = (body.get("metadata") or {}).get("name", name)
-    if given != name:
-        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
-    return body | {"metadata": (body.get("metadata") or {}) | {"name": name}}
-
-
-def _dry(request: web.Request) -> bool:
-    return request.query.get("dryRun") == "All"
+            table = tables.table(resource, [item], version, include=include)
+            return web.json_response(table, status=status, headers=headers)
+        return web.json_response(item, status=status, headers=headers)
 
 
 def _deleted(resource: Resource, item: Object) -> dict[str, Any]:
@@ -357,6 +288,6 @@ def _settled(pod: Object) -> bool:
     status = pod["status"]
     if status.get("phase") != "Pending":
         return True
-    found = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-    reasons = [one["state"].get("waiting", {}).get("reason") for one in found]
+    statuses = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
+    reasons = [one["state"].get("waiting", {}).get("reason") for one in statuses]
     return any(reason and reason not in SETTLED_REASONS for reason in reasons)

@@ -1,6 +1,6 @@
-"""One attempt of a container on disk: its folder, its shim and its records.
+"""One attempt to run a container, on disk: its folder, its shim and its records.
 
-What is true stands in the folder, not in the server's memory; a restarted server reads it and goes on.
+The folder holds the state, not the server's memory; a restarted server reads it and continues.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.cluster import shim
+from . import shim
+from .confinement import View
 
 SHIM = Path(shim.__file__)
 KEPT_ATTEMPTS = 2  # this one and the one that `kubectl logs --previous` shows
@@ -39,12 +40,12 @@ class Attempt:
 
     @property
     def termination_log(self) -> Path:
-        """What stands for the container's terminationMessagePath."""
+        """The file behind the container's terminationMessagePath."""
         return self.folder / "termination-log"
 
     @property
     def identifier(self) -> str:
-        """The containerID that statuses carry."""
+        """The containerID in statuses."""
         return f"process://{self.folder.parents[2].name}/{self.folder.parent.name}/{self.number}"
 
     def started(self) -> dict[str, Any] | None:
@@ -52,15 +53,15 @@ class Attempt:
         return _read(self.folder / "started.json")
 
     def ended(self) -> dict[str, Any] | None:
-        """exitCode, reason, startedAt, finishedAt; a shim that vanished is noticed and recorded here."""
+        """exitCode, reason, startedAt, finishedAt. If the shim has vanished, this records it."""
         record = _read(self.folder / "exit.json")
         if record is None and not self._shim_runs():
-            # The shim may have written its record between the two looks.
+            # The shim may have written its record between the two reads.
             record = _read(self.folder / "exit.json") or self._record_lost()
         return record
 
     def known(self) -> bool:
-        """Whether the shim has said how the start went."""
+        """Whether the shim has recorded the result of the start."""
         return self.started() is not None or self.ended() is not None
 
     def terminate(self) -> None:
@@ -109,10 +110,29 @@ def find(container: Path, number: int) -> Attempt | None:
     return Attempt(container / str(number), number) if number in _numbers(container) else None
 
 
-async def start(container: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path, limit: int | None) -> Attempt:
-    """Start the next attempt of a container; it runs, or has ended, when this returns."""
+def log_bytes(pod: Path, container: str) -> int:
+    """Size of the stored logs of a container; `pod` is the pod's folder."""
+    return sum(log.stat().st_size for log in (pod / "containers" / container).glob("*/log"))
+
+
+def remove_logs(pod: Path) -> None:
+    """Delete the logs of every container in a pod's folder."""
+    for log in (pod / "containers").glob("*/*/log"):
+        log.unlink()
+
+
+async def start(
+    container: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path, limit: int | None, view: View | None
+) -> Attempt:
+    """Start the next attempt of a container. When this returns, it is running or has already ended."""
     attempt = prepare(container)
-    specification = {"argv": list(argv), "env": dict(env), "cwd": str(cwd), "memory_limit_bytes": limit}
+    specification = {
+        "argv": list(argv),
+        "env": dict(env),
+        "cwd": str(cwd),
+        "memory_limit_bytes": limit,
+        "view": view.to_json() if view else None,
+    }
     with (attempt.folder / "shim-errors").open("wb") as errors:
         process = subprocess.Popen(  # noqa: ASYNC220 - it must outlive this loop, and starts in a millisecond
             [sys.executable, "-I", "-S", str(SHIM), str(attempt.folder)],
@@ -122,7 +142,7 @@ async def start(container: Path, argv: Sequence[str], env: Mapping[str, str], cw
             env={"PATH": os.defpath, "LANG": "C.UTF-8"},
             start_new_session=True,
         )
-    # Known before the shim can say it itself: a server killed right now finds it again.
+    # Written before the shim can do it itself, so that a server killed right now still finds it.
     shim.write(attempt.folder / "shim.json", {"pid": process.pid, "started": shim.start_ticks(process.pid)})
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
@@ -136,7 +156,7 @@ async def start(container: Path, argv: Sequence[str], env: Mapping[str, str], cw
 
 
 def prepare(container: Path) -> Attempt:
-    """Make the folder of the next attempt and drop those nobody can ask for any more."""
+    """Create the folder of the next attempt, and remove folders that no request can reach any more."""
     numbers = _numbers(container)
     number = numbers[-1] + 1 if numbers else 0
     for old in numbers[: -(KEPT_ATTEMPTS - 1)]:

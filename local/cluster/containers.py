@@ -1,111 +1,132 @@
-"""The containers of one pod: start, restart, look, probe and stop.
+"""The containers of one pod: starts, restarts, observes, probes and stops them.
 
-What a container is stands in its folder; nothing here is lost with the server but the results of probes, which start
-from what the stored status says.
+A container's folder holds its state. Only the results of probes are lost with the server; probes then start from the
+stored status.
 """
 
 import asyncio
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from local.cluster import attempts, environment
-from local.cluster.actions import ActionError, Runtime, act
-from local.cluster.attempts import Attempt
-from local.cluster.environment import ConfigurationError
-from local.cluster.images import SYSTEM_PATH, Image
-from local.cluster.node import Node
-from local.cluster.pod_status import Seen
-from local.cluster.probes import Probes
-from local.cluster.quantities import quantity
-from local.cluster.resources import Object, Resource
-from local.cluster.store import Store
-from local.cluster.volumes import Volumes
+from . import attempts, environment
+from .actions import ActionError, Runtime, act
+from .attempts import Attempt
+from .confinement import NAMESPACES, View
+from .environment import ConfigurationError, MountError, Paths
+from .images import SYSTEM_PATH, Image
+from .node import Node
+from .pod_status import Seen, is_sidecar, stored_status
+from .probes import Probes
+from .pulls import Pull
+from .quantities import quantity
+from .resources import Object, Resource
+from .restarts import back_off_s, in_stop_order, restart_policy, restarts, unnoticed_s
+from .status import ApiError
+from .store import Store
+from .volumes import Volumes
 
 RETRY_S = 1.0
-IMAGE_RETRY_S = 30.0
-BACK_OFF_S = 10.0
-BACK_OFF_MAX_S = 300.0
-BACK_OFF_RESET_S = 600.0
 STOP_LOOK_S = 0.25
 TEMPORARY = "/tmp"  # noqa: S108 - the container's, never ours
+CREDENTIALS = "serviceaccount"
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder
 
 
 class Containers:
-    """What one pod's worker does to its containers; `wake` is called when one of them changed."""
+    """The containers of one pod, for its worker. `wake` is called when one of them changes."""
 
     def __init__(self, store: Store, node: Node, pod: Object, wake: Callable[[], None]) -> None:
         self._store, self._node, self._wake = store, node, wake
         self._namespace, self._name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         self._uid = pod["metadata"]["uid"]
         self.folder: Path = node.state / "pods" / self._uid
-        self._volumes = Volumes(pod, self.folder, node.state / "claims", self._lookup)
+        self.volumes = Volumes(pod, self.folder, node.state / "claims", self._lookup)
         self._probes: dict[str, tuple[Attempt, Probes]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._told: set[tuple[str, int, str]] = set()
+        self._pulls: dict[str, Pull] = {}
+        self._backed_off: set[tuple[str, int]] = set()
         self._prepared = False
 
     def close(self) -> None:
-        """Look no more; the containers go on."""
+        """Stop observing. The containers keep running."""
         self.close_probes()
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
 
     def prepare(self, pod: Object) -> None:
-        """Make the pod's folder, volumes and kubeconfig.
+        """Create the pod's folder, volumes and kubeconfig.
 
         Raises:
-            ConfigurationError: something that a volume needs is missing.
+            MountError: something that a volume needs is missing.
         """
         if not self._prepared:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._volumes.prepare()
+            self.volumes.prepare()
             (self.folder / "home").mkdir(exist_ok=True)
             (self.folder / "tmp").mkdir(exist_ok=True)
             if self._node.mounts_token(pod):
-                self._node.write_kubeconfig(self.folder / "kubeconfig", self._namespace)
+                try:
+                    self._node.write_credentials(pod, self.folder / CREDENTIALS)
+                except ApiError as error:
+                    raise MountError([("kube-api-access", f"failed to fetch token: {error.message}")]) from error
             self._prepared = True
 
     async def keep(self, pod: Object, container: Object, *, initial: bool) -> tuple[Seen, float | None]:
-        """Start, restart or look at one container."""
+        """Start, restart or observe one container. A sidecar is treated as a main container that always restarts."""
+        initial, policy = initial and not is_sidecar(container), restart_policy(pod, container)
         attempt = attempts.latest(self._home(container))
         ended = attempt.ended() if attempt else None
         if attempt is not None and ended is None:
             return self._look(pod, container, attempt), None
+        if ended is not None and attempt is not None and (wait_s := unnoticed_s(ended)) > 0:
+            return self._as_it_was(pod, container, attempt), wait_s
         self._close_probe(container["name"])
         if ended is not None and attempt is not None:
-            if not _restarts(pod["spec"]["restartPolicy"], ended["exitCode"], initial=initial):
+            if not restarts(policy, ended["exitCode"], initial=initial):
                 ready = initial and ended["exitCode"] == 0
                 return Seen(container, attempt, ended, ready=ready), None
-            wait_s = self._back_off_s(attempt, ended)
+            wait_s = back_off_s(attempt, ended)
             if wait_s > 0:
                 return self._backing_off(pod, container, attempt, ended, wait_s)
         return await self._start(pod, container, attempt, ended)
 
     def observed(self, pod: Object, kind: str) -> list[Seen]:
-        """The containers as they are, with nobody left to start or restart one."""
-        found = []
+        """The containers as they are, without starting or restarting any."""
+        observations = []
         for container in pod["spec"].get(kind) or []:
             attempt = attempts.latest(self._home(container))
-            found.append(Seen(container, attempt, attempt.ended() if attempt else None))
-        return found
+            ended = attempt.ended() if attempt else None
+            running = attempt is not None and ended is None
+            observations.append(
+                self._as_it_was(pod, container, attempt) if running else Seen(container, attempt, ended)
+            )
+        return observations
 
     async def stop_all(self, deadline: Callable[[], float], pod: Object | None = None) -> None:
-        """End every running container; `deadline` says when patience ends."""
-        running = []
-        containers = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or [])] if pod else []
-        by_name = {container["name"]: container for container in containers}
-        for folder in sorted(self.folder.glob("containers/*")):
-            attempt = attempts.latest(folder)
+        """Stop every running container; those still running at `deadline` are killed.
+
+        As the kubelet does, every preStop hook runs at once; a sidecar is then signalled only after the main containers
+        and the sidecars declared after it have ended (killContainer in pkg/kubelet/kuberuntime, Kubernetes 1.29).
+        """
+        tasks: list[asyncio.Task[None]] = []
+        for container in in_stop_order(pod, [folder.name for folder in sorted(self.folder.glob("containers/*"))]):
+            attempt = attempts.latest(self._home(container))
             if attempt is not None and attempt.ended() is None:
                 if pod is not None:
-                    self._node.events.normal(pod, "Killing", f"Stopping container {folder.name}")
-                running.append(self._stop(pod, by_name.get(folder.name, {}), attempt, deadline))
-        await asyncio.gather(*running)
+                    self._node.events.normal(pod, "Killing", f"Stopping container {container['name']}")
+                after = tuple(tasks) if is_sidecar(container) else ()
+                tasks.append(asyncio.create_task(self._stop(pod, container, attempt, deadline, after)))
+        await asyncio.gather(*tasks)
+
+    def end_liveness_probes(self) -> None:
+        """Stop liveness probes, so that no container is restarted; readiness probes continue."""
+        for _, probes in self._probes.values():
+            probes.end_liveness()
 
     def close_probes(self) -> None:
         """End every probe."""
@@ -117,10 +138,10 @@ class Containers:
     ) -> tuple[Seen, float]:
         name = container["name"]
         text = f"Back-off restarting failed container {name} in pod {self._name}_{self._namespace}({self._uid})"
-        if self._once(name, attempt.number, "BackOff"):
+        if (name, attempt.number) not in self._backed_off:
+            self._backed_off.add((name, attempt.number))
             self._node.events.warning(pod, "BackOff", text)
-        waiting = {"reason": "CrashLoopBackOff", "message": text}
-        return Seen(container, attempt, ended, waiting, restarts=True), wait_s
+        return Seen(container, attempt, ended, {"reason": "CrashLoopBackOff", "message": text}, restarts=True), wait_s
 
     async def _start(
         self, pod: Object, container: Object, last: Attempt | None, ended: Mapping[str, Any] | None
@@ -136,15 +157,16 @@ class Containers:
             self._node.events.warning(pod, "Failed", f"Error: {error}")
             waiting = {"reason": "CreateContainerConfigError", "message": str(error)}
             return Seen(container, last, ended, waiting, restarts=last is not None), RETRY_S
-        words = [*(container.get("command") or image.command), *(container.get("args") or [])]
+        arguments = [*(container.get("command") or image.command), *(container.get("args") or [])]
         self._node.events.normal(pod, "Pulled", f'Container image "{container["image"]}" already present on machine')
         limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
         attempt = await attempts.start(
             self._home(container),
-            runtime.command(words) or ["no command is specified"],
+            runtime.command(arguments) or ["no command is specified"],
             runtime.environment,
             runtime.directory,
             int(quantity(limit)) if limit else None,
+            runtime.view,
         )
         self._node.events.normal(pod, "Created", f"Created container: {name}")
         over = attempt.ended()
@@ -156,21 +178,23 @@ class Containers:
             self._wake()
         return self._look(pod, container, attempt), None
 
+    def _as_it_was(self, pod: Object, container: Object, attempt: Attempt | None) -> Seen:
+        """A container as it was last seen running, from its probes or the pod's status."""
+        known, probes = self._probes.get(container["name"], (None, None))
+        if known == attempt and probes is not None:
+            return Seen(container, attempt, ready=probes.ready, started=probes.started)
+        status = stored_status(pod, container["name"])
+        return Seen(container, attempt, ready=status.get("ready", False), started=status.get("started", False))
+
     def _not_pulled(
         self, pod: Object, container: Object, last: Attempt | None, ended: Mapping[str, Any] | None
     ) -> tuple[Seen, float]:
-        image, number = container["image"], last.number if last else -1
-        known = ", ".join(sorted(self._node.images))
-        text = f'Failed to pull image "{image}": this cluster knows only {known} (local/images.yaml)'
-        first = self._once(container["name"], number, "ErrImagePull")
-        reason, delay_s = ("ErrImagePull", RETRY_S) if first else ("ImagePullBackOff", IMAGE_RETRY_S)
-        if first:
-            self._node.events.normal(pod, "Pulling", f'Pulling image "{image}"')
-            self._node.events.warning(pod, "Failed", text)
-        else:
-            self._node.events.normal(pod, "BackOff", f'Back-off pulling image "{image}"')
-        waiting = {"reason": reason, "message": text}
-        return Seen(container, last, ended, waiting, restarts=last is not None), delay_s
+        reason, text, delay_s = self._pulls.setdefault(container["name"], Pull(container)).attempt(
+            self._node.images,
+            functools.partial(self._node.events.normal, pod),
+            functools.partial(self._node.events.warning, pod),
+        )
+        return Seen(container, last, ended, {"reason": reason, "message": text}, restarts=last is not None), delay_s
 
     def _look(self, pod: Object, container: Object, attempt: Attempt) -> Seen:
         name = container["name"]
@@ -184,16 +208,11 @@ class Containers:
         return Seen(container, attempt, ready=probes.ready, started=probes.started)
 
     def _probe(self, pod: Object, container: Object, attempt: Attempt) -> Probes:
-        name = container["name"]
-        known = pod["status"].get("containerStatuses") or []
-        ready = any(
-            status["name"] == name and status["ready"] and status.get("containerID") == attempt.identifier
-            for status in known
-        )
+        status = stored_status(pod, container["name"])
         return Probes(
             container,
             self._runtime(pod, container, attempt, lenient=True),
-            ready=ready,
+            ready=status.get("ready", False) and status.get("containerID") == attempt.identifier,
             changed=self._wake,
             unhealthy=lambda text: self._node.events.warning(pod, "Unhealthy", text),
             dead=lambda why: self._restart(pod, container, attempt, why),
@@ -212,31 +231,45 @@ class Containers:
         self._wake()
 
     def _runtime(self, pod: Object, container: Object, attempt: Attempt, *, lenient: bool = False) -> Runtime:
-        """`lenient`: for a container that runs already, whose Secrets may be gone by now."""
+        """`lenient` is for a container that already runs, whose Secrets may be gone by now."""
         image = self._node.images.get(container["image"], Image(":".join(SYSTEM_PATH)))
-        paths = self._volumes.paths(container, attempt.termination_log)
+        paths = self.volumes.paths(container, attempt.termination_log)
         try:
             variables = environment.declared(pod, container, self._lookup)
         except ConfigurationError:
             if not lenient:
                 raise
             variables = {}
-        temporary = paths.real.get(TEMPORARY, self.folder / "tmp")
-        own = {"HOME": str(self.folder / "home"), "TMPDIR": str(temporary), "HOSTNAME": self._name}
+        own = {"HOME": str(self.folder / "home"), "HOSTNAME": self._name}
+        view = self._view(container, attempt)
+        if view is None or (view.method != NAMESPACES and TEMPORARY in paths.real):
+            own["TMPDIR"] = str(paths.real.get(TEMPORARY, self.folder / "tmp"))
         if self._node.mounts_token(pod):
-            own["KUBECONFIG"] = str(self.folder / "kubeconfig")
-        asked = container.get("workingDir")
-        directory = Path(paths.rewrite(asked)) if asked else Path(image.working_dir or own["HOME"])
+            paths = Paths({**paths.real, TOKEN_PATH: self.folder / CREDENTIALS})
+            own["KUBECONFIG"] = str(self.folder / CREDENTIALS / "kubeconfig")
+        working_dir = container.get("workingDir")
+        directory = Path(paths.rewrite(working_dir)) if working_dir else Path(image.working_dir or own["HOME"])
         return Runtime(
             address=pod["status"].get("podIP", ""),
             ports={port["name"]: port["containerPort"] for port in container.get("ports") or [] if "name" in port},
             environment=environment.process_environment(image, own, variables, paths),
             directory=directory,
-            command=lambda words: [paths.rewrite(environment.expand(word, variables)) for word in words],
+            command=lambda arguments: [paths.rewrite(environment.expand(each, variables)) for each in arguments],
+            view=view,
         )
 
+    def _view(self, container: Object, attempt: Attempt) -> View | None:
+        if not (container.get("securityContext") or {}).get("readOnlyRootFilesystem"):
+            return None
+        return self.volumes.view(container, attempt.termination_log, self._node.confinement, self._node.kept)
+
     async def _stop(
-        self, pod: Object | None, container: Object, attempt: Attempt, deadline: Callable[[], float]
+        self,
+        pod: Object | None,
+        container: Object,
+        attempt: Attempt,
+        deadline: Callable[[], float],
+        after: Sequence[asyncio.Task[None]] = (),
     ) -> None:
         hook = (container.get("lifecycle") or {}).get("preStop")
         left_s = deadline() - time.time()
@@ -245,6 +278,8 @@ class Containers:
                 await act(hook, self._runtime(pod, container, attempt, lenient=True), left_s)
             except ActionError as error:
                 self._node.events.warning(pod, "FailedPreStopHook", f"PreStopHook failed: {error}")
+        if after:
+            await asyncio.wait(after, timeout=max(0.0, deadline() - time.time()))
         attempt.terminate()
         while attempt.ended() is None:
             left_s = deadline() - time.time()
@@ -254,21 +289,8 @@ class Containers:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(attempt.wait(), min(left_s, STOP_LOOK_S))
 
-    def _back_off_s(self, attempt: Attempt, ended: Mapping[str, Any]) -> float:
-        began, finished = (datetime.fromisoformat(ended[name]) for name in ("startedAt", "finishedAt"))
-        if attempt.number == 0 or (finished - began).total_seconds() > BACK_OFF_RESET_S:
-            return 0.0
-        delay_s: float = min(BACK_OFF_S * 2.0 ** min(attempt.number - 1, 10), BACK_OFF_MAX_S)
-        return delay_s - (datetime.now(UTC) - finished).total_seconds()
-
     def _home(self, container: Mapping[str, Any]) -> Path:
-        name: str = container["name"]
-        return self.folder / "containers" / name
-
-    def _once(self, name: str, number: int, what: str) -> bool:
-        new = (name, number, what) not in self._told
-        self._told.add((name, number, what))
-        return new
+        return Path(self.folder, "containers", container["name"])
 
     def _close_probe(self, name: str) -> None:
         if name in self._probes:
@@ -276,9 +298,3 @@ class Containers:
 
     def _lookup(self, resource: Resource, name: str) -> Object | None:
         return self._store.get(resource, self._namespace, name)
-
-
-def _restarts(policy: str, exit_code: int, *, initial: bool) -> bool:
-    if initial:
-        return exit_code != 0 and policy != "Never"
-    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)

@@ -1,9 +1,9 @@
-"""The defaults that the API server writes into objects, as far as something here or a client reads them."""
+"""Defaults that the API server writes into objects, limited to those that this package or a client reads."""
 
 import base64
 from typing import Any
 
-from local.cluster.resources import (
+from .resources import (
     CLAIMS,
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -16,7 +16,7 @@ from local.cluster.resources import (
     Object,
     Resource,
 )
-from local.cluster.store import now
+from .store import now
 
 
 def fill(resource: Resource, item: Object) -> None:
@@ -38,6 +38,10 @@ def fill(resource: Resource, item: Object) -> None:
 
 def _pod(item: Object) -> None:
     pod_spec(item["spec"])
+    for container in [*(item["spec"].get("containers") or []), *(item["spec"].get("initContainers") or [])]:
+        resources = container["resources"]
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     item.setdefault("status", {"phase": "Pending", "qosClass": "BestEffort"})
 
 

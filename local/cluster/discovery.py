@@ -1,9 +1,10 @@
-"""What clients ask first: versions, groups, resources and the part of OpenAPI that kubectl apply looks at."""
+"""Documents that clients read first: versions, groups, resources, and the part of OpenAPI that kubectl apply needs."""
 
+from collections.abc import Callable
 from typing import Any
 
-from local.cluster.node import VERSION
-from local.cluster.resources import ALL_VERBS, RESOURCES, Resource
+from .node import VERSION
+from .resources import ALL_VERBS, RESOURCES, Resource
 
 STATUS_VERBS = ("get", "patch", "update")
 
@@ -11,7 +12,7 @@ STATUS_VERBS = ("get", "patch", "update")
 def version() -> dict[str, Any]:
     """`/version`."""
     major, minor, _ = VERSION.removeprefix("v").split(".")
-    return {"major": major, "minor": minor, "gitVersion": VERSION, "platform": "linux/amd64", "compiler": "slipway"}
+    return {"major": major, "minor": minor, "gitVersion": VERSION, "platform": "linux/amd64", "compiler": "cpython"}
 
 
 def core_versions() -> dict[str, Any]:
@@ -27,16 +28,16 @@ def groups() -> dict[str, Any]:
 
 def group(name: str) -> dict[str, Any] | None:
     """`/apis/<name>`; None when there is no such group."""
-    return next((found for found in groups()["groups"] if found["name"] == name), None)
+    return next((each for each in groups()["groups"] if each["name"] == name), None)
 
 
 def resources(path: str) -> dict[str, Any] | None:
     """`/api/v1`, `/apis/<group>/<version>`; None when there is no such version."""
-    found = [resource for resource in RESOURCES if resource.path == path]
-    if not found:
+    matches = [resource for resource in RESOURCES if resource.path == path]
+    if not matches:
         return None
-    listed = [entry for resource in found for entry in _entries(resource)]
-    api_version = found[0].api_version
+    listed = [entry for resource in matches for entry in _entries(resource)]
+    api_version = matches[0].api_version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": listed}
 
 
@@ -47,7 +48,7 @@ def openapi_paths() -> dict[str, Any]:
 
 
 def openapi(path: str) -> dict[str, Any]:
-    """`/openapi/v3/<path>`: only that PATCH takes fieldValidation, which is what kubectl looks for."""
+    """`/openapi/v3/<path>`: states only that PATCH accepts fieldValidation, which kubectl checks."""
     parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("fieldValidation", "dryRun")]
     operations = {}
     for resource in RESOURCES:
@@ -62,12 +63,36 @@ def openapi(path: str) -> dict[str, Any]:
             }
             namespace = "namespaces/{namespace}/" if resource.namespaced else ""
             operations[f"/{path}/{namespace}{resource.plural}/{{name}}"] = {"patch": patch}
-    return {"openapi": "3.0.0", "info": {"title": "Slipway", "version": VERSION}, "paths": operations}
+    return {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": VERSION}, "paths": operations}
 
 
 def openapi_v2() -> dict[str, Any]:
     """`/openapi/v2`: clients that know version 3 do not read it."""
-    return {"swagger": "2.0", "info": {"title": "Slipway", "version": VERSION}, "paths": {}}
+    return {"swagger": "2.0", "info": {"title": "Kubernetes", "version": VERSION}, "paths": {}}
+
+
+FIXED_DOCUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "/version": version,
+    "/api": core_versions,
+    "/apis": groups,
+    "/openapi/v3": openapi_paths,
+    "/openapi/v2": openapi_v2,
+}
+
+
+def document(path: str) -> dict[str, Any] | None:
+    """The fixed document at `path`; None if there is none."""
+    parts = path.strip("/").split("/")
+    match parts:
+        case ["apis", name]:
+            return group(name)
+        case ["api", _] | ["apis", _, _]:
+            return resources("/".join(parts))
+        case ["openapi", "v3", *rest] if rest:
+            return openapi("/".join(rest))
+        case _:
+            fixed = FIXED_DOCUMENTS.get(path)
+            return fixed() if fixed else None
 
 
 def _group(name: str, version: str) -> dict[str, Any]:
@@ -96,4 +121,10 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
         entries.append(below | scale)
     if resource.plural == "pods":
         entries.append(below | {"name": "pods/log", "kind": "Pod", "verbs": ["get"]})
+        entries.append(
+            below | {"name": "pods/portforward", "kind": "PodPortForwardOptions", "verbs": ["create", "get"]}
+        )
+    if resource.plural == "serviceaccounts":
+        token = {"kind": "TokenRequest", "group": "authentication.k8s.io", "version": "v1", "verbs": ["create"]}
+        entries.append(below | {"name": "serviceaccounts/token"} | token)
     return entries

@@ -1,18 +1,20 @@
-"""Endpoints and EndpointSlices: which pods stand behind a Service. Follows every change at once."""
+"""Endpoints and EndpointSlices: the pods behind each Service. Every change is followed at once."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from local.cluster.pod_status import FINAL_PHASES
-from local.cluster.resources import ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES, Object, Resource
-from local.cluster.store import Change, Store, key_of
+from .pod_status import FINAL_PHASES
+from .resources import ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES, Object, Resource
+from .store import Change, Store, key_of
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 MANAGED_LABEL = "endpointslice.kubernetes.io/managed-by"
+MANAGER = "endpointslice-controller.k8s.io"
 
 
 class EndpointWriter:
-    """Keeps both kinds in step with the pods that each selector finds."""
+    """Keeps both kinds up to date with the pods that each selector matches."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -40,12 +42,16 @@ class EndpointWriter:
         namespace, name = key_of(service)
         always = service["spec"].get("publishNotReadyAddresses", False)
         pods = [pod for pod in self._store.all(PODS, namespace) if _selected(pod, selector)]
-        ready = [pod for pod in pods if is_ready(pod) or always]
-        unready = [pod for pod in pods if pod not in ready]
+        listed = [pod for pod in pods if always or not _terminating(pod)]
+        ready = [pod for pod in listed if always or _serving(pod)]
+        unready = [pod for pod in listed if pod not in ready]
         meta = {"name": name, "namespace": namespace, "labels": dict(service["metadata"].get("labels") or {})}
         endpoints = {"apiVersion": "v1", "kind": "Endpoints", "metadata": meta}
         self._put(ENDPOINTS, endpoints | {"subsets": _subsets(service, ready, unready)})
-        self._put(ENDPOINT_SLICES, _slice(service, ready, unready))
+        self._put(ENDPOINT_SLICES, _slice(service, ready, [pod for pod in pods if pod not in ready]))
+        for old in slices(self._store, service):
+            if key_of(old)[1] != slice_name(service) and old["metadata"]["labels"].get(MANAGED_LABEL) == MANAGER:
+                self._store.remove(ENDPOINT_SLICES, *key_of(old))
 
     def _put(self, resource: Resource, item: Object) -> None:
         old = self._store.get(resource, *key_of(item))
@@ -56,20 +62,35 @@ class EndpointWriter:
 
     def _remove(self, service: Object) -> None:
         namespace, name = key_of(service)
-        for resource in (ENDPOINTS, ENDPOINT_SLICES):
-            if self._store.get(resource, namespace, name) is not None:
-                self._store.remove(resource, namespace, name)
+        for resource, its_name in ((ENDPOINTS, name), (ENDPOINT_SLICES, slice_name(service))):
+            if self._store.get(resource, namespace, its_name) is not None:
+                self._store.remove(resource, namespace, its_name)
 
 
-def is_ready(pod: Object) -> bool:
-    """Whether new connections may go to a pod: it is ready and nobody is deleting it."""
+def slices(store: Store, service: Object) -> list[Object]:
+    """All EndpointSlices of a Service, whoever created them."""
+    namespace, name = key_of(service)
+    endpoint_slices = store.all(ENDPOINT_SLICES, namespace)
+    return [one for one in endpoint_slices if (one["metadata"].get("labels") or {}).get(SERVICE_LABEL) == name]
+
+
+def slice_name(service: Object) -> str:
+    """The Service's name with a suffix that cannot be guessed from it, as real slices have."""
+    suffix = hashlib.sha256(service["metadata"]["uid"].encode()).hexdigest()[:5]
+    return f"{service['metadata']['name']}-{suffix}"
+
+
+def _serving(pod: Object) -> bool:
     conditions = pod["status"].get("conditions") or []
-    ready = any(known["type"] == "Ready" and known["status"] == "True" for known in conditions)
-    return ready and "deletionTimestamp" not in pod["metadata"]
+    return any(known["type"] == "Ready" and known["status"] == "True" for known in conditions)
+
+
+def _terminating(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def target_port(port: Mapping[str, Any], pod: Object) -> int | None:
-    """The port of `pod` that a Service's port leads to; None when the pod has none of that name."""
+    """The port of `pod` that a Service's port targets; None if the pod has no port of that name."""
     target = port.get("targetPort", port["port"])
     if isinstance(target, int) or str(target).isdigit():
         return int(target)
@@ -89,16 +110,16 @@ def _visible(pod: Object | None) -> Any:
     status = pod["status"]
     final = status.get("phase") in FINAL_PHASES
     return (
-        is_ready(pod),
+        _serving(pod),
         final,
         status.get("podIP"),
         pod["metadata"].get("labels"),
-        "deletionTimestamp" in pod["metadata"],
+        _terminating(pod),
     )
 
 
 def _subsets(service: Object, ready: list[Object], unready: list[Object]) -> list[dict[str, Any]]:
-    """One subset per set of port numbers, as pods of different images may give a port's name another number."""
+    """One subset per set of port numbers, because pods may give a port's name different numbers."""
     groups: dict[tuple[int | None, ...], dict[str, list[Any]]] = {}
     for part, pods in (("addresses", ready), ("notReadyAddresses", unready)):
         for pod in pods:
@@ -138,22 +159,23 @@ def _slice(service: Object, ready: list[Object], unready: list[Object]) -> Objec
     endpoints = [
         {
             "addresses": [pod["status"]["podIP"]],
-            "conditions": {
-                "ready": pod in ready,
-                "serving": pod in ready,
-                "terminating": "deletionTimestamp" in pod["metadata"],
-            },
+            "conditions": {"ready": pod in ready, "serving": _serving(pod), "terminating": _terminating(pod)},
             "nodeName": pod["spec"].get("nodeName"),
             "targetRef": _reference(pod),
         }
         for pod in pods
     ]
     owner = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": service["metadata"]["uid"]}
-    labels = {SERVICE_LABEL: name, MANAGED_LABEL: "endpointslice-controller.k8s.io"}
+    labels = {SERVICE_LABEL: name, MANAGED_LABEL: MANAGER}
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner]},
+        "metadata": {
+            "name": slice_name(service),
+            "namespace": namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
         "addressType": "IPv4",
         "endpoints": endpoints,
         "ports": _ports(service, tuple(numbers)),

@@ -1,4 +1,4 @@
-"""What a container's process is given: variables, and paths of this machine in place of the container's."""
+"""A container's variables, and the paths of this machine that replace the container's."""
 
 import base64
 import re
@@ -7,22 +7,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from local.cluster.images import Image
-from local.cluster.quantities import quantity
-from local.cluster.resources import CONFIG_MAPS, SECRETS, Object, Resource
+from .images import Image
+from .quantities import quantity
+from .resources import CONFIG_MAPS, SECRETS, Object, Resource
 
-_REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 _KEYED = re.compile(r"^metadata\.(labels|annotations)\['(.+)'\]$")
 Lookup = Callable[[Resource, str], Object | None]
 
 
 class ConfigurationError(Exception):
-    """A container cannot be created yet: something it refers to is missing. Kubernetes tries again, and so do we."""
+    """A container refers to something that does not exist yet. As in Kubernetes, its creation is tried again."""
+
+
+class MountError(Exception):
+    """Volumes of a pod cannot be set up yet; `problems` has a text for each, in the wording of the kubelet's events."""
+
+    def __init__(self, problems: list[tuple[str, str]]) -> None:
+        """`problems` are pairs of a volume's name and what is wrong with it."""
+        self.problems = [f'MountVolume.SetUp failed for volume "{name}" : {why}' for name, why in problems]
+        super().__init__("; ".join(self.problems))
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Container paths and the real ones that stand for them."""
+    """Container paths, and the real paths behind them."""
 
     real: Mapping[str, Path] = field(default_factory=dict)
 
@@ -36,7 +45,11 @@ class Paths:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes the variable's value; unknown ones stay as they are, `$$` is a dollar sign."""
+    """Expand references as Kubernetes does: `$(NAME)` becomes the variable's value, and `$$` a dollar sign.
+
+    A name is anything up to the next `)`. Unknown references and unfinished ones stay as they are
+    (kubernetes/kubernetes fde22c3f third_party/forked/golang/expansion/expand.go).
+    """
 
     def value(match: re.Match[str]) -> str:
         if match[0] == "$$":
@@ -47,7 +60,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def declared(pod: Object, container: Mapping[str, Any], lookup: Lookup) -> dict[str, str]:
-    """The variables that the pod asks for, with container paths as they are.
+    """The variables that the pod declares, with container paths unchanged.
 
     Raises:
         ConfigurationError: a ConfigMap, a Secret or a key is missing and not optional.
@@ -69,13 +82,13 @@ def declared(pod: Object, container: Mapping[str, Any], lookup: Lookup) -> dict[
 def process_environment(
     image: Image, own: Mapping[str, str], declared_variables: Mapping[str, str], paths: Paths
 ) -> dict[str, str]:
-    """All that the process gets: the pod's variables win over the image's, these over `own`."""
+    """The process's environment. The pod's variables override the image's, which override `own`."""
     given = {"PATH": image.path, "LANG": "C.UTF-8", **own, **image.env}
     return given | {name: paths.rewrite(value) for name, value in declared_variables.items()}
 
 
 def field_value(pod: Object, path: str) -> str:
-    """What a fieldRef reads."""
+    """The value of a fieldRef."""
     keyed = _KEYED.match(path)
     if keyed:
         return str((pod["metadata"].get(keyed[1]) or {}).get(keyed[2], ""))
@@ -90,7 +103,7 @@ def field_value(pod: Object, path: str) -> str:
 
 
 def resource_value(pod: Object, container: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
-    """What a resourceFieldRef reads, in units of its divisor, rounded up."""
+    """The value of a resourceFieldRef in units of its divisor, rounded up."""
     name = reference.get("containerName")
     containers = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or [])]
     chosen = next((other for other in containers if other["name"] == name), container)
@@ -111,12 +124,12 @@ def _all_of(source: Mapping[str, Any], lookup: Lookup) -> dict[str, str]:
     kind, reference = (
         ("secretRef", source["secretRef"]) if "secretRef" in source else ("configMapRef", source["configMapRef"])
     )
-    found = lookup(SECRETS if kind == "secretRef" else CONFIG_MAPS, reference["name"])
-    if found is None:
+    source_object = lookup(SECRETS if kind == "secretRef" else CONFIG_MAPS, reference["name"])
+    if source_object is None:
         if reference.get("optional"):
             return {}
         raise ConfigurationError(f'{"secret" if kind == "secretRef" else "configmap"} "{reference["name"]}" not found')
-    return {key: data.decode(errors="replace") for key, data in content(found)}
+    return {key: data.decode(errors="replace") for key, data in content(source_object)}
 
 
 def _value_from(source: Mapping[str, Any], pod: Object, container: Mapping[str, Any], lookup: Lookup) -> str | None:
@@ -124,14 +137,15 @@ def _value_from(source: Mapping[str, Any], pod: Object, container: Mapping[str, 
         return field_value(pod, source["fieldRef"]["fieldPath"])
     if "resourceFieldRef" in source:
         return resource_value(pod, container, source["resourceFieldRef"])
-    kind = "secret" if "secretKeyRef" in source else "configmap"
-    reference = source["secretKeyRef"] if kind == "secret" else source["configMapKeyRef"]
-    found = lookup(SECRETS if kind == "secret" else CONFIG_MAPS, reference["name"])
-    data = dict(content(found)) if found else {}
+    resource = SECRETS if "secretKeyRef" in source else CONFIG_MAPS
+    reference = source["secretKeyRef"] if resource is SECRETS else source["configMapKeyRef"]
+    source_object = lookup(resource, reference["name"])
+    data = dict(content(source_object)) if source_object else {}
     if reference["key"] in data:
         return data[reference["key"]].decode(errors="replace")
     if reference.get("optional"):
         return None
-    if found is None:
-        raise ConfigurationError(f'{kind} "{reference["name"]}" not found')
-    raise ConfigurationError(f"couldn't find key {reference['key']} in {kind} {reference['name']}")
+    if source_object is None:
+        raise ConfigurationError(f'{resource.kind.lower()} "{reference["name"]}" not found')
+    where = f"{resource.kind} {pod['metadata']['namespace']}/{reference['name']}"
+    raise ConfigurationError(f"couldn't find key {reference['key']} in {where}")

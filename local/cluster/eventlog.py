@@ -2,17 +2,17 @@
 
 import copy
 
-from local.cluster.resources import EVENTS, NAMESPACES, Object
-from local.cluster.store import Store, now
+from .resources import EVENTS, NAMESPACES, Object
+from .store import Store, now
 
 KEPT = 2000
 
 
 class EventLog:
-    """Writes events; the same one again raises its count."""
+    """Writes events of one component on one node; a repeated event raises the count of the first."""
 
-    def __init__(self, store: Store, component: str) -> None:
-        self._store, self._component = store, component
+    def __init__(self, store: Store, component: str, node: str) -> None:
+        self._store, self._component, self._node = store, component, node
         self._known: dict[tuple[str, str, str], tuple[str, str]] = {}
 
     def normal(self, about: Object, reason: str, message: str) -> None:
@@ -51,9 +51,9 @@ class EventLog:
             "type": kind,
             "reason": reason,
             "message": message,
-            "source": {"component": self._component, "host": "slipway-local"},
+            "source": {"component": self._component, "host": self._node},
             "reportingComponent": self._component,
-            "reportingInstance": "slipway-local",
+            "reportingInstance": self._node,
             "firstTimestamp": stamp,
             "lastTimestamp": stamp,
             "eventTime": None,

@@ -1,13 +1,13 @@
-"""Deletion: finalizers, grace, what goes with an owner, and emptied namespaces."""
+"""Deletion: finalizers, grace periods, owned objects, and emptied namespaces."""
 
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from local.cluster.resources import CLAIMS, NAMESPACES, PODS, RESOURCES, Object, Resource
-from local.cluster.store import Change, Store, key_of
-from local.cluster.volumes import discard_claim
+from .resources import CLAIMS, NAMESPACES, PODS, RESOURCES, Object, Resource
+from .store import Change, Store, key_of
+from .volumes import discard_claim
 
 IMMEDIATE = ("Succeeded", "Failed")
 
@@ -20,7 +20,7 @@ class Deletion:
         store.subscribe(self._changed)
 
     def delete(self, resource: Resource, item: Object, grace_s: int | None, policy: str = "Background") -> Object:
-        """Delete now, or begin to; the object as it is then. `policy` Orphan keeps what it owns."""
+        """Delete an object, or start to, and return it. With `policy` Orphan, the objects that it owns stay."""
         namespace, name = key_of(item)
         if policy == "Orphan":
             self._disown(item["metadata"]["uid"])
@@ -39,7 +39,7 @@ class Deletion:
             self._store.remove(resource, *key_of(item))
 
     def resume(self) -> None:
-        """Go on with namespaces that were being deleted when the server ended."""
+        """Continue deleting namespaces whose deletion the end of the server interrupted."""
         for item in self._store.all(NAMESPACES):
             if "deletionTimestamp" in item["metadata"]:
                 self._delete_namespace(item)

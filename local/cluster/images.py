@@ -1,7 +1,8 @@
-"""What an image name stands for: a search path, variables and a working directory of this machine."""
+"""Maps image names to a search path, variables and a working directory of this machine."""
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import yaml
 
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+log = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 
 
@@ -22,8 +24,43 @@ class Image:
     command: tuple[str, ...] = ()
 
 
+class ImageTable(Mapping[str, Image]):
+    """The table in a file. It is read again when the file changes, so added images can be pulled from then on."""
+
+    def __init__(self, file: Path, places: Mapping[str, Path]) -> None:
+        """Read `file`; `places` gives the values of placeholders such as `${NAME}`.
+
+        Raises:
+            ValueError: a placeholder or a field that does not exist.
+        """
+        self.file, self._places = file, places
+        self._read_at = file.stat().st_mtime_ns
+        self._images = load_images(file, places)
+
+    def __getitem__(self, name: str) -> Image:
+        """The image of that name."""
+        return self._current()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self._current())
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._current())
+
+    def _current(self) -> dict[str, Image]:
+        try:
+            changed_at = self.file.stat().st_mtime_ns
+            if changed_at != self._read_at:
+                self._read_at, self._images = changed_at, load_images(self.file, self._places)
+        except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+            log.exception("%s cannot be read; its last content stays in use", self.file)
+        return self._images
+
+
 def load_images(file: Path, places: Mapping[str, Path]) -> dict[str, Image]:
-    """Read the table; `places` fills `${ENVS}` and `${REPO}`.
+    """Read the table; `places` gives the values of placeholders such as `${NAME}`.
 
     Raises:
         ValueError: a placeholder or a field that does not exist.

@@ -1,4 +1,4 @@
-"""One worker per pod, and the end of every container when the stack goes down."""
+"""Starts a worker for each pod, and ends every container when the stack goes down."""
 
 import asyncio
 import logging
@@ -6,11 +6,11 @@ import shutil
 import time
 from pathlib import Path
 
-from local.cluster import attempts
-from local.cluster.node import Node
-from local.cluster.pod_worker import PodWorker
-from local.cluster.resources import PODS, Object
-from local.cluster.store import Change, Store
+from . import attempts
+from .node import Node
+from .pod_worker import PodWorker
+from .resources import PODS, Object
+from .store import Change, Store
 
 CRASH_PAUSE_S = 5.0
 POLL_S = 0.02
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Kubelet:
-    """Runs what the store says should run."""
+    """Runs the pods in the store."""
 
     def __init__(self, store: Store, node: Node) -> None:
         self._store, self._node = store, node
@@ -26,7 +26,7 @@ class Kubelet:
         store.subscribe(self._changed)
 
     def start(self) -> None:
-        """Take over the pods of the state folder, and drop folders of pods that are gone."""
+        """Take over the state folder's pods, and delete the folders of pods that no longer exist."""
         self._node.register()
         pods = self._store.all(PODS)
         known = {pod["metadata"]["uid"] for pod in pods}
@@ -38,7 +38,7 @@ class Kubelet:
             self._work_on(pod)
 
     async def close(self) -> None:
-        """Stop working; containers go on."""
+        """Stop the workers; containers keep running."""
         tasks = [task for _, task in self._workers.values()]
         for task in tasks:
             task.cancel()
@@ -65,7 +65,7 @@ class Kubelet:
             try:
                 await worker.run()
             except Exception as error:
-                # One pod that cannot be handled must not take the others down.
+                # One pod that cannot be handled must not stop the others.
                 log.exception("pod %s/%s", pod["metadata"]["namespace"], pod["metadata"]["name"])
                 self._node.events.warning(pod, "FailedSync", f"Error syncing pod: {type(error).__name__}: {error}")
                 await asyncio.sleep(CRASH_PAUSE_S)
@@ -74,9 +74,9 @@ class Kubelet:
 
 
 def end_containers(folder: Path, *, grace_s: float) -> int:
-    """End every container below `folder`, with SIGKILL after `grace_s`; how many there were. Blocks."""
-    found = [attempts.latest(container) for container in folder.glob("**/containers/*")]
-    running = [attempt for attempt in found if attempt is not None and attempt.ended() is None]
+    """End every container below `folder`, with SIGKILL after `grace_s`, and return their number. Blocks."""
+    newest = [attempts.latest(container) for container in folder.glob("**/containers/*")]
+    running = [attempt for attempt in newest if attempt is not None and attempt.ended() is None]
     for attempt in running:
         attempt.terminate()
     deadline = time.monotonic() + grace_s

@@ -1,40 +1,56 @@
-"""The one node: its name, labels and address, and what every pod on it is given."""
+"""The one node: its name, labels and address, and the credentials of its pods."""
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from local.cluster.access import Access
-from local.cluster.addresses import Addresses
-from local.cluster.eventlog import EventLog
-from local.cluster.images import Image
-from local.cluster.resources import NODES, PODS, SERVICE_ACCOUNTS, Object
-from local.cluster.store import Store, now
+from . import confinement
+from .access import Access, write_private
+from .addresses import Addresses
+from .eventlog import EventLog
+from .images import ImageTable
+from .resources import NODES, PODS, SERVICE_ACCOUNTS, Object
+from .store import Store, now
+from .tokens import TokenIssuer
 
-NAME = "slipway-local"
 PODS_AT_MOST = 250
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 VERSION = "v1.32.4"
+Credentials = tuple[Access, TokenIssuer]
 
 
 class Node:
-    """What pod workers share."""
-
-    name = NAME
+    """The node, shared by all pod workers."""
 
     def __init__(
-        self, store: Store, state: Path, addresses: Addresses, images: Mapping[str, Image], access: Access
+        self,
+        name: str,
+        store: Store,
+        state: Path,
+        addresses: Addresses,
+        images: ImageTable,
+        credentials: Credentials,
+        programs: Iterable[Path] = (),
     ) -> None:
-        self.state, self.images = state, images
-        self.events = EventLog(store, "kubelet")
-        self._store, self._addresses, self._access = store, addresses, access
+        """`programs` are the folders with the images' programs."""
+        self.name, self.state, self.images = name, state, images
+        self._programs = (state, *programs)
+        self.confinement = confinement.available(state / "confinement")
+        self.events = EventLog(store, "kubelet", name)
+        self._store, self._addresses, self._credentials = store, addresses, credentials
         architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
         self.labels = {
             "kubernetes.io/os": platform.system().lower(),
             "kubernetes.io/arch": architecture,
-            "kubernetes.io/hostname": NAME,
+            "kubernetes.io/hostname": name,
         }
+
+    @property
+    def kept(self) -> tuple[Path, ...]:
+        """Folders with programs of images, which every container sees even inside a folder that a mount covers."""
+        folders = {Path(part) for image in self.images.values() for part in image.path.split(":")}
+        return (*self._programs, *sorted(folder for folder in folders if folder.is_dir()))
 
     @property
     def address(self) -> str:
@@ -50,7 +66,7 @@ class Node:
             "capacity": capacity,
             "allocatable": capacity,
             "conditions": [ready | {"lastHeartbeatTime": now(), "lastTransitionTime": now()}],
-            "addresses": [{"type": "InternalIP", "address": self.address}, {"type": "Hostname", "address": NAME}],
+            "addresses": [{"type": "InternalIP", "address": self.address}, {"type": "Hostname", "address": self.name}],
             "nodeInfo": {
                 "kubeletVersion": VERSION,
                 "containerRuntimeVersion": "process://1",
@@ -64,14 +80,14 @@ class Node:
                 "osImage": platform.platform(),
             },
         }
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME, "labels": self.labels}, "spec": {}}
-        if self._store.get(NODES, "", NAME) is None:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": self.labels}, "spec": {}}
+        if self._store.get(NODES, "", self.name) is None:
             self._store.create(NODES, node | {"status": status})
         else:
-            self._store.modify(NODES, "", NAME, lambda item: item.update(status=status))
+            self._store.modify(NODES, "", self.name, lambda item: item.update(status=status))
 
     def unmatched(self, selector: Mapping[str, str]) -> str:
-        """The part of a nodeSelector that this node does not have; empty when it fits."""
+        """The part of a nodeSelector that this node does not match; empty if all of it does."""
         return ", ".join(f"{key}={value}" for key, value in selector.items() if self.labels.get(key) != value)
 
     def pod_address(self) -> str:
@@ -80,14 +96,23 @@ class Node:
         return self._addresses.pod(taken.__contains__)
 
     def mounts_token(self, pod: Object) -> bool:
-        """Whether the pod's processes may speak with this API."""
-        asked = pod["spec"].get("automountServiceAccountToken")
-        if asked is None:
+        """Whether the pod gets a token for this API."""
+        automount = pod["spec"].get("automountServiceAccountToken")
+        if automount is None:
             name = pod["spec"].get("serviceAccountName", "default")
             account = self._store.get(SERVICE_ACCOUNTS, pod["metadata"]["namespace"], name) or {}
-            asked = account.get("automountServiceAccountToken")
-        return asked is not False
+            automount = account.get("automountServiceAccountToken")
+        return automount is not False
 
-    def write_kubeconfig(self, file: Path, namespace: str) -> None:
-        """Write what the KUBECONFIG of a pod names."""
-        self._access.write(file, context="slipway-local", namespace=namespace)
+    def write_credentials(self, pod: Object, folder: Path) -> None:
+        """Write the token of the pod's service account, as Kubernetes mounts it, and a kubeconfig that uses it.
+
+        Raises:
+            ApiError: 404, the service account is gone.
+        """
+        access, tokens = self._credentials
+        namespace = pod["metadata"]["namespace"]
+        write_private(folder / "token", tokens.for_pod(pod))
+        write_private(folder / "ca.crt", access.certificate)
+        write_private(folder / "namespace", namespace)
+        access.write(folder / "kubeconfig", context=self.name, namespace=namespace, user={"tokenFile": "token"})

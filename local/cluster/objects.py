@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local.cluster import admission, defaults, patches
-from local.cluster.addresses import AddressError, Addresses
-from local.cluster.garbage import Deletion
-from local.cluster.proxy import check_ports
-from local.cluster.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES, Object, Resource
-from local.cluster.status import bad_request, conflict, forbidden, invalid, not_found
-from local.cluster.store import Store, now
+from . import admission, defaults, limit_ranges, patches, pod_security, quotas
+from .addresses import AddressError, Addresses
+from .garbage import Deletion
+from .proxy import check_ports
+from .resources import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES, Object, Resource
+from .status import bad_request, conflict, forbidden, invalid, not_found
+from .store import Store, now
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 SUFFIX_LENGTH = 5
@@ -21,14 +21,16 @@ SYSTEM_NAMESPACES = ("default", "kube-system")
 
 @dataclass(frozen=True)
 class Objects:
-    """What both the API and the controllers use to change objects."""
+    """Changes objects, for both the API and the controllers."""
 
     store: Store
     deletion: Deletion
     addresses: Addresses
+    node: str
+    """Name of the cluster's one node."""
 
     def add_system_namespaces(self) -> None:
-        """Make the namespaces that every cluster has."""
+        """Create the namespaces that every cluster has."""
         for name in SYSTEM_NAMESPACES:
             if self.store.get(NAMESPACES, "", name) is None:
                 body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -46,7 +48,7 @@ class Objects:
         """Admit and store an object.
 
         Raises:
-            ApiError: 400 malformed, 403 or 404 of the namespace, 409 exists, 422 refused.
+            ApiError: 400 malformed, 403 or 404 for the namespace, 409 exists, 422 refused.
         """
         item = _addressed(resource, namespace, body)
         meta = item["metadata"]
@@ -61,9 +63,7 @@ class Objects:
         if resource.has_status:
             item.pop("status", None)
         self._complete(resource, item)
-        admission.check(resource, item)
-        if resource is SERVICES:
-            self._give_address(item)
+        self._admit(resource, item)
         if dry_run:
             return item | {"metadata": meta | {"uid": "", "creationTimestamp": now()}}
         created = self.store.create(resource, item)
@@ -93,7 +93,7 @@ class Objects:
                     item["metadata"][field] = old["metadata"][field]
             self._keep_assigned(resource, old, item)
             self._complete(resource, item)
-            admission.check_update(resource, old, item)
+            admission.check_update(resource, old, item, self.node)
             if resource is SERVICES and item["spec"].get("ports") != old["spec"].get("ports"):
                 self._check_ports(item)
         if dry_run:
@@ -126,14 +126,14 @@ class Objects:
             return self.create(resource, namespace, body, dry_run=dry_run), True
         patched = patches.apply(content_type, old, patch)
         if not isinstance(patched, dict) or patched.get("metadata", {}).get("name") != name:
-            raise bad_request(f"the patch takes the name or the body from {resource.qualified} {name!r}")
+            raise bad_request(f"the patch removes the name or the body of {resource.qualified} {name!r}")
         return self.update(resource, namespace, patched, part=part, dry_run=dry_run), False
 
     def delete(self, resource: Resource, item: Object, options: Mapping[str, Any]) -> Object:
-        """Delete as DeleteOptions say.
+        """Delete an object as its DeleteOptions specify.
 
         Raises:
-            ApiError: 409, a precondition does not hold; 403, the namespace cannot go.
+            ApiError: 409, a precondition does not hold; 403, the namespace may not be deleted.
         """
         meta = item["metadata"]
         for field, wanted in (options.get("preconditions") or {}).items():
@@ -150,11 +150,11 @@ class Objects:
     def _check_place(self, resource: Resource, namespace: str, item: Object) -> None:
         if not resource.namespaced:
             return
-        found = self.store.get(NAMESPACES, "", namespace)
-        if found is None:
+        namespace_object = self.store.get(NAMESPACES, "", namespace)
+        if namespace_object is None:
             raise not_found(NAMESPACES, namespace)
         name = item["metadata"]["name"]
-        if "deletionTimestamp" in found["metadata"]:
+        if "deletionTimestamp" in namespace_object["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise forbidden(resource, name, why)
         if resource is PODS:
@@ -163,6 +163,18 @@ class Objects:
             if self.store.get(SERVICE_ACCOUNTS, namespace, account) is None:
                 why = f'error looking up service account {namespace}/{account}: serviceaccount "{account}" not found'
                 raise forbidden(resource, name, why)
+
+    def _admit(self, resource: Resource, item: Object) -> None:
+        """The admission of a new object, in the order of the API server: defaults, validity, policies, quotas."""
+        if resource is PODS:
+            limit_ranges.fill(self.store, item)
+        admission.check(resource, item, self.node)
+        if resource is PODS:
+            limit_ranges.check(self.store, item)
+            pod_security.check(self.store, item)
+        if resource is SERVICES:
+            self._give_address(item)
+        quotas.check(self.store, resource, item)
 
     def _complete(self, resource: Resource, item: Object) -> None:
         try:
@@ -181,12 +193,12 @@ class Objects:
         if spec["type"] == "ExternalName" or spec.get("clusterIP") == "None":
             return
         taken = {other["spec"].get("clusterIP") for other in self.store.all(SERVICES)}
-        asked = spec.get("clusterIP")
-        if asked and (asked in taken or not asked.startswith(self.addresses.service_range)):
-            text = f'Invalid value: "{asked}": taken, or not in {self.addresses.service_range}0.0/16'
+        requested = spec.get("clusterIP")
+        if requested and (requested in taken or not requested.startswith(self.addresses.service_range)):
+            text = f'Invalid value: "{requested}": taken, or not in {self.addresses.service_range}0.0/16'
             raise invalid(SERVICES, name, [("spec.clusterIPs", text)])
         try:
-            address = asked or self.addresses.service(taken.__contains__)
+            address = requested or self.addresses.service(taken.__contains__)
         except AddressError as error:
             raise invalid(SERVICES, name, [("spec.clusterIPs", str(error))]) from error
         spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"]}
@@ -199,14 +211,14 @@ class Objects:
 
 
 def _addressed(resource: Resource, namespace: str, body: Object) -> Object:
-    """A copy of `body` that says which kind it is and where it belongs."""
+    """A copy of `body` with its kind and namespace filled in."""
     for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
         if body.get(field, wanted) != wanted:
-            raise bad_request(f"the body's {field} is {body[field]!r}, this URL takes {wanted!r}")
+            raise bad_request(f"the body's {field} is {body[field]!r}, this URL expects {wanted!r}")
     item = copy.deepcopy(body) | {"kind": resource.kind, "apiVersion": resource.api_version}
     meta = item.get("metadata") or {}
     if not isinstance(meta, dict):
-        raise bad_request("metadata is no object")
+        raise bad_request("metadata is not an object")
     if resource.namespaced:
         if meta.get("namespace", namespace) != namespace:
             raise bad_request(

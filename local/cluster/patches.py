@@ -8,7 +8,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from local.cluster.status import ApiError, bad_request
+from .status import ApiError, bad_request
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -67,7 +67,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def strategic(target: Any, patch: Any) -> Any:
-    """Like merge, but lists whose elements have a key merge by it, and `$` directives are obeyed."""
+    """Like merge, but lists whose elements have a key merge by it, and `$` directives apply."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     if patch.get("$patch") == "delete":
@@ -140,16 +140,16 @@ def _merge_key(name: str, elements: list[Any]) -> str | None:
 def _ordered(elements: list[Any], order: list[Any], key: str | None) -> list[Any]:
     if key is None:
         return elements
-    wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
-    last = len(wanted)
-    rank = {value: index for index, value in enumerate(wanted)}
+    keys = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
+    last = len(keys)
+    rank = {value: index for index, value in enumerate(keys)}
     return sorted(elements, key=lambda element: rank.get(element.get(key), last))
 
 
 def json_patch(target: Any, operations: Any) -> Any:
     """RFC 6902: add, remove, replace, test, move and copy."""
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch is a list of operations")
+        raise bad_request("a JSON patch must be a list of operations")
     document = copy.deepcopy(target)
     for operation in operations:
         try:

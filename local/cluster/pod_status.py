@@ -1,21 +1,26 @@
-"""The status of a pod, computed from what its containers are. No I/O but the reading of termination messages."""
+"""Computes the status of a pod from its containers. Its only I/O is reading termination messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from local.cluster.attempts import Attempt, find
-from local.cluster.resources import Object
-from local.cluster.store import now
+from .attempts import Attempt, find
+from .resources import Object
+from .store import now
 
 MESSAGE_BYTES = 4096
 FALLBACK_BYTES = 2048
+LOG_GONE = (
+    'Error on reading termination message from logs: failed to try resolving symlinks in path "{0}": '
+    "lstat {0}: no such file or directory"
+)
+"""readLastStringFromContainerLogs, pkg/kubelet/kuberuntime/kuberuntime_container.go, Kubernetes 1.34."""
 FINAL_PHASES = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One container as it is: never started, running, ended, or waiting for something."""
+    """The state of one container: never started, running, ended, or waiting for something."""
 
     container: Mapping[str, Any]
     attempt: Attempt | None = None
@@ -26,8 +31,13 @@ class Seen:
     restarts: bool = False
 
     @property
+    def sidecar(self) -> bool:
+        """Whether it is an init container that runs beside the pod's own containers."""
+        return is_sidecar(self.container)
+
+    @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether its process is running."""
         return self.attempt is not None and self.ended is None
 
     @property
@@ -41,19 +51,40 @@ class Seen:
         return self.done and self.ended is not None and self.ended["exitCode"] != 0
 
 
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """Whether an init container is a sidecar: it starts before the main containers and ends after them."""
+    return container.get("restartPolicy") == "Always"
+
+
+def stored_status(pod: Object, name: str) -> Object:
+    """The stored status of a container; empty if there is none yet."""
+    statuses = [
+        each for kind in ("containerStatuses", "initContainerStatuses") for each in pod["status"].get(kind) or []
+    ]
+    return next((each for each in statuses if each["name"] == name), {})
+
+
+def has_initialized(seen: Seen) -> bool:
+    """Whether the containers after this init container may start."""
+    return seen.running and seen.started if seen.sidecar else seen.done and not seen.failed
+
+
 def compute(pod: Object, inits: Sequence[Seen], mains: Sequence[Seen], address: str, node_address: str) -> Object:
-    """The whole status; condition times are kept where nothing changed."""
+    """The whole status; conditions that did not change keep their times."""
     old = pod.get("status") or {}
     phase = phase_of(inits, mains)
-    initialized = all(seen.done and not seen.failed for seen in inits)
-    ready = initialized and all(seen.running and seen.ready for seen in mains)
+    begun = any(seen.attempt is not None for seen in mains)
+    initialized = begun or all(has_initialized(seen) for seen in inits)
+    serving = [*(seen for seen in inits if seen.sidecar), *mains]
+    ready = initialized and all(seen.running and seen.ready for seen in serving)
     status: Object = {
         "phase": phase,
-        "conditions": _conditions(old.get("conditions") or [], phase, initialized=initialized, ready=ready),
+        "conditions": _conditions(
+            old.get("conditions") or [], phase, sandbox=bool(address), initialized=initialized, ready=ready
+        ),
         "hostIP": node_address,
         "hostIPs": [{"ip": node_address}],
-        "podIP": address,
-        "podIPs": [{"ip": address}],
+        **({"podIP": address, "podIPs": [{"ip": address}]} if address else {}),
         "startTime": old.get("startTime") or now(),
         "qosClass": old.get("qosClass", "BestEffort"),
         "containerStatuses": [_container_status(seen, "PodInitializing" if inits else None) for seen in mains],
@@ -65,7 +96,7 @@ def compute(pod: Object, inits: Sequence[Seen], mains: Sequence[Seen], address: 
 
 def phase_of(inits: Sequence[Seen], mains: Sequence[Seen]) -> str:
     """Pending, Running, Succeeded or Failed."""
-    if any(seen.failed for seen in inits):
+    if any(seen.failed for seen in inits if not seen.sidecar):
         return "Failed"
     if mains and all(seen.done for seen in mains):
         return "Failed" if any(seen.failed for seen in mains) else "Succeeded"
@@ -75,7 +106,7 @@ def phase_of(inits: Sequence[Seen], mains: Sequence[Seen]) -> str:
 def condition(
     old: Sequence[Mapping[str, Any]], kind: str, *, holds: bool, reason: str = "", message: str = ""
 ) -> dict[str, Any]:
-    """A condition that keeps its time while it holds on."""
+    """A condition; it keeps its time while its status does not change."""
     status = "True" if holds else "False"
     before = next((known for known in old if known["type"] == kind), None)
     same = before is not None and before["status"] == status
@@ -97,12 +128,12 @@ def terminated(attempt: Attempt, container: Mapping[str, Any], ended: Mapping[st
     return state | ({"message": message} if message else {})
 
 
-def _conditions(old: list[Any], phase: str, *, initialized: bool, ready: bool) -> list[dict[str, Any]]:
+def _conditions(old: list[Any], phase: str, *, sandbox: bool, initialized: bool, ready: bool) -> list[dict[str, Any]]:
     done = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
     not_ready = "" if ready else done or "ContainersNotReady"
     not_initialized = "" if initialized else "ContainersNotInitialized"
     return [
-        condition(old, "PodReadyToStartContainers", holds=phase not in FINAL_PHASES),
+        condition(old, "PodReadyToStartContainers", holds=sandbox and phase not in FINAL_PHASES),
         condition(old, "Initialized", holds=initialized, reason=done or not_initialized),
         condition(old, "Ready", holds=ready, reason=not_ready),
         condition(old, "ContainersReady", holds=ready, reason=not_ready),
@@ -155,7 +186,9 @@ def _message(attempt: Attempt, container: Mapping[str, Any], ended: Mapping[str,
     except OSError:
         message = ""
     fallback = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-    if not message and fallback and ended["exitCode"] != 0 and attempt.log.exists():
+    if not message and fallback and ended["exitCode"] != 0:
+        if not attempt.log.exists():
+            return LOG_GONE.format(attempt.log)
         lines = attempt.log.read_bytes()[-2 * FALLBACK_BYTES :].splitlines()
         texts = [line.split(b" ", 3)[-1] for line in lines]
         message = b"\n".join(texts)[-FALLBACK_BYTES:].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""`pods/<name>/log`: the CRI log of a container as the query asks for it."""
+"""`pods/<name>/log`: the CRI log of a container, shaped by the query."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,11 @@ from typing import Any
 
 from aiohttp import web
 
-from local.cluster import attempts
-from local.cluster.attempts import Attempt
-from local.cluster.resources import PODS, Object
-from local.cluster.status import bad_request
-from local.cluster.store import Store, key_of
+from . import attempts
+from .attempts import Attempt
+from .resources import Object
+from .status import bad_request
+from .store import Store
 
 FOLLOW_S = 0.05
 CHUNK_BYTES = 1 << 16
@@ -33,10 +33,10 @@ class Options:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Options":
-        """Read them from the query.
+        """Parse the query.
 
         Raises:
-            ApiError: 400, a value is no number or no time.
+            ApiError: 400, a value is not a number or not a time.
         """
 
         def flag(name: str) -> bool:
@@ -55,7 +55,7 @@ class Options:
             raise bad_request(f"cannot understand the log options: {error}") from error
 
     def text(self, lines: list[bytes]) -> bytes:
-        """What the client reads of CRI `lines`."""
+        """The part of the CRI `lines` that the client gets."""
         return b"".join(self._texts(lines))
 
     def _texts(self, lines: list[bytes]) -> Iterator[bytes]:
@@ -70,7 +70,7 @@ class Options:
 
 
 def choose_container(pod: Object, name: str | None) -> Object:
-    """The container that a request without a name means.
+    """The container called `name`; without a name, the only or default one.
 
     Raises:
         ApiError: 400, there is none of that name, or several to choose from.
@@ -84,10 +84,10 @@ def choose_container(pod: Object, name: str | None) -> Object:
     if not name:
         listed = " ".join(names)
         raise bad_request(f"a container name must be specified for pod {pod_name}, choose one of: [{listed}]")
-    found: Object | None = next((container for container in containers if container["name"] == name), None)
-    if found is None:
+    chosen: Object | None = next((container for container in containers if container["name"] == name), None)
+    if chosen is None:
         raise bad_request(f"container {name} is not valid for pod {pod_name}")
-    return found
+    return chosen
 
 
 class PodLogs:
@@ -97,7 +97,7 @@ class PodLogs:
         self._store, self._state = store, state
 
     async def answer(self, request: web.Request, pod: Object) -> web.StreamResponse:
-        """Send the log; with `follow`, until the status says that the container ended.
+        """Send the log; with `follow`, until the container has ended. Its status changes a moment later.
 
         Raises:
             ApiError: 400, there is no such container or it has not started yet.
@@ -110,7 +110,10 @@ class PodLogs:
         response.enable_chunked_encoding()
         await response.prepare(request)
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            await self._send(response, pod, attempt, options)
+            if not attempt.log.exists():  # the pod was evicted; the kubelet reports this in the body, after a 200
+                await response.write(f"unable to retrieve container logs for {attempt.identifier}".encode())
+            else:
+                await self._send(response, attempt, options)
             await response.write_eof()
         return response
 
@@ -128,7 +131,7 @@ class PodLogs:
             raise bad_request(f'previous terminated container "{name}" in pod "{pod_name}" not found')
         return before
 
-    async def _send(self, response: web.StreamResponse, pod: Object, attempt: Attempt, options: Options) -> None:
+    async def _send(self, response: web.StreamResponse, attempt: Attempt, options: Options) -> None:
         with attempt.log.open("rb") as log:
             lines = log.readlines()
             rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
@@ -136,7 +139,7 @@ class PodLogs:
                 lines = lines[-options.tail_lines :] if options.tail_lines else []
             await response.write(options.text(lines)[: options.limit_bytes])
             while options.follow:
-                over = self._recorded(pod, attempt)
+                over = attempt.ended() is not None
                 data = log.read(CHUNK_BYTES)
                 if data:
                     *whole, rest = (rest + data).splitlines(keepends=True)
@@ -148,22 +151,9 @@ class PodLogs:
                 else:
                     await asyncio.sleep(FOLLOW_S)
 
-    def _recorded(self, pod: Object, attempt: Attempt) -> bool:
-        """Whether a client that now asks for the pod is told that the attempt ended.
-
-        A client that sees the log end first takes the container for running, waits and reads the end again.
-        """
-        current = self._store.get(PODS, *key_of(pod))
-        if current is None or current["metadata"]["uid"] != pod["metadata"]["uid"]:
-            return True
-        status = current["status"]
-        found = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-        states = [one[kind].get("terminated", {}) for one in found for kind in ("state", "lastState")]
-        return any(state.get("containerID") == attempt.identifier for state in states)
-
 
 def _waiting_reason(pod: Object, name: str) -> str:
     status: dict[str, Any] = pod["status"]
-    found = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
-    reasons = [one["state"].get("waiting", {}).get("reason") for one in found if one["name"] == name]
+    statuses = [*(status.get("containerStatuses") or []), *(status.get("initContainerStatuses") or [])]
+    reasons = [one["state"].get("waiting", {}).get("reason") for one in statuses if one["name"] == name]
     return str(reasons[0]) if reasons and reasons[0] else "ContainerCreating"

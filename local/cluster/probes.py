@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from local.cluster.actions import ActionError, Runtime, act
+from .actions import ActionError, Runtime, act
 
 UNHEALTHY_TEXT = {"startupProbe": "Startup", "readinessProbe": "Readiness", "livenessProbe": "Liveness"}
 
@@ -12,8 +12,8 @@ UNHEALTHY_TEXT = {"startupProbe": "Startup", "readinessProbe": "Readiness", "liv
 class Probes:
     """Runs a container's probes until it is closed.
 
-    `ready` and `started` say what they found. `changed` is called when one of them changes, `unhealthy` with a text at
-    every failed look, `dead` once when the container must be restarted.
+    `ready` and `started` hold the results. `changed` is called when one of them changes, `unhealthy` with a message for
+    every failed probe, and `dead` once, when the container must be restarted.
     """
 
     def __init__(
@@ -26,17 +26,25 @@ class Probes:
         unhealthy: Callable[[str], None],
         dead: Callable[[str], None],
     ) -> None:
-        """`ready` is what was known of an adopted container."""
+        """`ready` is the last known readiness of a container that was taken over."""
         self._container, self._runtime = container, runtime
         self._changed, self._unhealthy, self._dead = changed, unhealthy, dead
         self.ready = ready or not (container.get("readinessProbe") or container.get("startupProbe"))
         self.started = ready or not container.get("startupProbe")
         self._tasks = [asyncio.create_task(self._run())]
+        self._liveness: asyncio.Task[None] | None = None
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop probing."""
         for task in self._tasks:
             task.cancel()
+
+    def end_liveness(self) -> None:
+        """Stop the probes that could restart the container."""
+        if self._liveness is not None:
+            self._liveness.cancel()
+        if not self.started:
+            self.close()
 
     async def _run(self) -> None:
         if not self.started:
@@ -47,7 +55,8 @@ class Probes:
         if self._container.get("readinessProbe"):
             self._tasks.append(asyncio.create_task(self._watch_readiness()))
         if self._container.get("livenessProbe"):
-            self._tasks.append(asyncio.create_task(self._watch_liveness()))
+            self._liveness = asyncio.create_task(self._watch_liveness())
+            self._tasks.append(self._liveness)
 
     async def _until_started(self) -> None:
         probe = self._container["startupProbe"]

@@ -1,7 +1,9 @@
-"""Services as TCP proxies: clusterIP:port to the ready endpoints, one after the other.
+"""Services as TCP proxies: from clusterIP:port to the ready endpoints, in turn.
 
-A connection keeps its endpoint until one side ends it, also after the endpoint has left the Service. Where no endpoint
-is ready nobody listens, so a client is refused at once.
+If none is ready, terminating endpoints that still serve get new connections, as with kube-proxy:
+https://github.com/kubernetes/kubernetes/blob/v1.34.0/pkg/proxy/topology.go. If there are none of these either, nothing
+listens, so a client is refused at once. A connection keeps its endpoint until one side ends it, even after the endpoint
+has left the Service.
 """
 
 import asyncio
@@ -9,12 +11,14 @@ import contextlib
 import errno
 import logging
 import socket
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from local.cluster.eventlog import EventLog
-from local.cluster.resources import ENDPOINTS, SERVICES, Object
-from local.cluster.status import invalid
-from local.cluster.store import Change, Store, key_of
+from .endpoints import SERVICE_LABEL, slices
+from .eventlog import EventLog
+from .resources import ENDPOINT_SLICES, SERVICES, Object
+from .status import invalid
+from .store import Change, Store
 
 CHUNK_BYTES = 65536
 CONNECT_TIMEOUT_S = 5.0
@@ -43,12 +47,12 @@ class Listener:
         """Listen.
 
         Raises:
-            OSError: the port is taken, or not allowed.
+            OSError: the port is taken or not permitted.
         """
         self._server = await asyncio.start_server(self._accept, *self.address, backlog=BACKLOG)
 
     async def close(self) -> None:
-        """Refuse new connections; those that are there go on."""
+        """Refuse new connections and keep the existing ones."""
         if self._server is not None:
             server, self._server = self._server, None
             server.close()
@@ -79,14 +83,14 @@ class Listener:
                 pumps.create_task(_pump(reader, back))
                 pumps.create_task(_pump(there, writer))
         except* OSError:
-            # One side reset the connection: the other is reset too, instead of ended as if all had been sent.
+            # One side reset the connection. The other is reset too: an orderly end would mean that all data was sent.
             writer.transport.abort()
             back.transport.abort()
         finally:
             back.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """A connection to the next endpoint that takes one. Nothing was sent yet, so each may be tried."""
+        """A connection to the next endpoint that accepts one. Nothing has been sent yet, so each may be tried."""
         tried: set[Address] = set()
         while candidates := [target for target in self.targets if target not in tried]:
             target = candidates[self._next % len(candidates)]
@@ -101,9 +105,9 @@ class Listener:
 class ServiceProxy:
     """Listens for every Service that has ready endpoints."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, node: str) -> None:
         self._store = store
-        self._events = EventLog(store, "service-proxy")
+        self._events = EventLog(store, "service-proxy", node)
         self._listeners: dict[Address, Listener] = {}
         self._failed: set[Address] = set()
         self._changed = asyncio.Event()
@@ -124,32 +128,38 @@ class ServiceProxy:
                 listener.cut()
 
     def _notice(self, change: Change) -> None:
-        if change.resource is ENDPOINTS and change.new is not None:
-            self._retarget(change.new)
-        if change.resource in (ENDPOINTS, SERVICES):
+        if change.resource is ENDPOINT_SLICES and change.new is not None:
+            name = (change.new["metadata"].get("labels") or {}).get(SERVICE_LABEL, "")
+            service = self._store.get(SERVICES, change.new["metadata"]["namespace"], name)
+            if service is not None:
+                self._retarget(service)
+        if change.resource in (ENDPOINT_SLICES, SERVICES):
             self._changed.set()
 
-    def _retarget(self, endpoints: Object) -> None:
-        """New connections follow a change at once, before any port is opened or closed."""
-        service = self._store.get(SERVICES, *key_of(endpoints))
-        for port in (service["spec"].get("ports") or []) if service else []:
-            listener = self._listeners.get((service["spec"].get("clusterIP", ""), port["port"])) if service else None
+    def _retarget(self, service: Object) -> None:
+        """Apply a change to new connections at once, before any port is opened or closed."""
+        for port in service["spec"].get("ports") or []:
+            listener = self._listeners.get((service["spec"].get("clusterIP", ""), port["port"]))
             if listener is not None:
-                listener.targets = _targets(endpoints, port)
+                listener.targets = self._targets(service, port)
+
+    def _targets(self, service: Object, port: Mapping[str, Any]) -> list[Address]:
+        endpoint_slices = slices(self._store, service)
+        ready = [address for one in endpoint_slices for address in _addresses(one, port, _is_ready)]
+        return ready or [address for one in endpoint_slices for address in _addresses(one, port, _is_ending_and_serves)]
 
     async def _align(self) -> None:
-        wanted: dict[Address, tuple[Object, list[Address]]] = {}
+        listening: dict[Address, tuple[Object, list[Address]]] = {}
         for service in self._store.all(SERVICES):
             host = service["spec"].get("clusterIP")
             if not host or host == "None":
                 continue
-            endpoints = self._store.get(ENDPOINTS, *key_of(service)) or {}
             for port in service["spec"].get("ports") or []:
-                wanted[host, port["port"]] = (service, _targets(endpoints, port))
-        for address in [address for address in self._listeners if address not in wanted]:
+                listening[host, port["port"]] = (service, self._targets(service, port))
+        for address in [address for address in self._listeners if address not in listening]:
             await self._listeners.pop(address).close()
-        self._failed &= wanted.keys()
-        for address, (service, targets) in wanted.items():
+        self._failed &= listening.keys()
+        for address, (service, targets) in listening.items():
             listener = self._listeners.setdefault(address, Listener(address))
             listener.targets = targets
             if targets and not listener.listening:
@@ -172,7 +182,7 @@ def check_ports(service: Object) -> None:
     """Refuse a Service whose ports could not be opened.
 
     Raises:
-        ApiError: 422, with the port and what the system says.
+        ApiError: 422, with the port and the system's error.
     """
     host = service["spec"].get("clusterIP")
     problems = []
@@ -190,14 +200,21 @@ def check_ports(service: Object) -> None:
         raise invalid(SERVICES, service["metadata"]["name"], problems)
 
 
-def _targets(endpoints: Object, port: dict[str, Any]) -> list[Address]:
-    return [
-        (address["ip"], target["port"])
-        for subset in endpoints.get("subsets") or []
-        for target in subset.get("ports") or []
-        if target.get("name", "") == port.get("name", "")
-        for address in subset.get("addresses") or []
-    ]
+def _addresses(
+    one: Object, port: Mapping[str, Any], wanted: Callable[[Mapping[str, bool | None]], bool]
+) -> Iterator[Address]:
+    numbers = [its["port"] for its in one.get("ports") or [] if its.get("name", "") == port.get("name", "")]
+    for endpoint in one.get("endpoints") or []:
+        if wanted(endpoint.get("conditions") or {}):
+            yield from ((address, number) for address in endpoint["addresses"] for number in numbers)
+
+
+def _is_ready(conditions: Mapping[str, bool | None]) -> bool:
+    return conditions.get("ready") is not False  # an absent condition counts as ready
+
+
+def _is_ending_and_serves(conditions: Mapping[str, bool | None]) -> bool:
+    return bool(conditions.get("serving")) and bool(conditions.get("terminating"))
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

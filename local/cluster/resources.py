@@ -1,4 +1,4 @@
-"""Which kinds the server knows, under which paths."""
+"""The kinds that the server knows, and their paths."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(frozen=True)
 class Resource:
-    """One kind; `subresources` are those that take GET, PUT and PATCH of the object itself."""
+    """One kind; `subresources` are those whose GET, PUT and PATCH use the object itself."""
 
     group: str
     version: str
@@ -24,17 +24,17 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """As objects carry it."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def qualified(self) -> str:
-        """As messages of the API server name it."""
+        """The name in messages of the API server."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def path(self) -> str:
-        """Root of its group and version, without a leading slash."""
+        """The path of its group and version, without a leading slash."""
         return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"
 
 
@@ -59,13 +59,14 @@ REPLICA_SETS = Resource(
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", short_names=("quota",), has_status=True)
+LIMIT_RANGES = Resource("", "v1", "limitranges", "LimitRange", short_names=("limits",))
+ROLES = Resource(RBAC, "v1", "roles", "Role")
+ROLE_BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding")
+CLUSTER_ROLES = Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+
 RECORDS = (
-    Resource("", "v1", "resourcequotas", "ResourceQuota", short_names=("quota",), has_status=True),
-    Resource("", "v1", "limitranges", "LimitRange", short_names=("limits",)),
-    Resource(RBAC, "v1", "roles", "Role"),
-    Resource(RBAC, "v1", "rolebindings", "RoleBinding"),
-    Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
-    Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short_names=("netpol",)),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short_names=("pdb",), has_status=True),
     Resource(
@@ -94,6 +95,12 @@ RESOURCES = (
     REPLICA_SETS,
     ENDPOINT_SLICES,
     LEASES,
+    QUOTAS,
+    LIMIT_RANGES,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
     *RECORDS,
 )
 

@@ -1,12 +1,12 @@
-"""Unknown fields, found with the API types that the kubernetes client was generated from."""
+"""Detects unknown fields with the API types of the kubernetes client."""
 
 import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from local.cluster.resources import Object, Resource
-from local.cluster.status import bad_request
+from .resources import Object, Resource
+from .status import bad_request
 
 _LIST = re.compile(r"^list\[(.+)\]$")
 _DICT = re.compile(r"^dict\(str, (.+)\)$|^dict\[str, (.+)\]$")
@@ -14,10 +14,10 @@ _CLIENT_NAMES = {"V1Event": "CoreV1Event"}
 
 
 def refuse_unknown_fields(resource: Resource, item: Object) -> None:
-    """Refuse what a misspelt name would silently switch off (`fieldValidation=Strict`).
+    """Refuse misspelt fields, which would otherwise have no effect (`fieldValidation=Strict`).
 
     Raises:
-        ApiError: 400 that names every unknown field.
+        ApiError: 400, listing every unknown field.
     """
     name = f"{resource.version[0].upper()}{resource.version[1:]}{resource.kind}"
     unknown = list(_unknown(_CLIENT_NAMES.get(name, name), item, ""))
@@ -43,7 +43,7 @@ def _unknown(kind: str, value: Any, at: str) -> Iterator[str]:
     for key, element in value.items():
         path = f"{at}.{key}".lstrip(".")
         if key.startswith("$"):
-            continue  # a directive of a strategic patch
+            continue  # a directive of a strategic merge patch
         if key not in fields:
             yield path
         elif element is not None:
@@ -52,8 +52,8 @@ def _unknown(kind: str, value: Any, at: str) -> Iterator[str]:
 
 @cache
 def _fields(kind: str) -> dict[str, str] | None:
-    """JSON names and types of a model's fields; None for what is no model."""
-    from kubernetes.client import models  # noqa: PLC0415 - half a second, so only when somebody asks
+    """JSON names and types of a model's fields; None if `kind` is not a model."""
+    from kubernetes.client import models  # noqa: PLC0415 - takes half a second, so only when needed
 
     model = getattr(models, kind, None)
     if model is None or not model.attribute_map:

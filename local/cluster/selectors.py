@@ -1,4 +1,4 @@
-"""Label and field selectors, as in query strings and as in specs.
+"""Label and field selectors, in query strings and in specs.
 
 Grammar of the label selector: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/.
 """
@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from local.cluster.resources import Object
-from local.cluster.status import bad_request
+from .resources import Object
+from .status import bad_request
 
 Labels = Mapping[str, str]
 Test = Callable[[Labels], bool]
@@ -18,19 +18,19 @@ _EXISTS = re.compile(r"^(?P<no>!?)\s*(?P<key>[^\s=!,()]+)$")
 
 
 class Selector:
-    """What a LIST or WATCH wants to see."""
+    """The label and field selectors of a LIST or WATCH."""
 
     def __init__(self, labels: str = "", fields: str = "") -> None:
         """Parse both query parameters.
 
         Raises:
-            ApiError: 400, one of them cannot be understood.
+            ApiError: 400, one of them cannot be parsed.
         """
         self._tests = [_label_test(term) for term in _terms(labels)]
         self._fields = [_field_term(term) for term in _terms(fields)]
 
     def matches(self, item: Object | None) -> bool:
-        """Whether `item` is there and wanted."""
+        """Whether `item` exists and matches."""
         if item is None:
             return False
         labels = item["metadata"].get("labels") or {}
@@ -40,11 +40,11 @@ class Selector:
 
 
 def matches_spec(selector: Mapping[str, Any] | None, labels: Labels) -> bool:
-    """Whether a LabelSelector of a spec takes `labels`; an absent or empty one takes nothing."""
+    """Whether a LabelSelector of a spec matches `labels`; an absent or empty selector matches nothing."""
     if not selector:
         return False
-    wanted = selector.get("matchLabels") or {}
-    if any(labels.get(key) != value for key, value in wanted.items()):
+    match_labels = selector.get("matchLabels") or {}
+    if any(labels.get(key) != value for key, value in match_labels.items()):
         return False
     return all(_expression(term, labels) for term in selector.get("matchExpressions") or [])
 
@@ -71,15 +71,15 @@ def _terms(text: str) -> list[str]:
 def _label_test(term: str) -> Test:
     if match := _SET.match(term):
         key, values = match["key"], {value.strip() for value in match["values"].split(",")}
-        wanted = match["word"] == "in"
-        return lambda labels: (labels.get(key) in values) is wanted
+        expects_member = match["word"] == "in"
+        return lambda labels: (labels.get(key) in values) is expects_member
     if match := _EQUALS.match(term):
         key, value, equal = match["key"], match["value"], match["sign"] != "!="
         return lambda labels: (labels.get(key) == value) is equal
     if match := _EXISTS.match(term):
         key, there = match["key"], not match["no"]
         return lambda labels: (key in labels) is there
-    raise bad_request(f"unable to parse requirement: {term!r} is no label selector")
+    raise bad_request(f"unable to parse requirement: {term!r} is not a label selector")
 
 
 def _field_term(term: str) -> tuple[list[str], str, bool]:

@@ -1,4 +1,4 @@
-"""Puts the parts together and runs them until somebody says stop."""
+"""Assembles the parts and runs them until the server is stopped."""
 
 import asyncio
 import contextlib
@@ -7,52 +7,57 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
-from local.cluster import certificate
-from local.cluster.access import Access, write_private
-from local.cluster.addresses import Addresses
-from local.cluster.api import Api
-from local.cluster.endpoints import EndpointWriter
-from local.cluster.garbage import Deletion
-from local.cluster.images import load_images
-from local.cluster.kubelet import Kubelet, end_containers
-from local.cluster.node import Node
-from local.cluster.objects import Objects
-from local.cluster.podlogs import PodLogs
-from local.cluster.proxy import ServiceProxy
-from local.cluster.store import Store
-from local.cluster.workloads import Workloads
+from . import NOT_ENFORCED, certificate
+from .access import Access, write_private
+from .addresses import Addresses
+from .api import Api
+from .authorization import Authorizer, add_default_roles
+from .endpoints import EndpointWriter
+from .garbage import Deletion
+from .gate import Gate
+from .images import ImageTable
+from .kubelet import Kubelet, end_containers
+from .node import Node
+from .objects import Objects
+from .podlogs import PodLogs
+from .proxy import ServiceProxy
+from .quotas import QuotaStatus
+from .store import Store
+from .tokens import TokenIssuer
+from .workloads import Workloads
 
-HOST = "127.0.0.1"  # a pod is a process of this user, so nobody outside may start one
+HOST = "127.0.0.1"  # a pod is a process of this user, so no other machine may start one
 STOP_GRACE_S = 10.0
 
 
 class StateInUseError(Exception):
-    """Another server runs on the state folder."""
+    """Another server uses the state folder."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says."""
+    """Settings from the command line."""
 
     state: Path
     port: int
     kubeconfig: Path
-    context: str
+    name: str
+    """Name of the node, the certificate and the kubeconfig's context."""
     images: Path
-    environments: Path
-    repository: Path
+    places: Mapping[str, Path]
+    """Values of the placeholders in the table of images."""
 
 
 @contextmanager
 def locked(state: Path) -> Iterator[None]:
-    """Hold the state folder.
+    """Hold the lock of the state folder.
 
     Raises:
         StateInUseError: another process holds it.
@@ -70,32 +75,36 @@ class Server:
     """One cluster on one state folder."""
 
     def __init__(self, settings: Settings) -> None:
-        """Open the state; nothing runs yet.
+        """Open the state without starting anything.
 
         Raises:
-            AddressError: there is no range of addresses.
-            ValueError: the table of images is wrong.
+            AddressError: no range of addresses can be used.
+            ValueError: the table of images is not valid.
         """
         self._settings = settings
         state = settings.state
-        images = load_images(settings.images, {"ENVS": settings.environments, "REPO": settings.repository})
+        images = ImageTable(settings.images, settings.places)
         self._addresses = Addresses(state)
         self._store = Store(state / "objects.sqlite")
         self._access = Access.of(state)
-        self._access.certificate, self._tls = certificate.ensure(state)
+        self._access.certificate, self._tls = certificate.ensure(state, settings.name)
         self._deletion = Deletion(self._store, state / "claims")
-        self._objects = Objects(self._store, self._deletion, self._addresses)
+        self._objects = Objects(self._store, self._deletion, self._addresses, settings.name)
+        self._quotas = QuotaStatus(self._store)
         self._endpoints = EndpointWriter(self._store)
-        self._proxy = ServiceProxy(self._store)
-        self._node = Node(self._store, state, self._addresses, images, self._access)
+        self._proxy = ServiceProxy(self._store, settings.name)
+        tokens = TokenIssuer(self._store, state)
+        credentials, programs = (self._access, tokens), settings.places.values()
+        self._node = Node(settings.name, self._store, state, self._addresses, images, credentials, programs)
         self._kubelet = Kubelet(self._store, self._node)
-        self._workloads = Workloads(self._store, self._objects.create_pod, self._deletion.delete)
+        self._workloads = Workloads(self._store, self._objects.create_pod, self._deletion.delete, settings.name)
         self._stopping = asyncio.Event()
         self._stop_pods = False
-        self._api = Api(self._objects, PodLogs(self._store, state), self._access, self.stop_with_pods)
+        gate = Gate(self._access, tokens, Authorizer(self._store))
+        self._api = Api(self._objects, PodLogs(self._store, state), gate, self.stop_with_pods)
 
     def stop_with_pods(self) -> None:
-        """Ask `serve` to end every container and then itself."""
+        """Make `serve` stop every container and then return."""
         self._stop_pods = True
         self._stopping.set()
 
@@ -106,8 +115,9 @@ class Server:
             loop.add_signal_handler(number, self._stopping.set)
         runner = web.AppRunner(self._api.application(), access_log=None, shutdown_timeout=1)
         await runner.setup()
-        await self._listen(runner)
         self._objects.add_system_namespaces()
+        add_default_roles(self._store)
+        await self._listen(runner)
         self._kubelet.start()
         self._endpoints.start()
         self._deletion.resume()
@@ -129,7 +139,7 @@ class Server:
             (self._settings.state / "server.json").unlink(missing_ok=True)
 
     async def _listen(self, runner: web.AppRunner) -> None:
-        """Listen where asked, or where the last server of this folder did: kubeconfigs name the port."""
+        """Listen on the given port, or else on the last port of this folder, which kubeconfigs name."""
         record = self._settings.state / "port"
         ports = [self._settings.port]
         if ports == [0] and record.exists():
@@ -142,8 +152,8 @@ class Server:
         record.write_text(str(self._access.port))
 
     def _announce(self) -> None:
-        self._access.write(self._settings.kubeconfig, context=self._settings.context, namespace="default")
-        line = json.dumps({"port": self._access.port, "pid": os.getpid()})
+        self._access.write(self._settings.kubeconfig, context=self._settings.name, namespace="default")
+        line = json.dumps({"port": self._access.port, "pid": os.getpid(), "confinement": self._node.confinement})
         write_private(self._settings.state / "server.json", line)
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(f"{line}\n{NOT_ENFORCED}\n")
         sys.stdout.flush()

@@ -1,7 +1,7 @@
 """Runs one container: starts it, writes its log in the CRI format, and records how it ended.
 
-Started as `python -I -S shim.py FOLDER` with a JSON specification on standard input (argv, env, cwd,
-memory_limit_bytes or null), so it imports the standard library alone and no secret of the container reaches a file. It
+Started as `python -I -S shim.py FOLDER` with a JSON specification on standard input (argv, env, cwd, memory_limit_bytes
+or null, view or null), so it imports the standard library alone and no secret of the container reaches a file. It
 outlives the server. In FOLDER it writes `shim.json` (who the shim is), `started.json`, `log` and at last `exit.json`.
 
 SIGTERM is passed on to the container's process group; SIGUSR1 kills every process that descends from the container.
@@ -10,6 +10,7 @@ When the first process ends, so do the others, as in a container.
 
 import contextlib
 import ctypes
+import importlib.util
 import json
 import os
 import selectors
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 READ_BYTES = 65536
-LINE_BYTES = 16384  # containerd cuts longer lines into partial ones
+LINE_BYTES = 16384  # containerd splits longer lines
 LOOK_S = 0.5
 DRAIN_S = 1.0
 START_ERROR = 128  # containerd's exit code of a command that cannot be started
@@ -37,6 +38,7 @@ def main(folder: Path) -> None:
     log = (folder / "log").open("ab", buffering=0)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    reader, failure = os.pipe()
     try:
         process = subprocess.Popen(
             specification["argv"],
@@ -47,12 +49,14 @@ def main(folder: Path) -> None:
             stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=default_signals,  # noqa: PLW1509 - one thread
+            preexec_fn=lambda: _become_container(specification["view"], failure),  # noqa: PLW1509 - one thread
         )
     except OSError as error:
         message = f"exec: {specification['argv'][0]!r}: {error.strerror} (working directory {specification['cwd']})"
-        end = {"exitCode": START_ERROR, "reason": "StartError", "message": message}
-        write(folder / "exit.json", end | {"startedAt": stamp(), "finishedAt": stamp()})
+        _write_start_error(folder, message)
+        return
+    except subprocess.SubprocessError:
+        _write_start_error(folder, f"the file system could not be set up: {os.read(reader, READ_BYTES).decode()}")
         return
     Container(folder, process, log, specification["memory_limit_bytes"]).run()
 
@@ -67,7 +71,7 @@ class Container:
         self._rest: dict[str, bytes] = {"stdout": b"", "stderr": b""}
 
     def run(self) -> None:
-        """Copy output until the first process ended; then end the others and write the record."""
+        """Copy output until the first process ends; then end the others and write the record."""
         signal.signal(signal.SIGTERM, lambda *_: self._signal_group(signal.SIGTERM))
         signal.signal(signal.SIGUSR1, lambda *_: self._kill_all())
         started = {"pid": self._process.pid, "started": start_ticks(self._process.pid), "startedAt": self._began}
@@ -81,7 +85,7 @@ class Container:
         wait_s = 0.02
         while self._process.poll() is None:
             busy = self._copy(pipes, wait_s)
-            # Pipes closed by a program that lives on, or kept open by its children, say nothing about its end.
+            # A running program may close its pipes, and children may keep them open, so pipes do not show its end.
             wait_s = 0.02 if busy else min(wait_s * 1.5, 0.1)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + LOOK_S
@@ -126,7 +130,7 @@ class Container:
         for line in lines:
             while len(line) > LINE_BYTES:
                 self._write_line(stream, b"P", line[:LINE_BYTES])
-                line = line[LINE_BYTES:]  # noqa: PLW2901 - what is left of it
+                line = line[LINE_BYTES:]  # noqa: PLW2901 - the rest of it
             self._write_line(stream, b"F", line)
         while len(rest) > LINE_BYTES:
             self._write_line(stream, b"P", rest[:LINE_BYTES])
@@ -164,8 +168,36 @@ class Container:
             return
 
 
+def _become_container(view: str | None, failure: int) -> None:
+    """Runs between fork and exec. Popen reports only that this failed, so the reason goes to `failure`."""
+    default_signals()
+    if view is None:
+        return
+    try:
+        confinement = _confinement()
+        confinement.enter(confinement.View.from_json(view))
+    except OSError as error:
+        os.write(failure, str(error).encode())
+        raise
+
+
+def _confinement() -> Any:
+    """Load the module beside this file, whose folder must stay off the path: its modules would hide standard ones."""
+    specification = importlib.util.spec_from_file_location("confinement", Path(__file__).with_name("confinement.py"))
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def _write_start_error(folder: Path, message: str) -> None:
+    end = {"exitCode": START_ERROR, "reason": "StartError", "message": message}
+    write(folder / "exit.json", end | {"startedAt": stamp(), "finishedAt": stamp()})
+
+
 def default_signals() -> None:
-    """Undo what Python and a caller in the background changed: a shell cannot trap what it inherits as ignored."""
+    """Restore signals that Python or a background caller ignored: a shell cannot trap an inherited ignored signal."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -177,12 +209,12 @@ def descendants(root: int) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         if (fields := _stat(int(folder.name))) and fields[0] != "Z":
             children.setdefault(int(fields[1]), []).append(int(folder.name))
-    found, queue = [], [root]
+    pids, queue = [], [root]
     while queue:
         below = children.get(queue.pop(), [])
-        found += below
+        pids += below
         queue += below
-    return found
+    return pids
 
 
 def start_ticks(pid: int) -> int | None:
@@ -192,7 +224,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that only the end of the process gives back: anonymous pages, no pages of mapped files."""
+    """Memory that is only freed when the process ends: anonymous pages, without pages of mapped files."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
@@ -213,14 +245,14 @@ def stamp() -> str:
 
 
 def write(file: Path, record: dict[str, Any]) -> None:
-    """Write so that no reader sees half of it."""
+    """Write a file atomically."""
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(record))
     partial.replace(file)
 
 
 def _become_subreaper() -> None:
-    # A process whose parent ended stays below the shim instead of escaping to init.
+    # Orphaned processes become children of the shim instead of init.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

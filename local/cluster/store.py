@@ -1,7 +1,7 @@
 """Every object of the cluster, its versions and the log of changes that watches read.
 
-Objects that leave the store are shared: whoever wants to change one copies it first. Each change is in the database
-file before the call returns, so a killed server loses none.
+Objects from the store are shared: copy one before changing it. Each change is in the database file before the call
+returns, so a killed server loses none.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from local.cluster.resources import RESOURCES, Object, Resource
-from local.cluster.status import already_exists, conflict, gone, not_found
+from .resources import RESOURCES, Object, Resource
+from .status import already_exists, conflict, gone, not_found
 
 WATCH_LOG_LENGTH = 2000
 Key = tuple[str, str]
@@ -25,7 +25,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Change:
-    """One step of one object; `new` is None when it went away, `old` when it came."""
+    """A change of an object; `new` is None if it was deleted, `old` if it was created."""
 
     version: int
     resource: Resource
@@ -34,7 +34,7 @@ class Change:
 
     @property
     def object(self) -> Object:
-        """The object as it is now, or as it was last."""
+        """The new object, or the deleted one."""
         return self.new or self.old or {}
 
 
@@ -52,10 +52,10 @@ class Store:
     """Objects by kind, with one counter of versions over all kinds, kept in an SQLite file."""
 
     def __init__(self, file: Path) -> None:
-        """Open or create `file`. A watch from a version before this moment is told 410."""
+        """Open or create `file`. A watch from an earlier version gets a 410."""
         self._database = sqlite3.connect(file, isolation_level=None)
         self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=OFF")  # survives the process, which is what is promised
+        self._database.execute("PRAGMA synchronous=OFF")  # survives the end of the process; more is not promised
         self._database.execute("CREATE TABLE IF NOT EXISTS counter (version INTEGER)")
         columns = "kind TEXT, namespace TEXT, name TEXT, body TEXT, PRIMARY KEY (kind, namespace, name)"
         self._database.execute(f"CREATE TABLE IF NOT EXISTS objects ({columns})")
@@ -78,20 +78,20 @@ class Store:
         return self._objects[resource.qualified].get((namespace, name))
 
     def need(self, resource: Resource, namespace: str, name: str) -> Object:
-        """One object that must be there.
+        """One object that must exist.
 
         Raises:
             ApiError: 404.
         """
-        found = self.get(resource, namespace, name)
-        if found is None:
+        stored = self.get(resource, namespace, name)
+        if stored is None:
             raise not_found(resource, name)
-        return found
+        return stored
 
     def all(self, resource: Resource, namespace: str | None = None) -> list[Object]:
-        """All of a kind, by namespace and name; `namespace` None or empty: in every one."""
-        found = self._objects[resource.qualified]
-        return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
+        """All objects of a kind, sorted by namespace and name; without `namespace`, from every namespace."""
+        stored = self._objects[resource.qualified]
+        return [stored[key] for key in sorted(stored) if not namespace or key[0] == namespace]
 
     def create(self, resource: Resource, item: Object) -> Object:
         """Add an object.
@@ -107,10 +107,10 @@ class Store:
         return self._put(resource, None, item)
 
     def update(self, resource: Resource, item: Object) -> Object:
-        """Replace an object. Nothing happens when nothing differs.
+        """Replace an object, unless nothing changes.
 
         Raises:
-            ApiError: 404, or 409 when `item` carries another resourceVersion or uid than the stored one.
+            ApiError: 404, or 409 if the resourceVersion or uid of `item` is not the stored one.
         """
         old = self.need(resource, *key_of(item))
         meta, stored = item["metadata"], old["metadata"]
@@ -128,7 +128,7 @@ class Store:
         return old if item == old else self._put(resource, old, item)
 
     def modify(self, resource: Resource, namespace: str, name: str, change: Callable[[Object], None]) -> Object | None:
-        """Change a copy of the stored object and store it; None when the object is gone."""
+        """Change a copy of the stored object and store it; None if the object is gone."""
         old = self.get(resource, namespace, name)
         if old is None:
             return None
@@ -137,7 +137,7 @@ class Store:
         return self.update(resource, item)
 
     def remove(self, resource: Resource, namespace: str, name: str) -> Object:
-        """Take an object out.
+        """Delete an object.
 
         Raises:
             ApiError: 404.
@@ -167,12 +167,12 @@ class Store:
         return newer[::-1]
 
     def subscribe(self, listener: Callable[[Change], None]) -> None:
-        """Call `listener` with every change, at once; it must not block."""
+        """Call `listener` at once with every change; it must not block."""
         self._listeners.append(listener)
 
     @contextmanager
     def bell(self) -> Iterator[asyncio.Event]:
-        """An event that is set with every change; whoever waits clears it."""
+        """An event that is set with every change; the waiting caller clears it."""
         event = asyncio.Event()
         self._bells.add(event)
         try:

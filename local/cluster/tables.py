@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from local.cluster.resources import Object, Resource
+from .resources import Object, Resource
 
 MEDIA_TYPE = "as=Table"
 Cells = Callable[[Object], list[Any]]
@@ -12,7 +12,7 @@ HOUR_S, MINUTE_S, DAY_S = 3600, 60, 86400
 
 
 def table(resource: Resource, items: Sequence[Object], version: str, *, include: str = "Metadata") -> dict[str, Any]:
-    """A Table of `items`; `include` says how much of each object its row carries."""
+    """A Table of `items`; `include` is how much of each object its row contains."""
     columns, cells = _COLUMNS.get(resource.kind, (("Name", "Age"), lambda item: [_name(item), _age(item)]))
     rows = [{"cells": cells(item), "object": _partial(item, include)} for item in items]
     definitions = [
@@ -35,7 +35,7 @@ def table(resource: Resource, items: Sequence[Object], version: str, *, include:
 
 
 def age(stamp: str | None) -> str:
-    """How long ago, as kubectl writes it."""
+    """The time since `stamp`, as kubectl writes it."""
     if not stamp:
         return "<unknown>"
     seconds = max(int((datetime.now(UTC) - datetime.fromisoformat(stamp)).total_seconds()), 0)
@@ -93,8 +93,8 @@ def pod_reason(pod: Object) -> str:
 
 
 def _deployment(item: Object) -> list[Any]:
-    status, wanted = item.get("status") or {}, item["spec"]["replicas"]
-    ready = f"{status.get('readyReplicas', 0)}/{wanted}"
+    status, replicas = item.get("status") or {}, item["spec"]["replicas"]
+    ready = f"{status.get('readyReplicas', 0)}/{replicas}"
     counts = [str(status.get(name, 0)) for name in ("updatedReplicas", "availableReplicas")]
     return [_name(item), ready, *counts, _age(item), *_template(item)]
 
@@ -120,13 +120,13 @@ def _service(item: Object) -> list[Any]:
 
 
 def _endpoints(item: Object) -> list[Any]:
-    found = [
+    addresses = [
         f"{address['ip']}:{port['port']}"
         for subset in item.get("subsets") or []
         for address in subset.get("addresses") or []
         for port in subset.get("ports") or []
     ]
-    return [_name(item), ",".join(found) or "<none>", _age(item)]
+    return [_name(item), ",".join(addresses) or "<none>", _age(item)]
 
 
 def _slice(item: Object) -> list[Any]:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from aiohttp import web
 
-from local.cluster.resources import Object, Resource
-from local.cluster.selectors import Selector
-from local.cluster.status import ApiError, bad_request
-from local.cluster.store import Change, Store
+from .resources import Object, Resource
+from .selectors import Selector
+from .status import ApiError, bad_request
+from .store import Change, Store
 
 BOOKMARK_S = 60.0
 LONGEST_S = 3600.0
@@ -24,10 +24,10 @@ class Watch:
     def __init__(
         self, store: Store, resource: Resource, namespace: str, query: Mapping[str, str], shape: Shape
     ) -> None:
-        """`shape` turns an object into what the client wants to read: itself, or a Table of it.
+        """`shape` turns an object into what the client requested: the object, or a Table of it.
 
         Raises:
-            ApiError: 400, a parameter cannot be understood.
+            ApiError: 400, a parameter cannot be parsed.
         """
         self._store, self._resource, self._namespace, self._shape = store, resource, namespace, shape
         self._selector = Selector(query.get("labelSelector", ""), query.get("fieldSelector", ""))
@@ -35,14 +35,14 @@ class Watch:
         self._initial = query.get("sendInitialEvents") in ("true", "1", "True")
         given = query.get("resourceVersion") or "0"
         if not given.isdigit():
-            raise bad_request(f"Invalid value: {given!r}: resourceVersion is a number here")
+            raise bad_request(f"Invalid value: {given!r}: resourceVersion must be a number")
         self._replay = given == "0" or self._initial
         self._version = store.version if self._replay else int(given)
         self._ends = time.monotonic() + float(query.get("timeoutSeconds") or LONGEST_S)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Send what is there, where asked, and then every change until the time is over or the client goes."""
-        self._store.since(self._resource, self._version)  # a 410 is a plain answer while nothing was sent
+        """Send the current objects if requested, then every change until the time-out or until the client leaves."""
+        self._store.since(self._resource, self._version)  # until something is sent, a 410 can be a plain response
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -84,7 +84,7 @@ class Watch:
             if after and change.new is not None:
                 yield "MODIFIED" if before else "ADDED", self._shape(change.new)
             elif before and change.old is not None:
-                # An object that the selector no longer takes is gone for this client, as it is now.
+                # For this client, an object that the selector no longer matches is deleted.
                 version = {"resourceVersion": str(change.version)}
                 last = change.old | {"metadata": change.old["metadata"] | version}
                 yield "DELETED", self._shape(last)

@@ -1,6 +1,6 @@
-"""Deployments and ReplicaSets: what the controller manager does, as far as one node needs it.
+"""Deployments and ReplicaSets: the part of the controller manager that a single node needs.
 
-Both are levelled: each look compares what is asked with what is there, so a lost look costs nothing.
+Both are level-triggered: each pass compares the desired with the actual state, so a missed event does no harm.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
-from local.cluster.eventlog import EventLog
-from local.cluster.pod_status import FINAL_PHASES, condition
-from local.cluster.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Object, Resource
-from local.cluster.status import ApiError
-from local.cluster.store import Change, Store, key_of
+from .availability import deployment_conditions, is_available, is_ready
+from .eventlog import EventLog
+from .pod_status import FINAL_PHASES, condition
+from .resources import DEPLOYMENTS, PODS, REPLICA_SETS, Object, Resource
+from .status import ApiError
+from .store import Change, Store, key_of
 
 REVISION = "deployment.kubernetes.io/revision"
 HASH = "pod-template-hash"
@@ -30,18 +30,18 @@ Delete = Callable[[Resource, Object, int | None], Object]
 
 
 class Workloads:
-    """Keeps the number of pods that Deployments and ReplicaSets ask for."""
+    """Maintains the number of pods that Deployments and ReplicaSets request."""
 
-    def __init__(self, store: Store, create_pod: CreatePod, delete: Delete) -> None:
-        """`create_pod` admits and stores a pod, or raises ApiError."""
+    def __init__(self, store: Store, create_pod: CreatePod, delete: Delete, node: str) -> None:
+        """`create_pod` admits and stores a pod, or raises ApiError; `node` is named in events."""
         self._store, self._create_pod, self._delete = store, create_pod, delete
-        self._deployment_events = EventLog(store, "deployment-controller")
-        self._replica_set_events = EventLog(store, "replicaset-controller")
+        self._deployment_events = EventLog(store, "deployment-controller", node)
+        self._replica_set_events = EventLog(store, "replicaset-controller", node)
         self._changed = asyncio.Event()
         store.subscribe(self._notice)
 
     async def run(self) -> None:
-        """Look after every change, and once a second while a roll-out waits for time to pass."""
+        """Reconcile after every change, and once a second while a roll-out waits for time to pass."""
         self._changed.set()
         while True:
             waiting = any(_in_progress(item) for item in self._store.all(DEPLOYMENTS))
@@ -68,11 +68,11 @@ class Workloads:
 
     def _deployment(self, deployment: Object) -> None:
         owned = sorted(self._owned(REPLICA_SETS, deployment), key=_revision)
-        wanted = _template_hash(deployment["spec"]["template"])
-        new = next((one for one in owned if one["metadata"]["labels"].get(HASH) == wanted), None)
+        template_hash = _template_hash(deployment["spec"]["template"])
+        new = next((one for one in owned if one["metadata"]["labels"].get(HASH) == template_hash), None)
         old = [one for one in owned if one is not new]
         if not deployment["spec"].get("paused"):
-            new = self._current_set(deployment, new, old, wanted)
+            new = self._current_set(deployment, new, old, template_hash)
             self._roll(deployment, new, old)
             self._forget(deployment, old)
         else:
@@ -90,24 +90,24 @@ class Workloads:
 
     def _roll(self, deployment: Object, new: Object, old: list[Object]) -> None:
         spec = deployment["spec"]
-        wanted, strategy = spec["replicas"], spec["strategy"]
+        replicas, strategy = spec["replicas"], spec["strategy"]
         if strategy["type"] == "Recreate":
             for one in old:
                 self._scale(deployment, one, 0)
             if not any(self._pods(one) for one in old):
-                self._scale(deployment, new, wanted)
+                self._scale(deployment, new, replicas)
             return
-        surge = _share(strategy["rollingUpdate"]["maxSurge"], wanted, math.ceil)
-        missing = _share(strategy["rollingUpdate"]["maxUnavailable"], wanted, math.floor)
+        surge = _share(strategy["rollingUpdate"]["maxSurge"], replicas, math.ceil)
+        missing = _share(strategy["rollingUpdate"]["maxUnavailable"], replicas, math.floor)
         if surge == missing == 0:
             missing = 1
-        asked = sum(one["spec"]["replicas"] for one in [new, *old])
-        room = wanted + surge - (asked - new["spec"]["replicas"])
-        self._scale(deployment, new, max(min(wanted, room), min(new["spec"]["replicas"], wanted)))
+        requested = sum(one["spec"]["replicas"] for one in [new, *old])
+        room = replicas + surge - (requested - new["spec"]["replicas"])
+        self._scale(deployment, new, max(min(replicas, room), min(new["spec"]["replicas"], replicas)))
         available = sum(self._available(one) for one in [new, *old])
-        spare = available - (wanted - missing)
+        spare = available - (replicas - missing)
         for one in old:
-            # Pods that never became available serve nobody: they go first and cost nothing.
+            # Pods that never became available serve no requests, so they are removed first.
             dead = one["spec"]["replicas"] - self._available(one)
             fewer = max(min(one["spec"]["replicas"], max(spare, 0) + max(dead, 0)), 0)
             spare -= max(fewer - max(dead, 0), 0)
@@ -138,22 +138,22 @@ class Workloads:
         pods = [pod for one in sets for pod in self._active(one)]
         updated = self._active(new) if new else []
         minimum_s = spec.get("minReadySeconds", 0)
-        available = sum(_is_available(pod, minimum_s) for pod in pods)
+        available = sum(is_available(pod, minimum_s) for pod in pods)
         counts = {
             "replicas": len(pods),
             "updatedReplicas": len(updated),
-            "readyReplicas": sum(_is_ready(pod) for pod in pods),
+            "readyReplicas": sum(is_ready(pod) for pod in pods),
             "availableReplicas": available,
             "unavailableReplicas": max(spec["replicas"] - available, 0),
         }
-        fresh = sum(_is_available(pod, minimum_s) for pod in updated)
+        fresh = sum(is_available(pod, minimum_s) for pod in updated)
         done = len(pods) == len(updated) == spec["replicas"] == fresh
         status = {"observedGeneration": deployment["metadata"]["generation"]}
         status |= {name: count for name, count in counts.items() if count}
         missing = 0
         if spec["strategy"]["type"] == "RollingUpdate":
             missing = _share(spec["strategy"]["rollingUpdate"]["maxUnavailable"], spec["replicas"], math.floor)
-        status["conditions"] = _deployment_conditions(
+        status["conditions"] = deployment_conditions(
             deployment, counts, new, done=done, enough=available >= spec["replicas"] - missing
         )
         if status != old:
@@ -167,7 +167,7 @@ class Workloads:
             if problem:
                 break
         surplus = len(active) - one["spec"]["replicas"]
-        for pod in sorted(active, key=lambda pod: (_is_ready(pod), pod["metadata"]["creationTimestamp"]))[
+        for pod in sorted(active, key=lambda pod: (is_ready(pod), pod["metadata"]["creationTimestamp"]))[
             : max(surplus, 0)
         ]:
             self._delete(PODS, pod, None)
@@ -183,8 +183,8 @@ class Workloads:
         status: Object = {
             "replicas": len(pods),
             "fullyLabeledReplicas": len(pods),
-            "readyReplicas": sum(_is_ready(pod) for pod in pods),
-            "availableReplicas": sum(_is_available(pod, one["spec"].get("minReadySeconds", 0)) for pod in pods),
+            "readyReplicas": sum(is_ready(pod) for pod in pods),
+            "availableReplicas": sum(is_available(pod, one["spec"].get("minReadySeconds", 0)) for pod in pods),
             "observedGeneration": one["metadata"]["generation"],
         }
         if problem:
@@ -228,7 +228,7 @@ class Workloads:
         return [pod for pod in self._pods(one) if "deletionTimestamp" not in pod["metadata"]]
 
     def _available(self, one: Object) -> int:
-        return sum(_is_available(pod, one["spec"].get("minReadySeconds", 0)) for pod in self._pods(one))
+        return sum(is_available(pod, one["spec"].get("minReadySeconds", 0)) for pod in self._pods(one))
 
     def _annotate(self, resource: Resource, item: Object, revision: str) -> Object:
         def change(new: Object) -> None:
@@ -269,46 +269,6 @@ def _new_set(deployment: Object, template_hash: str, revision: int) -> Object:
     }
 
 
-def _deployment_conditions(
-    deployment: Object, counts: Mapping[str, int], new: Object | None, *, done: bool, enough: bool
-) -> list[dict[str, Any]]:
-    old = (deployment.get("status") or {}).get("conditions") or []
-    reason = "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable"
-    text = f"Deployment {'has' if enough else 'does not have'} minimum availability."
-    found = [condition(old, "Available", holds=enough, reason=reason, message=text)]
-    found.append(_progressing(deployment, old, counts, new, done=done))
-    failures = (new or {}).get("status", {}).get("conditions") or []
-    return found + [failure for failure in failures if failure["type"] == "ReplicaFailure"]
-
-
-def _progressing(
-    deployment: Object, old: list[Any], counts: Mapping[str, int], new: Object | None, *, done: bool
-) -> dict[str, Any]:
-    """Progress is a change of the counts; without any for progressDeadlineSeconds the roll-out has failed."""
-    name = new["metadata"]["name"] if new else ""
-    before = next((known for known in old if known["type"] == "Progressing"), None)
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if done:
-        text = f'ReplicaSet "{name}" has successfully progressed.'
-        found = condition(old, "Progressing", holds=True, reason="NewReplicaSetAvailable", message=text)
-        same = before is not None and before.get("reason") == found["reason"] and before.get("message") == text
-        return found | {"lastUpdateTime": before["lastUpdateTime"] if before is not None and same else stamp}
-    status = deployment.get("status") or {}
-    moved = status.get("observedGeneration") != deployment["metadata"]["generation"] or any(
-        status.get(key, 0) != count for key, count in counts.items()
-    )
-    if before is None or moved or before.get("reason") == "NewReplicaSetAvailable":
-        text = f'ReplicaSet "{name}" is progressing.'
-        found = condition(old, "Progressing", holds=True, reason="ReplicaSetUpdated", message=text)
-        return found | {"lastUpdateTime": stamp}
-    waited = datetime.now(UTC) - datetime.fromisoformat(before["lastUpdateTime"])
-    if waited.total_seconds() > deployment["spec"]["progressDeadlineSeconds"]:
-        text = f'ReplicaSet "{name}" has timed out progressing.'
-        found = condition(old, "Progressing", holds=False, reason="ProgressDeadlineExceeded", message=text)
-        return found | {"lastUpdateTime": before["lastUpdateTime"]}
-    return dict(before)
-
-
 def _in_progress(deployment: Object) -> bool:
     status, replicas = deployment.get("status") or {}, deployment["spec"]["replicas"]
     counts = [status.get(name, 0) for name in ("replicas", "updatedReplicas", "availableReplicas")]
@@ -333,16 +293,3 @@ def _share(value: int | str, whole: int, rounding: Callable[[float], int]) -> in
     if isinstance(value, str) and value.endswith("%"):
         return rounding(int(value[:-1]) * whole / 100)
     return int(value)
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions") or []
-    return any(known["type"] == "Ready" and known["status"] == "True" for known in conditions)
-
-
-def _is_available(pod: Object, minimum_s: int) -> bool:
-    if not _is_ready(pod) or "deletionTimestamp" in pod["metadata"]:
-        return False
-    ready = next(known for known in pod["status"]["conditions"] if known["type"] == "Ready")
-    since = datetime.now(UTC) - datetime.fromisoformat(ready["lastTransitionTime"])
-    return since.total_seconds() >= minimum_s

@@ -1,4 +1,4 @@
-"""`python -m local.hub`: start the server on a loopback port and say where it is."""
+"""`python -m local.hub`: serve fixture repositories on a loopback port."""
 
 import argparse
 import asyncio
@@ -15,8 +15,9 @@ from aiohttp import web
 from local.hub.declaration import FixtureError
 from local.hub.repositories import load_repositories
 from local.hub.server import HubServer
+from local.private_files import write_private
 
-HOST = "127.0.0.1"  # fixture tokens are no secrets, so the server must not be reachable from outside
+HOST = "127.0.0.1"  # fixture tokens are not secret, so the server must not be reachable from outside
 EXIT_WRONG_INPUT = 65
 
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m local.hub", description=__doc__)
     parser.add_argument("--fixtures", type=Path, required=True, help="folder of <org>/<name>/repository.yaml")
     parser.add_argument("--state", type=Path, required=True, help="folder for server.json, access.jsonl and damaged/")
-    parser.add_argument("--port", type=int, default=0, help="0 picks a free one (default)")
+    parser.add_argument("--port", type=int, default=0, help="default: 0, a free port")
     arguments = parser.parse_args()
     arguments.state.mkdir(parents=True, exist_ok=True)
     try:
@@ -59,23 +60,15 @@ async def _serve(app: web.Application, port: int, admin_token: str, announcement
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, HOST, port).start()
-    line = json.dumps({"port": runner.addresses[0][1], "pid": os.getpid(), "admin_token": admin_token})
-    _write_private(announcement, line)
-    sys.stdout.write(line + "\n")
+    where = {"port": runner.addresses[0][1], "pid": os.getpid()}
+    write_private(announcement, json.dumps(where | {"admin_token": admin_token}) + "\n")
+    # without the token: standard output becomes a log
+    sys.stdout.write(json.dumps(where) + "\n")
     sys.stdout.flush()
     try:
         await stop.wait()
     finally:
         await runner.cleanup()
-
-
-def _write_private(file: Path, text: str) -> None:
-    """Write so that nobody else can read it and no reader sees half of it."""
-    partial = file.with_suffix(".partial")
-    partial.unlink(missing_ok=True)
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(text + "\n")
-    partial.replace(file)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Corrupts tensors of a safetensors file in place, the same way every time. Reads no other format."""
+"""Corrupts tensors of a safetensors file in place, reproducibly. It reads no other format."""
 
 import json
 import struct
@@ -16,7 +16,7 @@ STORED_AS = {"BF16": "<u2", "F16": "<f2", "F32": "<f4"}  # numpy has no bfloat16
 
 
 def damage_file(file: Path, damage: Damage) -> None:
-    """Rewrite the tensors of `file` that `damage.tensor` matches; the layout of the file stays.
+    """Rewrite the tensors of `file` that `damage.tensor` matches, in the same layout.
 
     Format: an 8-byte little-endian header length, a JSON header, then raw tensors
     (https://huggingface.co/docs/safetensors, format section).
@@ -29,11 +29,16 @@ def damage_file(file: Path, damage: Damage) -> None:
         header: dict[str, Any] = json.loads(stream.read(header_bytes))
     names = [name for name in sorted(header) if name != "__metadata__" and fnmatchcase(name, damage.tensor)]
     if not names:
-        raise FixtureError(f"{file.name}: damage.tensor {damage.tensor!r} matches none of its {len(header)} entries")
+        raise FixtureError(
+            f"{file.name}: damage.tensor {damage.tensor!r} matches none of its {len(header)} entries",
+            remedy="Correct the name or the glob.",
+        )
     for name in names:
         entry = header[name]
         if entry["dtype"] not in STORED_AS:
-            raise FixtureError(f"{file.name}: {name} is {entry['dtype']}; damage knows {', '.join(STORED_AS)}")
+            raise FixtureError(
+                f"{file.name}: type of tensor {name}", found=entry["dtype"], expected=f"one of {', '.join(STORED_AS)}"
+            )
         stored = np.memmap(
             file,
             dtype=STORED_AS[entry["dtype"]],

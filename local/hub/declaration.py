@@ -1,4 +1,4 @@
-"""What a fixture's `repository.yaml` may say. Reads and checks it; touches no other file."""
+"""The format of a fixture's `repository.yaml`. Reads and checks it; touches no other file."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -6,9 +6,11 @@ from typing import Annotated, Literal, Self
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tasks.contracts.errors import InputError
 
-class FixtureError(Exception):
-    """A fixture repository cannot be served as it is written."""
+
+class FixtureError(InputError):
+    """A fixture repository is declared wrongly."""
 
 
 def _stays_inside(path: str) -> str:
@@ -52,7 +54,9 @@ class RevisionDeclaration(Declared):
     files: InsidePath | None = Field(default=None, description="folder beside repository.yaml; adds or replaces files")
     remove: tuple[str, ...] = ()
     damage: tuple[Damage, ...] = ()
-    wrong_digest: tuple[str, ...] = Field(default=(), description="files announced with a digest their bytes lack")
+    wrong_digest: tuple[str, ...] = Field(
+        default=(), description="files listed with a digest that differs from their bytes"
+    )
 
     @model_validator(mode="after")
     def _has_files(self) -> Self:
@@ -69,7 +73,7 @@ class RefsDeclaration(Declared):
 
 
 class RepositoryDeclaration(Declared):
-    """The whole of `repository.yaml`."""
+    """All of `repository.yaml`."""
 
     gated: bool = False
     tokens: tuple[str, ...] = Field(default=(), description="made-up tokens that may read a gated repository's files")
@@ -102,4 +106,4 @@ def read_declaration(file: Path) -> RepositoryDeclaration:
     try:
         return RepositoryDeclaration.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
     except (yaml.YAMLError, ValidationError) as error:
-        raise FixtureError(f"{file}: {error}") from error
+        raise FixtureError(f"{file} is not valid", found=error) from error

@@ -1,4 +1,4 @@
-"""Turns fixture folders into repositories with commits and digests. Writes only below the state folder."""
+"""Turns fixture folders into repositories with commits and digests. Writes only to the state folder."""
 
 import hashlib
 import shutil
@@ -18,7 +18,7 @@ LFS_ABOVE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class LfsPointer:
-    """How a large file is announced: by the sha256 of its bytes; its git blob is a short text."""
+    """How a large file is listed: by the sha256 of its bytes; its git blob is a short text."""
 
     sha256: str
     size_bytes: int
@@ -26,7 +26,7 @@ class LfsPointer:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file as announced. `blob_id` is git's object id: of the bytes, or of the pointer for a large file."""
+    """A file as it is listed. `blob_id` is git's object id of the bytes, or of the pointer for a large file."""
 
     source: Path
     size_bytes: int
@@ -41,7 +41,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Revision:
-    """One commit; `commit` is 40 hex characters and depends on its name and its files' digests only."""
+    """A commit. `commit` is 40 hex characters and depends only on the revision's name and its files' digests."""
 
     commit: str
     files: Mapping[str, StoredFile]
@@ -49,7 +49,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class Repository:
-    """What one `repository.yaml` declares; refs map to commits."""
+    """A repository of a `repository.yaml`; refs map to commits."""
 
     kind: Kind
     repo_id: str
@@ -61,7 +61,7 @@ class Repository:
 
     @property
     def url_name(self) -> str:
-        """How file URLs and faults name it: `org/name` or `datasets/org/name`."""
+        """The name in file URLs and faults: `org/name` or `datasets/org/name`."""
         return self.repo_id if self.kind == "models" else f"{self.kind}/{self.repo_id}"
 
     def revision(self, name: str) -> Revision | None:
@@ -73,14 +73,16 @@ def load_repositories(fixtures: Path, state: Path) -> list[Repository]:
     """Load every `<org>/<name>` and `datasets/<org>/<name>` below `fixtures`; damaged files go to `state`/damaged.
 
     Raises:
-        FixtureError: there is no repository, or one names a file, folder or tensor that is not there.
+        FixtureError: there is no repository, or one names a file, folder or tensor that does not exist.
     """
     shutil.rmtree(state / "damaged", ignore_errors=True)
-    found = [("datasets", file) for file in sorted(fixtures.glob("datasets/*/*/repository.yaml"))]
-    found += [("models", file) for file in sorted(fixtures.glob("*/*/repository.yaml"))]
-    if not found:
-        raise FixtureError(f"{fixtures} holds no <org>/<name>/repository.yaml; give --fixtures the folder above them")
-    return [_repository("datasets" if kind == "datasets" else "models", file.parent, state) for kind, file in found]
+    files = [("datasets", file) for file in sorted(fixtures.glob("datasets/*/*/repository.yaml"))]
+    files += [("models", file) for file in sorted(fixtures.glob("*/*/repository.yaml"))]
+    if not files:
+        raise FixtureError(
+            f"{fixtures} has no <org>/<name>/repository.yaml", remedy="Give --fixtures the folder of the organisations."
+        )
+    return [_repository("datasets" if kind == "datasets" else "models", file.parent, state) for kind, file in files]
 
 
 def _repository(kind: Kind, folder: Path, state: Path) -> Repository:
@@ -108,15 +110,17 @@ def _repository(kind: Kind, folder: Path, state: Path) -> Repository:
 
 
 def _change(files: dict[str, Path], revision: RevisionDeclaration, folder: Path, damaged: Path) -> None:
-    """Apply overlay, removals and damage to `files`, which maps names in the repository to where the bytes lie."""
+    """Apply overlay, removals and damage to `files`, which maps names in the repository to local files."""
     if revision.files is not None:
         overlay = folder / revision.files
         if not overlay.is_dir():
-            raise FixtureError(f"{folder}: revision {revision.name} says files: {revision.files}, which is no folder")
+            raise FixtureError(
+                f"{folder}: files of revision {revision.name}", found=revision.files, expected="a folder"
+            )
         files |= {str(file.relative_to(overlay)): file for file in sorted(overlay.rglob("*")) if file.is_file()}
     changed = {*revision.wrong_digest, *(damage.file for damage in revision.damage)}
     if missing := (set(revision.remove) - files.keys()) | (changed - files.keys()) | (changed & set(revision.remove)):
-        raise FixtureError(f"{folder}: revision {revision.name} names files it does not have: {sorted(missing)}")
+        raise FixtureError(f"{folder}: revision {revision.name} names files it does not have", found=sorted(missing))
     for name in revision.remove:
         del files[name]
     for damage in revision.damage:

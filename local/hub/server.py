@@ -1,7 +1,7 @@
-"""The HTTP side: which URL gives what, in the shapes and headers that huggingface_hub reads.
+"""The Hub's HTTP API, with the documents and headers that huggingface_hub reads.
 
 Written against huggingface_hub 1.21.0 and 2.4.0. No X-Xet headers are sent, so the clients download by plain HTTP.
-As on the real Hub, the file list of a gated repository is open to all and its files are not
+As on the real Hub, everybody may list the files of a gated repository, but not read them
 (https://github.com/huggingface/huggingface.js/issues/945).
 """
 
@@ -26,7 +26,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HubError(Exception):
-    """An answer with the two headers from which the client picks its exception."""
+    """An error response with the two headers from which the client chooses its exception."""
 
     def __init__(self, status: int, code: str | None, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class HubError(Exception):
 
 
 class HubServer:
-    """Serves `repositories`; appends one JSON line per request to `access_log`, never a header of it but Range."""
+    """Serves `repositories`. Appends a JSON line per request to `access_log`, with no header but Range."""
 
     def __init__(self, repositories: Iterable[Repository], access_log: Path, admin_token: str) -> None:
         self._repositories: dict[tuple[str, str], Repository] = {
@@ -48,7 +48,7 @@ class HubServer:
         self._faults = Faults()
 
     def application(self) -> web.Application:
-        """Build the routes; the more specific ones come first, because a repository's name may hold a slash."""
+        """Build the routes. More specific ones come first, because a repository's name may contain a slash."""
         app = web.Application(middlewares=[self._answer])
         api = "/api/{kind:models|datasets}/{repo:[^/]+(?:/[^/]+)?}"
         app.router.add_get(api + "/revision/{revision}", self._info)
@@ -157,8 +157,8 @@ class HubServer:
     async def _paths_info(self, request: web.Request) -> web.Response:
         _, revision = self._revision(request)
         entries = _tree_entries(revision)
-        asked = [str(path).strip("/") for path in (await request.post()).getall("paths", [])]
-        return web.json_response([entries[path] for path in asked if path in entries])
+        paths = [str(path).strip("/") for path in (await request.post()).getall("paths", [])]
+        return web.json_response([entries[path] for path in paths if path in entries])
 
     async def _refs(self, request: web.Request) -> web.Response:
         repository = self._repository(request)
@@ -214,7 +214,7 @@ class HubServer:
 
     def _require_admin(self, request: web.Request) -> None:
         if not hmac.compare_digest((_token(request) or "").encode(), self._admin_token.encode()):
-            raise HubError(401, None, "Faults need the admin token that the server printed when it started")
+            raise HubError(401, None, "Faults need the admin token from server.json in the server's state folder")
 
 
 def _token(request: web.Request) -> str | None:
@@ -228,7 +228,7 @@ def _raise_status(fault: Fault | None) -> None:
 
 
 def _blob(file: StoredFile, *, sha256_key: str, id_key: str) -> dict[str, Any]:
-    """Describe a file; the Hub's info and tree answers differ in the names of two keys."""
+    """Describe a file. The Hub's info and tree documents differ in the names of two keys."""
     blob: dict[str, Any] = {"size": file.size_bytes, id_key: file.blob_id}
     if file.lfs:
         blob["lfs"] = {sha256_key: file.lfs.sha256, "size": file.size_bytes, "pointerSize": file.lfs.size_bytes}
@@ -236,7 +236,7 @@ def _blob(file: StoredFile, *, sha256_key: str, id_key: str) -> dict[str, Any]:
 
 
 def _tree_entries(revision: Revision) -> dict[str, dict[str, Any]]:
-    """Every file and folder by path. A folder's id only has to change with its content; it is not git's."""
+    """Every file and folder by path. A folder's id changes with its content, but it is not git's id."""
     entries: dict[str, dict[str, Any]] = {}
     folders: dict[str, str] = {}
     for path, file in revision.files.items():
@@ -249,12 +249,12 @@ def _tree_entries(revision: Revision) -> dict[str, dict[str, Any]]:
 
 
 def _requested_span(request: web.Request, size_bytes: int) -> range:
-    """Offsets of the body; the whole file when no Range was asked for (RFC 9110 section 14)."""
+    """Offsets of the body; the whole file if the request has no Range (RFC 9110 section 14)."""
     try:
-        asked = request.http_range
+        requested_range = request.http_range
     except ValueError as error:
         raise HubError(400, None, f"Cannot read Range: {request.headers['Range'][:64]!a}") from error
-    span = range(size_bytes)[asked]
+    span = range(size_bytes)[requested_range]
     if "Range" in request.headers and not span:
         raise HubError(416, None, "Range not satisfiable", {"Content-Range": f"bytes */{size_bytes}"})
     return span

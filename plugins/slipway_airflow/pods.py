@@ -5,98 +5,96 @@ A pod holds no secret, only references to Secrets, and meets the restricted Pod 
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from kubernetes.client import models as k8s
 
-from tasks.contracts.compatibility import gpus_to_hold, needs_gpu
-from tasks.contracts.errors import InputError
+from tasks.contracts.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
+from tasks.contracts.resolution import GPU_RESOURCE, ResolvedRelease
 from tasks.contracts.site import PodShape, Site
-from tasks.contracts.spec import GROUP_PATIENCE_S, ReleaseSpec
+from tasks.contracts.site_objects import SITE_CONFIG_MAP
+from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec_fields import GROUP_PATIENCE_S
+from tasks.contracts.writes import SCRATCH, step_folders, volumes
 
-SITE_CONFIG_MAP = "slipway-site"
 SITE_FOLDER = "/etc/slipway"
-SCRATCH_FOLDER = "/scratch"
-GPU_RESOURCE = "nvidia.com/gpu"
-GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
-USER_ID = 10001  # the user that images/*/Dockerfile make
+SCRATCH_FOLDER = SCRATCH.path
+USER_ID = 10001  # the user that images/*/Dockerfile create
 TERMINATION_GRACE_S = 30
 HOUR_S = 3600
-
-ShapeName = Literal["small", "transfer", "compute", "serving", "gpu"]
+MAX_DEADLINE_S = 30 * 24 * HOUR_S
+"""The longest deadline that a spec may add up to; Kubernetes refuses more than 2^31 - 1 s."""
 
 
 @dataclass(frozen=True)
 class StepKind:
     """What steps of one kind have in common."""
 
-    shape: ShapeName
     service_account: str
     deadline_s: int
     cluster_access: bool = False
     hub_access: bool = False
+    changes_model: bool = False
 
 
 KINDS: dict[Step, StepKind] = {
-    "plan": StepKind("small", "slipway-planner", deadline_s=HOUR_S // 4, hub_access=True),
-    "download": StepKind("transfer", "slipway-downloader", deadline_s=12 * HOUR_S, hub_access=True),
-    "quantize": StepKind("compute", "slipway-builder", deadline_s=24 * HOUR_S),
-    "build": StepKind("compute", "slipway-builder", deadline_s=24 * HOUR_S),
-    "assemble": StepKind("serving", "slipway-builder", deadline_s=2 * HOUR_S),
-    "publish": StepKind("transfer", "slipway-publisher", deadline_s=12 * HOUR_S),
-    "roll-out": StepKind("small", "slipway-deployer", deadline_s=HOUR_S // 4, cluster_access=True),
-    "smoke-test": StepKind("small", "slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
-    "benchmark": StepKind("small", "slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
-    "gate": StepKind("small", "slipway-measurer", deadline_s=HOUR_S // 2),
-    "promote": StepKind("small", "slipway-deployer", deadline_s=HOUR_S // 2, cluster_access=True),
-    "roll-back": StepKind("small", "slipway-deployer", deadline_s=HOUR_S // 2, cluster_access=True),
-    "revert": StepKind("small", "slipway-deployer", deadline_s=HOUR_S // 4, cluster_access=True),
+    "plan": StepKind("slipway-planner", deadline_s=HOUR_S // 4, hub_access=True),
+    "download": StepKind("slipway-downloader", deadline_s=12 * HOUR_S, hub_access=True),
+    "quantize": StepKind("slipway-builder", deadline_s=24 * HOUR_S),
+    "build": StepKind("slipway-builder", deadline_s=24 * HOUR_S),
+    "assemble": StepKind("slipway-builder", deadline_s=2 * HOUR_S),
+    "publish": StepKind("slipway-publisher", deadline_s=12 * HOUR_S),
+    "roll-out": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
+    "smoke-test": StepKind("slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
+    "benchmark": StepKind("slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
+    "gate": StepKind("slipway-measurer", deadline_s=HOUR_S // 2),
+    "promote": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
+    "roll-back": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
+    "revert": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
 }
-"""A deadline is no estimate: it is when a pod that hangs has cost enough. The spec's own waits are added to it."""
+"""A deadline is not an estimate: it limits what a hanging pod costs. The spec's own waits are added to it."""
 
 
 def deadline_s(step: Step, spec: ReleaseSpec) -> int:
-    """Seconds after its start when Kubernetes ends the pod, however the step hangs."""
-    asked = KINDS[step].deadline_s
+    """Seconds after its start at which Kubernetes stops the pod, even if the step hangs."""
+    seconds = KINDS[step].deadline_s
     load, rollout = spec.gate.benchmark, spec.rollout
     if step in {"roll-out", "revert"}:
-        asked += spec.serving.ready_timeout_s
+        seconds += spec.serving.ready_timeout_s
     if step == "roll-out" and spec.serving.group is not None:
-        asked += GROUP_PATIENCE_S
+        seconds += GROUP_PATIENCE_S
     if step == "benchmark":
         rounds = sum((load.requests + load.warmup) / level + 1 for level in load.concurrency)
-        asked += int(2 * rounds * load.request_timeout_s)
+        seconds += int(2 * rounds * load.request_timeout_s)
     if step == "promote":
-        asked += rollout.bake_s * (len(rollout.steps) + 1 if rollout.strategy == "canary" else 1)
-    return asked
+        seconds += rollout.bake_s * (len(rollout.steps) + 1 if rollout.strategy == "canary" else 1)
+    return min(seconds, MAX_DEADLINE_S)
 
 
 def step_pod(step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | None = None) -> k8s.V1Pod:
-    """The pod of `step`, complete but for its name, its run's labels and its command.
+    """The pod of `step`, complete except for its name, its run's labels and its command.
 
     Args:
-        step: which.
-        spec: of the release.
-        site: where.
-        estimate: of the plan; None where no plan comes before.
+        step: the step.
+        spec: the release's spec.
+        site: where the pod runs.
+        estimate: the plan's; None before there is a plan.
 
     Raises:
         InputError: the site lacks the shape or the image that the step needs.
     """
     kind = KINDS[step]
-    shape = _shape(step, spec, site)
-    gpus = _gpus(step, spec, site, shape, estimate)
+    pod = ResolvedRelease(spec, site).step(step, estimate)
+    gpus = pod.shape.gpus
     container = k8s.V1Container(
         name="base",
-        image=_image(step, spec, site),
+        image=pod.image,
         env=_environment(step, spec, site),
-        resources=_resources(shape, gpus),
+        resources=_resources(pod.shape),
         volume_mounts=[
             k8s.V1VolumeMount(name="site", mount_path=SITE_FOLDER, read_only=True),
-            k8s.V1VolumeMount(name="scratch", mount_path=SCRATCH_FOLDER),
-            *([k8s.V1VolumeMount(name="shared-memory", mount_path="/dev/shm")] if gpus else []),  # noqa: S108
+            *(k8s.V1VolumeMount(name=folder.volume, mount_path=folder.path) for folder in step_folders(step, gpus)),
         ],
         security_context=k8s.V1SecurityContext(
             allow_privilege_escalation=False,
@@ -117,9 +115,9 @@ def step_pod(step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | Non
             automount_service_account_token=kind.cluster_access,
             active_deadline_seconds=deadline_s(step, spec),
             termination_grace_period_seconds=TERMINATION_GRACE_S,
-            node_selector=shape.node_selector | ({GPU_PRODUCT_LABEL: spec.engine.gpu} if gpus else {}),
-            tolerations=[k8s.V1Toleration(**toleration.model_dump()) for toleration in shape.tolerations],
-            volumes=_volumes(shape, gpus),
+            node_selector=pod.shape.node_selector,
+            tolerations=[k8s.V1Toleration(**toleration.model_dump()) for toleration in pod.shape.tolerations],
+            volumes=_volumes(step, pod.shape),
             security_context=k8s.V1PodSecurityContext(
                 run_as_non_root=True,
                 run_as_user=USER_ID,
@@ -129,58 +127,6 @@ def step_pod(step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | Non
             ),
         ),
     )
-
-
-def _shape(step: Step, spec: ReleaseSpec, site: Site) -> PodShape:
-    name: ShapeName = "gpu" if needs_gpu(step, spec) else KINDS[step].shape
-    if name not in site.shapes:
-        raise InputError(
-            f"site {site.name} has the shapes {', '.join(sorted(site.shapes))}; {step} needs {name}. "
-            f"Add shapes.{name} to the site file."
-        )
-    return site.shapes[name]
-
-
-def _image(step: Step, spec: ReleaseSpec, site: Site) -> str:
-    if step != "assemble" and not needs_gpu(step, spec):
-        return site.images.tasks
-    if step == "quantize" and spec.engine.kind != "trt-engine":
-        return _modelopt_image(spec, site)
-    image = spec.serving.image or site.images.serving.get(spec.engine.kind)
-    if image is None:
-        raise InputError(
-            f"site {site.name} has no image for engine {spec.engine.kind}, which {step} runs in. "
-            f"Add images.serving.{spec.engine.kind} to the site file or serving.image to the spec."
-        )
-    return image
-
-
-def _modelopt_image(spec: ReleaseSpec, site: Site) -> str:
-    if site.images.modelopt is None:
-        raise InputError(
-            f"site {site.name} has no image with ModelOpt, which quantizes for {spec.engine.kind}. Add images.modelopt "
-            "to the site file, or choose quantization.format none."
-        )
-    return site.images.modelopt
-
-
-def _gpus(step: Step, spec: ReleaseSpec, site: Site, shape: PodShape, estimate: Estimate | None) -> int:
-    """One GPU per rank, at most what a node has; and none to assemble ranks of several nodes, which no pod can boot.
-
-    quantize takes as many as hold the model before it is smaller, and those of the shape when they are more: a model of
-    one rank is spread over them as it is calibrated.
-    """
-    if not needs_gpu(step, spec):
-        return 0
-    ranks = spec.engine.tensor_parallel * spec.engine.pipeline_parallel
-    product = site.gpus.get(spec.engine.gpu or "")
-    of_a_node = min(ranks, product.per_node) if product else ranks
-    if step == "assemble" and of_a_node < ranks:
-        return 0
-    if step != "quantize":
-        return of_a_node
-    holding = gpus_to_hold(estimate.gpu_bytes, product) if product and estimate else 0
-    return max(shape.gpus, of_a_node, holding)
 
 
 def _environment(step: Step, spec: ReleaseSpec, site: Site) -> list[k8s.V1EnvVar]:
@@ -196,9 +142,13 @@ def _environment(step: Step, spec: ReleaseSpec, site: Site) -> list[k8s.V1EnvVar
     if site.object_store.credentials_secret:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             secrets[name] = (site.object_store.credentials_secret, name)
-    if spec.source.token_secret and KINDS[step].hub_access:
-        secret, _, key = spec.source.token_secret.partition("/")
-        secrets["HF_TOKEN"] = (secret, key)
+    token = ResolvedRelease(spec, site).hub_token_secret
+    if token and KINDS[step].hub_access:
+        secrets["HF_TOKEN"] = token
+    # from annotations, because Kubernetes expands $(NAME) in a value, and a person may choose a run's id
+    annotations: dict[str, str] = {}
+    if KINDS[step].changes_model:
+        annotations = {DAG_RUN_VARIABLE: DAG_RUN, ENDED_HOLDERS_VARIABLE: ENDED_HOLDERS}
     return [
         *(k8s.V1EnvVar(name=name, value=value) for name, value in values.items()),
         *(
@@ -208,24 +158,39 @@ def _environment(step: Step, spec: ReleaseSpec, site: Site) -> list[k8s.V1EnvVar
             )
             for name, (secret, key) in secrets.items()
         ),
+        *(
+            k8s.V1EnvVar(
+                name=name,
+                value_from=k8s.V1EnvVarSource(
+                    field_ref=k8s.V1ObjectFieldSelector(field_path=f"metadata.annotations['{annotation}']")
+                ),
+            )
+            for name, annotation in annotations.items()
+        ),
     ]
 
 
-def _resources(shape: PodShape, gpus: int) -> k8s.V1ResourceRequirements:
-    """Memory is limited to what is asked for, so that a pod never dies of a neighbour; CPU may be borrowed."""
-    devices = {GPU_RESOURCE: str(gpus)} if gpus else {}
+def _resources(shape: PodShape) -> k8s.V1ResourceRequirements:
+    """Limit memory to what is requested, so that a neighbour cannot get a pod evicted; CPU may be borrowed."""
+    devices = {GPU_RESOURCE: str(shape.gpus)} if shape.gpus else {}
     return k8s.V1ResourceRequirements(
         requests={"cpu": shape.cpu, "memory": shape.memory, "ephemeral-storage": shape.scratch, **devices},
         limits={"memory": shape.memory, **devices},
     )
 
 
-def _volumes(shape: PodShape, gpus: int) -> list[k8s.V1Volume]:
-    volumes = [
+def _volumes(step: Step, shape: PodShape) -> list[k8s.V1Volume]:
+    gpus = shape.gpus
+    written = volumes(step_folders(step, gpus), shape.scratch, gpus, ranks=gpus if gpus > 1 else 0)
+    return [
         k8s.V1Volume(name="site", config_map=k8s.V1ConfigMapVolumeSource(name=SITE_CONFIG_MAP)),
-        k8s.V1Volume(name="scratch", empty_dir=k8s.V1EmptyDirVolumeSource(size_limit=shape.scratch)),
+        *(
+            k8s.V1Volume(
+                name=volume["name"],
+                empty_dir=k8s.V1EmptyDirVolumeSource(
+                    medium=volume["emptyDir"].get("medium"), size_limit=volume["emptyDir"]["sizeLimit"]
+                ),
+            )
+            for volume in written
+        ),
     ]
-    if gpus:  # NCCL exchanges between ranks through /dev/shm; a container's own is 64 MiB
-        shared = k8s.V1EmptyDirVolumeSource(medium="Memory")
-        volumes.append(k8s.V1Volume(name="shared-memory", empty_dir=shared))
-    return volumes

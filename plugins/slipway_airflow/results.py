@@ -1,14 +1,18 @@
-"""What a step's pod and its result document say about the task: pure judgement, no call to anything."""
+"""Judges a task by its step's pod and result document. Pure: it calls nothing."""
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from airflow.providers.cncf.kubernetes.utils.pod_manager import PodNotFoundException
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from kubernetes.client import ApiException
 from kubernetes.client import models as k8s
 
+from plugins.slipway_airflow.starting import PodCannotStartError
 from tasks.contracts.artifact import Layout, Stage
-from tasks.contracts.errors import InputError
 from tasks.contracts.plan import StagePlan
+from tasks.contracts.pod_failures import EXIT_CODES, PodFailure, gone, last_words
 from tasks.contracts.release import Step, StepResult
 
 STATUS_RESOLUTION = timedelta(seconds=1)
@@ -26,54 +30,76 @@ class Ended:
 
 
 def ended(pod: k8s.V1Pod | None) -> Ended | None:
-    """The end of the container `base`; None when the pod is gone or the container never ran or still runs."""
+    """How the container `base` ended; None when the pod is gone, or the container never ran or is still running."""
     statuses = (pod.status.container_statuses or []) if pod and pod.status else []
     for status in statuses:
         state = status.state and status.state.terminated
         if status.name == "base" and state:
-            return Ended(state.started_at, int(state.exit_code), state.reason or "", (state.message or "").strip())
+            return Ended(state.started_at, int(state.exit_code), state.reason or "", last_words(state.message))
     return None
 
 
 def is_of(result: StepResult, run: str, end: Ended | None) -> bool:
-    """Whether `result` was written by the pod that just ended, and not left behind by an earlier one.
+    """Whether the pod that just ended wrote `result`, and not an earlier one.
 
-    Results are overwritten run by run and try by try. The run tells other runs apart; the time tells tries apart, and
-    may be compared because both stamps come from the clock of the pod's node.
+    Every run and every try overwrites the result. The run identity distinguishes runs; the time distinguishes tries,
+    and can be compared because both times come from the clock of the pod's node.
     """
     started_at = end.started_at if end else None
     return result.run == run and (started_at is None or result.started_at >= started_at - STATUS_RESOLUTION)
 
 
-def failure(step: Step, result: StepResult | None, end: Ended | None, otherwise: str) -> AirflowException:
-    """The exception of a failed step: its class decides whether Airflow tries again, its text tells a person why.
+def failure(
+    step: Step, result: StepResult | None, pod_failure: PodFailure | None, end: Ended | None, otherwise: str
+) -> AirflowException:
+    """The exception of a failed step: its class decides whether Airflow tries again, its text says why.
 
-    A wrong input fails at once (65), for a retry cannot help; so does a container that outgrew its memory, for it would
-    again. Everything else may be tried again: what was unavailable (75), and what has no other name (70).
+    Whether another try can help is decided in tasks/contracts/pod_failures.py, for exit codes and for pods.
 
     Args:
         step: the step.
-        result: what this pod wrote, if it did.
+        result: the result that this pod wrote, if any.
+        pod_failure: why the pod did not start or was ended, if its container did not end by itself.
         end: how its container ended, if it ran.
-        otherwise: the message when neither says anything.
+        otherwise: the message when none of these says anything.
     """
     error = result.error if result else None
     if error:
-        final = error.exit_code == InputError.exit_code
-        return (AirflowFailException if final else AirflowException)(f"{step}: {error.message}")
-    if end and end.reason == "OOMKilled":
-        return AirflowFailException(
-            f"{step}: the container outgrew its memory limit and was killed. "
-            "Raise the memory of its shape in the site file, or ask for less in the spec; then clear this task."
-        )
+        return _exception(f"{step}: {error.message}", retry=EXIT_CODES.get(error.exit_code, True))
+    if pod_failure:
+        again = " Airflow tries again while the task has tries left." if pod_failure.retry else ""
+        return _exception(f"{step}: {pod_failure}{again}", retry=pod_failure.retry)
     if end is None:
         return AirflowException(f"{step}: {otherwise}")
-    words = f"{step}: {end.message or otherwise} (exit code {end.exit_code}{', ' + end.reason if end.reason else ''})"
-    return (AirflowFailException if end.exit_code == InputError.exit_code else AirflowException)(words)
+    text = f"{step}: {end.message or otherwise} (exit code {end.exit_code}{', ' + end.reason if end.reason else ''})"
+    return _exception(text, retry=EXIT_CODES.get(end.exit_code, True))
+
+
+def _exception(text: str, *, retry: bool) -> AirflowException:
+    return AirflowException(text) if retry else AirflowFailException(text)
+
+
+def cannot_start(error: BaseException | None) -> PodFailure | None:
+    """The reason why the pod did not start or is gone, if that led to `error`."""
+    while error is not None:
+        if isinstance(error, PodCannotStartError):
+            return error.failure
+        if isinstance(error, PodNotFoundException):
+            return gone(str(error).split()[1])  # "Pod <namespace>/<name> not found ..."
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def api_message(error: ApiException) -> str:
+    """The API server's message about a request that it rejected."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{error.status} {error.reason}"
 
 
 def stored_stage(stage: Stage, planned: StagePlan, release_uri: str, run: str, layout: Layout) -> StepResult:
-    """The result of a stage whose artifact was stored before the run began: no pod has to tell."""
+    """The result of a stage whose artifact was stored before the run began, for which no pod runs."""
     return StepResult(
         step=stage,
         release=release_uri,

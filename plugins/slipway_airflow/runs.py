@@ -1,4 +1,4 @@
-"""Names derived from an Airflow run and a release: pure, so that a re-attached task derives the same ones."""
+"""Names derived from an Airflow run and a release. Pure, so that a re-attached task derives the same names."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ RUN_DIGEST_DIGITS = 8
 
 
 def run_identity(run_id: str) -> str:
-    """`run_id` as object names and label values allow it: [A-Za-z0-9._-], at most 50 characters.
+    """Turn `run_id` into text that object names and labels allow: [A-Za-z0-9._-], at most 50 characters.
 
     An id that has to be changed gets a digest of the original, so that two runs never share an identity.
     """
@@ -21,9 +21,9 @@ def run_identity(run_id: str) -> str:
 
 
 def pod_name(name: str, release_id: str | None, step: str) -> str:
-    """`<name>-<digest of the release>-<step>` without KubernetesPodOperator's suffix; a long name is cut, the rest not.
+    """`<name>-<digest of the release>-<step>`, without KubernetesPodOperator's suffix. Only a long model name is cut.
 
-    Before there is a release, for plan, the digest is left out.
+    The digest is left out for plan, which runs before there is a release.
     """
     tail = f"-{release_id.removeprefix(name + '-')}-{step}" if release_id else f"-{step}"
     return name[: MAX_POD_NAME_CHARS - len(tail)].rstrip("-") + tail

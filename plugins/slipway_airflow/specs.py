@@ -1,39 +1,88 @@
-"""The release specs of a folder, the good apart from the broken, so that one mistake stops one model only."""
+"""Reads the release specs of a folder, and separates broken ones, so that a mistake stops only one model."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from plugins.slipway_airflow.site import read_yaml
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
+from tasks.contracts.redaction import bounded, redacted
 from tasks.contracts.spec import ReleaseSpec
+from tasks.document_files import read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow.sdk import DAG
+
+REASON_CHARS = 1000
+REPORT_CHARS = 60_000
+"""Limit for the text of all broken specs together: MySQL stores an import error in 64 KiB."""
+
+
+class BrokenSpecsError(Exception):
+    """Specs that have no DAG, each with its reason; Airflow shows the text as an import error."""
+
+    def __init__(self, broken: dict[Path, str]) -> None:
+        super().__init__(bounded("\n".join(bounded(text, REASON_CHARS) for text in broken.values()), REPORT_CHARS))
 
 
 @dataclass(frozen=True)
 class Specs:
-    """What a folder's *.yaml files hold."""
+    """The specs in a folder's *.yaml files."""
 
     good: dict[Path, ReleaseSpec] = field(default_factory=dict)
     broken: dict[Path, str] = field(default_factory=dict)
 
 
-def read_specs(folder: Path) -> Specs:
-    """Read every *.yaml of `folder`, in the order of names.
+@dataclass(frozen=True)
+class Dags:
+    """DAGs by their ids, and the specs that have none."""
 
-    Of two files with the same release name the first is good and the second broken: a name is one DAG and one Service.
+    made: "dict[str, DAG]" = field(default_factory=dict)
+    broken: dict[Path, str] = field(default_factory=dict)
+
+
+def read_specs(folder: Path) -> Specs:
+    """Read every *.yaml file of `folder` in alphabetical order.
+
+    If two files have the same release name, the second is broken: a name belongs to one DAG and one Service.
     """
     specs = Specs()
     owners: dict[str, Path] = {}
     for path in sorted(folder.glob("*.yaml")):
         try:
-            spec = read_contract(ReleaseSpec, read_yaml(path), str(path))
+            spec = read_contract(ReleaseSpec, read_document(path), str(path))
         except InputError as error:
             specs.broken[path] = str(error)
             continue
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one file, the other models keep their DAGs
+            specs.broken[path] = _unexpected(path, error)
+            continue
         if (owner := owners.setdefault(spec.name, path)) != path:
             specs.broken[path] = (
-                f"{path}: name {spec.name} is taken by {owner}; expected one spec per name. Rename one."
+                f"{path}: name {spec.name} is taken by {owner}, expected one spec for each name. Rename one."
             )
             continue
         specs.good[path] = spec
     return specs
+
+
+def make_dags(folder: Path, make: "Callable[[ReleaseSpec], DAG]") -> Dags:
+    """Make a DAG of every spec in `folder`; a spec that `make` rejects counts as broken too."""
+    specs = read_specs(folder)
+    dags = Dags(broken=dict(specs.broken))
+    for path, spec in specs.good.items():
+        try:
+            dag = make(spec)
+            dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own
+        except Exception as error:  # noqa: BLE001 - as above
+            dags.broken[path] = str(error) if isinstance(error, InputError) else _unexpected(path, error)
+        else:
+            dags.made[dag.dag_id] = dag
+    return dags
+
+
+def _unexpected(path: Path, error: Exception) -> str:
+    reason = redacted(bounded(str(error), REASON_CHARS // 2))
+    return f"{path}: {type(error).__name__}: {reason}. `slipway validate` should have rejected this file: report it."

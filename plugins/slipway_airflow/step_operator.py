@@ -1,42 +1,59 @@
 """Run one step as a pod: the only place where Airflow and the steps meet."""
 
+import json
 import logging
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.utils.pod_manager import OnFinishAction, PodPhase
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from kubernetes.client import ApiException
 
 from plugins.slipway_airflow import pods, results
+from plugins.slipway_airflow.other_runs import OtherRuns
 from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import current_site
+from plugins.slipway_airflow.starting import CANNOT_START, StepPodManager, StepPodTrigger, as_json
+from plugins.slipway_airflow.step_documents import read_result, write_request
 from tasks.contracts.artifact import STAGES, Layout
-from tasks.contracts.compatibility import needs_gpu
+from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.gate import Verdict
-from tasks.contracts.plan import Plan
-from tasks.contracts.release import Step, StepResult
+from tasks.contracts.kubernetes_text import check_pod_values
+from tasks.contracts.lease import DAG_RUN, ENDED_HOLDERS
+from tasks.contracts.plan import Plan, PlanRequest
+from tasks.contracts.pod_failures import PodFailure, failure_of, gone
+from tasks.contracts.release import REMEDY_PREFIX, RevertRequest, Step, StepResult
 from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.step_needs import needs_gpu, step_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Never
 
     from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
     from kubernetes.client import models as k8s
 
 XCOM_KEY = "return_value"
 PLAN: Step = "plan"
 REVERT: Step = "revert"
 UNPLANNED = frozenset({PLAN, REVERT})
-"""Steps that no plan comes before."""
+"""Steps that run without a plan."""
 ROLL_OUT: Step = "roll-out"
+ROLL_BACK: Step = "roll-back"
+PROMOTE: Step = "promote"
+TAKES_LEASE = frozenset({ROLL_OUT, REVERT})
+"""Steps that acquire a model's lease, and may take it over from a run that has ended."""
 NEVER_BEGAN = frozenset({None, "upstream_failed", "skipped", "removed"})
 
-# A node from zero takes up to 10 minutes, an image of 20 GB as long again (apple/axlearn#362, airflow#49784).
+# A node from zero takes up to 10 minutes, an image of 20 GB as long as that (apple/axlearn#362, airflow#49784).
 GPU_START_S = 1800
 START_S = 600
 MARGIN_S = 300
+NOT_FOUND = 404
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +61,14 @@ log = logging.getLogger(__name__)
 class StepOperator(KubernetesPodOperator):
     """A pod that runs `python -m tasks <step>`; its result document becomes the task's XCom. Never subclass it.
 
-    The task succeeds without a pod when the plan found the stage stored, and is skipped when the plan found nothing to
-    do. A pod that outlives a crash of Airflow is found again; one that has not ended when the task fails is deleted.
+    The task succeeds without a pod when the plan says that the stage is stored, and is skipped when there is nothing to
+    release. A pod that survives a crash of Airflow is adopted; one that still runs when the task fails is deleted.
 
-    The parent's XCom sidecar is never used: the result is read from the object store after the pod ended.
+    The parent's XCom sidecar is never used: the result is read from the object store after the pod has ended.
     """
 
     template_fields: "Sequence[str]" = ()
-    """None: a prompt in a spec may hold braces, and must reach the step as it was written."""
+    """No templates: a prompt in a spec may have braces, and must reach the step unchanged."""
 
     def __init__(self, *, step: Step, spec: ReleaseSpec, **task: Any) -> None:
         site = current_site()
@@ -79,9 +96,10 @@ class StepOperator(KubernetesPodOperator):
         self.step, self.spec = step, spec
         self.layout = Layout(site.object_store.root)
         self.aws_conn_id = site.airflow.aws_conn_id
+        self.pod_failure: PodFailure | None = None
 
     def execute(self, context: "Context") -> None:
-        """Run the step's pod, or find that none is needed.
+        """Run the step's pod, unless none is needed.
 
         Raises:
             AirflowSkipException: there is nothing to release, or nothing to roll back.
@@ -98,6 +116,8 @@ class StepOperator(KubernetesPodOperator):
         try:
             estimate = plan.estimate if plan else None
             self.full_pod_spec = pods.step_pod(self.step, self.spec, current_site(), estimate)
+            self.cmds = ["python", "-m", "tasks", self.step, *self._arguments(context, run, release_uri)]
+            check_pod_values(self.cmds)
         except InputError as error:
             raise AirflowFailException(f"{self.step}: {error}") from error
         self.name = pod_name(self.spec.name, plan.release_id if plan else None, self.step)
@@ -107,37 +127,66 @@ class StepOperator(KubernetesPodOperator):
             "slipway.dev/step": self.step,
             "slipway.dev/run": run,
         }
-        self.cmds = ["python", "-m", "tasks", self.step, *self._arguments(context, run, release_uri)]
-        if self.deferrable:
-            super().execute(context)
-        else:
-            self._conclude(context, super().execute)
+        try:
+            self.annotations = self._annotations(context)
+            if self.deferrable:
+                super().execute(context)
+            else:
+                self._conclude(context, super().execute)
+        except ApiException as error:
+            if error.status == NOT_FOUND and self.pod is not None:
+                why = gone(f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
+                raise results.failure(self.step, None, why, None, "") from error
+            raise AirflowException(
+                f"{self.step}: the cluster rejected a request: {results.api_message(error)}"
+            ) from error
+
+    def defer(self, *, trigger: "BaseTrigger", method_name: str, **later: Any) -> "Never":
+        """Defer to a trigger that gives up on a pod that can never start."""
+        super().defer(trigger=StepPodTrigger(**trigger.serialize()[1]), method_name=method_name, **later)
 
     def trigger_reentry(self, context: "Context", event: dict[str, Any]) -> None:
-        """As the parent, when the triggerer saw the pod end; then take the result as after a pod that was awaited."""
+        """Continue as the parent does after the triggerer saw the pod end; then read the result."""
+        if CANNOT_START in event:
+            self.pod_failure, self.get_logs = PodFailure(**event[CANNOT_START]), False
         self._conclude(context, super().trigger_reentry, event)
 
+    @cached_property
+    def pod_manager(self) -> StepPodManager:
+        """The parent's pod manager, but it gives up on a pod that can never start."""
+        return StepPodManager(kube_client=self.client, callbacks=self.callbacks)
+
+    def cleanup(self, pod: "k8s.V1Pod", remote_pod: "k8s.V1Pod", *arguments: Any, **options: Any) -> None:
+        """Clean up as the parent does, but first read how the pod ended: the parent may have read it too early."""
+        if remote_pod and not self._killed and remote_pod.status.phase != PodPhase.SUCCEEDED:
+            remote_pod = self._seen_at_end(remote_pod)
+        super().cleanup(pod, remote_pod, *arguments, **options)
+
     def get_or_create_pod(self, pod_request_obj: "k8s.V1Pod", context: "Context") -> "k8s.V1Pod":
-        """As the parent, but a pod that finished its work while nobody watched counts, and is not run again."""
+        """Find or create the pod as the parent does, but adopt one that succeeded while Airflow was down."""
         left = self.find_pod(pod_request_obj.metadata.namespace, context=context)
         if left is not None and left.status.phase == PodPhase.SUCCEEDED:
-            self.log.info("Pod %s succeeded while Airflow was away; its result is taken.", left.metadata.name)
+            self.log.info("Pod %s succeeded while Airflow was down; its result is used.", left.metadata.name)
             return left
         return super().get_or_create_pod(pod_request_obj, context)
 
     def process_pod_deletion(self, pod: "k8s.V1Pod | None", *, reraise: bool = True) -> bool:
-        """As the parent, which keeps failed pods for their logs; a pod that never ended would also keep its GPU."""
+        """Delete as the parent does, which keeps failed pods for their logs, but never keep a pod that still runs."""
         if pod is not None and pod.status and pod.status.phase not in PodPhase.terminal_states:
             self.on_finish_action = OnFinishAction.DELETE_POD
         return bool(super().process_pod_deletion(pod, reraise=reraise))
 
     def on_kill(self) -> None:
-        """As the parent, and also when the kill arrives while the pod is being created."""
+        """Kill as the parent does, also when the kill arrives while the pod is being created."""
         self.pod = self.pod or self.pod_request_obj
         super().on_kill()
 
     def _planned(self, context: "Context") -> tuple[Plan, str]:
-        """The run's plan and its release, or the reason why this step has nothing to do."""
+        """The run's plan and its release.
+
+        Raises:
+            AirflowSkipException: this step has nothing to do.
+        """
         value = context["ti"].xcom_pull(task_ids=PLAN, key=XCOM_KEY)
         if value is None:
             raise AirflowSkipException("no release was planned, so there is nothing to do")
@@ -146,54 +195,87 @@ class StepOperator(KubernetesPodOperator):
         if plan.action == "nothing" or result.release is None:
             raise AirflowSkipException(result.summary)
         if context["params"]["plan_only"]:
-            raise AirflowSkipException("only the plan was asked for")
-        if self.step == "roll-back":
+            raise AirflowSkipException("plan_only was set for this run")
+        if self.step == ROLL_BACK:
             ti, run_id = context["ti"], context["run_id"]
+            if ti.xcom_pull(task_ids=PROMOTE, key=XCOM_KEY) is not None:
+                raise AirflowSkipException(f"{plan.release_id} was promoted, so there is nothing to undo")
             states = ti.get_task_states(dag_id=ti.dag_id, task_ids=[ROLL_OUT], run_ids=[run_id])
             if states.get(run_id, {}).get(ROLL_OUT) in NEVER_BEGAN:
-                raise AirflowSkipException(f"nothing was rolled out of {plan.release_id}, so there is nothing to undo")
+                raise AirflowSkipException(f"{plan.release_id} was not rolled out, so there is nothing to undo")
         return plan, result.release
+
+    def _annotations(self, context: "Context") -> dict[str, str]:
+        """What a step that changes the model needs to know about runs. This also ends pods that would interfere."""
+        if not pods.KINDS[self.step].changes_model:
+            return {}
+        site = current_site().kubernetes
+        runs = OtherRuns(self.client, site.pipeline_namespace, site.serving_namespace, context["ti"])
+        if self.step == ROLL_BACK:  # a person may have ended the run while its steps were running
+            runs.end_pods(runs.own, besides=self.task_id)
+        ended = runs.ended_holders(self.spec) if self.step in TAKES_LEASE else {}
+        return {DAG_RUN: str(runs.own), ENDED_HOLDERS: json.dumps(ended)}
 
     def _arguments(self, context: "Context", run: str, release_uri: str | None) -> list[str]:
         if release_uri:
             return ["--release", release_uri, "--run", run]
-        params = context["params"]
+        uri = self.layout.request(self.spec.name, run, self.step)
+        write_request(uri, self._request(context, run), self.aws_conn_id)
+        return ["--request", uri]
+
+    def _request(self, context: "Context", run: str) -> PlanRequest | RevertRequest:
+        """The run's request. It travels as a document, because Kubernetes would expand `$(NAME)` in a command."""
+        params, source = context["params"], f"the parameters of run {run}"
         if self.step == REVERT:
-            return ["--name", self.spec.name, "--run", run, "--reason", params["reason"]]
-        return [
-            *("--spec", self.spec.model_dump_json()),
-            *("--run", run),
-            *("--revision", params["revision"]),
-            *(["--force"] if params["force"] else []),
-        ]
+            return read_contract(
+                RevertRequest, {"name": self.spec.name, "run": run, "reason": params["reason"]}, source
+            )
+        request = {"spec": self.spec, "run": run, "revision": params["revision"], "force": params["force"]}
+        return read_contract(PlanRequest, request, source)
 
     def _conclude(self, context: "Context", run_pod: "Callable[..., Any]", *arguments: Any) -> None:
-        """Let the parent run the pod to its end; then take the result, or say in words why there is none."""
+        """Let the parent run the pod to its end; then read the result, or raise why there is none."""
         run = run_identity(context["run_id"])
         try:
             run_pod(context, *arguments)
         except AirflowException as error:
             end = results.ended(self.remote_pod) or results.ended(self.pod)
-            # the parent raises from `finally`, so that what really happened is the context of what arrives here
+            # the parent raises from `finally`, so the actual error is the context of this one
             otherwise = str(error.__context__ or error)
-            raise results.failure(self.step, self._failed_result(context, run, end), end, otherwise) from error
-        result = self._read_result(self._result_uri(context, run))
+            why, failed = self.pod_failure or results.cannot_start(error), self._failed_result(context, run, end)
+            if failed and failed.error and failed.error.remedy:
+                log.warning("%s%s", REMEDY_PREFIX, failed.error.remedy)
+            raise results.failure(self.step, failed, why, end, otherwise) from error
+        result = read_result(self._result_uri(context, run), self.aws_conn_id)
         end = results.ended(self.remote_pod) or results.ended(self.pod)
         if result is None or result.outcome == "failed" or not results.is_of(result, run, end):
-            found = f"one of run {result.run}, {result.outcome}, of {result.started_at}" if result else "none"
+            actual = f"one of run {result.run}, {result.outcome} at {result.started_at}" if result else "none"
             raise AirflowException(
-                f"{self.step}: the pod ended well but its result is missing: {self._result_uri(context, run)}, "
-                f"found {found}, expected one of run {run}. Look whether something else writes there; clear this task."
+                f"{self.step}: the pod succeeded but its result is missing: {self._result_uri(context, run)}, "
+                f"found {actual}, expected one of run {run}. Check what else writes there; then clear this task."
             )
         self._push(context, result)
         verdict = result.data.get("verdict")
         if self.step == "gate" and verdict != Verdict.PASSED:
             raise AirflowFailException(f"gate: the release is refused. {result.summary}")
 
+    def _seen_at_end(self, pod: "k8s.V1Pod") -> "k8s.V1Pod":
+        """Read the pod as it is now, or keep its last state if it is gone; record what ended it."""
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        try:
+            self.remote_pod = self.hook.get_pod(name, namespace)
+        except ApiException as error:
+            if error.status == NOT_FOUND:
+                self.pod_failure = gone(f"{namespace}/{name}")
+            return pod
+        shape = step_shape(self.step, self.spec)
+        self.pod_failure = self.pod_failure or failure_of(as_json(self.remote_pod), self.base_container_name, shape)
+        return self.remote_pod
+
     def _failed_result(self, context: "Context", run: str, end: results.Ended | None) -> StepResult | None:
         try:
-            result = self._read_result(self._result_uri(context, run))
-        except Exception:  # whatever the store does, the step's own failure is what has to be reported
+            result = read_result(self._result_uri(context, run), self.aws_conn_id)
+        except Exception:  # whatever the store does, the step's own failure is the one to report
             log.exception("the result of %s could not be read", self.step)
             return None
         return result if result and result.outcome == "failed" and results.is_of(result, run, end) else None
@@ -206,19 +288,6 @@ class StepOperator(KubernetesPodOperator):
         plan, _ = self._planned(context)
         return self.layout.result(self.spec.name, plan.release_id, self.step)
 
-    def _read_result(self, uri: str) -> StepResult | None:
-        """The document at `uri`; None when there is none."""
-        # imported here, for boto3 takes half a second that parsing a DAG should not pay
-        from airflow.providers.amazon.aws.hooks.s3 import S3Hook  # noqa: PLC0415
-
-        client = S3Hook(aws_conn_id=self.aws_conn_id).get_conn()
-        bucket, key = S3Hook.parse_s3_url(uri)
-        try:
-            body = client.get_object(Bucket=bucket, Key=key)["Body"].read()
-        except client.exceptions.NoSuchKey:
-            return None
-        return StepResult.model_validate_json(body)
-
     def _push(self, context: "Context", result: StepResult) -> None:
-        # `do_xcom_push` stays False, for to the parent it means the sidecar; so the value is pushed by hand
+        # `do_xcom_push` stays False, because to the parent it means the sidecar; so the value is pushed here
         context["ti"].xcom_push(key=XCOM_KEY, value=result.model_dump(mode="json"))

@@ -1,7 +1,7 @@
 """Artifacts in the object store: written file by file with the manifest last, and verified whenever they are read.
 
-An artifact exists once its manifest does. Until then its files are nobody's, so a writer that was killed leaves nothing
-to clean up, and the next one keeps what is right already.
+An artifact exists once its manifest does. Until then its files belong to none: a writer that was killed leaves nothing
+to clean up, and the next one keeps the files that are correct already.
 """
 
 import hashlib
@@ -34,26 +34,29 @@ class ArtifactStore:
         self._store, self._layout, self._clock = store, layout, clock
 
     def find(self, stage: Stage, key: str) -> Manifest | None:
-        """The artifact's manifest; None: it does not exist."""
+        """The artifact's manifest; None when it does not exist."""
         uri = self._uri(stage, key, MANIFEST)
-        found = self._store.read_with_etag(uri)
-        return None if found is None else read_contract_json(Manifest, found[0], uri)
+        document = self._store.read_with_etag(uri)
+        return None if document is None else read_contract_json(Manifest, document[0], uri)
 
     def fetch(self, stage: Stage, key: str, target: Path, *, only: str | None = None) -> Manifest:
-        """Bring every file of an artifact under `target`, or the one that is named, verified.
+        """Download every file of an artifact to `target`, or only the file `only`, verified.
 
-        Files that are right there already are kept.
+        Files that are correct there already are kept.
 
         Raises:
             InputError: there is no such artifact.
-            DigestMismatchError: stored bytes are not what the manifest says; they are not left in `target`.
+            DigestMismatchError: stored bytes differ from the manifest; they are not left in `target`.
         """
         manifest = self.find(stage, key)
         if manifest is None:
             raise InputError(
-                f"there is no artifact {stage} {key[:12]}: {self._uri(stage, key, MANIFEST)} does not exist. "
-                f"Run {stage} first; if it was deleted, run plan again."
+                f"artifact {stage} {key[:12]} does not exist",
+                expected=self._uri(stage, key, MANIFEST),
+                remedy=f"Run {stage} first; if it was deleted, run plan again.",
             )
+
+        manifest_uri = self._uri(stage, key, MANIFEST)
 
         def bring(file: File, count: Count) -> None:
             path = target / file.path
@@ -67,7 +70,7 @@ class ArtifactStore:
                 self._verify(partial, file, stage, key)
                 partial.replace(path)
             except NotFoundError as error:
-                raise InputError(f"{error} {self._damaged(stage, key)}") from error
+                raise InputError(error.what, remedy=_delete(manifest_uri)) from error
             finally:
                 partial.unlink(missing_ok=True)
 
@@ -93,7 +96,7 @@ class ArtifactStore:
         """
         paths = sorted(path for path in source.rglob("*") if path.is_file())
         if not paths:
-            raise InputError(f"{stage} made no files, expected at least one. Nothing was stored.")
+            raise InputError(f"{stage} made no files", expected="at least one", remedy="See the step's log.")
         files = _described(source, paths)
         manifest = self._manifest(stage, key, files, inputs, producer, metrics, seconds)
 
@@ -116,13 +119,13 @@ class ArtifactStore:
         producer: dict[str, str],
         metrics: dict[str, Any],
     ) -> Manifest:
-        """Store an artifact of other artifacts' files, each part's under its sub-path (empty: at the top).
+        """Store an artifact that consists of other artifacts' files, each part's in its own folder (empty: at the top).
 
-        The object store copies; no byte passes through this process.
+        The object store copies them; no byte passes through this process.
 
         Raises:
-            InputError: two parts have a file of the same name, or a part's file is gone.
-            DigestMismatchError: a copy is not what the part's manifest says.
+            InputError: two parts have a file of the same name, or a part's file is missing.
+            DigestMismatchError: a copy differs from the part's manifest.
         """
         began = self._clock.monotonic()
         origins: dict[str, tuple[Manifest, File]] = {}
@@ -131,8 +134,8 @@ class ArtifactStore:
                 path = f"{folder}/{file.path}" if folder else file.path
                 if path in origins:
                     raise InputError(
-                        f"{stage} {key[:12]}: {origins[path][0].stage} and {part.stage} both have {path}. "
-                        "One of the two has to name it otherwise."
+                        f"{stage} {key[:12]}: {origins[path][0].stage} and {part.stage} both have {path}",
+                        remedy="Rename the file in one of the two.",
                     )
                 origins[path] = part, file
         files = tuple(file.model_copy(update={"path": path}) for path, (_, file) in sorted(origins.items()))
@@ -149,11 +152,11 @@ class ArtifactStore:
         return self._commit(manifest, copy, began)
 
     def _commit(self, manifest: Manifest, work: Work, began: float | None = None) -> Manifest:
-        """Bring the files there, then the manifest, which tells the time since `began` where it is given.
+        """Store the files, then the manifest, which records the time since `began` if that is given.
 
-        A process that loses the race for the manifest to one that made the same files is content with it. If the other
-        made different ones, either may have overwritten some of the other's, so the loser, after whom nobody of the two
-        writes, makes all of them its own and replaces the manifest.
+        A process that loses the race for the manifest accepts the winner's if both made the same files. If they made
+        different ones, either may have overwritten some of the other's; the second writer then overwrites every file
+        and replaces the manifest, after which neither of the two writes.
         """
         uri = self._uri(manifest.stage, manifest.key, MANIFEST)
         what, etag = f"store {manifest.stage} {manifest.key[:12]}", None
@@ -164,18 +167,20 @@ class ArtifactStore:
             try:
                 self._store.put_if(uri, canonical_json(manifest.model_dump(mode="json")), etag=etag)
             except LostRaceError:
-                found = self._store.read_with_etag(uri)
-                if found is None:
+                document = self._store.read_with_etag(uri)
+                if document is None:
                     etag = None
                     continue
-                winner, etag = read_contract_json(Manifest, found[0], uri), found[1]
+                winner, etag = read_contract_json(Manifest, document[0], uri), document[1]
                 if winner.files == manifest.files:
-                    log.info("%s was stored by another process meanwhile", uri)
+                    log.info("another process stored %s at the same time", uri)
                     return winner
-                log.warning("%s was stored by another process with other bytes; they are replaced", uri)
+                log.warning("another process stored other bytes as %s; they are replaced", uri)
             else:
                 return manifest
-        raise LostRaceError(f"{uri}: {MANIFEST_ATTEMPTS} times another process stored other bytes. Stop one of them.")
+        raise LostRaceError(
+            f"another process stored other bytes as {uri} {MANIFEST_ATTEMPTS} times", remedy="Stop one of the two."
+        )
 
     def _is_stored(self, uri: str, file: File) -> bool:
         stored = self._store.describe(uri)
@@ -185,17 +190,15 @@ class ArtifactStore:
         actual = sha256_of_file(path)
         if actual != file.sha256:
             uri = self._uri(stage, key, file.path)
-            raise DigestMismatchError(uri, expected=file.sha256, actual=actual, do=self._damaged(stage, key))
+            remedy = _delete(self._uri(stage, key, MANIFEST))
+            raise DigestMismatchError(uri, expected=file.sha256, found=actual, remedy=remedy)
 
     def _verify_copy(self, uri: str, file: File, part: Manifest) -> None:
         copied = self._store.describe(uri)
-        actual = (copied.sha256 or file.sha256) if copied and copied.size_bytes == file.size_bytes else "of other size"
+        actual = (copied.sha256 or file.sha256) if copied and copied.size_bytes == file.size_bytes else "another size"
         if actual != file.sha256:
-            do = self._damaged(part.stage, part.key)
-            raise DigestMismatchError(uri, expected=file.sha256, actual=actual, do=do)
-
-    def _damaged(self, stage: Stage, key: str) -> str:
-        return f"The artifact is damaged: delete {self._uri(stage, key, MANIFEST)} and run the release again."
+            remedy = _delete(self._uri(part.stage, part.key, MANIFEST))
+            raise DigestMismatchError(uri, expected=file.sha256, found=actual, remedy=remedy)
 
     def _manifest(
         self,
@@ -222,6 +225,10 @@ class ArtifactStore:
         return f"{self._layout.artifact(stage, key)}/{path}"
 
 
+def _delete(manifest_uri: str) -> str:
+    return f"The artifact is damaged: delete {manifest_uri} and run the release again."
+
+
 def sha256_of_file(path: Path) -> str:
     """Hex sha256 of a file's bytes."""
     digest = hashlib.sha256()
@@ -232,11 +239,13 @@ def sha256_of_file(path: Path) -> str:
 
 
 def _described(source: Path, paths: Sequence[Path]) -> tuple[File, ...]:
-    """The files as a manifest names them. Names are checked before any byte is hashed."""
+    """Describe the files as a manifest does. Names are checked before any byte is hashed."""
     names = [path.relative_to(source).as_posix() for path in paths]
     for name in names:
         if name == MANIFEST:
-            raise InputError(f"a stage made a file named {MANIFEST}, which is the artifact's own. Name it otherwise.")
+            raise InputError(
+                f"a stage made a file named {MANIFEST}, which is reserved for the artifact", remedy="Rename the file."
+            )
         read_contract(File, {"path": name, "sha256": "0" * 64, "size_bytes": 0}, f"file {name!r} of an artifact")
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         digests = list(pool.map(sha256_of_file, paths))

@@ -1,12 +1,14 @@
-"""The one place that reads a clock."""
+"""The only module that reads a clock."""
 
 import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+from typing_extensions import override
+
 
 class Clock(Protocol):
-    """Time as a step sees it; tests give one that does not have to pass."""
+    """The time of a step; tests replace it with one that passes at once."""
 
     def now(self) -> datetime:
         """The time of day, with its zone."""
@@ -15,20 +17,20 @@ class Clock(Protocol):
         """Seconds since some fixed moment; never goes back."""
 
     def sleep(self, seconds: float) -> None:
-        """Return after that time."""
+        """Return after `seconds`."""
 
 
-class SystemClock:
+class SystemClock(Clock):
     """The machine's clock."""
 
+    @override
     def now(self) -> datetime:
-        """Now, in UTC."""
         return datetime.now(UTC)
 
+    @override
     def monotonic(self) -> float:
-        """Seconds since the machine started."""
         return time.monotonic()
 
+    @override
     def sleep(self, seconds: float) -> None:
-        """Return after that time."""
         time.sleep(seconds)

@@ -1,9 +1,10 @@
-"""The door to Great Expectations 1.24: validates columns of numbers, and returns plain values.
+"""The adapter to Great Expectations 1.24: validates columns of numbers, and returns plain values.
 
 A batch is validated directly: storing the result of a ValidationDefinition fails on a NumPy boolean (1.24.1, measured),
 so results are turned into plain values here.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """A column of numbers and the range its values, or one quantile of it, must lie in. None: open end."""
+    """A column of numbers and the range its values, or one quantile of it, must lie in; None for an open end."""
 
     name: str
     values: Sequence[float]
@@ -22,7 +23,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Checked:
-    """What Great Expectations says of one check, and its own result document."""
+    """The outcome of one check, and Great Expectations' own result document."""
 
     success: bool
     observed: float
@@ -31,6 +32,7 @@ class Checked:
 
 def validate(checks: Sequence[Check]) -> list[Checked]:
     """Validate each check as an expectation suite over its own table. Values must be present and finite."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # great_expectations reads it when it is imported
     import great_expectations as gx
     import pandas as pd
     from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -43,8 +45,8 @@ def validate(checks: Sequence[Check]) -> list[Checked]:
         batch = source.add_dataframe_asset(f"{number}").add_batch_definition_whole_dataframe("whole")
         frame = pd.DataFrame({check.name: list(check.values)})
         suite = gx.ExpectationSuite(name=check.name, expectations=[_expectation(gx, check)])
-        found = batch.get_batch(batch_parameters={"dataframe": frame}).validate(suite)
-        results.append(_plain(found))
+        result = batch.get_batch(batch_parameters={"dataframe": frame}).validate(suite)
+        results.append(_plain(result))
     return results
 
 
@@ -59,12 +61,12 @@ def _expectation(gx: Any, check: Check) -> Any:
     )
 
 
-def _plain(found: Any) -> Checked:
-    document = _builtin(found.results[0].to_json_dict())
+def _plain(result: Any) -> Checked:
+    document = _builtin(result.results[0].to_json_dict())
     observed = document["result"]["observed_value"]
     if isinstance(observed, dict):
         observed = observed["values"][0]
-    return Checked(bool(found.success), float(observed), document)
+    return Checked(bool(result.success), float(observed), document)
 
 
 def _builtin(value: Any) -> Any:

@@ -1,22 +1,24 @@
-"""What pods say about themselves in their status, and whether there is hope for them. Pure."""
+"""Reads the status of pods: how their containers do, and whether a failed one can recover. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.contracts.pod_failures import last_words
+
 Pod = dict[str, Any]
 """A Pod as JSON."""
 
-HOPELESS = {"CrashLoopBackOff", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
-"""Reasons of a waiting container that time does not mend. ErrImagePull comes before a registry was asked again."""
+CRASHED = "CrashLoopBackOff"
+"""Reason of a waiting container that has run; tasks/contracts/pod_starts.py judges one that has not."""
 WRONG_INPUT = 65
 UNAVAILABLE = 75
-"""Exit codes of tasks.contracts.errors: the second asks to be tried again, which the kubelet does by itself."""
+"""Exit codes of tasks.contracts.errors; the second calls for a retry, which the kubelet makes by itself."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A container that will never run, and why. `message` is its own last words, where it left any."""
+    """A container that ran and will not run again, and why. `message` is its termination message, or empty."""
 
     pod: str
     container: str
@@ -25,33 +27,25 @@ class Trouble:
 
 
 def trouble(pod: Pod) -> Trouble | None:
-    """The first container of the pod that will never run; None while there is hope."""
+    """The first container of the pod that ended for good; None while the pod may still become ready."""
     for status in _statuses(pod):
         ended = _ended(status)
         waiting = (status.get("state") or {}).get("waiting") or {}
         code, reason = ended.get("exitCode"), waiting.get("reason")
-        if code == WRONG_INPUT or (reason in HOPELESS and code != UNAVAILABLE):
-            message = (ended.get("message") or "").strip() or ("" if ended else waiting.get("message") or "")
+        if code == WRONG_INPUT or (reason == CRASHED and code != UNAVAILABLE):
+            message = last_words(ended.get("message"))
             return Trouble(pod["metadata"]["name"], status["name"], reason or f"exit code {code}", message)
     return None
 
 
-def unscheduled(pod: Pod) -> str | None:
-    """Why no node takes the pod; None when one did, or none was looked for yet."""
-    for condition in _conditions(pod):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message") or condition.get("reason") or "no reason given")
-    return None
-
-
 def is_ready(pod: Pod) -> bool:
-    """Whether connections may go to the pod: it is ready, and not on its way out."""
+    """Whether connections may go to the pod: it is ready and not being deleted."""
     ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in _conditions(pod))
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 
 def waiting_for(pods: Iterable[Pod]) -> Iterator[tuple[str, str, str]]:
-    """Pod, container and its last words, of each container that is neither ready nor done."""
+    """Yield pod, container and termination message of each container that is neither ready nor done."""
     for pod in pods:
         for status in _statuses(pod):
             done = (status.get("state") or {}).get("terminated", {}).get("exitCode") == 0
@@ -59,22 +53,29 @@ def waiting_for(pods: Iterable[Pod]) -> Iterator[tuple[str, str, str]]:
                 yield pod["metadata"]["name"], status["name"], (_ended(status).get("message") or "").strip()
 
 
-def in_words(pods: Iterable[Pod]) -> str:
-    """The state of every container, for a line of a log."""
-    words = []
+def summary(pods: Iterable[Pod]) -> str:
+    """Describe the state of every container on one line of a log."""
+    states = []
     for pod in pods:
         for status in _statuses(pod):
             state = status.get("state") or {}
             kind = next(iter(state), "waiting")
             detail = (state.get(kind) or {}).get("reason")
             ready = ", ready" if status.get("ready") else ""
-            words.append(f"{status['name']} {kind}{f' ({detail})' if detail else ''}{ready}")
-    return ", ".join(words) or "no pod yet"
+            states.append(f"{status['name']} {kind}{f' ({detail})' if detail else ''}{ready}")
+    return ", ".join(states) or "no pod yet"
 
 
 def _statuses(pod: Pod) -> list[dict[str, Any]]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    """Statuses in the order in which containers become ready: a sidecar relays what the main containers answer."""
+    status, inits = pod.get("status") or {}, (pod.get("spec") or {}).get("initContainers") or []
+    sidecars = {container["name"] for container in inits if container.get("restartPolicy") == "Always"}
+    first = status.get("initContainerStatuses") or []
+    return [
+        *(each for each in first if each["name"] not in sidecars),
+        *(status.get("containerStatuses") or []),
+        *(each for each in first if each["name"] in sidecars),
+    ]
 
 
 def _conditions(pod: Pod) -> list[dict[str, Any]]:
@@ -82,6 +83,6 @@ def _conditions(pod: Pod) -> list[dict[str, Any]]:
 
 
 def _ended(status: dict[str, Any]) -> dict[str, Any]:
-    """How the container ended last; empty when it never did."""
+    """How the container last ended; empty when it never did."""
     state, last = status.get("state") or {}, status.get("lastState") or {}
     return state.get("terminated") or last.get("terminated") or {}

@@ -1,4 +1,4 @@
-"""Child processes: started with a log file, looked at, and always ended."""
+"""Child processes that write to a log file and are always ended."""
 
 import os
 import shutil
@@ -17,23 +17,25 @@ GRACE_S = 20.0
 
 
 class Process:
-    """A running command. Leaving the block ends it: SIGTERM, and SIGKILL after the grace time.
+    """A running command. Leaving the block ends it: SIGTERM, and SIGKILL after the grace period.
 
-    The child stays in this process's group, so that whoever ends the group ends the child too.
+    The child stays in this process's group, so that ending the group ends the child too.
     """
 
     def __init__(self, command: Sequence[str], log: Path, *, grace_s: float = GRACE_S) -> None:
         """Start `command`, looked up on PATH; stdout and stderr go to `log`.
 
         Raises:
-            InputError: there is no such command here.
+            InputError: the command does not exist here.
         """
         self.log, self._grace_s = log, grace_s
         try:
             with log.open("wb") as output:
                 self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)  # noqa: S603 - the caller's own command
         except FileNotFoundError as error:
-            raise InputError(f"{command[0]} is not on PATH; run this step in the image that has it.") from error
+            raise InputError(
+                f"{command[0]} is not on PATH", remedy="Run this step in the image that has it."
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -43,20 +45,20 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """The exit code; None while the process runs, negative when a signal ended it."""
         return self._child.poll()
 
     def wait(self) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Wait until the process ends by itself, and return its exit code."""
         return self._child.wait()
 
     def tail(self, lines: int) -> list[str]:
-        """The last lines of its log, without blank ones."""
+        """The last lines of the log, without blank ones."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         return [line for line in text.splitlines() if line.strip()][-lines:]
 
     def end(self) -> None:
-        """End it and what it started. A second call changes nothing."""
+        """End the process and its children. A second call changes nothing."""
         started = self._children()
         self._child.terminate()
         try:
@@ -69,37 +71,37 @@ class Process:
             _kill(child)
 
     def _children(self) -> set[tuple[int, str]]:
-        """Process ids of direct children with their start times, so that a reused id is not taken for one."""
-        found = set()
+        """Process ids of direct children with their start times, so that a reused id is not mistaken for one."""
+        children = set()
         for task in Path(f"/proc/{self._child.pid}/task").glob("*/children"):
             try:
                 pids = [int(pid) for pid in task.read_text().split()]
-            except OSError:  # the thread ended meanwhile
+            except OSError:  # the thread has ended
                 continue
-            found |= {(pid, _start_time(pid)) for pid in pids}
-        return found
+            children |= {(pid, _start_time(pid)) for pid in pids}
+        return children
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Replace this process by `command`, looked up on PATH: signals and exit codes are the command's own from here.
+    """Replace this process by `command`, looked up on PATH, which then gets its signals and sets its exit code.
 
-    The path is given in full, from which mpirun learns where its own parts lie on other nodes.
+    The command gets its full path, from which mpirun derives where its parts are on other nodes.
 
     Raises:
-        InputError: there is no such command here.
+        InputError: the command does not exist here.
     """
-    found = shutil.which(command[0])
-    if found is None:
-        raise InputError(f"{command[0]} is not on PATH; run this in the image that has it.")
+    program = shutil.which(command[0])
+    if program is None:
+        raise InputError(f"{command[0]} is not on PATH", remedy="Run this in the image that has it.")
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(found, [found, *command[1:]])  # noqa: S606 - no shell is what is wanted
+    os.execv(program, [program, *command[1:]])  # noqa: S606 - no shell on purpose
 
 
 def free_ports(count: int, address: str) -> list[int]:
-    """Ports that nobody listens on now; another process may take one before its user does."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+    """Ports that are free now; another process may take one before it is used."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind((address, 0))
         return [each.getsockname()[1] for each in sockets]

@@ -1,4 +1,4 @@
-"""How far a transfer is: a log line every few seconds, or a bar where a person watches."""
+"""Reports the progress of a transfer: a log line every few seconds, or a bar on a terminal."""
 
 import logging
 import sys
@@ -17,13 +17,13 @@ MINUTE_S, HOUR_S = 60, 3600
 
 
 class Progress:
-    """Counts the bytes of one transfer, from any number of threads, and says how it goes until its block is left.
+    """Counts the bytes of one transfer, from any number of threads, and reports its progress until the block is left.
 
-    Lines come from a thread of its own, so that a transfer that stands still is seen to stand still.
+    A separate thread writes the lines, so that a stalled transfer is visible.
     """
 
     def __init__(self, what: str, total_bytes: int, clock: Clock, terminal: TextIO | None = None) -> None:
-        """`what` names the transfer; `terminal` gets a bar instead of log lines, stderr by itself when it is one."""
+        """`what` names the transfer; `terminal` gets a bar instead of log lines (default: stderr, if it is one)."""
         self._what, self._total_bytes, self._clock = what, total_bytes, clock
         self._terminal = terminal or (sys.stderr if sys.stderr.isatty() else None)
         self._lock, self._ended = threading.Lock(), threading.Event()
@@ -43,12 +43,12 @@ class Progress:
             log.info(self.line())
 
     def add(self, size_bytes: int) -> None:
-        """Count bytes that moved; negative: they have to move again."""
+        """Count transferred bytes; a negative number takes back bytes to be transferred again."""
         with self._lock:
             self._done_bytes += size_bytes
 
     def line(self) -> str:
-        """Bytes of bytes in one unit, rate, and time left, in words."""
+        """The progress line: bytes done and in total in one unit, rate, and time left."""
         seconds = self._clock.monotonic() - self._began
         return progress_line(self._what, self._done_bytes, self._total_bytes, seconds)
 
@@ -67,10 +67,10 @@ class Progress:
 
 
 def progress_line(what: str, done_bytes: int, total_bytes: int, seconds: float) -> str:
-    """Such as `download: 42.1 of 100.0 MB, 12.0 MB/s, 5 s left`.
+    """Format a line such as `download: 42.1 of 100.0 MB, 12.0 MB/s, 5 s left`.
 
-    Bytes done and in total have the unit of the total. The rate is the mean since the beginning; no rate and no time
-    left are named before any byte has moved.
+    Bytes done and in total have the unit of the total. The rate is the mean since the beginning; rate and time left are
+    left out before the first byte.
     """
     power = _power(total_bytes)
     amounts = f"{_in_unit(done_bytes, power)} of {_in_unit(total_bytes, power)} {UNITS[power]}"
@@ -82,13 +82,13 @@ def progress_line(what: str, done_bytes: int, total_bytes: int, seconds: float) 
 
 
 def size(size_bytes: int) -> str:
-    """Bytes in the largest decimal unit that leaves at least 1."""
+    """Format bytes in the largest decimal unit in which they are at least 1."""
     power = _power(size_bytes)
     return f"{_in_unit(size_bytes, power)} {UNITS[power]}"
 
 
 def duration(seconds: float) -> str:
-    """Whole seconds, minutes or hours."""
+    """Format seconds as seconds, minutes or hours."""
     if seconds < MINUTE_S:
         return f"{seconds:.0f} s"
     if seconds < HOUR_S:

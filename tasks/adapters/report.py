@@ -1,4 +1,4 @@
-"""Renders the evidence of a run as one HTML page: no script, no outside resource, charts as inline SVG."""
+"""Renders the evidence of a run as one HTML page without scripts or external resources, with charts as inline SVG."""
 
 import math
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from tasks.contracts.release import Release
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 PLOT_WIDTH, PLOT_HEIGHT = 460.0, 190.0
 LEFT, TOP = 58.0, 12.0
-TICKS = 4  # about as many; a tick is a round number
+TICKS = 4  # approximately, because a tick is a round number
 WRONG_ANSWERS_SHOWN = 20
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One measured value in a chart: its place in pixels, the end of its whisker, and what a reader may copy."""
+    """One measured value in a chart: its position and the end of its whisker in pixels, and its label."""
 
     x: float
     y: float
@@ -29,7 +29,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """A small chart: one mark per target and level of concurrency. All places in pixels."""
+    """A small chart: one mark for each target and level of concurrency. All positions are in pixels."""
 
     title: str
     unit: str
@@ -45,7 +45,7 @@ class Chart:
 
 
 def render(release: Release, report: GateReport, evidence: Evidence, summaries: Sequence[LevelSummary]) -> str:
-    """The page. Every value is escaped; what a model answered cannot become markup."""
+    """Render the page. Every value is escaped, so that a model's answer cannot become markup."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -65,7 +65,7 @@ def render(release: Release, report: GateReport, evidence: Evidence, summaries: 
 
 
 def charts(summaries: Sequence[LevelSummary]) -> list[Chart]:
-    """Throughput and time to first token over concurrency. None without data."""
+    """Charts of throughput and time to first token by concurrency; none without data."""
     if not summaries:
         return []
     return [
@@ -115,7 +115,7 @@ def _chart(title: str, unit: str, note: str, values: Sequence[tuple[LevelSummary
         note,
         tuple((y(tick * number), f"{tick * number:g}") for number in range(ticks + 1)),
         tuple((place, f"{level}") for level, place in middle.items()),
-        tuple((target, found) for target in targets if (found := marks(target))),
+        tuple((target, series) for target in targets if (series := marks(target))),
     )
 
 

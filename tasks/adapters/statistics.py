@@ -5,7 +5,7 @@ from typing import Any
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
-SEED = 20260101  # a report that is made again must say the same
+SEED = 20260101  # a report that is rendered again must be the same
 
 
 def quantile_ratio(
@@ -13,10 +13,10 @@ def quantile_ratio(
 ) -> tuple[float, float, float] | None:
     """Quantile of `candidate` over quantile of `baseline`: the ratio, and its 95 % percentile-bootstrap interval.
 
-    An end is infinite or nan where the samples do not bound it.
+    An end is infinite or nan if the samples do not bound it.
 
     Returns:
-        (ratio, low, high); None where no ratio exists: either is empty, or the baseline's quantile is 0.
+        (ratio, low, high); None if there is no ratio: either is empty, or the baseline's quantile is 0.
     """
     import numpy as np
 
@@ -33,10 +33,10 @@ def rate_ratio(
 ) -> tuple[float, float, float] | None:
     """Ratio of two closed-loop rates from (weight, seconds) per request, and its 95 % interval.
 
-    An end is infinite or nan where the samples do not bound it.
+    An end is infinite or nan if the samples do not bound it.
 
     Returns:
-        (ratio, low, high); None where no ratio exists: either is empty, or the baseline's rate is 0.
+        (ratio, low, high); None if there is no ratio: either is empty, or the baseline's rate is 0.
     """
     import numpy as np
 
@@ -58,7 +58,7 @@ def _interval(data: tuple[Any, ...], statistic: Any) -> tuple[float, float, floa
     if min(len(sample) for sample in data) < 2:  # noqa: PLR2004 - one sample has no spread to resample
         return point, float("-inf"), float("inf")
     with np.errstate(divide="ignore", invalid="ignore"):  # a resample may hold a baseline of 0
-        found = stats.bootstrap(
+        interval = stats.bootstrap(
             data,
             statistic,
             n_resamples=RESAMPLES,
@@ -67,4 +67,4 @@ def _interval(data: tuple[Any, ...], statistic: Any) -> tuple[float, float, floa
             vectorized=True,
             rng=SEED,
         ).confidence_interval
-    return point, float(found.low), float(found.high)
+    return point, float(interval.low), float(interval.high)

@@ -1,4 +1,4 @@
-"""Moves files some at a time, shows how far it is, and lets one failure end all of it."""
+"""Transfers several files at a time, reports progress, and stops everything at the first failure."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ FILES_AT_ONCE = 4
 
 
 class Sized(Protocol):
-    """Something with a known size."""
+    """An object with a known size."""
 
     @property
     def size_bytes(self) -> int:
-        """Its bytes."""
+        """Its size in bytes."""
 
 
 S = TypeVar("S", bound=Sized)
 Count = Callable[[int], None]
-"""Called with the bytes that moved since the last call; raises once the transfer was given up."""
+"""Called with the bytes transferred since the last call; raises once the transfer is given up."""
 
 
 class GivenUpError(Exception):
@@ -32,7 +32,7 @@ def transfer(what: str, files: Sequence[S], move: Callable[[S, Count], None], cl
     """Call `move` for every file, the largest first, and report progress.
 
     Raises:
-        Exception: what the first failing `move` raised; by then no other runs any more.
+        Exception: what the first failing `move` raised, after every other one has ended.
     """
     given_up = threading.Event()
     pool = ThreadPoolExecutor(FILES_AT_ONCE)
@@ -46,7 +46,7 @@ def transfer(what: str, files: Sequence[S], move: Callable[[S, Count], None], cl
         try:
             started = [pool.submit(move, file, count) for file in sorted(files, key=lambda file: -file.size_bytes)]
             done, _ = wait(started, return_when=FIRST_EXCEPTION)
-        except BaseException:  # the process is told to end: nobody waits for what still runs
+        except BaseException:  # the process was told to end: do not wait for running transfers
             given_up.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -1,9 +1,9 @@
-"""One client for every engine Slipway serves: the same requests and answers, over tritonclient.
+"""One client for every engine that Slipway serves: the same requests and answers, over tritonclient.
 
-Answers come over gRPC streams, for the models are decoupled; the response that Triton marks as final ends a stream.
-Which inputs a model takes, the client asks the server once per model: those of Triton's vLLM backend have other names,
-and an ensemble gives whole answers only. One client serves one thread: a gRPC client of tritonclient holds one stream
-at a time.
+Answers come over gRPC streams, because the models are decoupled; the response that Triton marks as final ends a stream.
+The client reads each model's inputs from the server once: those of Triton's vLLM backend have other names, and an
+ensemble gives only complete answers. A client belongs to one thread: a gRPC client of tritonclient has one stream at a
+time.
 """
 
 import json
@@ -16,15 +16,19 @@ from typing import Any, Self
 from tasks.contracts.errors import InputError, UnavailableError
 
 UNAVAILABLE = ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED", "StatusCode.CANCELLED")
+PASSING = ("failed to connect", "has no available versions", "is not ready")
+"""Parts of messages about a passing state: the server does not listen yet, or is loading or unloading the model. Triton
+says "is not found" of a model that it does not have."""
 READY_TIMEOUT_S = 5.0
+MESSAGE_CHARS = 256
 
 
 @dataclass(frozen=True)
 class GenerateRequest:
-    """What to ask. Temperature 0 is greedy; a seed makes a warmer answer repeatable.
+    """A prompt and how to answer it. Temperature 0 is greedy; a seed makes an answer at another one repeatable.
 
-    `lora` names an adapter that answers in the model's place. Only models of Triton's vLLM backend have some; that an
-    adapter is not among them, the server says.
+    `lora` names an adapter that answers instead of the model. Only models of Triton's vLLM backend have adapters; the
+    server rejects a name that it does not know.
     """
 
     prompt: str
@@ -36,7 +40,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer. `finish_reason`: stop, length or cancelled; empty of an ensemble, which cannot know."""
+    """A complete answer. `finish_reason` is stop, length or cancelled; an ensemble leaves it empty."""
 
     text: str
     finish_reason: str
@@ -63,7 +67,7 @@ class TritonClient:
             f"{host}:{http_port}", connection_timeout=READY_TIMEOUT_S, network_timeout=READY_TIMEOUT_S
         )
         self._grpc = grpc.InferenceServerClient(self.address)
-        self._inputs_taken: dict[str, frozenset[str]] = {}
+        self._known_inputs: dict[str, frozenset[str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -72,41 +76,41 @@ class TritonClient:
         self.close()
 
     def is_ready(self, model: str) -> bool:
-        """Whether the model answers readiness; False also while nobody listens."""
+        """Whether the model is ready; False also while the server does not listen."""
         try:
             return bool(self._http.is_model_ready(model))
         except (OSError, ConnectionError):
             return False
 
     def generate(self, model: str, request: GenerateRequest, timeout_s: float) -> Answer:
-        """The whole answer.
+        """Generate a complete answer.
 
         Raises:
-            InputError: the server refused the request, or its model has no adapters and one was asked.
-            UnavailableError: nobody answered within `timeout_s`.
+            InputError: the server rejected the request, or `lora` is given and the model has no adapters.
+            UnavailableError: there was no answer within `timeout_s`.
         """
         chunks = list(self._chunks(model, request, timeout_s, stream=False))
         reasons = [chunk.finish_reason for chunk in chunks if chunk.finish_reason]
         return Answer("".join(chunk.text for chunk in chunks), reasons[-1] if reasons else "")
 
     def stream(self, model: str, request: GenerateRequest, timeout_s: float) -> Iterator[Chunk]:
-        """The answer in pieces as they arrive; a model that cannot stream gives it in one. Leaving early cancels it.
+        """Yield pieces of the answer as they arrive; a model that cannot stream gives one. Leaving early cancels it.
 
         Raises:
-            InputError: the server refused the request, or its model has no adapters and one was asked.
-            UnavailableError: nobody answered, or the answer did not end within `timeout_s`.
+            InputError: the server rejected the request, or `lora` is given and the model has no adapters.
+            UnavailableError: there was no answer, or it did not end within `timeout_s`.
         """
         return self._chunks(model, request, timeout_s, stream=True)
 
     def close(self) -> None:
-        """Drop the connections; a request under way is cancelled."""
+        """Close the connections; a request in flight is cancelled."""
         self._grpc.close()
         self._http.close()
 
     def _chunks(self, model: str, request: GenerateRequest, timeout_s: float, *, stream: bool) -> Iterator[Chunk]:
         arrived: queue.Queue[tuple[float, Any, Any]] = queue.Queue()
         deadline = time.monotonic() + timeout_s
-        inputs = self._tensors(columns(request, self._taken(model, timeout_s), stream=stream))
+        inputs = self._tensors(columns(request, self._input_names(model, timeout_s), stream=stream))
         self._grpc.start_stream(lambda result, error: arrived.put((time.monotonic(), result, error)))
         ended = False
         try:
@@ -125,7 +129,7 @@ class TritonClient:
             at_s, result, error = arrived.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             raise UnavailableError(
-                f"{self.address}: {model} did not end its answer in time; is it overloaded?"
+                f"{self.address}: {model} did not end its answer in time", remedy="Check whether it is overloaded."
             ) from None
         if error is not None:
             raise self._translated(model, error)
@@ -137,23 +141,29 @@ class TritonClient:
         return Chunk(_text(text), at_s, _reason(reason)), final
 
     def _translated(self, model: str, error: Any) -> Exception:
-        self._inputs_taken.pop(model, None)  # the next release behind a Service may be of another kind
-        text = f"{self.address}: {model}: {str(error.message())[:256]}"
-        if str(error.status()) in UNAVAILABLE or "failed to connect" in text.lower():
-            return UnavailableError(f"{text}. Is the server up and its model ready? A retry may help.")
-        return InputError(f"{text}. Ask within the limits of the spec's engine part.")
+        self._known_inputs.pop(model, None)  # the next release behind a Service may be of another kind
+        message = str(error.message())[:MESSAGE_CHARS]
+        if str(error.status()) in UNAVAILABLE or any(part in message.lower() for part in PASSING):
+            return UnavailableError(
+                f"{self.address}: {model} is not available: {message}",
+                remedy="Check that the server is up and its model is ready, then try again.",
+            )
+        return InputError(
+            f"{self.address}: {model} rejected the request: {message}",
+            remedy="Keep the request within the limits of the spec's engine part.",
+        )
 
-    def _taken(self, model: str, timeout_s: float) -> frozenset[str]:
+    def _input_names(self, model: str, timeout_s: float) -> frozenset[str]:
         """Names of the inputs of a model."""
         from tritonclient.utils import InferenceServerException
 
-        if model not in self._inputs_taken:
+        if model not in self._known_inputs:
             try:
                 metadata = self._grpc.get_model_metadata(model, client_timeout=timeout_s)
             except InferenceServerException as error:
                 raise self._translated(model, error) from error
-            self._inputs_taken[model] = frozenset(tensor.name for tensor in metadata.inputs)
-        return self._inputs_taken[model]
+            self._known_inputs[model] = frozenset(tensor.name for tensor in metadata.inputs)
+        return self._known_inputs[model]
 
     def _tensors(self, inputs: Sequence["Column"]) -> list[Any]:
         import numpy as np
@@ -170,53 +180,54 @@ class TritonClient:
 Column = tuple[str, str, bytes | int | float | bool]
 
 
-def columns(request: GenerateRequest, taken: frozenset[str], *, stream: bool) -> list[Column]:
-    """Name, type and value of each input: of Slipway's own models, or of Triton's vLLM backend (8de0c14).
+def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -> list[Column]:
+    """Name, type and value of each input of Slipway's own models, or of Triton's vLLM backend (8de0c14).
 
     Args:
-        request: what is asked.
-        taken: names of the model's inputs.
-        stream: whether the answer shall come in pieces.
+        request: the request.
+        inputs: names of the model's inputs.
+        stream: whether the answer comes in pieces.
 
     Raises:
-        InputError: an adapter is asked of a model that cannot be told which.
+        InputError: the request names an adapter and the model has no input for one.
     """
-    if "sampling_parameters" in taken:
-        return _vllm_columns(request, taken, stream=stream)
+    if "sampling_parameters" in inputs:
+        return _vllm_columns(request, inputs, stream=stream)
     if request.lora is not None:
         raise InputError(
-            f"the adapter {request.lora} was asked of a model that takes no name of one; only models of engine kind "
-            "vllm have LoRA adapters. Ask without it, or ask a release of that kind."
+            f"adapter {request.lora} was requested from a model without LoRA adapters",
+            expected="a model of engine kind vllm",
+            remedy="Leave the adapter out, or use a release of that kind.",
         )
-    found: list[Column] = [
+    values: list[Column] = [
         ("text_input", "BYTES", request.prompt.encode()),
         ("max_tokens", "INT32", request.max_tokens),
         ("stream", "BOOL", stream),
         ("temperature", "FP32", request.temperature),
     ]
     if request.seed is not None:
-        found.append(("seed", "UINT64", request.seed))
-    return [column for column in found if column[0] != "stream" or "stream" in taken]
+        values.append(("seed", "UINT64", request.seed))
+    return [column for column in values if column[0] != "stream" or "stream" in inputs]
 
 
-def _vllm_columns(request: GenerateRequest, taken: frozenset[str], *, stream: bool) -> list[Column]:
+def _vllm_columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -> list[Column]:
     sampling: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature}
     if request.seed is not None:
         sampling["seed"] = request.seed
     if request.lora is not None:
         sampling["lora_name"] = request.lora
-    found: list[Column] = [
+    values: list[Column] = [
         ("text_input", "BYTES", request.prompt.encode()),
         ("stream", "BOOL", stream),
         ("sampling_parameters", "BYTES", json.dumps(sampling).encode()),
         ("exclude_input_in_output", "BOOL", True),
         ("return_finish_reason", "BOOL", True),
     ]
-    return [column for column in found if column[0] in taken]
+    return [column for column in values if column[0] in inputs]
 
 
 def _reason(values: Any) -> str:
-    """Empty while the answer goes on, for which vLLM's backend writes None."""
+    """The finish reason; empty while the answer continues, for which vLLM's backend writes None."""
     reason = _text(values) if values is not None else ""
     return "" if reason == "None" else reason
 

@@ -1,4 +1,4 @@
-"""What a workload says about itself in its status, and by which labels its pods are found. Pure."""
+"""Reads the status of workloads, and selects their pods. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ Workload = dict[str, Any]
 DEPLOYMENT, LEADER_WORKER_SET = "Deployment", "LeaderWorkerSet"
 SET_NAME = "leaderworkerset.sigs.k8s.io/name"
 SET_REVISION = "leaderworkerset.sigs.k8s.io/template-revision-hash"
-"""On every pod of a LeaderWorkerSet: whose it is, and of which generation of its templates
+"""Labels on every pod of a LeaderWorkerSet: its set, and the generation of its templates
 (api/leaderworkerset/v1/leaderworkerset_types.go of kubernetes-sigs/lws)."""
 
 
@@ -30,7 +30,7 @@ def is_available(workload: Workload) -> bool:
 
 
 def newest_of_set(pods: Iterable[Workload]) -> list[Workload]:
-    """Those pods of a LeaderWorkerSet that are of the same generation as the youngest of them."""
+    """The pods of a LeaderWorkerSet that have the same generation as its youngest pod."""
     by_age = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
     if not by_age:
         return []

@@ -1,8 +1,8 @@
-"""What a step's pod offers to a step: the site, the doors to the outside, and a scratch folder."""
+"""What a step works with: the site, the adapters to the outside, and a scratch folder."""
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step did: a line for a person, and values for later steps and the UI."""
+    """What a step did: one line for a person, and values for later steps and the UI."""
 
     summary: str
     data: dict[str, Any]
@@ -35,13 +35,13 @@ class Outcome:
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that may still be written under `folder`."""
+    """Bytes that can still be written below `folder`."""
     return shutil.disk_usage(folder).free
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Made anew for each step. `scratch` is empty at first and is removed with all it holds when the step has ended."""
+    """The surroundings of one step. `scratch` is empty at first and is removed when the step has ended."""
 
     site: Site
     store: ObjectStore
@@ -50,10 +50,14 @@ class Workspace:
     root: Path
     connect_hub: "Callable[[], Hub]"
     free_bytes: Callable[[Path], int] = field(default=free_bytes)
+    dag_run: str = ""
+    """The Airflow run that started the step; empty for one that was started by hand."""
+    ended_holders: Mapping[str, str] = field(default_factory=dict)
+    """Leases whose holder has ended according to Airflow: name, and the resource version at which it was looked up."""
 
     @property
     def layout(self) -> Layout:
-        """Where things lie in the store."""
+        """Addresses of everything in the store."""
         return Layout(self.site.object_store.root)
 
     @property
@@ -83,44 +87,46 @@ class Workspace:
         return Cluster.connect(self.site)
 
     def folder(self, name: str) -> Path:
-        """A new empty folder under scratch."""
-        made = self.scratch / name
-        made.mkdir(parents=True)
-        return made
+        """Create an empty folder below scratch."""
+        folder = self.scratch / name
+        folder.mkdir(parents=True)
+        return folder
 
-    def require_space(self, size_bytes: int, what: str) -> None:
-        """Refuse work that would fill the disk halfway.
+    def require_space(self, size_bytes: int, purpose: str) -> None:
+        """Refuse work that would run out of disk space midway.
 
         Raises:
-            InputError: scratch has not that many bytes left.
+            InputError: scratch has less than `size_bytes` left.
         """
         free = self.free_bytes(self.scratch)
         if free < size_bytes:
             raise InputError(
-                f"{what} needs {size_bytes / GIB:.2f} GiB of disk, {free / GIB:.2f} GiB are free in scratch. Raise "
-                f"scratch of the pod's shape in the file of site {self.site.name}."
+                f"scratch has too little space for {purpose}",
+                found=f"{free / GIB:.2f} GiB free",
+                expected=f"{size_bytes / GIB:.2f} GiB",
+                remedy=f"Raise scratch of the pod's shape in the file of site {self.site.name}.",
             )
 
-    def keep_dataset(self, dataset: DatasetFile) -> None:
-        """Copy a pinned dataset into the object store, so that later steps need neither a way to the Hub nor a token.
+    def store_dataset(self, dataset: DatasetFile) -> None:
+        """Copy a pinned dataset into the object store, so that later steps need neither the Hub nor a token.
 
         Raises:
-            DigestMismatchError: its bytes are not what was pinned.
+            DigestMismatchError: its bytes differ from the pinned ones.
         """
         uri = self.layout.dataset(dataset.file.digest)
         if not self.store.exists(uri):
             self.store.put_bytes(uri, canonical_json(self.hub.read_dataset(dataset)))
 
     def read_dataset(self, dataset: DatasetFile) -> list[dict[str, Any]]:
-        """The objects of a dataset that plan kept, a line each."""
+        """The objects of a dataset that plan stored, one for each line."""
         lines: list[dict[str, Any]] = json.loads(self.store.read_bytes(self.layout.dataset(dataset.file.digest)))
         return lines
 
     def read_result(self, release: Release, step: Step) -> StepResult:
-        """What a step of this release reported last, in this run or an earlier one.
+        """The latest result of a step of this release, in this run or an earlier one.
 
         Raises:
-            InputError: it reported nothing.
+            NotFoundError: it has no result.
         """
         uri = self.layout.result(release.spec.name, release.id, step)
         return read_contract_json(StepResult, self.store.read_bytes(uri), uri)

@@ -1,4 +1,4 @@
-"""Artifacts: immutable, named by key, and existing only once their manifest does."""
+"""Artifacts: immutable and named by key. An artifact exists once its manifest does."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 class File(Contract):
     """One file of an artifact."""
 
-    remedy = "Rename the file where it comes from."
+    if_invalid = "Rename the file at its source."
 
     path: str = Field(
         pattern=r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$",
@@ -32,19 +32,19 @@ class File(Contract):
     @classmethod
     def _stays_inside(cls, path: str) -> str:
         if any(part in {".", ".."} for part in path.split("/")):
-            raise ValueError(f"{path} leaves its artifact")
+            raise ValueError(f"{path} points outside its artifact")
         return path
 
 
 class Manifest(Contract):
-    """What an artifact holds and where it came from. Written last: it makes the artifact exist."""
+    """The contents and the origin of an artifact. It is written last; then the artifact exists."""
 
     stage: Stage
     key: Sha256
     files: tuple[File, ...]
     inputs: dict[Stage, Sha256] = Field(default_factory=dict, description="keys of the artifacts this was made from")
     producer: dict[str, str] = Field(default_factory=dict, description="tool and image versions")
-    metrics: dict[str, Any] = Field(default_factory=dict, description="what the stage measured of its output")
+    metrics: dict[str, Any] = Field(default_factory=dict, description="measurements of the stage's output")
     created_at: datetime
     seconds: float = Field(ge=0, description="time the stage took")
 
@@ -55,7 +55,7 @@ class Manifest(Contract):
 
 
 class Layout:
-    """Where things lie in the object store. Pure: it only joins names."""
+    """Addresses in the object store. Pure: it only joins names."""
 
     def __init__(self, root: str) -> None:
         """`root` is `s3://bucket[/prefix]` without a trailing slash."""
@@ -70,23 +70,27 @@ class Layout:
         return f"{self.root}/releases/{name}/{release_id}/release.json"
 
     def result(self, name: str, release_id: str, step: str) -> str:
-        """What a step of the release reported last."""
+        """The latest result of a step of the release."""
         return f"{self.root}/releases/{name}/{release_id}/results/{step}.json"
 
     def evidence(self, name: str, release_id: str, run: str) -> str:
-        """Prefix of what one run measured; never overwritten by another run."""
+        """Prefix of one run's measurements; no other run overwrites them."""
         return f"{self.root}/releases/{name}/{release_id}/evidence/{run}"
 
     def plan(self, name: str, run: str) -> str:
-        """The result of a run's plan step, which alone runs before there is a release id."""
+        """The result of a run's plan step, which runs before there is a release id."""
         return f"{self.root}/releases/{name}/plans/{run}.json"
+
+    def request(self, name: str, run: str, step: str) -> str:
+        """The request of a run for plan or revert: text that a person wrote must not be in a pod's command."""
+        return f"{self.root}/requests/{name}/{run}/{step}.json"
 
     def dataset(self, digest: str) -> str:
         """A copy of a pinned dataset, as a JSON list."""
         return f"{self.root}/datasets/{digest.replace(':', '-')}.json"
 
     def revert(self, name: str, run: str) -> str:
-        """The result of a run that put a previous release back."""
+        """The result of a run that restored a previous release."""
         return f"{self.root}/releases/{name}/reverts/{run}.json"
 
     def channels(self) -> str:
@@ -94,5 +98,5 @@ class Layout:
         return f"{self.root}/channels/"
 
     def channel(self, name: str) -> str:
-        """Which release is live."""
+        """The document that names the live release."""
         return f"{self.channels()}{name}.json"

@@ -1,4 +1,4 @@
-"""Base of every contract, and the one way in which contracts become bytes and digests."""
+"""The base of every contract, and the one way to turn contracts into bytes and digests."""
 
 import hashlib
 import json
@@ -8,31 +8,46 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tasks.contracts.documents import parse_json
 from tasks.contracts.errors import InputError
+from tasks.contracts.redaction import TOKEN, field_name, redacted
 
 DNS_LABEL = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 """A label as in RFC 1123 that also starts with a letter (RFC 1035), as a Service's name must."""
 
+PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+"""Text without control characters, which terminals obey and databases refuse."""
+
 FOUND_CHARS = 60
+MAX_TEXT_CHARS = 1000
+"""Longest text in a spec or a site file, unless its field sets another limit."""
+VIOLATIONS = 20
+"""How many violations of a document a message lists."""
 SECRETIVE = re.compile(r"(?i)token_secret|password|credential|api_key")
-TOKEN = re.compile(r"hf_[A-Za-z0-9]{8}|AKIA[A-Z0-9]{8}|eyJ[\w-]{8}")
-"""Tokens of the Hub, of AWS and JSON web tokens, by how they begin."""
 
 
 class Contract(BaseModel):
-    """Closed and frozen: an unknown key is an error, a value never changes after it was checked."""
+    """A closed and frozen document: an unknown key is an error, and a checked value never changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    remedy: ClassVar[str] = "Slipway writes this document itself: was it edited, or written by another version?"
-    """What a person does about a document that does not hold; the end of the error."""
+    if_invalid: ClassVar[str] = (
+        "Slipway writes this document itself: check whether it was edited, or written by another version."
+    )
+    """The remedy in errors about an invalid document."""
+
+
+class Written(Contract):
+    """A part of a document that a person writes: every text is bounded."""
+
+    model_config = ConfigDict(str_max_length=MAX_TEXT_CHARS)
 
 
 C = TypeVar("C", bound=Contract)
 
 
 def canonical_json(value: Any) -> bytes:
-    """One byte string per value: keys sorted, no spaces, ASCII. What every key is the sha256 of."""
+    """One byte string for each value: sorted keys, no spaces, ASCII. Every key is the sha256 of such a string."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
@@ -47,49 +62,63 @@ def read_contract(model: type[C], data: Any, what: str) -> C:
     Args:
         model: the contract.
         data: parsed YAML or JSON.
-        what: how a message names the thing, such as a file's path.
+        what: the name of the document in messages, such as a file's path.
 
     Raises:
-        InputError: every violation: where, what was found (no secret), what was expected, and the model's remedy.
+        InputError: `what` lists the violations with the values found, secrets left out; `expected` is the contract.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise InputError(f"{what}: {_violations(model, error)}") from error
+        raise InputError(
+            f"{what}: {_violations(error)}", expected=f"a {model.__name__}", remedy=model.if_invalid
+        ) from error
 
 
 def read_contract_json(model: type[C], data: bytes, what: str) -> C:
-    """As `read_contract`, from the bytes of a JSON document.
+    """Validate the bytes of a JSON document as `read_contract` does.
 
     Raises:
-        InputError: also when it is no JSON.
+        InputError: also when it is not valid JSON.
     """
-    try:
-        value = json.loads(data)
-    except ValueError as error:
-        raise InputError(
-            f"{what} is no JSON ({error}); expected a {model.__name__}. Was it cut or overwritten?"
-        ) from error
-    return read_contract(model, value, what)
+    return read_contract(model, parse_json(data, what, expected=f"a {model.__name__}"), what)
 
 
-def _violations(model: type[Contract], error: ValidationError) -> str:
+def _violations(error: ValidationError) -> str:
+    violations = error.errors(include_url=False, include_context=False)
     lines = []
-    for violation in error.errors(include_url=False):
-        where = ".".join(str(part) for part in violation["loc"]) or "the whole"
+    for violation in violations[:VIOLATIONS]:
+        where = _place(violation["loc"], unknown=violation["type"] == "extra_forbidden")
         found = (
             "" if violation["type"] == "missing" else f" (found {_found(violation['type'], where, violation['input'])})"
         )
-        lines.append(f"{where}: {violation['msg'].removeprefix('Value error, ')}{found}")
-    return "; ".join(lines) + f"; expected a {model.__name__}. {model.remedy}"
+        lines.append(f"{where}: {redacted(violation['msg'].removeprefix('Value error, '))}{found}")
+    if more := len(violations) - len(lines):
+        lines.append(f"and {more} more")
+    return "; ".join(lines)
+
+
+def _place(parts: tuple[int | str, ...], *, unknown: bool) -> str:
+    """Name the place of a violation. An unknown key may be a token that was pasted there."""
+    names = [redacted(str(part)[:MAX_TEXT_CHARS]) for part in parts]
+    if unknown or "[key]" in names:
+        at = names.index("[key]") - 1 if "[key]" in names else -1
+        names[at] = field_name(parts[at])
+    return ".".join(names) or "the document"
 
 
 def _found(violation: str, where: str, value: Any) -> str:
-    """The value in few words. People paste tokens where a name belongs, and errors end in logs: those are not shown."""
+    """Describe the value without secrets: people paste tokens where a name belongs, and errors reach logs."""
     if isinstance(value, Mapping):
-        return f"a mapping of {', '.join(map(str, value)) or 'nothing'}"
+        names = [field_name(key) for key in list(value)[:VIOLATIONS]]
+        more = ", …" if len(value) > VIOLATIONS else ""
+        return f"a mapping of {', '.join(names)}{more}" if names else "an empty mapping"
+    if isinstance(value, list | tuple):
+        return f"a list of length {len(value)}"
     unknown = violation == "extra_forbidden" and not isinstance(value, int | float | None)
-    text = repr(value)
+    unknown = unknown or where.endswith("[key]")
+    # cut before it is quoted, because a value may be as long as its document
+    text = repr(value[: 4 * FOUND_CHARS] if isinstance(value, str) else value)
     if unknown or SECRETIVE.search(where) or TOKEN.search(text):
         return f"a {type(value).__name__}, not shown: it may be a secret"
     return text if len(text) <= FOUND_CHARS else text[: FOUND_CHARS - 3] + "..."

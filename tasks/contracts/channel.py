@@ -1,4 +1,4 @@
-"""The channel: which release of a model is live, which came before, and how that came about. Pure transitions."""
+"""The channel: a model's live release, the previous ones, and their history. Pure transitions."""
 
 from datetime import datetime
 from typing import Literal, Self
@@ -39,7 +39,7 @@ class Channel(Contract):
     def promoted(self, release_id: str, release_uri: str, *, at: datetime, run: str, keep: int) -> Self:
         """The channel after `release_id` went live, with at most `keep` releases remembered, the live one included.
 
-        Promoting what is live already changes nothing, so that a promotion may be repeated.
+        Promoting the live release changes nothing, so that a promotion may be repeated.
         """
         if self.live and self.live.release_id == release_id:
             return self
@@ -54,7 +54,7 @@ class Channel(Contract):
         )
 
     def rolled_back(self, *, at: datetime, run: str, reason: str) -> Self:
-        """The channel after the newest previous release took the live one's place.
+        """The channel after the newest previous release replaced the live one.
 
         Raises:
             ValueError: there is no previous release.
@@ -72,7 +72,7 @@ class Channel(Contract):
         )
 
     def refused(self, release_id: str, *, at: datetime, run: str, reason: str) -> Self:
-        """The channel after a candidate was refused: nothing moves, the refusal is remembered once per run."""
+        """The channel after a candidate was refused: only its history changes, once for each run."""
         if any(event.run == run and event.release_id == release_id for event in self.history):
             return self
         event = ChannelEvent(event="refused", release_id=release_id, at=at, run=run, reason=reason)

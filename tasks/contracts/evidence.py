@@ -1,15 +1,15 @@
-"""From measured rows to the numbers that expectations are judged on. Pure arithmetic.
+"""Turns measured rows into the numbers that expectations judge. Pure arithmetic.
 
-Absent, thin and non-finite data is named here, before any expectation sees it: Great Expectations 1.24 lets an empty
-table pass (docs/decisions/0004-the-gate-judges-emptiness-itself.md).
+Missing, thin and non-finite data is reported here, before any expectation sees it: Great Expectations 1.24 accepts an
+empty table (docs/decisions/0004-the-gate-judges-emptiness-itself.md).
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tasks.contracts.gate_spec import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
 from tasks.contracts.measurement import AnswerRow, RequestRow, Target, summarize, values
-from tasks.contracts.spec import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
 
 UNITS = {
     "answer_accuracy": "",
@@ -27,7 +27,7 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything a run measured of a candidate. None where a measurement is missing."""
+    """Everything that a run measured for a candidate; None for a missing measurement."""
 
     requests: Sequence[RequestRow]
     answers: Sequence[AnswerRow]
@@ -42,20 +42,20 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Line:
-    """One expectation at one level: the numbers that decide it, or the problem that keeps them from deciding."""
+    """One expectation at one level: the numbers that decide it, or the problem that prevents a decision."""
 
     expectation: Expectation
     concurrency: int | None
     samples: tuple[float, ...] = ()
-    """Of a per-request metric: one value per request. Otherwise the one measured value."""
+    """One value for each request for a per-request metric, otherwise the one measured value."""
     baseline: tuple[float, ...] = ()
-    """The same of what a ratio divides by."""
+    """The same numbers for the divisor of a ratio."""
     count: int = 0
     problem: str | None = None
 
     @property
     def what(self) -> str:
-        """The metric in words."""
+        """The metric with its quantile and concurrency, as text."""
         expectation = self.expectation
         quantile = f" p{expectation.quantile * 100:g}" if expectation.quantile is not None else ""
         level = f" at {self.concurrency} at once" if self.concurrency is not None else ""
@@ -69,7 +69,7 @@ class Line:
 
 
 def lines(expectations: Sequence[Expectation], levels: Sequence[int], evidence: Evidence) -> Iterator[Line]:
-    """Every expectation at every level it speaks of."""
+    """Yield every expectation at every level that it applies to."""
     for expectation in expectations:
         if expectation.metric not in PER_LEVEL_METRICS:
             yield _whole(expectation, evidence)
@@ -114,16 +114,16 @@ def _checked(line: Line) -> Line:
     if not line.samples:
         problem = "no data"
     elif not all(map(math.isfinite, (*line.samples, *line.baseline))):
-        problem = "the data holds a number that is not finite"
+        problem = "the data has a number that is not finite"
     elif line.count < line.expectation.min_count:
-        problem = f"{line.count} samples, {line.expectation.min_count} are needed"
+        problem = f"{line.count} samples, at least {line.expectation.min_count} are needed"
     elif line.expectation.of and not any(line.baseline):
-        problem = f"nothing was measured of {line.expectation.of} to compare with"
+        problem = f"there is no measurement of {line.expectation.of} to compare with"
     return Line(line.expectation, line.concurrency, line.samples, line.baseline, line.count, problem)
 
 
 def throughput_weights(metric: str, rows: Sequence[RequestRow], goodput: Goodput) -> list[tuple[float, float]]:
-    """Per request: what it adds to a rate, and the seconds it held its client.
+    """For each request: its contribution to a rate, and the seconds that it occupied its client.
 
     In a closed loop a rate is clients * sum of the first / sum of the second, so that requests, which are what was
     sampled, can be resampled for a confidence interval of the rate.

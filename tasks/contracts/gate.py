@@ -1,4 +1,4 @@
-"""What the gate says: one judgement per expectation, and the worst of them is the verdict."""
+"""The gate's report: one judgement for each expectation, and the worst of them as the verdict."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -6,10 +6,10 @@ from enum import StrEnum
 from pydantic import Field
 
 from tasks.contracts.base import Contract
-from tasks.contracts.spec import Expectation
+from tasks.contracts.gate_spec import Expectation
 
 Interval = tuple[float | None, float | None]
-"""Low and high end; None: the samples do not bound it."""
+"""Low and high end; None for an end that the samples do not bound."""
 
 
 class Verdict(StrEnum):
@@ -24,7 +24,7 @@ class Judgement(Contract):
     """One expectation, judged."""
 
     expectation: Expectation
-    what: str = Field(description="the metric in words, with quantile and concurrency")
+    what: str = Field(description="the metric with quantile and concurrency, as text")
     verdict: Verdict
     observed: float | None = Field(description="absolute value, or the ratio that was judged; None: no data")
     limit: float
@@ -37,7 +37,7 @@ class Judgement(Contract):
 
 
 def interval_words(interval: Interval | None) -> str:
-    """`[0.93, 1.04]`, with ∞ for an end that nothing bounds; empty where there is no spread to show."""
+    """Format as `[0.93, 1.04]`, with ∞ for an unbounded end; empty when there is no spread to show."""
     if interval is None or interval[0] == interval[1] is not None:
         return ""
     low, high = interval
@@ -57,6 +57,6 @@ class GateReport(Contract):
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst verdict; none at all is inconclusive, for nothing was proven."""
+    """The worst verdict; inconclusive when there is none, because nothing was proven."""
     order = list(Verdict)
     return max(verdicts, key=order.index, default=Verdict.INCONCLUSIVE)

@@ -1,10 +1,10 @@
-"""What a load test measures, a row per request, and the metrics over the rows. Pure arithmetic.
+"""The rows of a load test, one for each request, and the metrics over them. Pure arithmetic.
 
 Definitions are those of NVIDIA AIPerf 0.13 (docs.nvidia.com/aiperf, metrics reference):
 
     TTFT                      first content response - request start
     request latency           last content response - request start
-    ITL                       (latency - TTFT) / (output tokens - 1), of answers with two tokens or more
+    ITL                       (latency - TTFT) / (output tokens - 1), for answers of two tokens or more
     output token throughput   sum of output tokens / duration
     request throughput        good and bad requests that ended / duration, here: requests that succeeded / duration
     goodput                   requests that meet every service level / duration
@@ -20,7 +20,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.contracts.base import Contract
-from tasks.contracts.spec import Goodput
+from tasks.contracts.gate_spec import Goodput
 
 Target = Literal["candidate", "live"]
 
@@ -67,11 +67,11 @@ class RequestRow(Contract):
 
 
 class AnswerRow(Contract):
-    """One question with a known answer, asked through the Service."""
+    """One question with a known answer, sent through the Service."""
 
     suite: Literal["smoke", "quality"]
     prompt: str
-    lora: str | None = Field(default=None, description="adapter that was asked; absent: the model itself")
+    lora: str | None = Field(default=None, description="adapter that answered; absent: the model itself")
     expected: str
     answer: str
     ok: bool
@@ -102,7 +102,7 @@ def values(rows: Iterable[RequestRow], metric: str) -> list[float]:
 
 
 def percentile(numbers: Sequence[float], percent: float) -> float | None:
-    """Linear interpolation between closest ranks, as numpy's default. None of no numbers.
+    """Linear interpolation between closest ranks, as numpy's default. None without numbers.
 
     Args:
         numbers: in any order.

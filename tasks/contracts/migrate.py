@@ -1,26 +1,30 @@
-"""From a spec of one engine kind to one of another: what is rewritten, and what has no equivalent. Pure."""
+"""Rewrites a spec for another engine kind, and lists what has no equivalent there. Pure."""
 
 import copy
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.contracts.engine_kinds import ENGINE_KINDS, EngineKind, kinds_with
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec import FORMATS_BY_ENGINE, ReleaseSpec
+from tasks.contracts.spec import ReleaseSpec
 
-FROM, TO = "trt-engine", "llmapi"
+TO: EngineKind = "llmapi"
 
-NEAREST = {
-    "int8_sq": ("int8_wo", "weights in 8 bits, activations in 16: as small, and slower on long prompts"),
-    "int4_wo": ("int8_wo", "twice as large; int4_awq is as small and needs quantization.calibration"),
+CALIBRATED_INSTEAD = "int4_awq"
+"""Replaces a format that the LLM API does not serve when the spec names calibration texts. Every GPU that runs the
+other formats runs this one (tasks/contracts/gpu_formats.py)."""
+
+DIFFERENCE = {
+    "int8_wo": "weights of half the size; more accuracy is lost",
+    "int8_sq": "weights of half the size, activations in 16 bits; on Ada, Hopper and Blackwell fp8 keeps both in 8",
+    "int4_wo": "the same size, with scales chosen on the calibration texts",
 }
-"""For a format that the LLM API does not serve: the one that needs nothing else, and what differs."""
-
-UNCALIBRATED = frozenset({"none", "int8_wo"})
+"""What CALIBRATED_INSTEAD changes, by the format that it replaces."""
 
 
 @dataclass(frozen=True)
 class Migration:
-    """A rewritten spec, and what a person should know of it."""
+    """A rewritten spec, and what a person should know about it."""
 
     document: dict[str, Any]
     changes: tuple[str, ...]
@@ -28,22 +32,27 @@ class Migration:
 
 
 def to_llmapi(spec: ReleaseSpec, document: dict[str, Any]) -> Migration:
-    """Rewrite a spec of an engine that is built to one that is loaded by TensorRT-LLM's LLM API.
+    """Rewrite a spec of a built engine to one that TensorRT-LLM's LLM API loads.
 
     Args:
-        spec: of kind trt-engine.
-        document: the same as its file holds it, so that what is not touched stays as it was written.
+        spec: a spec of kind trt-engine.
+        document: the same spec as in its file, so that other fields stay as they were written.
 
     Raises:
         InputError: the spec is of another kind.
     """
-    if spec.engine.kind != FROM:
-        raise InputError(f"{spec.name} has engine.kind {spec.engine.kind}; only {FROM} is migrated to {TO}.")
+    if spec.engine.traits.migrates_to != TO:
+        raise InputError(
+            f"engine.kind of {spec.name} cannot be migrated to {TO}",
+            found=spec.engine.kind,
+            expected=" or ".join(kinds_with("migrates_to", TO)),
+            remedy="Write a spec of the other kind by hand.",
+        )
     migrated = copy.deepcopy(document)
     migrated["engine"]["kind"] = TO
     changes = [
-        f"engine.kind: {FROM} → {TO}: nothing is built; the checkpoint of quantize is what is served",
-        "quantize runs ModelOpt in an image of its own (images.modelopt of the site), not TensorRT-LLM's script",
+        f"engine.kind: {spec.engine.kind} → {TO}: nothing is built; quantize's checkpoint is served",
+        "quantize runs ModelOpt in its own image (images.modelopt of the site), not TensorRT-LLM's script",
     ]
     missing: list[str] = []
     _format(spec, migrated["quantization"], missing)
@@ -51,38 +60,44 @@ def to_llmapi(spec: ReleaseSpec, document: dict[str, Any]) -> Migration:
     _calibration(migrated["quantization"], changes)
     _parallel(spec, missing)
     if spec.serving.image is not None:
-        changes.append("serving.image stays: it has to be an image of Triton with TensorRT-LLM for this kind too")
-    missing.append("ensemble and tensorrt_llm_bls with their parts: one model of the spec's name answers")
-    missing.append("metrics nv_trt_llm_*: the C++ backend's own; scale by Triton's pending requests")
+        changes.append("serving.image stays: it must be an image of Triton with TensorRT-LLM for this kind too")
+    missing.append("ensemble and tensorrt_llm_bls with their parts: one model with the spec's name replaces them")
+    missing.append("metrics nv_trt_llm_*: only the C++ backend has them; scale by Triton's pending requests")
     return Migration(migrated, tuple(changes), tuple(missing))
 
 
 def _format(spec: ReleaseSpec, quantization: dict[str, Any], missing: list[str]) -> None:
-    asked = spec.quantization.format
-    if asked in FORMATS_BY_ENGINE[TO]:
+    requested = spec.quantization.format
+    if requested in ENGINE_KINDS[TO].formats:
         return
-    nearest, differs = NEAREST[asked]
-    quantization["format"] = nearest
-    missing.append(f"quantization.format {asked}: rewritten to {nearest}, {differs}")
+    if spec.quantization.calibration is None:
+        larger = "four times" if requested == "int4_wo" else "twice"
+        quantization["format"] = "none"
+        missing.append(
+            f"quantization.format {requested}: rewritten to none, {larger} as large; {CALIBRATED_INSTEAD} and fp8 need "
+            "quantization.calibration, which the spec does not have"
+        )
+        return
+    quantization["format"] = CALIBRATED_INSTEAD
+    missing.append(f"quantization.format {requested}: rewritten to {CALIBRATED_INSTEAD}, {DIFFERENCE[requested]}")
 
 
 def _kv_cache(spec: ReleaseSpec, quantization: dict[str, Any], missing: list[str]) -> None:
-    asked = spec.quantization.kv_cache
-    if asked == "int8" or (asked == "fp8" and quantization["format"] in UNCALIBRATED):
+    requested = spec.quantization.kv_cache
+    if requested == "int8" or (requested == "fp8" and quantization["format"] == "none"):
         quantization["kv_cache"] = "none"
-        missing.append(f"quantization.kv_cache {asked}: rewritten to none, which takes twice the room")
+        missing.append(f"quantization.kv_cache {requested}: rewritten to none, which takes twice the memory")
 
 
 def _calibration(quantization: dict[str, Any], changes: list[str]) -> None:
-    nobody_looks = quantization["format"] in UNCALIBRATED and quantization.get("kv_cache", "none") == "none"
-    if nobody_looks and quantization.pop("calibration", None) is not None:
-        changes.append(f"quantization.calibration removed: {quantization['format']} looks at no texts")
+    unused = quantization["format"] == "none" and quantization.get("kv_cache", "none") == "none"
+    if unused and quantization.pop("calibration", None) is not None:
+        changes.append("quantization.calibration removed: without quantization no texts are needed")
 
 
 def _parallel(spec: ReleaseSpec, missing: list[str]) -> None:
-    ranks = spec.engine.tensor_parallel * spec.engine.pipeline_parallel
     if spec.engine.pipeline_parallel > 1:
         missing.append(
             f"pipeline_parallel {spec.engine.pipeline_parallel}: {TO} is served on one node; plan refuses it unless a "
-            f"node has {ranks} GPUs"
+            f"node has {spec.engine.ranks} GPUs"
         )

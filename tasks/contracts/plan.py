@@ -1,4 +1,4 @@
-"""The plan of a release: keys of its stages, what is stored already, and why the rest is not. Pure arithmetic."""
+"""The plan of a release: keys of its stages, what is already stored, and why the rest is not. Pure arithmetic."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -7,7 +7,9 @@ from pydantic import Field
 
 from tasks.contracts.artifact import STAGES, Sha256, Stage
 from tasks.contracts.base import Contract, sha256_of
+from tasks.contracts.kubernetes_text import ReleaseId, RunIdentity
 from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec_fields import Revision
 
 INPUTS: dict[Stage, tuple[Stage, ...]] = {
     "download": (),
@@ -24,11 +26,11 @@ ADAPTERS_FOLDER = "lora"
 """Where artifacts of download, quantize and build keep adapters, beside the model's own files."""
 
 Fields = dict[str, Any]
-"""What a stage's output depends on, besides its inputs: JSON values by name, nested at will."""
+"""What a stage's output depends on, besides its inputs: JSON values by name, possibly nested."""
 
 
 class HubFile(Contract):
-    """A file as the Hub announces it, before any byte of it is downloaded."""
+    """A file as the Hub lists it, before any byte of it is downloaded."""
 
     path: str
     digest: str = Field(pattern=r"^(sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40})$", description="LFS sha256 or blob id")
@@ -36,7 +38,7 @@ class HubFile(Contract):
 
 
 class DatasetFile(Contract):
-    """A dataset file pinned by what its bytes are."""
+    """A dataset file pinned by the digest of its bytes."""
 
     repo: str
     commit: str
@@ -44,10 +46,10 @@ class DatasetFile(Contract):
 
 
 class Source(Contract):
-    """A model revision resolved to a commit and to the files that will be taken."""
+    """A model revision resolved to a commit and to the files to download."""
 
     repo: str
-    revision: str = Field(description="as asked")
+    revision: str = Field(description="as the spec or the run names it")
     commit: str = Field(pattern=r"^[0-9a-f]{40}$")
     files: tuple[HubFile, ...]
 
@@ -71,7 +73,7 @@ class Datasets(Contract):
 
 
 class Tools(Contract):
-    """Versions of what makes the artifacts, by stage; and the digests of the templates."""
+    """Versions of the tools that make artifacts, by stage, and the templates' digests."""
 
     producers: dict[Stage, dict[str, str]]
     templates: dict[str, Sha256]
@@ -83,24 +85,24 @@ class StagePlan(Contract):
     key: Sha256
     stored: bool = Field(description="the artifact exists: no pod is started for this stage")
     fields: Fields
-    changed: tuple[str, ...] = Field(default=(), description="why it is not what the live release has, in words")
+    changed: tuple[str, ...] = Field(default=(), description="why it differs from the live release's")
 
 
 class Estimate(Contract):
-    """What the release will need, from the sizes the Hub announced."""
+    """What the release will need, from the sizes that the Hub lists."""
 
     download_bytes: int
     scratch_bytes: int
     memory_bytes: int
-    gpu_bytes: int = Field(default=0, description="weights that quantize holds on GPUs; 0: it holds none there")
+    gpu_bytes: int = Field(default=0, description="weights that quantize holds on GPUs; 0: none")
 
 
 class Plan(Contract):
     """What a release will do."""
 
-    release_id: str
+    release_id: ReleaseId
     name: str
-    run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
+    run: RunIdentity = Field(description="identity of the Airflow run, or of a run by hand")
     action: Literal["nothing", "release"]
     source: Source
     adapters: dict[str, Source] = Field(default_factory=dict, description="engine.lora, resolved, by name")
@@ -122,14 +124,14 @@ class Plan(Contract):
 
 
 class PlanRequest(Contract):
-    """What a run asks of plan."""
+    """The request of a run to plan."""
 
-    remedy = "Correct the argument of that name."
+    if_invalid = "Correct the argument with that name."
 
     spec: ReleaseSpec
-    run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
-    revision: str | None = Field(default=None, min_length=1, description="in place of source.revision")
-    force: bool = Field(default=False, description="make every artifact anew, stored or not")
+    run: RunIdentity = Field(description="identity of the Airflow run, or of a run by hand")
+    revision: Revision | None = Field(default=None, description="in place of source.revision")
+    force: bool = Field(default=False, description="make every artifact again, stored or not")
 
 
 def stage_fields(
@@ -143,9 +145,8 @@ def stage_fields(
 ) -> dict[Stage, Fields]:
     """What each stage's output depends on.
 
-    A commit is no field: two commits with the same files are the same model. Nor are the names of an adapter's
-    repository and revision: its files are, by the paths that download gives them. A salt, which a forced run gives,
-    makes every key new.
+    A commit is not a field: two commits with the same files are the same model. Neither are an adapter's repository and
+    revision; its files are, under the paths that download gives them. The salt of a forced run changes every key.
     """
     files = {file.path: file.digest for file in source.files}
     for name, adapter in (adapters or {}).items():
@@ -157,7 +158,7 @@ def stage_fields(
     fields: dict[Stage, Fields] = {
         "download": {"files": files},
         "quantize": {
-            "engine": {"kind": spec.engine.kind, "gpu": spec.engine.gpu if spec.engine.kind == "trt-engine" else None},
+            "engine": {"kind": spec.engine.kind, "gpu": spec.engine.gpu if spec.engine.traits.compiled else None},
             "quantization": {"format": spec.quantization.format, "kv_cache": spec.quantization.kv_cache, **calibration},
             **quality,
         },
@@ -170,6 +171,9 @@ def stage_fields(
         },
         "publish": {},
     }
+    if spec.engine.traits.compiled and spec.gpus_reached > spec.engine.ranks:
+        # an engine records how many GPUs its node has, and loads only on ids below that
+        fields["build"]["gpus_per_node"] = spec.gpus_reached
     for stage, versions in tools.producers.items():
         fields[stage]["producer"] = versions
     if salt:
@@ -178,10 +182,10 @@ def stage_fields(
 
 
 def _calibration(spec: ReleaseSpec, datasets: Datasets) -> Fields:
-    asked, pinned = spec.quantization.calibration, datasets.calibration
-    assert asked is not None
+    settings, pinned = spec.quantization.calibration, datasets.calibration
+    assert settings is not None
     assert pinned is not None
-    return {"digest": pinned.file.digest, "samples": asked.samples, "max_tokens": asked.max_tokens}
+    return {"digest": pinned.file.digest, "samples": settings.samples, "max_tokens": settings.max_tokens}
 
 
 def stage_keys(fields: Mapping[Stage, Fields]) -> dict[Stage, str]:
@@ -199,7 +203,7 @@ def release_id(name: str, publish_key: str) -> str:
 
 
 def explain(new: Mapping[Stage, Fields], old: Mapping[Stage, Fields] | None) -> dict[Stage, tuple[str, ...]]:
-    """Per stage, what differs from the live release, in words.
+    """Per stage, what differs from the live release.
 
     A stage whose own fields are the same names the input that changed. Without a live release every stage is new.
     """
@@ -214,15 +218,15 @@ def explain(new: Mapping[Stage, Fields], old: Mapping[Stage, Fields] | None) -> 
 
 
 def _differences(new: dict[str, Any], old: dict[str, Any]) -> tuple[str, ...]:
-    words = []
+    lines = []
     for name in sorted(new.keys() | old.keys()):
         if name not in old:
-            words.append(f"{name} added: {_short(new[name])}")
+            lines.append(f"{name} added: {_short(new[name])}")
         elif name not in new:
-            words.append(f"{name} removed: was {_short(old[name])}")
+            lines.append(f"{name} removed: was {_short(old[name])}")
         elif new[name] != old[name]:
-            words.append(f"{name}: {_short(old[name])} → {_short(new[name])}")
-    return tuple(words)
+            lines.append(f"{name}: {_short(old[name])} → {_short(new[name])}")
+    return tuple(lines)
 
 
 def _flat(fields: Any, path: str = "") -> dict[str, Any]:

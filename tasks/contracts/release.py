@@ -1,13 +1,17 @@
-"""A release: what was asked, what was planned, and what each step reported."""
+"""A release: what was requested, what was planned, and what each step reported."""
 
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field
 
-from tasks.contracts.base import DNS_LABEL, Contract
+from tasks.contracts.base import DNS_LABEL, PRINTABLE, Contract
+from tasks.contracts.errors import PipelineError
+from tasks.contracts.kubernetes_text import ObjectUri, RunIdentity
 from tasks.contracts.plan import Plan
+from tasks.contracts.redaction import bounded
 from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec_fields import MAX_NAME_CHARS
 
 Step = Literal[
     "plan",
@@ -25,21 +29,27 @@ Step = Literal[
     "revert",
 ]
 STEPS: tuple[Step, ...] = tuple(step for step in get_args(Step) if step != "revert")
-"""The steps of a release, in order. `revert` stands alone: it puts a previous release back, long after."""
+"""The steps of a release, in order. `revert` is not one of them: it restores a previous release later."""
+
+REMEDY_PREFIX = "What to do: "
+"""Begins the line with an error's remedy in the log of a failed task. The `slipway` command reads it."""
+
+MAX_REQUEST_BYTES = 8 * 2**20
+"""A spec has at most 1 MiB (documents.py), and a character of it becomes at most six bytes of JSON."""
 
 
 class RevertRequest(Contract):
-    """What a run of `revert` is asked."""
+    """The request of a run of `revert`."""
 
-    remedy = "Correct the argument of that name."
+    if_invalid = "Correct the argument with that name."
 
-    name: str = Field(pattern=DNS_LABEL, description="the model")
-    run: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="identity of the Airflow run, or of a run by hand")
-    reason: str = Field(default="", max_length=500, description="kept in the channel's history")
+    name: str = Field(pattern=DNS_LABEL, max_length=MAX_NAME_CHARS, description="the model")
+    run: RunIdentity = Field(description="identity of the Airflow run, or of a run by hand")
+    reason: str = Field(default="", pattern=PRINTABLE, max_length=500, description="kept in the channel's history")
 
 
 class Release(Contract):
-    """release.json: all that a step needs to know, besides the site."""
+    """release.json: everything that a step needs to know besides the site."""
 
     id: str
     spec: ReleaseSpec
@@ -48,19 +58,38 @@ class Release(Contract):
 
 
 class Failure(Contract):
-    """Why a step failed, as a scheduler and as a person need it."""
+    """Why a step failed: the class for a scheduler, and the error's text and fields for a person."""
 
     kind: str = Field(description="the error's class")
     exit_code: int
     message: str
+    what: str = Field(default="", description="what is wrong; empty for an unexpected error, as are the next three")
+    found: str = ""
+    expected: str = ""
+    remedy: str = Field(default="", description="what to do about it")
+
+    @classmethod
+    def of(cls, error: PipelineError) -> Self:
+        """Record a deliberate error; each field is bounded as the text is."""
+        return cls(
+            kind=type(error).__name__,
+            exit_code=error.exit_code,
+            message=str(error),
+            what=bounded(error.what),
+            found=bounded(error.found),
+            expected=bounded(error.expected),
+            remedy=bounded(error.remedy),
+        )
 
 
 class StepResult(Contract):
-    """results/<step>.json. Written when a step ends, well or not; it becomes the task's XCom."""
+    """results/<step>.json. Written when a step ends, also when it fails; it becomes the task's XCom."""
 
     step: Step
-    release: str | None = Field(default=None, description="URI of release.json; of plan: of the release it planned")
-    run: str = Field(description="the run this was reported to; results are overwritten by the next run")
+    release: ObjectUri | None = Field(
+        default=None, description="URI of release.json; for plan, of the release it planned"
+    )
+    run: str = Field(description="the run that this belongs to; the next run overwrites it")
     outcome: Literal["done", "stored", "failed"] = Field(description="stored: the artifact existed, nothing was run")
     summary: str = Field(description="one line for a person")
     data: dict[str, Any] = Field(default_factory=dict, description="what later steps and the UI read")

@@ -1,14 +1,20 @@
-"""The site: where a release runs. All that differs between a laptop and a cluster stands here and nowhere else."""
+"""The site: where a release runs. Everything that differs between a laptop and a cluster is in this file."""
 
-from typing import Annotated, Literal
+import ipaddress
+import re
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from tasks.contracts.base import Contract
-from tasks.contracts.spec import EngineKind
+from tasks.contracts.base import Written
+from tasks.contracts.engine_kinds import EngineKind
+from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
+from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
 
-Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?(m|Ki|Mi|Gi|Ti|k|M|G|T)?$")]
-"""A Kubernetes resource quantity, such as `500m` or `8Gi`."""
+POD_IP = "$(POD_IP)"
+"""Kubernetes replaces it with the pod's own address: the one expansion that a site may use."""
+MAX_ENTRIES = 100
 
 SUFFIXES: dict[str, float] = {
     "m": 1e-3,
@@ -17,100 +23,220 @@ SUFFIXES: dict[str, float] = {
 }
 
 
-def quantity(text: Quantity) -> float:
-    """The number that a quantity stands for; of memory and storage, bytes."""
+def quantity(text: str) -> float:
+    """The number that a quantity means: bytes for memory and storage."""
     number = text.rstrip("mKMGTki")
     return float(number) * SUFFIXES.get(text[len(number) :], 1)
 
 
-class Kubernetes(Contract):
-    """Which cluster, and the two namespaces."""
+def _positive(text: str) -> str:
+    if quantity(text) <= 0:
+        raise ValueError("a quantity is above 0")
+    return text
+
+
+Cpu = Annotated[
+    str, StringConstraints(pattern=r"^[0-9]{1,9}(\.[0-9]{1,3})?m?$", max_length=16), AfterValidator(_positive)
+]
+"""A Kubernetes quantity of CPU, such as `500m` or `2`."""
+Bytes = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|k|M|G|T)?$", max_length=16),
+    AfterValidator(_positive),
+]
+"""A Kubernetes quantity of memory or storage, such as `8Gi`."""
+
+
+def _network(text: str) -> str:
+    """Check the range and write it the one way that Kubernetes accepts: without host bits."""
+    if "%" in text:
+        raise ValueError("an address range has no zone")
+    return str(ipaddress.ip_network(text, strict=False))
+
+
+Cidr = Annotated[str, AfterValidator(_network)]
+"""An IPv4 or IPv6 address range, such as `10.20.0.0/16`; a bare address is a range of one."""
+
+NETWORKS = Field(
+    default=(),
+    max_length=MAX_ENTRIES,
+    description="address ranges that the endpoint's host resolves to; needed where its address is private or its port "
+    "is not 443, which the default network policies block. `slipway setup` creates a policy for them",
+)
+
+
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?")
+"""A name that DNS and every HTTP client accept."""
+
+
+def _endpoint(text: str) -> str:
+    """Check what a pattern cannot: that there is a valid host and port, and nothing that belongs elsewhere."""
+    parts = urlsplit(text)
+    if not HOST.fullmatch(parts.hostname or "") and not _is_address(parts.hostname or ""):
+        raise ValueError("an endpoint needs a valid host, such as https://huggingface.co")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("an endpoint has no user, password, query or fragment; credentials belong in a Secret")
+    if parts.port == 0:
+        raise ValueError("an endpoint's port is 1 to 65535")
+    return text
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+Endpoint = Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=500), AfterValidator(_endpoint)]
+
+
+def endpoint_port(endpoint: str) -> int:
+    """The TCP port of an http or https address."""
+    parts = urlsplit(endpoint)
+    return parts.port or (80 if parts.scheme == "http" else 443)
+
+
+def _ranges(endpoint: str | None, networks: tuple[str, ...]) -> tuple[str, ...]:
+    """The ranges that the site names, or the endpoint's host where that is an IP address."""
+    if networks or endpoint is None:
+        return networks
+    try:
+        return (_network(urlsplit(endpoint).hostname or ""),)
+    except ValueError:
+        return ()
+
+
+class Kubernetes(Written):
+    """The cluster, and the two namespaces."""
 
     context: str | None = Field(default=None, description="kubeconfig context; the current one when absent")
-    pipeline_namespace: str = "slipway"
-    serving_namespace: str = "slipway-serving"
+    pipeline_namespace: Namespace = "slipway"
+    serving_namespace: Namespace = "slipway-serving"
+    failed_pods_kept_h: int = Field(
+        default=48, ge=0, le=8760, description="hours that the pod of a failed step stays, so that its log can be read"
+    )
 
 
-class ObjectStoreSite(Contract):
-    """Where artifacts, releases and channels lie."""
+class ObjectStoreSite(Written):
+    """Where artifacts, releases and channels are stored."""
 
     bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
-    prefix: str = Field(default="", pattern=r"^([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?$")
-    endpoint: str | None = Field(default=None, pattern=r"^https?://", description="AWS's own when absent")
-    region: str = "us-east-1"
-    credentials_secret: str | None = Field(
+    prefix: str = Field(default="", pattern=r"^([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?$", max_length=500)
+    endpoint: Endpoint | None = Field(default=None, description="AWS S3 when absent")
+    region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]+$", max_length=63)
+    credentials_secret: ObjectName | None = Field(
         default=None,
         description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; absent: the pod's cloud identity",
     )
+    networks: tuple[Cidr, ...] = NETWORKS
 
     @property
     def root(self) -> str:
         """`s3://bucket[/prefix]`, without a trailing slash."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """Address ranges that need a network policy of their own; none where the base policies suffice."""
+        return _ranges(self.endpoint, self.networks)
 
-class HubSite(Contract):
+
+class HubSite(Written):
     """The Hugging Face Hub or a mirror of it."""
 
-    endpoint: str = Field(default="https://huggingface.co", pattern=r"^https?://")
+    endpoint: Endpoint = "https://huggingface.co"
+    networks: tuple[Cidr, ...] = NETWORKS
+
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """Address ranges that need a network policy of their own; none where the base policies suffice."""
+        return _ranges(self.endpoint, self.networks)
 
 
-class Toleration(Contract):
+class Toleration(Written):
     """As in a pod's spec."""
 
-    key: str
+    key: LabelKey
     operator: Literal["Exists", "Equal"] = "Exists"
-    value: str | None = None
+    value: LabelValue | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
+    @model_validator(mode="after")
+    def _a_value_is_compared(self) -> Self:
+        if self.value and self.operator == "Exists":
+            raise ValueError("operator Exists allows no value in Kubernetes; choose Equal, or remove the value")
+        return self
 
-class PodShape(Contract):
+
+class PodShape(Written):
     """Resources and placement of one kind of pod."""
 
-    cpu: Quantity
-    memory: Quantity
-    scratch: Quantity = Field(description="size limit of the scratch volume")
-    gpus: int = Field(default=0, ge=0)
-    node_selector: dict[str, str] = Field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    cpu: Cpu
+    memory: Bytes
+    scratch: Bytes = Field(description="size limit of the scratch volume")
+    gpus: int = Field(default=0, ge=0, le=MAX_GPUS_OF_A_POD)
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=MAX_ENTRIES)
+    tolerations: tuple[Toleration, ...] = Field(default=(), max_length=MAX_ENTRIES)
 
 
-class Gpu(Contract):
-    """A GPU product that this site's nodes carry."""
+class Gpu(Written):
+    """A GPU product that this site's nodes have."""
 
-    memory_gib: float = Field(gt=0)
-    per_node: int = Field(ge=1)
-    architecture: str = Field(pattern=r"^sm_[0-9]+$", description="compute capability, e.g. sm_89")
-    efa: int = Field(default=0, ge=0, description="Elastic Fabric Adapters a node gives to a server over several nodes")
+    memory_gib: float = Field(gt=0, le=4096)
+    per_node: int = Field(ge=1, le=MAX_GPUS_OF_A_POD)
+    architecture: str = Field(pattern=r"^sm_[0-9]{2,4}$", description="compute capability, e.g. sm_89")
+    efa: int = Field(
+        default=0, ge=0, le=64, description="Elastic Fabric Adapters a node gives to a server over several nodes"
+    )
     driver: str | None = Field(
-        default=None, pattern=r"^[0-9]+(\.[0-9]+)*$", description="of the nodes, e.g. 580.95.05; absent: not checked"
+        default=None,
+        pattern=r"^[0-9]{1,6}(\.[0-9]{1,6}){0,4}$",
+        description="the nodes' driver, e.g. 580.95.05; absent: not checked",
     )
 
 
-class Images(Contract):
-    """Image names, which are part of the keys; for GPU engines plan takes them with their digests only."""
+class Images(Written):
+    """Image names, which are part of the keys; for GPU engines plan requires their digests."""
 
-    tasks: str = Field(description="the CPU steps")
-    serving: dict[EngineKind, str] = Field(description="per engine kind, what serves it and what assemble boots in")
-    multinode: str | None = Field(default=None, description="what serves a trt-engine over several nodes")
-    modelopt: str | None = Field(
-        default=None, description="ModelOpt's own environment: where quantize runs for llmapi and vllm"
+    tasks: ImageName = Field(description="image of the CPU steps")
+    serving: dict[EngineKind, ImageName] = Field(
+        description="per engine kind, the image that serves it and in which assemble boots it"
+    )
+    multinode: ImageName | None = Field(default=None, description="image that serves a trt-engine over several nodes")
+    front: ImageName = Field(
+        default="envoyproxy/envoy:distroless-v1.40.0",
+        description="image of Envoy, which accepts the connections of every serving pod; part of no key",
+    )
+    modelopt: ImageName | None = Field(
+        default=None, description="image with ModelOpt, in which quantize runs for llmapi and vllm"
     )
 
 
-class ServingSite(Contract):
-    """How serving pods bind."""
+class ServingSite(Written):
+    """Settings of serving pods."""
 
-    bind_address: str = Field(default="0.0.0.0", description="address that Triton's ports bind to")  # noqa: S104
+    bind_address: str = Field(
+        default="0.0.0.0",  # noqa: S104
+        pattern=r"^(\$\(POD_IP\)|[0-9A-Fa-f.:]{2,45})$",
+        description="IP address that Triton's ports bind to, or $(POD_IP), which becomes the pod's own",
+    )
     shape: str = Field(default="serving", description="name of the serving pods' shape")
-    mpi_secret: str = Field(
+    mpi_secret: ObjectName = Field(
         default="slipway-mpi",
-        pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
-        description="Secret with ssh-privatekey and ssh-publickey, by which the nodes of one server reach each other",
+        description="Secret with ssh-privatekey and ssh-publickey, with which the nodes of one server connect",
     )
 
+    @field_validator("bind_address")
+    @classmethod
+    def _is_an_address(cls, text: str) -> str:
+        if text != POD_IP:
+            ipaddress.ip_address(text)
+        return text
 
-class AirflowSite(Contract):
+
+class AirflowSite(Written):
     """How the DAGs of this site run their pods."""
 
     deferrable: bool = False
@@ -118,10 +244,10 @@ class AirflowSite(Contract):
     aws_conn_id: str = "aws_default"
 
 
-class Site(Contract):
-    """Everything that is a matter of place."""
+class Site(Written):
+    """Everything that depends on where releases run."""
 
-    remedy = "`slipway schema --site` prints what it may hold."
+    if_invalid = "`slipway schema --site` prints its fields."
 
     apiVersion: Literal["slipway/v1"]  # noqa: N815 - the Kubernetes resource model's own spelling
     kind: Literal["Site"]
@@ -131,6 +257,8 @@ class Site(Contract):
     hub: HubSite = HubSite()
     images: Images
     shapes: dict[Literal["small", "transfer", "compute", "serving", "gpu"], PodShape]
-    gpus: dict[str, Gpu] = Field(default_factory=dict, description="GPU products by node label; empty: none here")
+    gpus: dict[NonEmptyLabelValue, Gpu] = Field(
+        default_factory=dict, max_length=MAX_ENTRIES, description="GPU products by node label; empty: no GPUs"
+    )
     serving: ServingSite = ServingSite()
     airflow: AirflowSite = AirflowSite()

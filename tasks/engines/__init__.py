@@ -1,1 +1,1 @@
-"""One file per engine kind behind one protocol. Toolkits are imported inside methods."""
+"""Engine kinds behind one protocol. Toolkits are imported inside methods."""

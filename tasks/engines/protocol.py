@@ -1,90 +1,71 @@
-"""What every engine kind can do. Implementations import their toolkit inside the methods."""
+"""What every engine kind can do: a planner, which plan uses, and a maker, which runs in the pods of later steps."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from tasks.contracts.artifact import Stage
 from tasks.contracts.plan import Estimate, Source
-from tasks.contracts.site import Site
-from tasks.contracts.spec import EngineKind, ReleaseSpec
-from tasks.engines.announced import Documents
-
-ENGINE_FOLDER = "engine"
-"""Where engine files lie inside a version of a Triton model, as in `<model>/1/engine`."""
-
-ENGINE_DESCRIPTION = "engine.json"
-"""What build read back from the engine it made. Templates are filled from it, so that nobody is asked twice."""
+from tasks.contracts.resolution import ResolvedRelease
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.preflight.hub_metadata import Documents
 
 
-REPOSITORY_ROOT = "/models/repository"
-"""Where the init container of a serving pod lays the Triton repository: backends of TensorRT-LLM and vLLM take absolute
-paths only (triton-inference-server/tensorrtllm_backend#181)."""
+class EnginePlanner(Protocol):
+    """Judges a release by names, sizes and small documents. It imports no toolkit."""
 
-
-class Engine(Protocol):
-    """One toolkit that turns a Hugging Face checkpoint into something Triton serves."""
-
-    kind: EngineKind
-
-    def producers(self, spec: ReleaseSpec, site: Site, serving_image: str) -> dict[Stage, dict[str, str]]:
-        """Versions of everything that shapes a stage's output: they are part of the keys. Imports no toolkit."""
-
-    def check(self, spec: ReleaseSpec, site: Site, source: Source, documents: Documents) -> None:
-        """Refuse what cannot work, judged by names, sizes and small documents, before any pod starts.
+    def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        """Refuse what cannot work before any pod starts.
 
         Args:
-            spec: what was asked.
-            site: where.
-            source: the files that will be taken.
-            documents: config.json and tokenizer_config.json of the source, as far as it has them, and each adapter's
-                adapter_config.json by its path in the download artifact.
+            release: the spec on the site.
+            source: the files that will be downloaded.
+            documents: those of EngineTraits.reads_at_plan that the source has, and each adapter's adapter_config.json
+                by its path in the download artifact.
 
         Raises:
             InputError: this kind cannot make or serve what the spec asks for.
         """
 
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
-        """Bytes of download, of scratch and of memory that the hungriest step needs."""
+        """Bytes to download, and the scratch and memory of the most demanding step."""
 
-    def quantize(
-        self,
-        checkpoint: Path,
-        spec: ReleaseSpec,
-        out: Path,
-        *,
-        calibration: Sequence[str],
-        perplexity_texts: Sequence[str],
-    ) -> dict[str, Any]:
-        """Write the model in the asked format to `out`, which exists and is empty.
+    def producers(self, release: ResolvedRelease) -> dict[Stage, dict[str, str]]:
+        """Versions of everything that shapes a stage's output; they are part of its key."""
+
+
+class EngineMaker(Protocol):
+    """Turns a Hugging Face checkpoint into something that Triton serves. It imports its toolkit inside the methods."""
+
+    def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
+        """Write the model in the spec's format to `out`, which exists and is empty.
 
         Args:
             checkpoint: folder in Hugging Face layout; it is only read.
-            spec: what was asked.
+            spec: the release's spec.
             out: owned by the caller.
-            calibration: texts that a quantizer may look at.
-            perplexity_texts: texts to measure on; none: nothing is measured.
+            texts: texts to calibrate and measure on; each kind reads what it needs.
 
         Returns:
-            Metrics, among them `perplexity` and `source_perplexity` where they were measured; None: not finite.
+            Metrics, among them `perplexity` and `source_perplexity` where they were measured; None where not finite.
 
         Raises:
             InputError: the checkpoint is damaged, or its architecture is unknown to this kind.
         """
 
     def build(self, checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
-        """Write the engine to `out`, which exists and is empty: all that serving reads, and `engine.json`.
+        """Write the engine to `out`, which exists and is empty: everything that serving reads, and `engine.json`.
 
         Args:
             checkpoint: what quantize wrote; it is only read.
-            spec: what was asked.
+            spec: the release's spec.
             out: owned by the caller.
 
         Returns:
-            What `engine.json` holds: versions, limits and precision as read back from the engine.
+            Contents of `engine.json`: versions, limits and precision as read back from the engine.
 
         Raises:
-            InputError: the engine does not load, or is not what was asked for.
+            InputError: the engine does not load, or is not what the spec asks for.
         """
 
     def template_values(self, engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:

@@ -1,25 +1,46 @@
-"""From an engine's kind to the one module that knows it."""
+"""The one place that maps an engine kind to the code for it."""
 
-from tasks.contracts.spec import EngineKind
-from tasks.engines.protocol import Engine
+from tasks.contracts.engine_kinds import EngineKind
+from tasks.engines.protocol import EngineMaker, EnginePlanner
 
 
-def engine_for(kind: EngineKind) -> Engine:
-    """The engine of a kind."""
+def planner_for(kind: EngineKind) -> EnginePlanner:
+    """The planner of a kind."""
     match kind:
         case "openvino":
-            from tasks.engines.openvino import OpenVinoEngine
+            from tasks.engines.openvino.planner import OpenVinoPlanner
 
-            return OpenVinoEngine()
+            return OpenVinoPlanner()
         case "trt-engine":
-            from tasks.engines.trt_engine import TrtEngine
+            from tasks.engines.trtllm.planner import TrtPlanner
 
-            return TrtEngine()
+            return TrtPlanner()
         case "llmapi":
-            from tasks.engines.llmapi import LlmApiEngine
+            from tasks.engines.huggingface.llmapi import LlmApiPlanner
 
-            return LlmApiEngine()
+            return LlmApiPlanner()
         case "vllm":
-            from tasks.engines.vllm import VllmEngine
+            from tasks.engines.huggingface.vllm import VllmPlanner
 
-            return VllmEngine()
+            return VllmPlanner()
+
+
+def maker_for(kind: EngineKind) -> EngineMaker:
+    """The maker of a kind."""
+    match kind:
+        case "openvino":
+            from tasks.engines.openvino.maker import OpenVinoMaker
+
+            return OpenVinoMaker()
+        case "trt-engine":
+            from tasks.engines.trtllm.maker import TrtMaker
+
+            return TrtMaker()
+        case "llmapi":
+            from tasks.engines.huggingface.llmapi import LlmApiMaker
+
+            return LlmApiMaker()
+        case "vllm":
+            from tasks.engines.huggingface.vllm import VllmMaker
+
+            return VllmMaker()

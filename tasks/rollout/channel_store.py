@@ -1,33 +1,43 @@
 """Reads and swaps a model's channel in the object store."""
 
+import random
 from collections.abc import Callable
 
+from tasks.adapters.clock import Clock
 from tasks.adapters.object_store import LostRaceError, ObjectStore
 from tasks.contracts.artifact import Layout
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import UnavailableError
 
-ATTEMPTS = 5
+ATTEMPTS = 40
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
 
 
 class ChannelStore:
-    """channels/<name>.json, changed by compare-and-swap alone."""
+    """channels/<name>.json, changed only by compare-and-swap."""
 
-    def __init__(self, store: ObjectStore, layout: Layout, name: str) -> None:
-        self._store, self._uri, self._name = store, layout.channel(name), name
+    def __init__(self, store: ObjectStore, layout: Layout, name: str, clock: Clock) -> None:
+        self._store, self._uri, self._name, self._clock = store, layout.channel(name), name, clock
 
     def read(self) -> Channel:
         """The channel; an empty one before the first promotion."""
         return self._read()[0]
 
     def swap(self, change: Callable[[Channel], Channel]) -> Channel:
-        """Apply a pure change; it is applied anew to what another writer made meanwhile.
+        """Apply a pure change; when another writer was faster, apply it again to that writer's channel.
+
+        It pauses between attempts for a random time that grows with every lost race, so that each of many concurrent
+        writers gets its turn (full jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 
         Raises:
-            UnavailableError: others changed it again and again.
+            UnavailableError: every attempt lost.
         """
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                longest_s = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
+                self._clock.sleep(random.uniform(0.0, longest_s))  # noqa: S311 - spreads writers, hides nothing
             before, etag = self._read()
             after = change(before)
             if after == before:
@@ -37,10 +47,12 @@ class ChannelStore:
             except LostRaceError:
                 continue
             return after
-        raise UnavailableError(f"{self._uri} was changed by others {ATTEMPTS} times in a row. Retry.")
+        raise UnavailableError(
+            f"other writers changed {self._uri} {ATTEMPTS} times in a row", remedy="Run the step again."
+        )
 
     def _read(self) -> tuple[Channel, str | None]:
-        found = self._store.read_with_etag(self._uri)
-        if found is None:
+        document = self._store.read_with_etag(self._uri)
+        if document is None:
             return Channel(name=self._name), None
-        return read_contract_json(Channel, found[0], self._uri), found[1]
+        return read_contract_json(Channel, document[0], self._uri), document[1]

@@ -1,4 +1,4 @@
-"""Who is live in a group: its members are the models whose channel names a release of that group."""
+"""Lists the live members of a group: the models whose channel names a release of that group."""
 
 from pathlib import PurePosixPath
 
@@ -6,7 +6,7 @@ from tasks.adapters.workspace import Workspace
 from tasks.contracts.base import read_contract_json
 from tasks.contracts.release import Release
 from tasks.rollout.channel_store import ChannelStore
-from tasks.rollout.groups import Member
+from tasks.serving.groups import Member
 
 
 def live_members(group: str, workspace: Workspace, *, besides: str) -> tuple[Member, ...]:
@@ -18,12 +18,12 @@ def live_members(group: str, workspace: Workspace, *, besides: str) -> tuple[Mem
     """
     store, layout = workspace.store, workspace.layout
     names = sorted(PurePosixPath(item.uri).stem for item in store.list(layout.channels()))
-    found = []
+    members = []
     for name in names:
-        entry = None if name == besides else ChannelStore(store, layout, name).read().live
+        entry = None if name == besides else ChannelStore(store, layout, name, workspace.clock).read().live
         if entry is None:
             continue
         release = read_contract_json(Release, store.read_bytes(entry.release_uri), entry.release_uri)
         if release.spec.serving.group == group:
-            found.append(Member(release, entry.release_uri))
-    return tuple(found)
+            members.append(Member(release, entry.release_uri))
+    return tuple(members)

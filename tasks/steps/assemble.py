@@ -6,15 +6,13 @@ from typing import Any
 
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.release import Release
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.boot import BootAnswer, BootPlace, BootTest
-from tasks.engines.protocol import ENGINE_DESCRIPTION, ENGINE_FOLDER
-from tasks.engines.registry import engine_for
-from tasks.engines.repository import render
-from tasks.rollout.launch import Server, in_a_pod, server_of
-from tasks.rollout.placement import Placement, placed
-
-VERSION = "1"
+from tasks.engines.registry import maker_for
+from tasks.serving.boot import BootAnswer, BootPlace, BootTest
+from tasks.serving.commands import Server, in_a_pod, server_of
+from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, MODEL_VERSION
+from tasks.serving.repository import render
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -27,16 +25,15 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         InputError: a template is wrong, the server did not come up, or its answer is not right.
     """
     spec, stages = release.spec, release.plan.stages
-    engine = engine_for(spec.engine.kind)
     engine_dir, rendered = workspace.folder("engine"), workspace.folder("rendered")
-    where = placed(spec, workspace.site)
-    boots = where.nodes == 1
+    nodes = ResolvedRelease(spec, workspace.site).nodes
+    boots = nodes == 1
     workspace.artifacts.fetch("build", stages["build"].key, engine_dir, only=None if boots else ENGINE_DESCRIPTION)
     started = workspace.clock.monotonic()
-    values = engine.template_values(engine_dir, spec)
+    values = maker_for(spec.engine.kind).template_values(engine_dir, spec)
     models = render(workspace.templates, spec.engine.kind, values, rendered)
-    answer = _booted(spec, where, values, engine_dir, workspace) if boots else None
-    boot = answer.as_json() if answer else {"not_booted": f"the engine's ranks span {where.nodes} nodes"}
+    answer = _booted(spec, values, engine_dir, workspace) if boots else None
+    boot = answer.as_json() if answer else {"not_booted": f"the engine's ranks span {nodes} nodes"}
     manifest = workspace.artifacts.store(
         "assemble",
         stages["assemble"].key,
@@ -57,29 +54,27 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     )
 
 
-def _booted(
-    spec: ReleaseSpec, where: Placement, values: dict[str, Any], engine_dir: Path, workspace: Workspace
-) -> BootAnswer:
+def _booted(spec: ReleaseSpec, values: dict[str, Any], engine_dir: Path, workspace: Workspace) -> BootAnswer:
     """The answer of a server that is started as the candidate will be."""
     repository = workspace.folder("repository")
-    # some configurations hold the absolute path where serving pods keep the repository, and the GPUs that are theirs
-    # in a server of several models; here both are this pod's
-    here = {**values, "repository_root": str(repository), "gpus": list(range(len(spec.serving.gpus)))}
+    # some configurations hold the absolute path where serving pods keep the repository. The GPU ids of a group's member
+    # stay as they are: this pod has as many GPUs as they reach, and an engine loads on some ids and not on others
+    here = {**values, "repository_root": str(repository)}
     render(workspace.templates, spec.engine.kind, here, repository)
-    engine_dir.rename(repository / spec.name / VERSION / ENGINE_FOLDER)
+    engine_dir.rename(repository / spec.name / MODEL_VERSION / ENGINE_FOLDER)
     boot = BootTest(
         workspace.clock,
         workspace.folder("boot"),
-        partial(serving_command, spec, where),
+        partial(serving_command, spec),
         ready_timeout_s=spec.serving.ready_timeout_s,
     )
     return boot.ask(repository, spec.name, spec.gate.smoke[0])
 
 
-def serving_command(spec: ReleaseSpec, where: Placement, place: BootPlace) -> list[str]:
+def serving_command(spec: ReleaseSpec, place: BootPlace) -> list[str]:
     """What serves the release, in another place."""
     server = Server(place.address, place.exit_timeout_s, place.shared_memory_prefix, str(place.repository), place.ports)
-    return in_a_pod(server_of(spec, where.ranks, server), where.ranks)
+    return in_a_pod(server_of(spec, server), spec.engine.ranks)
 
 
 def _names(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""benchmark: the same load on the candidate and on the live release, in turns. It records; the gate judges."""
+"""benchmark: put the same load on the candidate and the live release, in turns. It records; the gate judges."""
 
 import itertools
 import threading
@@ -6,22 +6,22 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tasks.adapters.clock import Clock
-from tasks.adapters.kube import ServiceAddress
+from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
 from tasks.adapters.triton import GenerateRequest, TritonClient
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
 from tasks.contracts.errors import PipelineError
+from tasks.contracts.gate_spec import Benchmark
 from tasks.contracts.measurement import LevelSummary, RequestRow, Target, summarize
 from tasks.contracts.release import Release
-from tasks.contracts.spec import Benchmark
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
     """Measure every level of concurrency; write evidence/requests.jsonl and summary.json.
 
-    Candidate and live release take turns as candidate, live, live, candidate, so that a drift of the machine's speed
-    falls on both. Without a live release only the candidate is measured.
+    The turns are candidate, live, live, candidate, so that drift in the machine's speed affects both. Without a live
+    release only the candidate is measured.
 
     Raises:
         InputError: there is no candidate.
@@ -41,11 +41,11 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     workspace.store.put_bytes(f"{evidence}/requests.jsonl", lines, content_type="application/jsonl")
     table = [summary.model_dump(mode="json") for summary in summaries]
     workspace.store.put_bytes(f"{evidence}/summary.json", canonical_json(table))
-    return Outcome(_words(summaries), {"requests_uri": f"{evidence}/requests.jsonl", "summaries": table})
+    return Outcome(_summary_line(summaries), {"requests_uri": f"{evidence}/requests.jsonl", "summaries": table})
 
 
 class LoadTest:
-    """A closed loop: as many clients as the level says, each asking again when its answer has ended."""
+    """A closed loop: as many clients as the level says, each of which sends its next request after an answer ends."""
 
     def __init__(
         self, model: str, settings: Benchmark, prompts: Sequence[str], counter: TokenCounter, clock: Clock
@@ -55,7 +55,7 @@ class LoadTest:
         self._began_s = clock.monotonic()
 
     def level(self, concurrency: int, targets: dict[Target, ServiceAddress]) -> list[RequestRow]:
-        """Rows of one level for each target, `settings.requests` for each; warm-up requests are not among them."""
+        """Measure one level: `settings.requests` rows for each target, without the warm-up requests."""
         order: list[Target] = ["candidate", "live", "live", "candidate"] if "live" in targets else ["candidate"]
         turns = order.count("candidate")
         rows: list[RequestRow] = []
@@ -70,11 +70,11 @@ class LoadTest:
         self, concurrency: int, batch: int, target: Target, address: ServiceAddress, requests: int
     ) -> list[RequestRow]:
         prompts = iter(list(itertools.islice(itertools.cycle(self._prompts), requests)))
-        taking = threading.Lock()
+        lock = threading.Lock()
 
-        def taken() -> Iterator[str]:
+        def remaining() -> Iterator[str]:
             while True:
-                with taking:
+                with lock:
                     prompt = next(prompts, None)
                 if prompt is None:
                     return
@@ -82,7 +82,7 @@ class LoadTest:
 
         def client_loop(_: int) -> list[RequestRow]:
             with TritonClient(address.host, address.ports["http"], address.ports["grpc"]) as client:
-                return [self._request(client, concurrency, batch, target, prompt) for prompt in taken()]
+                return [self._request(client, concurrency, batch, target, prompt) for prompt in remaining()]
 
         with ThreadPoolExecutor(concurrency) as pool:
             return [row for rows in pool.map(client_loop, range(concurrency)) for row in rows]
@@ -126,7 +126,7 @@ def _summaries(rows: Sequence[RequestRow], settings: Benchmark) -> list[LevelSum
     return [summarize(group, settings.goodput) for group in groups.values()]
 
 
-def _words(summaries: Sequence[LevelSummary]) -> str:
+def _summary_line(summaries: Sequence[LevelSummary]) -> str:
     parts = []
     for summary in (summary for summary in summaries if summary.target == "candidate"):
         ttft = summary.percentiles["ttft_ms"]["p95"]

@@ -2,7 +2,7 @@
 
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.release import Release
-from tasks.engines.registry import engine_for
+from tasks.engines.registry import maker_for
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -15,7 +15,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     quantized, out = workspace.folder("quantized"), workspace.folder("engine")
     workspace.artifacts.fetch("quantize", stages["quantize"].key, quantized)
     started = workspace.clock.monotonic()
-    description = engine_for(spec.engine.kind).build(quantized, spec, out)
+    description = maker_for(spec.engine.kind).build(quantized, spec, out)
     manifest = workspace.artifacts.store(
         "build",
         stages["build"].key,

@@ -1,4 +1,4 @@
-"""download: bring the planned files of the model and its adapters into the object store, each as it was announced."""
+"""download: store the planned files of the model and its adapters in the object store, with verified digests."""
 
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
@@ -10,8 +10,8 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     """Download into scratch, verify every file, store them as the download artifact.
 
     Raises:
-        InputError: scratch is too small, or the Hub does not let us in.
-        DigestMismatchError: a file is not what was announced when the release was planned.
+        InputError: scratch is too small, or the Hub denies access.
+        DigestMismatchError: a file differs from the one that was announced when the release was planned.
     """
     source, planned = release.plan.source, release.plan.stages["download"]
     workspace.require_space(release.plan.download_bytes, f"download of {source.repo}@{source.revision}")

@@ -1,4 +1,4 @@
-"""fetch-repository: a serving pod's init container. Brings the release's Triton repository to a local folder."""
+"""fetch-repository: the init container of a serving pod. It downloads the release's Triton repository to a folder."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from tasks.contracts.release import Release
 
 
 def run(release: Release, workspace: Workspace, target: Path) -> Outcome:
-    """Bring every file under `target`, verified; what is right there already is kept, so a restart costs no download.
+    """Download every file to `target`, verified. Files that are correct there already are kept across a restart.
 
     Raises:
         InputError: the repository was not published.
-        DigestMismatchError: a stored file is damaged; no such file is left under `target`.
+        DigestMismatchError: a stored file is damaged; it is not left in `target`.
     """
     target.mkdir(parents=True, exist_ok=True)
     key = release.plan.stages["publish"].key

@@ -1,4 +1,4 @@
-"""gate: judge what smoke test and benchmark recorded. A refusal is a result, not an error."""
+"""gate: judge what smoke-test and benchmark recorded. A refusal is a result, not an error."""
 
 import json
 import math
@@ -10,15 +10,15 @@ from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
 from tasks.contracts.evidence import Evidence, Line, lines, throughput_weights
 from tasks.contracts.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
+from tasks.contracts.gate_spec import PER_REQUEST_METRICS
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
 from tasks.contracts.release import Release
-from tasks.contracts.spec import PER_REQUEST_METRICS
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Judge every expectation of the spec; write gate.json, the suites' own documents and report.html as evidence.
+    """Judge every expectation of the spec; write gate.json, the suites' documents and report.html as evidence.
 
-    Data that is missing makes lines inconclusive; it never raises.
+    Missing data makes a line inconclusive; it never raises.
     """
     evidence = read_evidence(release, workspace)
     verdict, documents = judge(release, evidence)
@@ -29,14 +29,14 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     page = report.render(release, verdict, evidence, _summaries(release, workspace))
     workspace.store.put_bytes(f"{prefix}/report.html", page.encode(), content_type="text/html; charset=utf-8")
     refused = [judgement.why for judgement in verdict.judgements if judgement.verdict is not Verdict.PASSED]
-    held = len(verdict.judgements) - len(refused)
-    words = f"{verdict.verdict}: {held} of {len(verdict.judgements)} expectations hold"
+    passed = len(verdict.judgements) - len(refused)
+    summary = f"{verdict.verdict}: {passed} of {len(verdict.judgements)} expectations hold"
     data = {"verdict": verdict.verdict.value, "refused": refused, "evidence": prefix, "report": document}
-    return Outcome("; ".join([words, *refused]), data)
+    return Outcome("; ".join([summary, *refused]), data)
 
 
 def read_evidence(release: Release, workspace: Workspace) -> Evidence:
-    """What this run recorded; a document that is not there counts as no rows."""
+    """What this run recorded; a missing document counts as no rows."""
     prefix = workspace.layout.evidence(release.spec.name, release.id, release.plan.run)
 
     quantized = workspace.artifacts.find("quantize", release.plan.stages["quantize"].key)
@@ -70,7 +70,7 @@ def _summaries(release: Release, workspace: Workspace) -> list[LevelSummary]:
 
 
 def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[str, object]]]:
-    """The report, and the documents of Great Expectations behind it."""
+    """Judge the evidence; return the report and the documents of Great Expectations behind it."""
     gate = release.spec.gate
     applicable = [line for line in gate.expect if line.of != "live" or release.plan.live]
     judged: list[Judgement] = []
@@ -82,7 +82,7 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
         judgement, document = _compared(line, evidence) if line.expectation.of else _absolute(line)
         judged.append(judgement)
         documents.append({"what": line.what, **document})
-    found = GateReport(
+    gate_report = GateReport(
         release_id=release.id,
         live=release.plan.live,
         verdict=worst(judgement.verdict for judgement in judged),
@@ -91,7 +91,7 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
             f"{line.metric} against live: no release is live" for line in gate.expect if line not in applicable
         ),
     )
-    return found, documents
+    return gate_report, documents
 
 
 def _inconclusive(line: Line, problem: str) -> Judgement:
@@ -99,42 +99,45 @@ def _inconclusive(line: Line, problem: str) -> Judgement:
 
 
 def _absolute(line: Line) -> tuple[Judgement, dict[str, object]]:
-    asked = line.expectation
-    found = _validated(line.what, line.samples, asked.limit, upper=asked.is_upper, quantile=asked.quantile)
-    verdict = Verdict.PASSED if found.success else Verdict.FAILED
-    why = f"{line.what} is {found.observed:.4g} {line.unit}".rstrip() + f", {_limit_words(line)} (n={line.count})"
-    return _judgement(line, verdict, found.observed, why), found.document
+    expectation = line.expectation
+    checked = _validated(
+        line.what, line.samples, expectation.limit, upper=expectation.is_upper, quantile=expectation.quantile
+    )
+    verdict = Verdict.PASSED if checked.success else Verdict.FAILED
+    why = f"{line.what} is {checked.observed:.4g} {line.unit}".rstrip() + f", {_limit_text(line)} (n={line.count})"
+    return _judgement(line, verdict, checked.observed, why), checked.document
 
 
 def _compared(line: Line, evidence: Evidence) -> tuple[Judgement, dict[str, object]]:
-    """Judge a ratio by the end of its interval nearer the limit: passed or failed only beyond doubt."""
-    asked = line.expectation
+    """Judge a ratio by its confidence interval: it passes or fails only if the whole interval does."""
+    expectation = line.expectation
     ratio = _ratio(line, evidence)
     if ratio is None:
-        return _inconclusive(line, f"no ratio exists: no request finished, or {asked.of} is 0"), {}
+        return _inconclusive(line, f"no ratio exists: no request finished, or {expectation.of} is 0"), {}
     point, low, high = ratio
-    near, far = (high, low) if asked.is_upper else (low, high)
+    near, far = (high, low) if expectation.is_upper else (low, high)
     if not math.isfinite(point) or not math.isfinite(near):
         return _inconclusive(line, "too few samples for an interval"), {}
-    found = _validated(line.what, (near,), asked.limit, upper=asked.is_upper)
-    beyond = math.isfinite(far) and not _validated(line.what, (far,), asked.limit, upper=asked.is_upper).success
-    verdict = Verdict.PASSED if found.success else Verdict.FAILED if beyond else Verdict.INCONCLUSIVE
+    limit, upper = expectation.limit, expectation.is_upper
+    checked = _validated(line.what, (near,), limit, upper=upper)
+    beyond = math.isfinite(far) and not _validated(line.what, (far,), limit, upper=upper).success
+    verdict = Verdict.PASSED if checked.success else Verdict.FAILED if beyond else Verdict.INCONCLUSIVE
     interval = (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
-    ratio_words = f"{line.what} is {point:.3g} x {interval_words(interval)}".rstrip()
-    why = f"{ratio_words}, {_limit_words(line)} (n={line.count})"
-    return _judgement(line, verdict, point, why, interval), found.document
+    ratio_text = f"{line.what} is {point:.3g} x {interval_words(interval)}".rstrip()
+    why = f"{ratio_text}, {_limit_text(line)} (n={line.count})"
+    return _judgement(line, verdict, point, why, interval), checked.document
 
 
 def _ratio(line: Line, evidence: Evidence) -> tuple[float, float, float] | None:
-    asked = line.expectation
-    if asked.of == "source" or line.concurrency is None:
+    expectation = line.expectation
+    if expectation.of == "source" or line.concurrency is None:
         point = line.samples[0] / line.baseline[0]
         return point, point, point
-    if asked.metric in PER_REQUEST_METRICS:
-        assert asked.quantile is not None
-        return statistics.quantile_ratio(line.samples, line.baseline, asked.quantile)
+    if expectation.metric in PER_REQUEST_METRICS:
+        assert expectation.quantile is not None
+        return statistics.quantile_ratio(line.samples, line.baseline, expectation.quantile)
     pairs = [
-        throughput_weights(asked.metric, evidence.level(target, line.concurrency), evidence.goodput)
+        throughput_weights(expectation.metric, evidence.level(target, line.concurrency), evidence.goodput)
         for target in ("candidate", "live")
     ]
     return statistics.rate_ratio(*pairs)
@@ -147,7 +150,7 @@ def _validated(
     return expectations.validate([expectations.Check(name, samples, at_least, at_most, quantile)])[0]
 
 
-def _limit_words(line: Line) -> str:
+def _limit_text(line: Line) -> str:
     unit = "" if line.expectation.of else f" {line.unit}"
     return f"{'at most' if line.expectation.is_upper else 'at least'} {line.expectation.limit:g}{unit}".rstrip()
 

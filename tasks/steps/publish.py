@@ -1,24 +1,22 @@
-"""publish: make the complete Triton repository in the object store, by copies within it."""
+"""publish: make the complete Triton repository in the object store, with server-side copies."""
 
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.artifact import Manifest, Stage
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import Release
-from tasks.engines.protocol import ENGINE_FOLDER
-
-VERSION = "1"
+from tasks.serving.paths import ENGINE_FOLDER, MODEL_VERSION
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Lay assemble's rendered files and build's engine under one prefix, as they stood in the boot test.
+    """Copy assemble's rendered files and build's engine under one prefix, laid out as in the boot test.
 
     Raises:
         InputError: either artifact is missing, or both have a file of the same name.
-        DigestMismatchError: a copy is not what its artifact's manifest says.
+        DigestMismatchError: a copy differs from its artifact's manifest.
     """
     rendered, engine = _artifact(release, workspace, "assemble"), _artifact(release, workspace, "build")
-    engine_folder = f"{release.spec.name}/{VERSION}/{ENGINE_FOLDER}"
+    engine_folder = f"{release.spec.name}/{MODEL_VERSION}/{ENGINE_FOLDER}"
     manifest = workspace.artifacts.compose(
         "publish",
         release.plan.stages["publish"].key,
@@ -36,7 +34,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 
 def _artifact(release: Release, workspace: Workspace, stage: Stage) -> Manifest:
     key = release.plan.stages[stage].key
-    found = workspace.artifacts.find(stage, key)
-    if found is None:
-        raise InputError(f"there is no artifact {stage} {key[:12]} to publish. Run {stage} first.")
-    return found
+    manifest = workspace.artifacts.find(stage, key)
+    if manifest is None:
+        raise InputError(f"artifact {stage} {key[:12]} does not exist", remedy=f"Run {stage} first.")
+    return manifest

@@ -2,12 +2,12 @@
 
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.release import Release
-from tasks.engines.registry import engine_for
-from tasks.engines.texts import texts_for
+from tasks.engines.checkpoint.calibration_texts import texts_for
+from tasks.engines.registry import maker_for
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Bring the model to the asked format, measure perplexity before and after, and store it.
+    """Bring the model to the spec's format, measure perplexity before and after, and store it.
 
     Raises:
         InputError: scratch is too small, the checkpoint is damaged, its architecture is unknown, or a dataset has no
@@ -19,9 +19,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     workspace.artifacts.fetch("download", stages["download"].key, checkpoint)
     texts = texts_for(spec, release.plan.datasets, workspace.read_dataset)
     started = workspace.clock.monotonic()
-    metrics = engine_for(spec.engine.kind).quantize(
-        checkpoint, spec, out, calibration=texts.calibration, perplexity_texts=texts.perplexity
-    )
+    metrics = maker_for(spec.engine.kind).quantize(checkpoint, spec, out, texts)
     manifest = workspace.artifacts.store(
         "quantize",
         stages["quantize"].key,
@@ -32,12 +30,12 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         seconds=workspace.clock.monotonic() - started,
     )
     return Outcome(
-        f"{spec.quantization.format}: {manifest.size_bytes / 2**20:.1f} MiB{_perplexity_in_words(metrics)}",
+        f"{spec.quantization.format}: {manifest.size_bytes / 2**20:.1f} MiB{_described(metrics)}",
         {"key": manifest.key, "size_bytes": manifest.size_bytes, "metrics": metrics},
     )
 
 
-def _perplexity_in_words(metrics: dict[str, object]) -> str:
+def _described(metrics: dict[str, object]) -> str:
     if "perplexity" not in metrics:
         return ""
     after, before = metrics["perplexity"], metrics["source_perplexity"]

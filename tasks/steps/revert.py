@@ -1,4 +1,4 @@
-"""revert: put the previous release of a model back, long after another was promoted."""
+"""revert: put the previous release of a model back, long after another one was promoted."""
 
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.release import RevertRequest

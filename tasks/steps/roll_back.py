@@ -1,41 +1,41 @@
-"""roll-back: take a refused candidate away and leave the live release as it is."""
+"""roll-back: remove a refused candidate and leave the live release as it is."""
 
 from tasks.adapters.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.errors import ConflictError
 from tasks.contracts.gate import Verdict
 from tasks.contracts.release import Release, Step, StepResult
-from tasks.rollout.conductor import Conductor
-from tasks.rollout.machine import Goal, Observed
+from tasks.rollout.blue_green import Goal, Observed
+from tasks.rollout.reconciler import RolloutReconciler
 
 REASON_CHARS = 500
 BEFORE: tuple[Step, ...] = ("roll-out", "smoke-test", "benchmark", "gate", "promote")
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Remove the candidate's Service and server, note the refusal in the channel, and let go of the model.
+    """Remove the candidate's Service and server, record the refusal in the channel, and release the lock.
 
     A release that the channel names as live, or keeps as a previous one, is not removed. When another run holds the
-    model, what stands is that run's and nothing is touched.
+    model, everything deployed belongs to that run and is left alone.
     """
-    conductor, reason = Conductor.of(release, workspace), _reason(release, workspace)
-    live = conductor.channel.read().live
-    told = {"live": live.release_id if live else None, "reason": reason}
+    reconciler, reason = RolloutReconciler.of(release, workspace), _reason(release, workspace)
+    live = reconciler.channel.read().live
+    data = {"live": live.release_id if live else None, "reason": reason}
     try:
-        conductor.hold.take()
+        reconciler.lock.acquire()
     except ConflictError as error:
-        return Outcome(f"nothing to roll back: {error}", {**told, "removed": [], "moves": []})
-    before = conductor.observe(Goal.ROLL_BACK)
-    moves = conductor.reach(Goal.ROLL_BACK)
-    removed = _removed(release, before, conductor.observe(Goal.ROLL_BACK))
+        return Outcome(f"nothing to roll back: {error}", {**data, "removed": [], "moves": []})
+    before = reconciler.observe(Goal.ROLL_BACK)
+    moves = reconciler.reach(Goal.ROLL_BACK)
+    removed = _removed(release, before, reconciler.observe(Goal.ROLL_BACK))
     if live is None or live.release_id != release.id:
-        conductor.channel.swap(
+        reconciler.channel.swap(
             lambda channel: channel.refused(release.id, at=workspace.clock.now(), run=release.plan.run, reason=reason)
         )
-    conductor.hold.drop()
+    reconciler.lock.release()
     stays = f"{live.release_id} stays live" if live else "nothing is live, as before"
     done = "; ".join(moves) or f"nothing of {release.id} was rolled out"
-    return Outcome(f"{stays}; {done}", {**told, "removed": removed, "moves": moves})
+    return Outcome(f"{stays}; {done}", {**data, "removed": removed, "moves": moves})
 
 
 def _removed(release: Release, before: Observed, after: Observed) -> list[str]:
@@ -48,7 +48,7 @@ def _removed(release: Release, before: Observed, after: Observed) -> list[str]:
 
 
 def _reason(release: Release, workspace: Workspace) -> str:
-    """What the first step of this run that failed or refused said."""
+    """The message of the first step of this run that failed or refused."""
     results = [result for step in BEFORE if (result := _result(step, release, workspace))]
     for result in results:
         if result.error is not None:

@@ -2,31 +2,31 @@
 
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.release import Release
-from tasks.contracts.spec import GROUP_PATIENCE_S
-from tasks.rollout.conductor import Conductor
-from tasks.rollout.hosting import check_supported
-from tasks.rollout.machine import Goal
+from tasks.contracts.spec_fields import GROUP_PATIENCE_S
+from tasks.rollout.blue_green import Goal
+from tasks.rollout.reconciler import RolloutReconciler
+from tasks.rollout.server_target import check_supported
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Take the model's lease, deploy the release and point the candidate's Service at it.
+    """Acquire the model's lease, deploy the release and point the candidate's Service at it.
 
     Raises:
         ConflictError: another run is releasing this model.
-        InputError: a pod cannot start, or the spec asks for what no roll-out does yet.
-        UnavailableError: the candidate did not become available in time, or the group was not free.
+        InputError: a pod cannot start, or the spec requests what no roll-out supports yet.
+        UnavailableError: the candidate did not become available in time, or another run kept the group's lease.
     """
     check_supported(release.spec)
-    conductor = Conductor.of(release, workspace)
-    conductor.hold.take(patience_s=GROUP_PATIENCE_S)
-    moves = conductor.reach(Goal.ROLL_OUT)
-    address = conductor.cluster.candidate_address(release.spec.name)
+    reconciler = RolloutReconciler.of(release, workspace)
+    reconciler.lock.acquire(patience_s=GROUP_PATIENCE_S)
+    moves = reconciler.reach(Goal.ROLL_OUT)
+    address = reconciler.cluster.candidate_address(release.spec.name)
     return Outcome(
         f"{release.id} is available as {release.spec.name}-candidate",
         {
             "release": release.id,
             "service": f"{release.spec.name}-candidate",
-            "namespace": conductor.cluster.namespace,
+            "namespace": reconciler.cluster.namespace,
             "address": address.host,
             "ports": address.ports,
             "moves": moves,

@@ -81,3 +81,21 @@ def _closed(schema):
     if "properties" in schema:
         closed.setdefault("additionalProperties", False)
     return closed
+
+
+WRITTEN = contract("written_paths.yaml")
+
+
+def check_writable(program, container, pod, *, besides=()):
+    """The container may write where the program was recorded to write, into emptyDirs with a limit, and nowhere else.
+
+    `besides`: recorded folders that this container does without.
+    """
+    limits = {volume["name"]: (volume.get("emptyDir") or {}).get("sizeLimit") for volume in pod["volumes"]}
+    writable = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    recorded = set(WRITTEN["programs"][program]) - set(besides)
+    refused = recorded - set(writable) - set(WRITTEN["every_container_has"]) - set(WRITTEN["not_needed"])
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True, program
+    assert not refused, f"{program} writes to {refused}, which its container does not mount"
+    assert set(writable) <= recorded, f"{program} does not write to {set(writable) - recorded}"
+    assert all(limits[name] for name in writable.values()), f"{program}: a volume of {writable} has no size limit"

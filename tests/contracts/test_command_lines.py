@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.contracts.compatibility import FORMATS, KV_CACHES
+from tasks.contracts.gpu_formats import FORMATS, KV_CACHES
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.trt_commands import CONVERTERS, build_command, convert_command, converter_of, quantize_command
-from tasks.rollout import launch
+from tasks.engines.trtllm.commands import CONVERTERS, build_command, convert_command, converter_of, quantize_command
+from tasks.serving import commands
 from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
 from tests.fakes.releases import SPEC, spec
@@ -107,12 +107,19 @@ def test_limits_reach_the_builder():
     assert [value_of(command, flag) for flag in limits] == ["9", "9000", "9100", "9000"]
 
 
-def test_servers_are_started_by_flags_that_there_are():
-    server = launch.Server("127.0.0.1", 30, "region", completes_configs=False)
+def test_the_smallest_step_is_one_block_of_the_cache():
+    settings = {"max_batch_size": 1, "max_input_tokens": 8, "max_sequence_tokens": 16}
+    command = build_command(CHECKPOINT, OUT, asked(**settings), timing_cache=TIMING, workers=1)
 
-    check_command(launch.single(server)[1:], SERVER)
+    assert int(value_of(command, "--max_num_tokens")) == BUILD["flags"]["--tokens_per_block"]["default"]
+
+
+def test_servers_are_started_by_flags_that_there_are():
+    server = commands.Server("127.0.0.1", 30, "region", completes_configs=False)
+
+    check_command(commands.single(server)[1:], SERVER)
     for number in (0, 1):
-        check_command(launch.rank(server, number)[1:], SERVER)
+        check_command(commands.rank(server, number)[1:], SERVER)
 
 
 def lines(command):

@@ -1,16 +1,90 @@
-"""`slipway doctor --image-contract` shows how each recorded contract is confirmed."""
+"""`slipway doctor --image-contract` shows how each recorded contract is confirmed, and imports all that runs in an image."""
 
-import re
+import ast
+import sys
 from pathlib import Path
 
-CLI = Path(__file__).parents[2] / "cli" / "doctor.py"
-ELSEWHERE = {"public_models.yaml", "leaderworkerset.json"}
-"""Of the Hub, and of a cluster's controller: not of an image."""
+import pytest
+
+from cli.image_contract import CONFIRMATIONS, PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE
+
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = {"public_models.yaml", "leaderworkerset.json", "upstream.yaml", "written_paths.yaml"}
+"""Records of the Hub, of a cluster's controller, of our own programs and of where the others were read: no image's."""
+OF_OTHER_IMAGES = {
+    *("tasks.step_table", "tasks.engines.registry"),
+    *("tasks.adapters.hub", "tasks.adapters.expectations"),
+}
+"""Modules that a step of another image loads, and the tables that load one step and one engine, which an image names."""
+NOT_IN = {
+    "tasks-gpu-trtllm": {"tasks.engines.huggingface.modelopt"},
+    "tasks-gpu-vllm": {"tasks.engines.huggingface.modelopt", "tasks.serving.mpi_leader", "tasks.adapters.kube"},
+    "tasks-modelopt": {"tasks.serving.mpi_leader", "tasks.adapters.kube", "tasks.steps.fetch_repository"},
+}
+"""Modules that are loaded only for another step or engine kind."""
+SERVED = {"tasks-gpu-trtllm": ("llmapi/model", "trt-engine/model", "trt-engine/model_preprocessing")}
+TRITONS_OWN = {"triton_python_backend_utils"}
 
 
 def test_each_contract_of_an_image_has_its_command():
     files = {file.name for file in Path(__file__).parent.iterdir() if file.suffix in {".yaml", ".json"}}
 
-    named = set(re.findall(r'"([a-z_]+\.(?:yaml|json))"', CLI.read_text()))
+    named = {each.contract for each in CONFIRMATIONS if each.contract.endswith((".yaml", ".json"))}
 
     assert files - ELSEWHERE == named
+
+
+@pytest.mark.parametrize("image", STEPS_OF_IMAGE)
+def test_all_that_an_images_steps_import_is_imported_by_the_doctor(image):
+    found = packages_of(STEPS_OF_IMAGE[image], without=OF_OTHER_IMAGES | NOT_IN[image])
+
+    assert {top(name) for name in PACKAGES_OF_STEPS[image]} == {top(name) for name in found}
+
+
+@pytest.mark.parametrize("image", SERVED)
+def test_all_that_slipways_own_models_import_is_imported_by_the_doctor(image):
+    templates = ROOT / "model_repository_templates"
+    files = [*(templates / "openvino" / "model" / "1" / "generation").glob("*.py")]
+    files += [file for model in SERVED[image] for file in (templates / model / "1").glob("*.py")]
+    local = {file.stem for file in files} | {"generation"}
+
+    found = (
+        {top(name) for file in files for name in imported(file)} - local - set(sys.stdlib_module_names) - TRITONS_OWN
+    )
+
+    assert found <= {top(name) for name in PACKAGES_OF_SERVERS[image]}
+
+
+def packages_of(modules, without):
+    """Modules of others that these and all of tasks/ that they reach import."""
+    found, seen, rest = set(), set(without), list(modules)
+    while rest:
+        module = rest.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        for name in imported(file_of(module)):
+            if top(name) == "tasks":
+                rest.append(name if file_of(name).exists() else name.rpartition(".")[0])
+            elif top(name) not in sys.stdlib_module_names:
+                found.add(name)
+    return found
+
+
+def file_of(module):
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def imported(file):
+    """Dotted names that a file imports, anywhere in it; what is taken from a module comes with the module's name."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def top(name):
+    """The package; of what shares a namespace, as google.protobuf does, the part below it."""
+    return ".".join(name.split(".")[:2]) if name.startswith("google.") else name.partition(".")[0]

@@ -8,9 +8,9 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from tasks.engines.protocol import ENGINE_DESCRIPTION
-from tasks.engines.registry import engine_for
-from tasks.engines.repository import render
+from tasks.engines.registry import maker_for
+from tasks.serving.paths import ENGINE_DESCRIPTION
+from tasks.serving.repository import render
 from tests.contracts.recorded import check_document, check_value, contract
 from tests.fakes.releases import SPEC, spec
 
@@ -33,7 +33,7 @@ def repository(kind, tmp_path, *, quantization=None, serving=None, adapters=None
     (tmp_path / ENGINE_DESCRIPTION).write_text(json.dumps(description))
     out = tmp_path / "repository"
     out.mkdir()
-    render(TEMPLATES, kind, engine_for(kind).template_values(tmp_path, asked), out)
+    render(TEMPLATES, kind, maker_for(kind).template_values(tmp_path, asked), out)
     return out
 
 

@@ -29,6 +29,7 @@ class TaskInstance:
     run_id: str = RUN_ID
     map_index: int = -1
     try_number: int = 1
+    max_tries: int = 2
     start_date: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def xcom_push(self, key: str, value: Any) -> None:
@@ -37,9 +38,14 @@ class TaskInstance:
     def xcom_pull(self, task_ids: str, key: str) -> Any:
         return self.run.xcoms.get((task_ids, key))
 
-    def get_task_states(self, dag_id: str, task_ids: list[str], run_ids: list[str]) -> dict[str, Any]:
+    def get_task_states(self, dag_id: str, run_ids: list[str], task_ids: list[str] | None = None) -> dict[str, Any]:
         assert (dag_id, run_ids) == (self.dag_id, [RUN_ID])
-        return {RUN_ID: {task: self.run.states[task] for task in task_ids if task in self.run.states}}
+        wanted = task_ids or list(self.run.states)
+        return {RUN_ID: {task: self.run.states[task] for task in wanted if task in self.run.states}}
+
+    def get_dr_count(self, dag_id: str, run_ids: list[str], states: list[str]) -> int:
+        assert states == ["queued", "running"]
+        return sum(f"{dag_id}/{run_id}" in self.run.active_runs for run_id in run_ids)
 
 
 class StepRuns:
@@ -50,10 +56,14 @@ class StepRuns:
         self.release = release()
         self.xcoms: dict[tuple[str, str], Any] = {}
         self.states: dict[str, str] = {}
+        self.active_runs: set[str] = set()
 
     @property
     def release_uri(self) -> str:
         return LAYOUT.release("demo", self.release.id)
+
+    def deferred(self) -> None:
+        """What happens while a task waits in the triggerer."""
 
     def planned(self, *, action: str = "release", stored: tuple[str, ...] = ()) -> None:
         """Leave the XCom that plan leaves."""

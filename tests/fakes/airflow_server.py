@@ -135,7 +135,7 @@ def task_document(dag_id: str, run: ScriptedRun, task_id: str, state: str | None
         "pool_slots": 1,
         "queue": "default",
         "priority_weight": 1,
-        "operator": "EmptyOperator" if task_id == "released" else "StepOperator",
+        "operator": "Released" if task_id == "released" else "StepOperator",
         "operator_name": None,
         "queued_when": None,
         "scheduled_when": None,

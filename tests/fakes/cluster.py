@@ -9,11 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tasks.adapters.kube import ServiceAddress
 from tasks.adapters.lease_object import LeaseHolder
+from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.errors import InputError
-from tasks.rollout.hosting import selected
+from tasks.rollout.server_target import selected
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
@@ -103,21 +103,24 @@ class MemoryCluster:
         lease = self.objects.get(("Lease", name))
         return lease["holder"] if lease else None
 
-    def acquire_lease(self, name, holder, duration_s):
+    def acquire_lease(self, name, holder, duration_s, *, dag_run="", ended_at=None):
         current, now = self.lease_holder(name), self.clock.now()
-        if current and current.holder != holder and current.until > now:
+        mine = current is not None and current.is_same(holder, dag_run)
+        if current and not mine and current.until > now and current.version != ended_at:
             return current
-        since = current.since if current and current.holder == holder else now
+        since = current.since if mine else now
         with self._change(f"lease {name} to {holder}"):
+            until, version = now + timedelta(seconds=duration_s), str(len(self.changes))
+            kept = dag_run or (current.dag_run if mine else "")
             self.objects["Lease", name] = {
                 "metadata": {"name": name},
-                "holder": LeaseHolder(holder, since, now + timedelta(seconds=duration_s)),
+                "holder": LeaseHolder(holder, since, until, kept, version),
             }
         return None
 
-    def release_lease(self, name, holder):
+    def release_lease(self, name, holder, *, dag_run=""):
         lease = self.objects.get(("Lease", name))
-        if lease and lease["holder"].holder == holder:
+        if lease and lease["holder"].is_same(holder, dag_run):
             self.delete("Lease", name)
 
     def _shown(self, kind, item):

@@ -36,7 +36,9 @@ class MemoryHub:
     def download(self, source, target):
         for file in source.files:
             if file.path in self.damaged:
-                raise DigestMismatchError(file.path, expected=file.digest, actual="sha256:" + "0" * 64, do="Try again.")
+                raise DigestMismatchError(
+                    file.path, expected=file.digest, found="sha256:" + "0" * 64, remedy="Try again."
+                )
             (target / file.path).write_bytes(self.models[source.repo][source.revision][file.path])
 
     def read_dataset(self, dataset):

@@ -1,4 +1,4 @@
-"""A Kubernetes API that knows pods only, for tests of the step operator: real client, real HTTP, scripted pods.
+"""A Kubernetes API that knows pods, their events, and leases, for tests of the step operator: real client, real HTTP, scripted pods.
 
 `script` is called with each pod as it is created and says how it ends. Everything asked of the server is in `asked`.
 """
@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+LEASE = re.compile(r"^/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases/(?P<name>[^/]+)$")
+EVENTS = re.compile(r"^/api/v1/namespaces/[^/]+/events$")
 PODS = re.compile(r"^/api/v1/namespaces/(?P<namespace>[^/]+)/pods(/(?P<name>[^/]+)(?P<log>/log)?)?$")
 
 
@@ -27,6 +29,10 @@ class PodEnd:
     message: str = ""
     reason: str = ""
     phase: str | None = None
+    status: dict[str, Any] | None = None
+    """The pod's whole status, as a real cluster recorded it."""
+    gone: bool = False
+    """The pod vanishes at once."""
 
 
 @dataclass
@@ -37,6 +43,14 @@ class PodServer:
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     created: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    leases: dict[str, dict[str, Any]] = field(default_factory=dict)
+    during_log: Callable[[], None] = lambda: None
+    """What happens while a pod's log is read."""
+    refusal: str = ""
+    """Why no pod may be created."""
+    lingering: set[str] = field(default_factory=set)
+    """Pods that do not go away when they are deleted, as on a node that does not answer."""
 
     def __enter__(self):
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -66,12 +80,14 @@ class PodServer:
         began = datetime.now(UTC)
         pod["metadata"] |= {"uid": f"uid-{len(self.created)}", "creationTimestamp": _stamp(began)}
         self.created.append(json.loads(json.dumps(pod)))
-        pod["status"] = status(self.script(pod), began)
-        self.pods[pod["metadata"]["name"]] = pod
+        end = self.script(pod)
+        pod["status"] = end.status or status(end, began)
+        if not end.gone:
+            self.pods[pod["metadata"]["name"]] = pod
         return pod
 
     def selected(self, selector: str) -> list[dict[str, Any]]:
-        """Pods that a label selector of `a=b`, `a!=b` and `!a` matches."""
+        """Pods that a label selector of `a=b`, `a!=b`, `a` and `!a` matches."""
         return [pod for pod in self.pods.values() if all(_matches(pod, term) for term in selector.split(",") if term)]
 
 
@@ -95,6 +111,8 @@ def _matches(pod: dict[str, Any], term: str) -> bool:
     labels = pod["metadata"].get("labels") or {}
     if term.startswith("!"):
         return term[1:] not in labels
+    if "=" not in term:
+        return term in labels
     name, wants, value = re.split(r"(!?=)", term, maxsplit=1)
     return (labels.get(name) == value) is (wants == "=")
 
@@ -112,9 +130,14 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         found = PODS.match(parts.path)
         self.pods.asked.append(f"GET {parts.path}")
+        if lease := LEASE.match(parts.path):
+            return self._answer_pod(self.pods.leases.get(lease["name"]))
+        if EVENTS.match(parts.path):
+            return self._answer(200, {"kind": "EventList", "apiVersion": "v1", "items": self.pods.events})
         if found is None:
             return self._answer(200, {"items": []})
         if found["log"]:
+            self.pods.during_log()
             return self._answer(200, b"2026-01-01T00:00:00Z working\n")
         if found["name"]:
             return self._answer_pod(self.pods.pods.get(found["name"]))
@@ -123,7 +146,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.pods.asked.append(f"POST {self.path}")
-        self._answer(201, self.pods.create(self._body()))
+        body = self._body()
+        if self.pods.refusal:
+            status = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": self.pods.refusal}
+            return self._answer(403, status | {"code": 403})
+        return self._answer(201, self.pods.create(body))
 
     def do_PATCH(self):
         self.pods.asked.append(f"PATCH {self.path}")
@@ -134,8 +161,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self):
         self.pods.asked.append(f"DELETE {self.path}")
-        self._body()
-        self._answer_pod(self.pods.pods.pop(self._name(), None))
+        pod, uid = self.pods.pods.get(self._name()), (self._body().get("preconditions") or {}).get("uid")
+        if pod and uid not in (None, pod["metadata"].get("uid")):
+            return self._answer(409, {"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409})
+        if self._name() in self.pods.lingering:
+            return self._answer_pod(pod)
+        return self._answer_pod(self.pods.pods.pop(self._name(), None))
 
     def _name(self):
         return urlsplit(self.path).path.rpartition("/")[2]

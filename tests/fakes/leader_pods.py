@@ -1,12 +1,12 @@
 """Pods of a LeaderWorkerSet's group, as its leader finds them through the API."""
 
-from tasks.rollout import lead
+from tasks.serving import mpi_leader
 
 GROUP_KEY = "abc"
 
 
 def pod(index, *, ready=True, address=True, ending=False, minute=0):
-    labels = {lead.GROUP_LABEL: GROUP_KEY, lead.INDEX_LABEL: str(index)}
+    labels = {mpi_leader.GROUP_LABEL: GROUP_KEY, mpi_leader.INDEX_LABEL: str(index)}
     created = f"2026-01-01T00:{minute:02d}:0{index}Z"
     metadata = {"name": f"demo-0-{index}" if index else "demo-0", "labels": labels, "creationTimestamp": created}
     metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if ending else {}
@@ -23,5 +23,14 @@ class Pods:
         self.answers = list(answers)
 
     def find(self, kind, labels):
-        assert (kind, labels) == ("Pod", {lead.GROUP_LABEL: GROUP_KEY})
+        assert (kind, labels) == ("Pod", {mpi_leader.GROUP_LABEL: GROUP_KEY})
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+def install_mpi(prefix, programs=("mpirun", "orted")):
+    """An Open MPI at `prefix`; the PATH it is found on."""
+    (prefix / "bin").mkdir(parents=True)
+    for name in programs:
+        (prefix / "bin" / name).write_text("#!/bin/sh\n")
+        (prefix / "bin" / name).chmod(0o755)
+    return str(prefix / "bin")

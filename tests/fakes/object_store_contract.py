@@ -18,10 +18,11 @@ class ObjectStoreContract:
         assert store.read_bytes(f"{root}/a.json") == b"{}"
 
     def test_an_absent_object_is_an_input_error_that_names_it(self, store, root):
-        with pytest.raises(NotFoundError, match=f"{root}/absent") as refusal:
+        with pytest.raises(NotFoundError) as caught:
             store.read_bytes(f"{root}/absent")
 
-        assert isinstance(refusal.value, InputError)
+        assert isinstance(caught.value, InputError)
+        assert f"{root}/absent" in caught.value.what
 
     def test_asking_for_an_absent_object_is_no_error(self, store, root):
         assert store.read_with_etag(f"{root}/absent") is None

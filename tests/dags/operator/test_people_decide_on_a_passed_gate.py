@@ -1,11 +1,12 @@
 from datetime import UTC, datetime
 
 import pytest
+from airflow.providers.standard.exceptions import HITLTriggerEventError
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from plugins.slipway_airflow.approval import Approval, evidence
 from tasks.contracts.gate import GateReport, Judgement, Verdict
-from tasks.contracts.spec import Expectation
+from tasks.contracts.gate_spec import Expectation
 
 
 def answer(option):
@@ -47,6 +48,15 @@ def test_the_question_shows_every_judgement_and_where_the_evidence_lies(runs):
 def test_a_rejection_is_final_and_names_who_rejected():
     with pytest.raises(AirflowFailException, match="rejected by Ann"):
         Approval(task_id="approval", name="demo").execute_complete({}, answer("Reject"))
+
+
+def test_an_answer_that_airflow_could_not_take_is_no_rejection():
+    event = {"error": "the database does not answer", "error_type": "unknown"}
+
+    with pytest.raises(HITLTriggerEventError) as caught:
+        Approval(task_id="approval", name="demo").execute_complete({}, event)
+
+    assert not isinstance(caught.value, AirflowFailException)
 
 
 def test_an_approval_lets_the_release_go_live():

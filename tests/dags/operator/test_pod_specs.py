@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import get_args
 
 import pytest
 import yaml
@@ -10,10 +11,12 @@ from kubernetes.client import ApiClient
 from plugins.slipway_airflow.pods import deadline_s, step_pod
 from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import read_site
-from tasks.contracts.errors import InputError
-from tasks.contracts.spec import GROUP_PATIENCE_S
+from tasks.contracts.release import Step
+from tasks.contracts.spec_fields import GROUP_PATIENCE_S
+from tests.contracts.recorded import check_writable
 from tests.dags.conftest import CREDENTIALS, SITE
 from tests.fakes.releases import release, spec
+from tests.refused import refused
 
 GOLDEN = SITE.parent / "golden" / "pods"
 ON_GPU = {
@@ -42,6 +45,20 @@ def test_the_pod_of_a_step_is_as_reviewed(engine, step):
         pytest.fail(f"{golden} was absent and has been written: review it and run again")
 
     assert pod == yaml.safe_load(golden.read_text())
+
+
+@pytest.mark.parametrize("step", get_args(Step))
+def test_a_step_may_write_where_it_was_seen_to_write_and_nowhere_else(step):
+    pod = ApiClient().sanitize_for_serialization(step_pod(step, spec(), read_site(SITE)))["spec"]
+
+    check_writable(step, pod["containers"][0], pod)
+
+
+def test_ranks_on_several_gpus_have_shared_memory_within_a_limit():
+    pod = ApiClient().sanitize_for_serialization(step_pod("build", spec(**ON_GPU), read_site(SITE)))["spec"]
+
+    assert {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "5Gi"}} in pod["volumes"]
+    assert {"name": "shared-memory", "mountPath": "/dev/shm"} in pod["containers"][0]["volumeMounts"]
 
 
 def test_a_created_pod_meets_the_restricted_standard_and_holds_no_secret(runs, monkeypatch):
@@ -84,7 +101,7 @@ def test_a_site_without_the_shape_says_what_to_add():
     site = read_site(SITE)
     without = site.model_copy(update={"shapes": {"small": site.shapes["small"]}})
 
-    with pytest.raises(InputError, match=r"build needs gpu. Add shapes.gpu to the site file"):
+    with refused(what="no shape gpu, which build needs", remedy="Add shapes.gpu to the site file"):
         step_pod("build", spec(**ON_GPU), without)
 
 
@@ -125,6 +142,13 @@ def test_ranks_of_one_node_are_made_and_booted_on_a_gpu_each():
     }
 
 
+def test_a_groups_member_is_booted_in_a_pod_that_has_its_gpu_ids():
+    engine = {**ON_GPU["engine"], "tensor_parallel": 1}
+    grouped = {**ON_GPU, "engine": engine, "serving": {"group": "chat", "gpus": [2]}}
+
+    assert [image_and_gpus(step, spec(**grouped), read_site(SITE))[1] for step in ("build", "assemble")] == [1, 3]
+
+
 def test_ranks_of_several_nodes_are_made_on_the_gpus_of_one_and_booted_on_none():
     """assemble only renders them: no pod reaches the other nodes, and an idle node of GPUs costs."""
     asked = spec(**{**ON_GPU, "engine": {**ON_GPU["engine"], "tensor_parallel": 4, "pipeline_parallel": 2}})
@@ -161,7 +185,7 @@ def test_quantize_takes_as_many_gpus_as_hold_the_model_before_it_is_smaller(runs
 
 
 def test_a_site_without_modelopt_says_what_to_add():
-    with pytest.raises(InputError, match=r"no image with ModelOpt.*Add images\.modelopt"):
+    with refused(what="no image with ModelOpt", remedy="Add images.modelopt"):
         step_pod("quantize", spec(**LOADED, quantization={"format": "fp8"}), read_site(SITE))
 
 

@@ -15,17 +15,6 @@ def test_the_steps_result_becomes_the_tasks_xcom(runs):
     assert value["data"] == {"deployment": "demo-1"}
 
 
-def test_plan_is_told_the_spec_the_run_and_the_parameters(runs):
-    runs.ends(runs.result("plan", data={"plan": runs.release.plan.model_dump(mode="json")}))
-
-    runs.execute("plan", revision="v2", force=True)
-
-    command = runs.cluster.created[0]["spec"]["containers"][0]["command"]
-    assert command[:5] == ["python", "-m", "tasks", "plan", "--spec"]
-    assert type(runs.release.spec).model_validate_json(command[5]) == runs.release.spec
-    assert command[6:] == ["--run", runs.result("plan").run, "--revision", "v2", "--force"]
-
-
 def test_a_succeeded_pod_is_deleted_and_a_failed_one_is_kept_for_its_log(runs):
     runs.planned()
     runs.ends(runs.result("roll-out"))
@@ -49,6 +38,18 @@ def test_the_exit_code_decides_whether_airflow_tries_again(runs, code, final):
     assert isinstance(caught.value, AirflowFailException) is final
 
 
+def test_the_log_says_on_a_line_of_its_own_what_to_do(runs, caplog):
+    runs.planned()
+    failed = runs.failed("build", 65, "spec.engine: found x. Do z.")
+    error = failed.error.model_copy(update={"remedy": "Do z."})
+    runs.ends(failed.model_copy(update={"error": error}), exit_code=65)
+
+    with pytest.raises(AirflowFailException):
+        runs.execute("build")
+
+    assert "What to do: Do z." in [record.getMessage() for record in caplog.records]
+
+
 def test_without_a_result_the_termination_message_is_the_reason(runs):
     runs.planned()
     runs.ends(None, exit_code=65, message="site.yaml is absent", reason="Error")
@@ -61,7 +62,7 @@ def test_a_container_that_outgrew_its_memory_is_not_tried_again(runs):
     runs.planned()
     runs.ends(None, exit_code=137, reason="OOMKilled")
 
-    with pytest.raises(AirflowFailException, match="outgrew its memory limit"):
+    with pytest.raises(AirflowFailException, match="exceeded its memory limit"):
         runs.execute("quantize")
 
 
@@ -112,6 +113,17 @@ def test_nothing_is_rolled_back_when_nothing_was_planned(runs):
         runs.execute("roll-back")
 
 
+def test_nothing_is_rolled_back_of_a_release_that_was_promoted(runs):
+    runs.planned()
+    runs.states["roll-out"] = "success"
+    runs.xcoms["promote", "return_value"] = runs.result("promote").model_dump(mode="json")
+
+    with pytest.raises(AirflowSkipException, match="was promoted, so there is nothing to undo"):
+        runs.execute("roll-back")
+
+    assert runs.cluster.asked == []
+
+
 @pytest.mark.parametrize(("state", "pods_started"), [("upstream_failed", 0), ("failed", 1), ("success", 1)])
 def test_roll_back_runs_only_where_roll_out_began(runs, state, pods_started):
     runs.planned()
@@ -121,7 +133,7 @@ def test_roll_back_runs_only_where_roll_out_began(runs, state, pods_started):
     if pods_started:
         runs.execute("roll-back")
     else:
-        with pytest.raises(AirflowSkipException, match="nothing was rolled out"):
+        with pytest.raises(AirflowSkipException, match="was not rolled out"):
             runs.execute("roll-back")
 
     assert len(runs.cluster.created) == pods_started

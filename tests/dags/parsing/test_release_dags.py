@@ -1,11 +1,24 @@
+import json
+import os
+import random
 import shutil
 
 import pytest
 import yaml
+from airflow._shared.module_loading import find_path_from_directory
 from airflow.dag_processing.dagbag import DagBag
-from airflow.utils.file import find_path_from_directory
+from airflow.sdk import DAG
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import TimeRestriction
+from airflow.timetables.interval import CronDataIntervalTimetable
+from airflow.timetables.trigger import CronTriggerTimetable
+from airflow.utils.dates import cron_presets
+from pendulum import datetime
 
+from plugins.slipway_airflow.specs import make_dags
+from tasks.contracts.schedule import PRESETS, check_schedule
 from tests.dags.conftest import REPOSITORY
+from tests.fakes.mutated_documents import mutants
 from tests.fakes.releases import SPEC
 
 EDGES = {
@@ -21,7 +34,7 @@ EDGES = {
     "gate": {"approval", "promote", "roll-back"},
     "approval": {"promote", "roll-back"},
     "promote": {"released", "roll-back"},
-    "roll-back": set(),
+    "roll-back": {"released"},
     "released": set(),
 }
 
@@ -42,15 +55,22 @@ def test_every_spec_of_the_repository_is_a_dag(monkeypatch):
 
     assert found.import_errors == {}
     specs = list((REPOSITORY / "specs").glob("*.yaml"))
-    assert len(found.dags) == 2 * len(specs)  # release__ and rollback__
+    assert len(found.dags) == 2 * len(specs) + 1  # release__ and rollback__ of each, and remove_failed_pods
 
 
-def test_the_steps_follow_each_other_and_only_a_failure_reaches_roll_back(specs, monkeypatch):
+def test_the_steps_follow_each_other_and_what_cleans_up_survives_a_run_that_is_marked_as_failed(specs, monkeypatch):
     dag = bag(specs, monkeypatch).dags["release__demo"]
 
     assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == EDGES
-    assert dag.get_task("roll-back").trigger_rule == "one_failed"
+    assert [task.task_id for task in dag.teardowns] == ["roll-back", "released"]
+    assert [task.task_id for task in dag.teardowns if task.on_failure_fail_dagrun] == ["released"]
     assert dag.max_active_runs == 1
+
+
+def test_every_task_but_the_verdict_is_tried_again_after_a_failure_that_may_pass(specs, monkeypatch):
+    dag = bag(specs, monkeypatch).dags["release__demo"]
+
+    assert {task.task_id: task.retries for task in dag.tasks} == {**dict.fromkeys(EDGES, 2), "released": 0}
 
 
 def test_a_run_may_choose_revision_force_and_approval_within_the_specs_own_schema(specs, monkeypatch):
@@ -68,11 +88,127 @@ def test_a_broken_spec_is_an_import_error_that_names_the_file_while_the_others_l
 
     found = bag(specs, monkeypatch)
 
-    assert set(found.dags) == {"release__demo", "rollback__demo"}
+    assert set(found.dags) == {"release__demo", "rollback__demo", "remove_failed_pods"}
     ((file, text),) = found.import_errors.items()
     assert file.endswith("broken_specs.py")
-    for expected in ("bad.yaml: name:", "worse.yaml is no YAML", "twice.yaml: name demo is taken by"):
+    for expected in ("bad.yaml: name:", "worse.yaml:2:1: not valid YAML", "twice.yaml: name demo is taken by"):
         assert expected in text
+
+
+HOSTILE_FILES = {
+    "latin": "# café\n".encode("latin-1"),
+    "date": b"revision: 2026-02-30\n",
+    "digits": b"a: " + b"9" * 5000,
+    "deep": b"[" * 100_000,
+    "laughs": b"a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n",
+    "twice": yaml.safe_dump(SPEC).encode() + b"gate: {}\n",
+    **{
+        name: yaml.safe_dump({**SPEC, "name": name, **changes}).encode()
+        for name, changes in {
+            "bakes": {"rollout": {"bake_s": 10**15}},
+            "requests": {"gate": {**SPEC["gate"], "benchmark": {"requests": 10**18}}},
+            "waits": {"gate": {**SPEC["gate"], "benchmark": {"request_timeout_s": float("inf")}}},
+            "scheduled": {"schedule": "every day"},
+            "february": {"schedule": "0 0 30 2 *"},
+            "backtracks": {"gate": {**SPEC["gate"], "smoke": [{"prompt": "?", "match": "regex", "answer": "(?=a)"}]}},
+        }.items()
+    },
+}
+
+
+def test_whatever_one_file_does_the_other_models_keep_their_dags(specs, monkeypatch):
+    for name, data in HOSTILE_FILES.items():
+        (specs / f"{name}.yaml").write_bytes(data)
+    (specs / "folder.yaml").mkdir()
+    os.mkfifo(specs / "fifo.yaml")
+
+    found = bag(specs, monkeypatch)
+
+    assert set(found.dags) == {"release__demo", "rollback__demo", "remove_failed_pods"}
+    ((file, text),) = found.import_errors.items()
+    assert file.endswith("broken_specs.py")
+    assert [name for name in (*HOSTILE_FILES, "folder", "fifo") if f"{name}.yaml" not in text] == []
+    assert len(text) < 64_000
+
+
+def test_a_spec_whose_dag_cannot_be_made_costs_that_model_only(specs):
+    (specs / "other.yaml").write_text(yaml.safe_dump({**SPEC, "name": "other"}))
+
+    def make(spec):
+        if spec.name == "demo":
+            raise OverflowError("date value out of range")
+        return DAG(dag_id=spec.name, schedule=None, auto_register=False)
+
+    dags = make_dags(specs, make)
+
+    assert set(dags.made) == {"other"}
+    assert "demo.yaml: OverflowError: date value out of range" in dags.broken[specs / "demo.yaml"]
+
+
+@pytest.mark.timeout(120)
+def test_every_mutated_spec_that_is_accepted_becomes_a_dag_that_airflow_can_store(specs, monkeypatch):
+    monkeypatch.setenv("SLIPWAY_SPECS", str(specs))
+    from dags.release import release_dag
+
+    shipped = [yaml.safe_load(file.read_text()) for file in sorted((REPOSITORY / "specs").glob("*.yaml"))]
+    for number, data in enumerate(mutants(shipped, 300, seed=1)):
+        (specs / f"{number}.yaml").write_bytes(data)
+
+    dags = make_dags(specs, release_dag)
+
+    assert len(dags.made) > 12
+    assert [reason for reason in dags.broken.values() if "report it" in reason] == []
+    for dag in dags.made.values():
+        json.dumps(DagSerialization.to_dict(dag))
+
+
+SCHEDULES = [
+    *PRESETS, "0 3 * * *", "*/15 8-18 * * mon-fri", "0 0 L * *", "0 9 * * MON#1", "0 0 29 2 *", "0 0 * * L5", "0 0 1 1 ?",
+    "0 0 30 2 *", "0 0 31 4,6 *", "*/0 * * * *", "61 * * * *", "* * * *", "0 0 * * * *", "R R * * *", "h h * * *", "@never",
+    "", " ", "\n", "x", "5-1 * * * *", "0 0 * * 8", "0 0 * * L5#2", "1,2,3,x * * * *", "0 0 * jan,feb *", "0 0 LW * *",
+]  # fmt: skip
+FIELDS = [
+    "*",
+    "0",
+    "59",
+    "60",
+    "1-5",
+    "5-1",
+    "*/2",
+    "*/0",
+    "L",
+    "?",
+    "mon",
+    "jan",
+    "1#2",
+    "L5",
+    "r",
+    "h",
+    "1,2",
+    ",",
+    "-",
+    "1/2",
+]
+
+
+def test_a_schedule_that_a_spec_may_have_is_one_that_airflow_runs():
+    rng = random.Random(1)  # noqa: S311
+    texts = SCHEDULES + [" ".join(rng.choices(FIELDS, k=rng.choice([4, 5, 5, 5, 6]))) for _ in range(2000)]
+    accepted = []
+    for text in texts:
+        try:
+            accepted.append(check_schedule(text))
+        except ValueError:
+            continue
+
+    assert {"@daily", "@once", "0 9 * * MON#1", "0 0 29 2 *"} <= set(accepted)
+    assert not {"0 0 30 2 *", "R R * * *", "@never", "*/0 * * * *"} & set(accepted)
+    assert {*cron_presets, "@once", "@continuous"} == PRESETS
+    for text in set(accepted) - {"@once", "@continuous"}:
+        for timetable in (CronDataIntervalTimetable(text, "UTC"), CronTriggerTimetable(text, timezone="UTC")):
+            timetable.validate()
+            window = TimeRestriction(earliest=datetime(2026, 1, 1), latest=None, catchup=False)
+            assert timetable.next_dagrun_info(last_automated_data_interval=None, restriction=window) is not None
 
 
 def test_airflow_executes_the_plugin_file_and_no_other():

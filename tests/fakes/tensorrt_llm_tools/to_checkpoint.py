@@ -1,7 +1,12 @@
-"""Stands in for quantize.py and convert_checkpoint.py of TensorRT-LLM 1.2."""
+"""Stands in for quantize.py and convert_checkpoint.py of TensorRT-LLM 1.2.
+
+Rules are those of tensorrt_llm/quantization/quantize_by_modelopt.py (at 042c510d) and of the converters in
+tensorrt_llm/models: the source's config.json is read as transformers 4.57 reads it. GPUS is the number of GPUs.
+"""
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -15,16 +20,29 @@ ALGOS = {
     "fp8": "FP8",
     "nvfp4": "NVFP4",
 }
+UNCALIBRATED = ("full_prec", "int8_wo", "int4_wo")
+QUANTIZES = Path(sys.argv[0]).name == "quantize.py"
 
-parser = argparse.ArgumentParser()
-for name in ("--model_dir", "--output_dir", "--dtype", "--calib_dataset", "--kv_cache_dtype"):
-    parser.add_argument(name)
-for name in ("--tp_size", "--pp_size", "--calib_size", "--calib_max_seq_length", "--tokenizer_max_seq_length"):
-    parser.add_argument(name, type=int)
-parser.add_argument("--qformat", default="full_prec")
+parser = argparse.ArgumentParser(allow_abbrev=False)
+for name in ("--model_dir", "--output_dir"):
+    parser.add_argument(name, required=True)
+parser.add_argument("--dtype", choices=["auto", "float16", "bfloat16", "float32"], default="auto")
+for name in ("--tp_size", "--pp_size"):
+    parser.add_argument(name, type=int, default=1)
+if QUANTIZES:
+    parser.add_argument("--qformat", choices=ALGOS, default="full_prec")
+    parser.add_argument("--kv_cache_dtype", choices=["int8", "fp8"])
+    parser.add_argument("--calib_dataset", default="cnn_dailymail")
+    for name, default in (("calib_size", 512), ("calib_max_seq_length", 512), ("tokenizer_max_seq_length", 2048)):
+        parser.add_argument(f"--{name}", type=int, default=default)
 asked = parser.parse_args()
+format_, cache = (asked.qformat, asked.kv_cache_dtype) if QUANTIZES else ("full_prec", None)
 
-if asked.calib_dataset:
+if QUANTIZES and os.environ.get("GPUS") == "0":
+    sys.exit("OSError: GPU is required for inference.")
+if format_ not in UNCALIBRATED or cache:
+    if not Path(asked.calib_dataset).is_dir():
+        sys.exit(f"datasets.exceptions.DatasetNotFoundError: Dataset '{asked.calib_dataset}' doesn't exist on the Hub")
     texts = [json.loads(line)["text"] for line in (Path(asked.calib_dataset) / "train.jsonl").read_text().splitlines()]
     print(f"calibrating over {len(texts)} texts")
     if len(texts) != asked.calib_size:
@@ -34,17 +52,17 @@ if "fail" in (Path(asked.model_dir) / "config.json").read_text():
 source = json.loads((Path(asked.model_dir) / "config.json").read_text())
 config = {
     "architecture": source["architectures"][0],
-    "dtype": "bfloat16",
+    "dtype": source.get("dtype", source.get("torch_dtype", "float16")) if asked.dtype == "auto" else asked.dtype,
+    "norm_epsilon": source.get("rms_norm_eps", 1e-6),
+    "rotary_base": source.get("rope_theta", 10000.0),
+    "rotary_scaling": source.get("rope_scaling"),
     "mapping": {
         "world_size": asked.tp_size * asked.pp_size,
         "tp_size": asked.tp_size,
         "pp_size": asked.pp_size,
         "gpus_per_node": 8,
     },
-    "quantization": {
-        "quant_algo": ALGOS[asked.qformat],
-        "kv_cache_quant_algo": asked.kv_cache_dtype.upper() if asked.kv_cache_dtype else None,
-    },
+    "quantization": {"quant_algo": ALGOS[format_], "kv_cache_quant_algo": cache.upper() if cache else None},
 }
 (Path(asked.output_dir) / "config.json").write_text(json.dumps(config))
 for rank in range(asked.tp_size * asked.pp_size):

@@ -11,9 +11,9 @@ from kubernetes import client
 
 from plugins.slipway_airflow.pods import step_pod
 from tasks.contracts.base import read_contract
+from tasks.contracts.lease import lease_names
 from tasks.contracts.release import STEPS
 from tasks.contracts.spec import ReleaseSpec
-from tasks.rollout.hosting import leases
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming, until
 
 KILLED = 137
@@ -169,5 +169,5 @@ class ByHand:
         for kind in ("Deployment", "Service"):
             for item in (item for each in labels for item in self.chain.cluster.find(kind, each)):
                 self.chain.cluster.delete(kind, item["metadata"]["name"])
-        for lease in leases(self.spec):
+        for lease in lease_names(self.spec):
             self.chain.cluster.release_lease(lease, self.run)

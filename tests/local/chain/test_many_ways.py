@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture
 def service(chain, promoted):
-    return chain.cluster.live_address(MODEL)
+    return chain.address()
 
 
 @pytest.fixture

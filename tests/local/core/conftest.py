@@ -18,7 +18,7 @@ import httpx
 import pytest
 import yaml
 
-from tasks.adapters.object_store import S3ObjectStore
+from tasks.adapters.s3 import S3ObjectStore
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import ObjectStoreSite, Site
 from tests.fakes.releases import SPEC
@@ -97,7 +97,8 @@ class Hub:
 
     def __init__(self, process, state):
         self.state = state
-        self.announced = json.loads(process.stdout.readline())
+        process.stdout.readline()  # it serves now
+        self.announced = json.loads((state / "server.json").read_text())
         self.endpoint = f"http://127.0.0.1:{self.announced['port']}"
 
     def switch_on(self, **fault):
@@ -210,9 +211,9 @@ class Steps:
         return process.returncode
 
     def plan(self, revision="v1", run="run-1", repo="acme/model", **environment):
-        """Exit code of plan, and its result document where there is one."""
-        asked = json.dumps({**SPEC, "source": {"repo": repo, "revision": revision}})
-        code = self.run("plan", "--spec", asked, "--run", run, **environment)
+        """The exit code of plan, and its result document if there is one."""
+        spec = json.dumps({**SPEC, "source": {"repo": repo, "revision": revision}})
+        code = self.run("plan", "--spec", spec, "--run", run, **environment)
         return code, self.read(f"releases/demo/plans/{run}.json")
 
     def read(self, key):
@@ -221,9 +222,9 @@ class Steps:
         return json.loads(self.store.read_bytes(uri)) if self.store.exists(uri) else None
 
     def keys(self, prefix):
-        """What lies below the test's prefix and begins so."""
-        found = self.store.list(f"{self.place.root}/{prefix}")
-        return [item.uri.removeprefix(f"{self.place.root}/") for item in found]
+        """The keys below the test's prefix that begin with `prefix`."""
+        listed = self.store.list(f"{self.place.root}/{prefix}")
+        return [item.uri.removeprefix(f"{self.place.root}/") for item in listed]
 
 
 @pytest.fixture

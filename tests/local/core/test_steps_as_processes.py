@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.fakes.releases import SPEC
 from tests.local.core.conftest import FILES, NO_BUCKET, STRANGER, TOKEN, WEIGHTS
 
 
@@ -45,12 +46,12 @@ def test_plan_and_download_end_well_and_say_so_in_every_place(steps):
 def test_a_step_that_was_done_is_found_and_not_run_again(steps, hub):
     _, planned = steps.plan()
     steps.run("download", "--release", release_uri(planned))
-    asked = len(hub.requests("model.safetensors"))
+    downloads = len(hub.requests("model.safetensors"))
 
     assert steps.run("download", "--release", release_uri(planned)) == 0
 
     assert steps.read(f"releases/demo/{planned['data']['release_id']}/results/download.json")["outcome"] == "stored"
-    assert len(hub.requests("model.safetensors")) == asked
+    assert len(hub.requests("model.safetensors")) == downloads
 
 
 def test_a_readme_only_commit_has_the_same_release(steps):
@@ -170,12 +171,12 @@ def test_a_bucket_that_is_missing_is_wrong_input(steps, hub):
     assert f"bucket {NO_BUCKET} does not exist" in steps.termination.read_text()
 
 
-@pytest.mark.parametrize(("token", "words"), [(None, "source.token_secret"), (STRANGER, "is not admitted")])
-def test_a_gated_model_is_refused_before_any_download(steps, token, words):
+@pytest.mark.parametrize(("token", "reason"), [(None, "source.token_secret"), (STRANGER, "has no access")])
+def test_a_gated_model_is_refused_before_any_download(steps, token, reason):
     code, result = steps.plan("main", repo="acme/gated", **({"HF_TOKEN": token} if token else {}))
 
     assert code == 65
-    assert words in result["error"]["message"]
+    assert reason in result["error"]["message"]
 
 
 def test_no_secret_is_said_anywhere(steps, credentials):
@@ -192,25 +193,40 @@ def test_no_secret_is_said_anywhere(steps, credentials):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "culprit"),
     [
         (["plan", "--run", "r"], "--spec"),
         (["plan", "--run", "r", "--spec", "no-such-spec.yaml"], "no-such-spec.yaml"),
-        (["plan", "--run", "r", "--spec", "{broken"], "--spec is no JSON"),
+        (["plan", "--run", "r", "--spec", "{broken"], "--spec is not valid JSON"),
         (["plan", "--run", "r", "--spec", '{"kind": "Release"}'], "apiVersion"),
         (["plan", "--run", "r/../x", "--spec", "specs/demo.yaml"], "run"),
         (["downlaod", "--release", "s3://b/x"], "downlaod"),
-        (["download", "--release", "a/release.json"], "no object's address"),
-        (["download", "--release", "{root}/nothing.json"], "no such object"),
+        (["download", "--release", "a/release.json"], "invalid address of an object"),
+        (["download", "--release", "{root}/nothing.json"], "does not exist at"),
         (["gate", "--release", "{root}/x", "--site", "no-such-site.yaml"], "no-such-site.yaml"),
     ],
 )
-def test_a_wrong_request_is_wrong_input_and_names_what_is_wrong(steps, arguments, words):
-    asked = [argument.replace("{root}", steps.place.root) for argument in arguments]
+def test_a_wrong_request_is_wrong_input_and_names_what_is_wrong(steps, arguments, culprit):
+    command = [argument.replace("{root}", steps.place.root) for argument in arguments]
 
-    assert steps.run(*asked) == 65
-    assert words in steps.termination.read_text()
+    assert steps.run(*command) == 65
+    assert culprit in steps.termination.read_text()
     assert "Traceback" not in steps.said
+
+
+def test_a_request_document_reaches_plan_as_it_was_written_however_long_it_is(steps):
+    long = [{"prompt": "$(HOME) é" * 25_000, "answer": "Four."}]
+    request = {
+        "spec": {**SPEC, "gate": {**SPEC["gate"], "smoke": long}, "source": {"repo": "acme/model"}},
+        "run": "long",
+    }
+    uri = f"{steps.place.root}/requests/demo/long/plan.json"
+    steps.store.put_bytes(uri, json.dumps(request).encode())
+
+    assert steps.run("plan", "--request", uri) == 0
+
+    release = steps.read(steps.read("releases/demo/plans/long.json")["release"].removeprefix(f"{steps.place.root}/"))
+    assert release["spec"]["gate"]["smoke"][0]["prompt"] == long[0]["prompt"]
 
 
 def test_a_site_that_is_not_given_is_asked_for(steps):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.engines.registry import engine_for
+from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -43,7 +44,7 @@ def quantized(checkpoint, tmp_path_factory):
             asked = demo_spec(weights, kv_cache)
             made[weights, kv_cache] = (
                 out,
-                engine_for("openvino").quantize(checkpoint, asked, out, calibration=[], perplexity_texts=texts),
+                maker_for("openvino").quantize(checkpoint, asked, out, Texts(perplexity=texts)),
             )
         return made[weights, kv_cache]
 
@@ -58,7 +59,7 @@ def engine_dir(quantized, tmp_path_factory):
     def of(weights, kv_cache="none"):
         if (weights, kv_cache) not in built:
             out = tmp_path_factory.mktemp(f"engine-{weights}-{kv_cache}")
-            engine_for("openvino").build(quantized(weights, kv_cache)[0], demo_spec(weights, kv_cache), out)
+            maker_for("openvino").build(quantized(weights, kv_cache)[0], demo_spec(weights, kv_cache), out)
             built[weights, kv_cache] = out
         return built[weights, kv_cache]
 

@@ -30,7 +30,8 @@ class Hub:
             text=True,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
         )
-        self.announced = json.loads(self.process.stdout.readline())
+        self.said = self.process.stdout.readline()
+        self.announced = json.loads((state / "server.json").read_text())
         self.endpoint = f"http://127.0.0.1:{self.announced['port']}"
 
     def api(self, token=False):

@@ -1,4 +1,4 @@
-"""Run in the environment of ModelOpt: quantizes a checkpoint in each format named, and prints what came of it as JSON.
+"""Run in the environment of ModelOpt: quantizes checkpoints in each format named, and writes what came of it as JSON.
 
 python quantize_demo.py JOB.json, where a job is {"checkpoint", "calibration", "perplexity", "runs": [{"format", "out", ...}]}.
 """
@@ -11,41 +11,62 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tasks.contracts.errors import PipelineError
-from tasks.engines.modelopt_ptq import quantize_with_modelopt
-from tasks.engines.modelopt_readback import dequantized
-from tasks.engines.perplexity import perplexity
+from tasks.engines.checkpoint.perplexity import perplexity
+from tasks.engines.huggingface.modelopt import quantize_with_modelopt
+from tasks.engines.huggingface.modelopt_readback import dequantized
 
 
-def reloaded_perplexity(source, folder, texts):
-    """Of the source's architecture with the written weights, dequantized, in 32-bit floats."""
+def reloaded(folder):
+    """The model that the written config.json describes, with the written weights, dequantized, in 32-bit floats."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(folder)
+    del config.quantization_config
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    found = model.load_state_dict(dequantized(folder), strict=False)
+    assert not found.unexpected_keys
+    assert set(found.missing_keys) <= ({"lm_head.weight"} if config.tie_word_embeddings else set())
+    model.tie_weights()
+    return model
+
+
+def compared_again(source, folder, texts):
+    """Perplexity of what was written, and how alike its logits and the source's are: the mean of their cosines."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).eval()
-    found = model.load_state_dict(dequantized(folder), strict=True)
-    assert not found.missing_keys
+    first, second = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).eval(), reloaded(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)  # the written one
+    sequences = [tokenizer(text)["input_ids"] for text in texts]
 
-    def logits(ids):
+    def logits(model, ids):
         with torch.inference_mode():
-            return model(torch.tensor([ids])).logits[0].numpy()
+            return model(torch.tensor([ids])).logits[0]
 
-    return perplexity([tokenizer(text)["input_ids"] for text in texts], logits).value
+    cosines = [
+        torch.nn.functional.cosine_similarity(logits(first, ids), logits(second, ids), dim=-1) for ids in sequences
+    ]
+    return {
+        "reloaded_perplexity": perplexity(sequences, lambda ids: logits(second, ids).numpy()).value,
+        "likeness": float(torch.cat(cosines).mean()),
+    }
 
 
 def run(job, asked):
     out = Path(asked["out"])
     out.mkdir(parents=True)
+    source = asked.get("checkpoint", job["checkpoint"])
     began = time.monotonic()
     try:
         metrics = quantize_with_modelopt(
-            Path(asked.get("checkpoint", job["checkpoint"])),
+            Path(source),
             asked["format"],
             job["calibration"][: asked.get("texts")],
             out,
             device="cpu",
             kv_cache=asked.get("kv_cache", "none"),
-            perplexity_texts=job["perplexity"] if asked.get("measure", True) else [],
+            perplexity_texts=job["perplexity"][: asked.get("measured")] if asked.get("measure", True) else [],
         )
     except PipelineError as error:
         return {
@@ -55,7 +76,7 @@ def run(job, asked):
         }
     metrics["seconds"] = time.monotonic() - began
     if asked.get("measure", True):
-        metrics["reloaded_perplexity"] = reloaded_perplexity(job["checkpoint"], out, job["perplexity"])
+        metrics |= compared_again(source, out, job["perplexity"][: asked.get("measured")])
     metrics["files"] = sorted(file.name for file in out.iterdir())
     return metrics
 

@@ -1,7 +1,7 @@
 """The embedded cluster with images of our own: a server that speaks Triton's health paths, in several tempers.
 
-The manifests are the real ones and so is every move. What the container runs answers in Triton's place, so that a test
-takes seconds and may fail on purpose. The real Triton is tested in tests/local/serving.
+The manifests are the real ones, and so are the front and every move. What the container runs answers in Triton's place,
+so that a test takes seconds and may fail on purpose. The real Triton is tested in tests/local/serving.
 """
 
 import json
@@ -19,46 +19,26 @@ from kubernetes import client, config
 
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.kube import Cluster
+from tasks.contracts.site import Images
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
+from tests.local.rollout.kept_clients import KeptClients
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 CONTEXT = "slipway-rollout"
 
-SERVER = '''#!{python}
-"""Answers as Triton would: a model that is ready, and on / the name of the pod."""
-import os, signal, sys, threading, time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-flags = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if "=" in word)
-if os.environ.get("TEMPER") == "crashing":
-    sys.exit("error: creating server: Internal - failed to load all models")
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def do_GET(self):
-        ready = os.environ.get("TEMPER") != "unready" or not self.path.endswith("/ready")
-        body = os.environ["POD_NAME"].encode()
-        self.send_response(200 if ready else 400)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *_):
-        pass
-
-class Server(ThreadingHTTPServer):
-    request_queue_size = 128
-
-server = Server((flags["http-address"], int(flags["http-port"])), Handler)
-signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
-print("waiting for requests", flush=True)
-server.serve_forever()
-'''
-FETCH = """#!/bin/sh
-# python -m tasks fetch-repository, without an object store
+SERVER = f"""#!/bin/sh
+exec {PYTHON} {Path(__file__).with_name("stand_in.py")} "$@"
+"""
+TASKS = f"""#!/bin/sh
+# python -m tasks: drain is the real one, fetch-repository works without an object store
+if [ "$3" = drain ]; then
+  export PYTHONPATH={REPOSITORY}
+  exec {ENVIRONMENTS}/tasks/bin/python "$@"
+fi
 case "$TEMPER" in
   damaged) echo "publish 3f2a: config.pbtxt is not what the manifest says" | tee "$SLIPWAY_TERMINATION_LOG"; exit 65;;
   storeless) echo "the object store does not answer" | tee "$SLIPWAY_TERMINATION_LOG"; exit 75;;
@@ -74,15 +54,17 @@ class Server:
         self.kubeconfig, self.state = folder / "kubeconfig", folder / "state"
         image = folder / "image"
         image.mkdir()
-        for name, text in {"tritonserver": SERVER.replace("{python}", str(PYTHON)), "python": FETCH}.items():
+        for name, text in {"tritonserver": SERVER, "python": TASKS}.items():
             (image / name).write_text(text)
             (image / name).chmod(0o755)
         row = {"path_prefix": [str(image)]}
         images = {f"test/triton:{temper}": {**row, "env": {"TEMPER": temper}} for temper in TEMPERS}
+        shipped = yaml.safe_load((REPOSITORY / "local" / "images.yaml").read_text())["images"]
+        images[Images.model_fields["front"].default] = shipped[Images.model_fields["front"].default]
         table = folder / "images.yaml"
         table.write_text(yaml.safe_dump({"images": images}))
-        options = ["--state", self.state, "--port", 0, "--kubeconfig", self.kubeconfig, "--context", CONTEXT]
-        options += ["--images", table, "--envs", ENVIRONMENTS, "--repo", REPOSITORY]
+        options = ["--state", self.state, "--port", 0, "--kubeconfig", self.kubeconfig, "--name", CONTEXT]
+        options += ["--images", table, "--place", f"ENVS={ENVIRONMENTS}", "--place", f"REPO={REPOSITORY}"]
         self.process = subprocess.Popen(
             [str(PYTHON), "-m", "local.cluster", *map(str, options)],
             cwd=REPOSITORY,
@@ -179,3 +161,8 @@ class Client:
 @pytest.fixture
 def asking():
     return Client
+
+
+@pytest.fixture
+def keeping():
+    return KeptClients

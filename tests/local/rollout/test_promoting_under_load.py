@@ -7,6 +7,7 @@ from tasks.contracts.release import RevertRequest
 from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged
+from tests.refused import refused
 
 NEVER_READY = {"unready"}
 
@@ -111,24 +112,24 @@ def test_a_second_run_of_a_step_changes_nothing(workspace, cluster):
 
 
 @pytest.mark.parametrize(
-    ("image", "kind", "words"),
+    ("image", "kind", "reasons"),
     [
         ("crashing", InputError, ["CrashLoopBackOff", "failed to load all models"]),
         ("damaged", InputError, ["fetch-repository", "config.pbtxt is not what the manifest says"]),
-        ("missing", InputError, ["ImagePullBackOff"]),
+        ("missing", UnavailableError, ["not available after", "ImagePullBackOff"]),
         ("unready", UnavailableError, ["not available after", "waiting for requests"]),
         ("storeless", UnavailableError, ["not available after", "the object store does not answer"]),
     ],
 )
 @pytest.mark.timeout(120)
-def test_a_candidate_that_cannot_start_says_why_and_is_rolled_back(workspace, cluster, image, kind, words):
+def test_a_candidate_that_cannot_start_says_why_and_is_rolled_back(workspace, cluster, image, kind, reasons):
     made = version(1, image)
 
     with pytest.raises(kind) as caught:
         roll_out.run(made, workspace)
     roll_back.run(made, workspace)
 
-    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert all(reason in str(caught.value) for reason in reasons), str(caught.value)
     assert (names(cluster, "Deployment"), names(cluster, "Service")) == (set(), set())
     assert channel(workspace).history[0].event == "refused"
 
@@ -136,7 +137,7 @@ def test_a_candidate_that_cannot_start_says_why_and_is_rolled_back(workspace, cl
 def test_a_release_of_a_model_that_another_run_is_releasing_is_refused(workspace, cluster):
     cluster.acquire_lease("slipway-demo", "run-of-somebody", 60)
 
-    with pytest.raises(ConflictError, match="run-of-somebody"):
+    with refused(ConflictError, found="run-of-somebody"):
         roll_out.run(version(1), workspace)
 
     assert names(cluster, "Deployment") == set()

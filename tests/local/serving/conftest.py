@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import pytest
 
-from tasks.engines.repository import render
+from tasks.serving.repository import render
 from tests.local.serving.triton_server import LAUNCHER, ROOT, TritonServer, has_package
 
 CHECKPOINT = ROOT / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
@@ -97,7 +97,7 @@ def make_topology(engine, tmp_path_factory):
     if not has_package("tokenizers"):
         pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
 
-    def make(**changed):
+    def make(gpus_per_node=1, **changed):
         repository = tmp_path_factory.mktemp("topology")
         known = json.loads((engine / "template_values.json").read_text())
         values = {**known, "repository_root": str(repository), "gpus": [], "kv_cache_fraction": 0.9}
@@ -107,6 +107,9 @@ def make_topology(engine, tmp_path_factory):
         shutil.copytree(engine, repository / name / "1" / "engine")
         scheduler = {**known["scheduler"], **values["scheduler"]}
         (repository / name / "1" / "engine" / "template_values.json").write_text(json.dumps({"scheduler": scheduler}))
+        config = repository / name / "1" / "engine" / "config.json"
+        mapping = {"pretrained_config": {"mapping": {"gpus_per_node": gpus_per_node}}}
+        config.write_text(json.dumps({**json.loads(config.read_text()), **mapping}))
         stand_in = repository / f"{name}_tensorrt_llm"
         config = (stand_in / "config.pbtxt").read_text()
         assert config.count('backend: "tensorrtllm"') == 1

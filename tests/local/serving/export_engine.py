@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.registry import engine_for
+from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.registry import maker_for
 
 SPEC = {
     "apiVersion": "slipway/v1",
@@ -27,12 +28,12 @@ SPEC = {
 
 
 def main(checkpoint: Path, out: Path) -> None:
-    spec, engine = ReleaseSpec.model_validate(SPEC), engine_for("openvino")
+    spec, engine = ReleaseSpec.model_validate(SPEC), maker_for("openvino")
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
         quantized, built = Path(scratch, "quantized"), Path(scratch, "built")
         quantized.mkdir()
         built.mkdir()
-        engine.quantize(checkpoint, spec, quantized, calibration=(), perplexity_texts=())
+        engine.quantize(checkpoint, spec, quantized, Texts())
         engine.build(quantized, spec, built)
         (built / "template_values.json").write_text(json.dumps(engine.template_values(built, spec)))
         shutil.move(built, out)

@@ -2,14 +2,16 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
-from tasks.engines.boot import SHARED_MEMORY
-from tasks.rollout import launch
+from tasks.serving import commands
+from tasks.serving.boot import SHARED_MEMORY
 from tests.fakes.releases import SPEC, spec
 from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, ROOT, TritonServer
 
@@ -28,15 +30,17 @@ ENVIRONMENT = {
 ENGINE = {**SPEC["engine"], "kind": "trt-engine", "gpu": "NVIDIA-A10G", "tensor_parallel": 2}
 ASKED = spec(quantization={"format": "none"}, engine=ENGINE)
 LEADER, WORKER = LOOPBACK, "127.0.0.2"
+IMAGE_MPI = ROOT / "images" / "triton-multinode" / "image_mpi.py"
 SSH_OPTIONS = ("-F", "/etc/slipway-mpi/ssh_config", "-o", "UserKnownHostsFile=/tmp/known_hosts")
 SSH = f"""#!/bin/sh
 printf '%s\\n' "$@" >> "${{0%/*}}/asked"
 while [ "$1" != {WORKER} ]; do shift || exit 64; done
 shift
-exec env -i HOME="${{0%/*}}" TMPDIR="${{0%/*}}" $(env | grep ^OMPI_ALLOW) sh -c "$*"
+exec env -i HOME="${{0%/*}}" TMPDIR="${{0%/*}}" $(env | grep ^OMPI_ALLOW) $(cat "${{0%/*}}/set_env") sh -c "$*"
 """
-"""In place of ssh: runs here what it is told to run there. As under sshd, a shell is given the command, and nothing of
-the asking process's environment."""
+"""In place of ssh: runs a command here instead of on the worker. As under sshd, a shell is given the command; of the
+environment it has what the image's SetEnv directive holds, and nothing of the asking process's."""
+IMAGES_LIBRARIES = "/usr/local/tensorrt/lib"
 
 
 class Ranks(TritonServer):
@@ -45,12 +49,12 @@ class Ranks(TritonServer):
     def __init__(self, repository, folder, prefix):
         self.environment = {**ENVIRONMENT, "TMPDIR": str(folder), **self.further_environment(folder)}
         with contextlib.ExitStack() as held:
-            sockets = [held.enter_context(socket.create_server((LOOPBACK, 0))) for _ in launch.PORTS]
-            ports = {name: each.getsockname()[1] for name, each in zip(launch.PORTS, sockets, strict=True)}
+            sockets = [held.enter_context(socket.create_server((LOOPBACK, 0))) for _ in commands.PORTS]
+            ports = {name: each.getsockname()[1] for name, each in zip(commands.PORTS, sockets, strict=True)}
         self.http_port, self.grpc_port, self.metrics_port = ports.values()
         self.log, self.prefix = folder / "mpirun.log", prefix
-        server = launch.Server(LOOPBACK, EXIT_TIMEOUT_S, prefix, str(repository), ports)
-        words = self.command(launch.server_of(ASKED, 2, server))
+        server = commands.Server(LOOPBACK, EXIT_TIMEOUT_S, prefix, str(repository), ports)
+        words = self.command(commands.server_of(ASKED, server))
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([MPI / words[0], *words[1:]], stdout=log, stderr=log, env=self.environment)
 
@@ -58,7 +62,7 @@ class Ranks(TritonServer):
         return {}
 
     def command(self, server):
-        return launch.in_a_pod(server, 2)
+        return commands.in_a_pod(server, 2)
 
     def wait_until_ready(self):
         super().wait_until_ready()
@@ -111,7 +115,10 @@ class Ranks(TritonServer):
 
     def environment_of(self, number):
         """Environment that a rank was started with."""
-        text = Path("/proc", str(self.ranks()[number]), "environ").read_bytes().decode()
+        return self.environment_of_process(self.ranks()[number])
+
+    def environment_of_process(self, pid):
+        text = Path("/proc", str(pid), "environ").read_bytes().decode()
         return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
 
     def regions(self):
@@ -122,14 +129,28 @@ class RanksOnNodes(Ranks):
     """A rank on each of two nodes, which are this machine under two of its addresses; `process` is the leader's."""
 
     def further_environment(self, folder):
-        self.ssh = folder / "ssh"
+        # as in NVIDIA's images, mpirun lies behind a link and was built for a folder that does not exist
+        prefix = folder / "hpcx"
+        prefix.symlink_to(MPI.parent)
+        self.ssh, self.mpirun = folder / "ssh", prefix / "bin" / "mpirun"
         self.ssh.write_text(SSH)
         self.ssh.chmod(0o755)
-        first = {"PATH": f"{folder}:{ENVIRONMENT['PATH']}"}
-        return {**first, "NCCL_DEBUG": "WARN", "AWS_SECRET_ACCESS_KEY": "secret"}
+        own = {"PATH": f"{folder}:{prefix / 'bin'}:{ENVIRONMENT['PATH']}", "OPAL_PREFIX": str(prefix)}
+        in_image = {**ENVIRONMENT, **own, "LD_LIBRARY_PATH": IMAGES_LIBRARIES}
+        subprocess.run([sys.executable, IMAGE_MPI, "--write", folder / "directive"], env=in_image, check=True)
+        _, *pairs = shlex.split((folder / "directive").read_text(), comments=True)
+        (folder / "set_env").write_text("\n".join(pairs))
+        return {**own, "NCCL_DEBUG": "WARN", "AWS_SECRET_ACCESS_KEY": "secret"}
 
     def command(self, server):
-        return launch.ranks_on_nodes(server, [LEADER, WORKER], 1, ssh_options=SSH_OPTIONS, environment=self.environment)
+        return commands.ranks_on_nodes(
+            server,
+            [LEADER, WORKER],
+            1,
+            mpirun=self.mpirun,
+            ssh_options=SSH_OPTIONS,
+            environment=self.environment,
+        )
 
     def asked_of_ssh(self):
         """Words that each remote shell was asked with."""

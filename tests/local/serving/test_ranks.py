@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.contracts.spec import SmokeQuestion
-from tasks.engines.boot import SHARED_MEMORY, BootTest
-from tasks.rollout.placement import placed
+from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.serving.boot import SHARED_MEMORY, BootTest
 from tasks.steps.assemble import serving_command
-from tests.fakes.gpu_site import gpu_site
 from tests.local.serving.ranks import ASKED, ENDS_WITHIN_S, ENVIRONMENT, LOADED, Ranks
 from tests.local.serving.triton_server import GrpcStream
 
@@ -113,7 +111,7 @@ def test_the_boot_test_starts_both_ranks_and_leaves_none(repository, tmp_path, m
 
     def command(place):
         started.append(place.shared_memory_prefix)
-        return serving_command(ASKED, placed(ASKED, gpu_site()), place)
+        return serving_command(ASKED, place)
 
     boot = BootTest(RealClock(), tmp_path, command, ready_timeout_s=60)
 

@@ -7,10 +7,11 @@ there: what is proven is how Open MPI takes the words, not that sshd lets anybod
 import contextlib
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
-from tests.local.serving.ranks import ENDS_WITHIN_S, LEADER, SSH_OPTIONS, WORKER, RanksOnNodes
+from tests.local.serving.ranks import ENDS_WITHIN_S, IMAGES_LIBRARIES, LEADER, SSH_OPTIONS, WORKER, RanksOnNodes
 from tests.local.serving.triton_server import GrpcStream
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
@@ -65,6 +66,16 @@ def test_a_rank_on_another_node_gets_what_is_forwarded_and_nothing_else(server):
     assert (worker["NCCL_DEBUG"], worker["OMPI_COMM_WORLD_RANK"]) == ("WARN", "1")
     assert "AWS_SECRET_ACCESS_KEY" in server.environment_of(0)
     assert "AWS_SECRET_ACCESS_KEY" not in worker
+
+
+def test_the_launcher_on_another_node_has_the_images_environment(server):
+    """The leader's -x reaches ranks alone: without this orted does not find its own files, or its libraries."""
+    orted = server.environment_of_process(server.starter_of(1)[0])
+
+    assert Path(orted["OPAL_PREFIX"]).samefile(server.mpirun.parent.parent)
+    assert orted["LD_LIBRARY_PATH"].split(":")[-1] == IMAGES_LIBRARIES
+    assert orted["OMPI_MCA_oob_tcp_if_include"] == "lo"
+    assert "AWS_SECRET_ACCESS_KEY" not in orted
 
 
 @pytest.fixture(scope="module")

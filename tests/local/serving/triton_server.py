@@ -72,7 +72,9 @@ class TritonServer:
                 return
             time.sleep(0.1)
         self.end()
-        raise AssertionError(f"Triton was not ready:\n{self.log.read_text()[-3000:]}")
+        text = self.log.read_text()
+        errors = "\n".join(line for line in text.splitlines() if line.startswith("E"))
+        raise AssertionError(f"Triton was not ready:\n{errors}\n{text[-3000:]}")
 
     def is_ready(self):
         try:

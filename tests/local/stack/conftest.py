@@ -1,9 +1,13 @@
 import time
+from contextlib import contextmanager
 
 import pytest
 
+from local.stack import Stack
+from tests.local.chain.whole_chain import processes_naming
 
-@pytest.fixture
+
+@pytest.fixture(scope="session")
 def until():
     """Waits for a check to come true."""
 
@@ -14,3 +18,27 @@ def until():
             time.sleep(0.05)
 
     return wait
+
+
+@contextmanager
+def running(folder):
+    """A stack without Airflow in `folder`; none of its processes is left afterwards."""
+    stack = Stack(folder)
+    stack.up(say=lambda _: None, airflow=False)
+    try:
+        yield stack
+    finally:
+        stack.down()
+    assert processes_naming(str(stack.folder)) == {}
+
+
+@pytest.fixture
+def stack(tmp_path):
+    with running(tmp_path / "stack") as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def shared_stack(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("shared") / "stack") as stack:
+        yield stack

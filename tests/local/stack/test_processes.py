@@ -1,74 +1,98 @@
-"""A background process that loses its first process."""
+"""Processes that are known by their environment."""
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from local.processes import Background
+from local.processes import SERVICE, STACK, end, having
+from local.stack import ENVIRONMENTS
 
-# what the stack starts outlives the process that started it
-pytestmark = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
-
-PARENT = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); time.sleep(60)"
+FORKING = """
+import os, time
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    time.sleep(60)
+time.sleep(60)
+"""
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('ready', flush=True)
+time.sleep(60)
+"""
+RENAMED = "import setproctitle, time; setproctitle.setproctitle('x' * 4000); print('ready', flush=True); time.sleep(60)"
 
 
 @pytest.fixture
-def background(tmp_path):
-    made = Background(tmp_path, "parent")
-    made.start([sys.executable, "-c", PARENT], {}, tmp_path)
-    yield made
-    made.stop(timeout_s=1)
+def start(tmp_path):
+    """Starts Python code as a process of the stack `tmp_path`; none is left afterwards."""
+    started = []
+
+    def run(code, python=sys.executable, **environment):
+        process = subprocess.Popen(
+            [python, "-c", code], env={STACK: str(tmp_path), **environment}, stdout=subprocess.PIPE
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for pid in having(**{STACK: str(tmp_path)}):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
-def group_of(pid):
-    """Every process of the group that is no zombie."""
-    stats = {
-        stat.parent.name: stat.read_text().rpartition(")")[2].split() for stat in Path("/proc").glob("[0-9]*/stat")
-    }
-    return {int(name) for name, fields in stats.items() if int(fields[2]) == pid and fields[0] != "Z"}
+@pytest.fixture
+def of_stack(tmp_path):
+    return lambda: having(**{STACK: str(tmp_path)})
 
 
-def with_a_child(background):
-    pid, deadline = background.pid(), time.monotonic() + 10
-    while len(group_of(pid)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return pid
+def test_a_worker_that_outlives_its_parent_and_left_its_group_is_ended(start, of_stack, until):
+    parent = start(FORKING)
+    until(lambda: len(of_stack()) == 2)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    until(lambda: len(of_stack()) == 1)
+
+    assert end(of_stack, timeout_s=5) == 1
+
+    assert of_stack() == set()
 
 
-def test_what_it_started_ends_with_it(background):
-    pid = with_a_child(background)
+def test_a_process_that_ignores_sigterm_is_killed(start, of_stack):
+    process = start(STUBBORN)
+    process.stdout.readline()
 
-    background.stop()
+    end(of_stack, timeout_s=0.2)
 
-    assert group_of(pid) == set()
-
-
-def test_what_it_started_ends_also_when_it_was_killed_before(background):
-    pid = with_a_child(background)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    assert background.pid() is None
-    assert len(group_of(pid)) == 1
-
-    background.stop()
-
-    assert group_of(pid) == set()
+    assert process.wait() == -signal.SIGKILL
 
 
-def test_a_pid_that_the_kernel_gave_to_another_process_is_let_live(tmp_path):
-    """The record says another start time than the process that bears the pid now."""
-    other = Background(tmp_path, "other")
-    other.start([sys.executable, "-c", "import time; time.sleep(60)"], {}, tmp_path)
-    record = (tmp_path / "other.json").read_text()
-    mistaken = Background(tmp_path, "mistaken")
-    (tmp_path / "mistaken.json").write_text(record.replace('"started": ', '"started": 1'))
+def test_processes_of_another_stack_or_service_are_let_live(start, tmp_path):
+    mine = start("import time; time.sleep(60)", **{SERVICE: "hub"})
+    others = [
+        start("import time; time.sleep(60)", **{SERVICE: "hub-2"}),
+        start("import time; time.sleep(60)", **{SERVICE: "hub", STACK: f"{tmp_path}-2"}),
+    ]
+    time.sleep(0.1)
 
-    mistaken.stop()
+    end(lambda: having(**{STACK: str(tmp_path), SERVICE: "hub"}), timeout_s=5)
 
-    assert other.pid() is not None
-    other.stop()
+    assert mine.wait() == -signal.SIGTERM
+    assert [process.poll() for process in others] == [None, None]
+
+
+def test_a_process_that_wrote_a_title_over_its_memory_is_still_known(start, of_stack):
+    """Airflow names its workers; the supervisor sets SPT_NOENV for that."""
+    process = start(RENAMED, ENVIRONMENTS / "airflow" / "bin" / "python", SPT_NOENV="1")
+    process.stdout.readline()
+
+    assert of_stack() == {process.pid}

@@ -20,5 +20,7 @@ def test_the_process_is_the_command_from_then_on():
 
 
 def test_a_command_that_is_not_there_is_refused_by_name():
-    with pytest.raises(InputError, match="no-such-command is not on PATH"):
+    with pytest.raises(InputError) as caught:
         become(["no-such-command"])
+
+    assert caught.value.what == "no-such-command is not on PATH"

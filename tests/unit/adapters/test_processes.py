@@ -64,5 +64,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace_time(tmp_path)
 
 
 def test_a_command_that_is_not_there_is_an_input_error(tmp_path):
-    with pytest.raises(InputError, match="no-such-command is not on PATH"):
+    with pytest.raises(InputError) as caught:
         Process(["no-such-command"], tmp_path / "log")
+
+    assert caught.value.what == "no-such-command is not on PATH"

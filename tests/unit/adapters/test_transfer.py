@@ -6,6 +6,7 @@ import pytest
 from tasks.adapters.transfer import FILES_AT_ONCE, transfer
 from tasks.contracts.errors import UnavailableError
 from tests.fakes.clock import ManualClock
+from tests.refused import refused
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def test_one_failure_ends_the_files_that_still_move():
         finally:
             ended.set()
 
-    with pytest.raises(UnavailableError, match="the store is away"):
+    with refused(UnavailableError, what="the store is away"):
         transfer("test", [Sized(1), Sized(2)], move, ManualClock())
 
     assert ended.is_set()

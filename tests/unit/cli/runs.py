@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 from cli.follow import ORDER
 from tasks.contracts.gate import GateReport, Judgement, Verdict
-from tasks.contracts.release import StepResult
-from tasks.contracts.spec import Expectation
+from tasks.contracts.gate_spec import Expectation
+from tasks.contracts.release import REMEDY_PREFIX, StepResult
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import release
 
@@ -76,7 +76,7 @@ def refused():
     return Script([Frame("failed", tasks)], results(Verdict.FAILED, "demo-older"))
 
 
-def failed(step, kind, message):
+def failed(step, kind, message, remedy=""):
     before = ORDER[: ORDER.index(step)]
     tasks = dict.fromkeys(ORDER, "upstream_failed") | dict.fromkeys(before, "success") | {step: "failed"}
     detail = {"exc_type": kind, "exc_value": message, "frames": [], "is_cause": False}
@@ -85,4 +85,6 @@ def failed(step, kind, message):
         {"timestamp": "2026-01-01T00:00:00Z", "event": "resolving slipway/demo-llama at v9", "level": "info"},
         {"timestamp": "2026-01-01T00:00:01Z", "event": "Task failed", "level": "error", "error_detail": [detail]},
     ]
+    if remedy:
+        log.insert(2, {"timestamp": "2026-01-01T00:00:01Z", "event": f"{REMEDY_PREFIX}{remedy}", "level": "warning"})
     return Script([Frame("failed", tasks)], {key: results()[key] for key in before}, {step: log})

@@ -1,8 +1,10 @@
 """The client of Airflow's REST API: logging in, and what it makes of answers that are no answers."""
 
+import httpx
 import pytest
 
-from cli.airflow_api import Airflow, Login, NoSuchDagError
+from cli.airflow_api import Airflow, NoSuchDagError
+from cli.login import Login
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.unit.cli.runs import DAG, promoted
@@ -34,11 +36,11 @@ def test_a_token_that_has_expired_is_renewed(airflow):
     assert airflow.count("POST /auth/token") == 2
 
 
-def test_a_wrong_password_is_asked_once_and_never_shown(airflow):
+def test_a_wrong_password_is_tried_once_and_never_shown(airflow):
     with connected(airflow, "wr0ng-secret") as api, pytest.raises(InputError) as refused:
         api.runs(DAG, 1)
 
-    assert f"refused user {USER}" in str(refused.value)
+    assert refused.value.what == f"Airflow at {airflow.address} refused user {USER}"
     assert "wr0ng-secret" not in str(refused.value) + repr(Login(USER, "wr0ng-secret"))
     assert airflow.asked == ["POST /auth/token"]
 
@@ -54,30 +56,89 @@ def test_a_given_token_is_used_as_it_is(airflow):
 
 
 def test_a_given_token_that_is_not_taken_is_a_wrong_input(airflow):
-    with Airflow(airflow.address, Login(token="old")) as api, pytest.raises(InputError, match="401"):
+    with Airflow(airflow.address, Login(token="old")) as api, pytest.raises(InputError) as refused:
         api.runs(DAG, 1)
+
+    assert refused.value.found.startswith("401")
+    assert refused.value.remedy.startswith("Check the token")
+
+
+def test_whitespace_around_a_login_is_left_out(airflow):
+    airflow.tokens.append("mine")
+    airflow.dags[DAG] = promoted()
+
+    for login in (Login(token=" mine\r\n"), Login(f"{USER}\n", f"{PASSWORD}\n")):
+        with Airflow(airflow.address, login) as api:
+            assert api.runs(DAG, 1) == []
+
+
+@pytest.mark.parametrize("secret", ["s3cret\nhalf", "s3cret\x00", "s3cret\x1b[2J", "s3cret\udcff"])
+@pytest.mark.parametrize("name", ["SLIPWAY_AIRFLOW_TOKEN", "SLIPWAY_AIRFLOW_USER", "SLIPWAY_AIRFLOW_PASSWORD"])
+def test_a_control_character_in_a_login_is_refused_without_showing_it(airflow, name, secret):
+    field = name.removeprefix("SLIPWAY_AIRFLOW_").lower()
+    with pytest.raises(InputError) as refused:
+        Airflow(airflow.address, Login(**{field: secret}))
+
+    assert refused.value.what.startswith(name)
+    assert "s3cret" not in str(refused.value)
+    assert airflow.asked == []
+
+
+def test_a_header_that_the_client_refuses_is_not_quoted(airflow, monkeypatch):
+    def refuse(*_, **__):
+        raise httpx.LocalProtocolError("Illegal header value b'Bearer s3cret'")
+
+    monkeypatch.setattr(httpx.Client, "request", refuse)
+    with Airflow(airflow.address, Login(token="mine")) as api, pytest.raises(InputError) as refused:
+        api.runs(DAG, 1)
+
+    assert "s3cret" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+@pytest.mark.parametrize("password", ["s3cret", "s3/cret", "s3cret@"])
+def test_an_address_with_a_password_is_refused_without_showing_it(slipway, scheme, password):
+    code, printed = slipway("--airflow", f"{scheme}jane:{password}@127.0.0.1:9", "release", "demo")
+
+    assert code == 65
+    assert "must not hold a user or password" in printed
+    assert "cret" not in printed
+
+
+@pytest.mark.parametrize("address", ["http://here:port", "http://he\nre"])
+def test_what_is_no_address_is_a_wrong_input(address):
+    with pytest.raises(InputError) as refused:
+        Airflow(address, Login(token="mine"))
+
+    assert refused.value.what == "SLIPWAY_AIRFLOW is not an address"
 
 
 def test_a_paused_dag_is_refused_before_a_run_waits_for_ever(airflow):
     airflow.dags[DAG] = Script([Frame("queued")], paused=True)
 
-    with connected(airflow) as api, pytest.raises(InputError, match="paused"):
+    with connected(airflow) as api, pytest.raises(InputError) as refused:
         api.trigger(DAG, {})
 
+    assert refused.value.remedy == f"Unpause it at {airflow.address}."
     assert airflow.runs == {}
 
 
 def test_a_name_without_a_dag_is_a_wrong_input(airflow):
-    with connected(airflow) as api, pytest.raises(NoSuchDagError, match="release__nobody"):
+    with connected(airflow) as api, pytest.raises(NoSuchDagError) as refused:
         api.trigger("release__nobody", {})
+
+    assert refused.value.what == "Airflow has no DAG release__nobody"
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_an_airflow_in_trouble_is_unavailable(airflow, status):
     airflow.failures.append(status)
 
-    with connected(airflow) as api, pytest.raises(UnavailableError, match=str(status)):
+    with connected(airflow) as api, pytest.raises(UnavailableError) as caught:
         api.runs(DAG, 1)
+
+    assert caught.value.found.startswith(str(status))
 
 
 def test_an_airflow_that_is_down_is_unavailable_and_the_command_exits_with_75(airflow, slipway, monkeypatch):

@@ -58,6 +58,17 @@ def test_one_wrong_file_does_not_hide_the_others(slipway, write):
     assert "c.yaml: " in printed
 
 
+@pytest.mark.parametrize(("kind", "found"), [({"kind": "Relase"}, "'Relase'"), ({"kind": [1]}, "[1]"), ({}, "none")])
+def test_a_kind_that_does_not_exist_is_answered_with_the_kinds(slipway, write, kind, found):
+    document = {name: value for name, value in SITE.items() if name != "kind"} | kind
+
+    code, printed = slipway("validate", write("site.yaml", document))
+
+    assert code == 65
+    assert f"kind: found {found}, expected Release or Site" in printed
+    assert "shapes" not in printed
+
+
 def test_a_syntax_error_is_named_with_line_and_column(slipway, write):
     code, printed = slipway("validate", write("demo.yaml", "name: demo\nsource: {repo: a/b\nkind: Release\n"))
 
@@ -69,7 +80,7 @@ def test_a_file_that_is_absent_is_a_wrong_input(slipway):
     code, printed = slipway("validate", "nowhere.yaml")
 
     assert code == 65
-    assert "nowhere.yaml: No such file or directory" in printed
+    assert "nowhere.yaml cannot be read: No such file or directory" in printed
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from cli.airflow_api import Airflow, Login
+from cli.airflow_api import Airflow
 from cli.follow import Follower, Progress
+from cli.login import Login
 from cli.screens import steps_table
 from tests.fakes.airflow_server import BEGAN, PASSWORD, USER, Frame, Script
 from tests.unit.cli.runs import DAG, failed
@@ -101,4 +102,4 @@ def test_a_step_that_is_tried_again_says_why_it_failed(airflow):
     with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
         view = Follower(api, api.trigger(DAG, {})).look()
 
-    assert (view.steps[0].state, view.steps[0].text) == ("retries", "try 1 failed: plan: the Hub did not answer")
+    assert (view.steps[0].state, view.steps[0].text) == ("retrying", "try 1 failed: plan: the Hub did not answer")

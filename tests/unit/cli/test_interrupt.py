@@ -45,6 +45,6 @@ def test_an_interrupt_stops_following_and_says_that_the_run_goes_on(airflow, fol
     printed, _ = following.communicate(timeout=10)
 
     assert following.returncode == 130
-    assert f"stopped following; the run goes on at {airflow.address}" in printed
+    assert f"stopped following; the run continues at {airflow.address}" in printed
     assert "Traceback" not in printed
     assert not any(line.startswith(("DELETE", "PATCH")) for line in airflow.asked)

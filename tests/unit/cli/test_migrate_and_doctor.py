@@ -20,12 +20,21 @@ def test_a_spec_is_printed_for_the_other_kind_with_what_changes(slipway, capsys)
     assert "no equivalent: ensemble" in notes
 
 
-@pytest.mark.parametrize(("spec", "words"), [("demo", "has engine.kind openvino"), ("nowhere", "No such file")])
+@pytest.mark.parametrize(
+    ("spec", "words"), [("demo", "found openvino, expected trt-engine"), ("nowhere", "No such file")]
+)
 def test_what_cannot_be_migrated_is_a_wrong_input(slipway, spec, words):
     code, printed = slipway("migrate", str(SPECS / f"{spec}.yaml"))
 
     assert code == 65
     assert words in printed
+
+
+def test_a_site_file_cannot_be_migrated(slipway):
+    code, printed = slipway("migrate", str(SPECS.parent / "sites" / "eks.yaml"))
+
+    assert code == 65
+    assert "found a site file, expected a release spec" in printed
 
 
 def test_the_doctor_prints_a_command_for_each_contract(slipway):
@@ -38,6 +47,47 @@ def test_the_doctor_prints_a_command_for_each_contract(slipway):
         in printed
     )
     assert "tritonserver:26.05-vllm-python-py3" in printed
+
+
+def test_the_doctor_imports_by_the_interpreter_that_will_run_it(slipway):
+    _, printed = slipway("doctor", "--image-contract", "--release", "26.05")
+    commands = [line for line in printed.splitlines() if line.startswith("docker run") and "import " in line]
+
+    own, images = "slipway/tasks-gpu:dev-26.05-trtllm", '-c "import '
+    assert any(f"{own} bash -c 'python {images}tasks.__main__" in line and "torch" in line for line in commands)
+    assert any(f"{own} bash -c 'python3 {images}numpy" in line and "tensorrt_llm.llmapi" in line for line in commands)
+    assert any("slipway/tasks-modelopt:dev" in line and "modelopt.torch.quantization" in line for line in commands)
+
+
+def test_the_doctor_checks_the_images_of_a_site(slipway):
+    code, printed = slipway("doctor", "--image-contract", "--site", str(SPECS.parent / "sites" / "eks.yaml"))
+
+    assert code == 0
+    assert "slipway/triton-multinode:0.1.0-26.07-trtllm bash -c 'python3 /etc/slipway-mpi/image_mpi.py'" in printed
+    assert "slipway/tasks-gpu:0.1.0-26.07-vllm@sha256" in printed
+
+
+def test_the_doctor_checks_the_site_of_the_program(slipway):
+    site = str(SPECS.parent / "sites" / "eks.yaml")
+
+    assert slipway("--site", site, "doctor", "--image-contract") == slipway(
+        "doctor", "--image-contract", "--site", site
+    )
+
+
+@pytest.mark.parametrize("release", ["26.07; rm -rf ~", "$(id)", "26.07\n", "2026.07"])
+def test_the_doctor_prints_no_command_for_what_is_no_release(slipway, release):
+    code, printed = slipway("doctor", "--image-contract", "--release", release)
+
+    assert code == 65
+    assert "--release is not a Triton release" in printed
+    assert "docker run" not in printed
+
+
+def test_the_doctor_says_which_image_a_site_lacks(slipway):
+    _, printed = slipway("doctor", "--image-contract", "--site", str(SPECS.parent / "sites" / "local.yaml"))
+
+    assert "# launch of ranks over nodes: the site has no image triton-multinode" in printed
 
 
 def test_the_doctor_says_what_it_can_look_at(slipway):

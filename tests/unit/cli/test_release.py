@@ -36,7 +36,7 @@ def test_steps_that_come_to_nothing_share_a_line(airflow, slipway):
     assert [line[10:] for line in lines] == [f"skipped: {', '.join(ORDER[1:])}"]
 
 
-def test_only_what_was_asked_for_becomes_a_parameter(airflow, slipway):
+def test_only_what_was_requested_becomes_a_parameter(airflow, slipway):
     airflow.dags[DAG] = nothing_to_do()
 
     slipway("release", "demo", "--revision", "v2", "--run-id", "one")
@@ -61,7 +61,7 @@ def test_a_refused_release_exits_with_1_and_shows_what_the_gate_saw(airflow, sli
     code, printed = slipway("release", "demo")
 
     assert code == 1
-    assert "refused: the gate says failed of demo-555555555555; it was rolled back, demo-older stays live" in printed
+    assert "refused: demo-555555555555 failed its gate; it was rolled back, demo-older stays live" in printed
     assert "≥ 0.95" in printed
     assert "s3://b/e/report.html" in printed
 
@@ -89,13 +89,27 @@ def test_any_other_failure_exits_with_1_and_ends_with_the_log(airflow, slipway, 
     assert "| resolving slipway/demo-llama at v9" in printed
 
 
+@pytest.mark.parametrize("step", ["plan", "build"])
+def test_what_to_do_about_a_failed_step_has_a_line_of_its_own(airflow, slipway, step):
+    message = f"{step}: engine.gpu L4: found no such GPU at the site. Choose another GPU."
+    airflow.dags[DAG] = failed(step, "AirflowFailException", message, remedy="Choose another GPU.")
+
+    _, printed = slipway("release", "demo")
+
+    assert printed.splitlines()[-2:] == [
+        f"failed: {step}: engine.gpu L4: found no such GPU at the site.",
+        "  → Choose another GPU.",
+    ]
+    assert printed.count("Choose another GPU.") == 1
+
+
 def test_a_run_that_takes_too_long_exits_with_124_and_goes_on(airflow, slipway):
     airflow.dags[DAG] = Script([Frame("running", {"plan": "running"})])
 
     code, printed = slipway("release", "demo", "--timeout", "1", "--run-id", "ci-7")
 
     assert code == 124
-    assert f"the run goes on at {airflow.address}/dags/{DAG}/runs/ci-7" in printed
+    assert f"the run continues at {airflow.address}/dags/{DAG}/runs/ci-7" in printed
 
 
 def test_no_wait_leaves_once_the_run_has_begun(airflow, slipway):
@@ -114,7 +128,7 @@ def test_a_retry_with_the_same_run_id_follows_the_run_that_exists(airflow, slipw
     code, printed = slipway("release", "demo", "--revision", "v1", "--run-id", "ci-7")
 
     assert code == 0
-    assert "follows the existing run ci-7" in printed
+    assert "following existing run ci-7" in printed
     assert len(airflow.runs) == 1
 
 
@@ -125,7 +139,7 @@ def test_a_run_id_of_another_revision_is_refused(airflow, slipway):
     code, printed = slipway("release", "demo", "--revision", "v2", "--run-id", "ci-7")
 
     assert code == 65
-    assert "was started with revision v1, asked is revision v2" in printed
+    assert "found revision v1, expected revision v2" in printed
 
 
 def test_a_release_that_waits_for_a_person_can_be_approved(airflow, slipway):
@@ -147,7 +161,7 @@ def test_an_answer_is_final(airflow, slipway):
     code, printed = slipway("approve", "demo")
 
     assert code == 65
-    assert "answered already" in printed
+    assert "already has an answer" in printed
     assert airflow.runs[DAG, "ci-7"].answers == {"approval": "Reject"}
 
 

@@ -2,11 +2,13 @@
 
 import io
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from cli.state import explanation, read_channel
+from cli.state import _service, explanation, read_channel
+from tasks.adapters.service_object import ServiceAddress
 from tasks.contracts.artifact import Layout
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
@@ -61,16 +63,19 @@ def test_a_document_that_was_cut_is_named(document):
     cut = next(uri for uri in store.documents if uri.endswith(document))
     store.documents[cut] = store.documents[cut][:-9]
 
-    with pytest.raises(InputError, match=rf"{cut} is no JSON .*cut or overwritten"):
+    with pytest.raises(InputError) as caught:
         explained(store)
 
+    assert caught.value.what.startswith(f"{cut} is not valid JSON")
+    assert caught.value.remedy == "Check whether it was truncated or overwritten."
 
-def test_what_runs_is_explained_by_its_commit_and_the_gate_that_let_it_through():
+
+def test_what_runs_is_explained_by_its_commit_and_the_gate_that_it_passed():
     text = explained(Documents(channel(), gate=gate_json()))
 
-    assert f"{LIVE} is live since 2026-01-02 13:00:00 UTC" in text
+    assert f"{LIVE} has been live since 2026-01-02 13:00:00 UTC" in text
     assert f"commit {'a' * 40}" in text
-    assert "let through by run run-2" in text
+    assert "promoted by run run-2" in text
     assert "answer_accuracy" in text
     assert f"s3://models/releases/demo/{LIVE}/evidence/run-2/report.html" in text
 
@@ -89,22 +94,30 @@ def test_a_release_that_is_back_says_what_was_rolled_back_and_why():
 
     text = explained(Documents(back, gate=gate_json()))
 
-    assert "back since demo-bad was rolled back at 2026-01-02 15:00:00 UTC: wrong answers" in text
-    assert "let through by run run-2" in text
+    assert "live again since demo-bad was rolled back at 2026-01-02 15:00:00 UTC: wrong answers" in text
+    assert "promoted by run run-2" in text
 
 
 def test_evidence_that_is_gone_is_said_to_be_gone():
-    assert "gate.json does not exist any more" in explained(Documents(channel()))
+    assert "gate.json no longer exists" in explained(Documents(channel()))
 
 
 def test_a_model_that_was_never_released_is_a_wrong_input():
-    with pytest.raises(InputError, match="demo was never released here"):
+    with pytest.raises(InputError) as caught:
         read_channel(Documents(), LAYOUT, "demo")
+
+    assert caught.value.what.startswith("demo was never released here")
+    assert "`slipway status`" in caught.value.remedy
 
 
 def test_a_channel_without_a_live_release_is_a_wrong_input():
-    with pytest.raises(InputError, match="nothing of demo is live"):
+    with pytest.raises(InputError) as caught:
         explained(Documents(Channel(name="demo")))
+
+    assert (caught.value.what, caught.value.remedy) == (
+        "no release of demo is live",
+        "Make one with `slipway release demo`.",
+    )
 
 
 def test_the_status_shows_what_it_can_reach_and_names_what_it_cannot(airflow, slipway):
@@ -117,3 +130,25 @@ def test_the_status_shows_what_it_can_reach_and_names_what_it_cannot(airflow, sl
     assert "channel   unknown: no site is known" in printed
     assert "service   unknown: no site is known" in printed
     assert "run       ci-7  queued" in printed
+
+
+class Balanced:
+    """A cluster whose Service has an address outside."""
+
+    def get(self, kind, name):
+        ports = [{"name": "http", "port": 80}]
+        ingress = [{"hostname": "demo.example"}]
+        spec = {"type": "LoadBalancer", "ports": ports}
+        return {"metadata": {"name": name}, "spec": spec, "status": {"loadBalancer": {"ingress": ingress}}}
+
+    def service_address(self, name):
+        return ServiceAddress("10.96.0.7", {"http": 80}) if name == "demo" else None
+
+    def endpoints(self, service):
+        return {"demo-pod"}
+
+
+def test_the_status_shows_where_a_service_answers_outside_the_cluster():
+    lines = [str(line) for line in _service(SimpleNamespace(cluster=Balanced), "demo")]
+
+    assert lines == ["service   10.96.0.7 (http 80) → demo-pod; external demo.example:80", "candidate none"]

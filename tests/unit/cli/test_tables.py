@@ -8,7 +8,7 @@ from rich.console import Console
 from cli.tables import channel_lines, gate_table
 from tasks.contracts.channel import Channel
 from tasks.contracts.gate import GateReport, Judgement, Verdict
-from tasks.contracts.spec import Expectation
+from tasks.contracts.gate_spec import Expectation
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

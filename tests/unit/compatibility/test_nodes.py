@@ -2,27 +2,36 @@
 
 import pytest
 
-from tasks.contracts.compatibility import nodes_of
-from tasks.contracts.errors import InputError
-from tasks.contracts.site import Gpu
+from tasks.contracts.resolution import ResolvedRelease
+from tests.fakes.gpu_site import gpu_site
+from tests.fakes.releases import SPEC, spec
+from tests.refused import refused
 
-FOUR = Gpu(memory_gib=22.5, per_node=4, architecture="sm_86")
+
+def nodes_of(kind, tensor, pipeline):
+    """On nodes of four GPUs."""
+    split = {"tensor_parallel": tensor, "pipeline_parallel": pipeline}
+    engine = {**SPEC["engine"], "kind": kind, "gpu": "NVIDIA-A10G", **split}
+    return ResolvedRelease(spec(engine=engine, quantization={"format": "none"}), gpu_site()).nodes
 
 
 @pytest.mark.parametrize(
     ("tensor", "pipeline", "nodes"), [(1, 1, 1), (4, 1, 1), (2, 2, 1), (4, 2, 2), (2, 4, 2), (1, 12, 3)]
 )
 def test_ranks_fill_a_part_of_one_node_or_several_whole_ones(tensor, pipeline, nodes):
-    assert nodes_of("trt-engine", tensor, pipeline, "NVIDIA-A10G", FOUR) == nodes
+    assert nodes_of("trt-engine", tensor, pipeline) == nodes
 
 
-@pytest.mark.parametrize(("tensor", "pipeline"), [(3, 2), (1, 6), (8, 1), (3, 4)])
-def test_products_that_no_number_of_nodes_gives_are_refused_with_some_that_do(tensor, pipeline):
-    with pytest.raises(InputError, match=r"no number of whole nodes gives this.*4 x \d, 2 x \d, 1 x \d+\."):
-        nodes_of("trt-engine", tensor, pipeline, "NVIDIA-A10G", FOUR)
+@pytest.mark.parametrize(
+    ("tensor", "pipeline", "products"),
+    [(3, 2, "4 x 2, 2 x 4, 1 x 8"), (1, 6, "4 x 2"), (8, 1, "4 x 2"), (3, 4, "4 x 3, 2 x 6, 1 x 12")],
+)
+def test_products_that_no_number_of_nodes_gives_are_refused_with_some_that_do(tensor, pipeline, products):
+    with refused(what="evenly over whole nodes", found="4 NVIDIA-A10G on a node", expected=products):
+        nodes_of("trt-engine", tensor, pipeline)
 
 
 @pytest.mark.parametrize("kind", ["llmapi", "vllm"])
 def test_what_is_served_on_one_node_is_refused_over_two(kind):
-    with pytest.raises(InputError, match=f"{kind} is served on one node"):
-        nodes_of(kind, 4, 2, "NVIDIA-A10G", FOUR)
+    with refused(what=f"{kind} is served on one node", remedy="trt-engine"):
+        nodes_of(kind, 4, 2)

@@ -199,6 +199,17 @@ def test_a_stage_has_a_key_of_its_own(before):
 LORA = {**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-L4", "lora": [{"name": "polite", "repo": "org/polite"}]}
 
 
+def test_an_engine_is_built_again_only_for_a_gpu_id_beyond_those_it_may_load_on():
+    source = Source(repo="org/model", revision="main", commit="a" * 40, files=())
+    engine = {**SPEC["engine"], "kind": "trt-engine", "gpu": "NVIDIA-L4"}
+
+    def key(**serving):
+        asked = spec(engine=engine, serving=serving, quantization={"format": "none"})
+        return stage_keys(stage_fields(asked, source, Datasets(), Tools(producers={}, templates={})))["build"]
+
+    assert key() == key(group="chat", gpus=[0]) != key(group="chat", gpus=[2])
+
+
 def test_what_an_adapter_is_fetched_as_is_in_no_key_but_its_files_are():
     source = Source(repo="org/model", revision="main", commit="a" * 40, files=())
     asked = spec(engine=LORA, quantization={"format": "none"})

@@ -4,18 +4,18 @@ import copy
 
 import pytest
 
-from tasks.contracts.errors import InputError
 from tasks.contracts.migrate import to_llmapi
 from tasks.contracts.spec import ReleaseSpec
 from tests.fakes.releases import SPEC
+from tests.refused import refused
 
 CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl"}
 
 
-def document(quantization, kv_cache="none", kind="trt-engine", **engine):
+def document(quantization, kv_cache="none", kind="trt-engine", calibration=CALIBRATION, **engine):
     return {
         **SPEC,
-        "quantization": {"format": quantization, "kv_cache": kv_cache, "calibration": CALIBRATION},
+        "quantization": {"format": quantization, "kv_cache": kv_cache, "calibration": calibration},
         "engine": {**SPEC["engine"], "kind": kind, "gpu": "NVIDIA-L4", **engine},
     }
 
@@ -51,8 +51,11 @@ def test_what_comes_out_is_a_valid_spec_and_the_old_one_is_left_alone(quantizati
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (document("int8_sq"), "quantization.format int8_sq: rewritten to int8_wo"),
-        (document("int4_wo"), "quantization.format int4_wo: rewritten to int8_wo"),
+        (document("int8_sq"), "quantization.format int8_sq: rewritten to int4_awq"),
+        (document("int4_wo"), "quantization.format int4_wo: rewritten to int4_awq"),
+        (document("int8_wo"), "quantization.format int8_wo: rewritten to int4_awq"),
+        (document("int8_wo", calibration=None), "quantization.format int8_wo: rewritten to none, twice as large"),
+        (document("int4_wo", calibration=None), "quantization.format int4_wo: rewritten to none, four times as large"),
         (document("int8_sq", "int8"), "quantization.kv_cache int8: rewritten to none"),
         (document("none", "fp8"), "quantization.kv_cache fp8: rewritten to none"),
         (
@@ -66,12 +69,12 @@ def test_what_has_no_equivalent_is_named(data, words):
 
 
 def test_calibration_that_nobody_would_read_is_removed_and_named():
-    found = migrated(document("int8_sq"))
+    found = migrated(document("none"))
 
     assert "calibration" not in found.document["quantization"]
     assert any("calibration removed" in line for line in found.changes)
 
 
 def test_another_kind_is_not_migrated():
-    with pytest.raises(InputError, match="only trt-engine is migrated"):
+    with refused(found="vllm", expected="trt-engine"):
         migrated(document("fp8", kind="vllm"))

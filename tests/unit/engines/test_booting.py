@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.spec import SmokeQuestion
-from tasks.engines.boot import BootTest
+from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.serving.boot import BootTest
+from tests.refused import refused
 
 QUESTION = SmokeQuestion(prompt="?", answer="!")
 
@@ -27,14 +28,17 @@ def booting(tmp_path, script, ready_timeout_s=5.0):
 def test_a_server_that_ends_is_refused_with_its_errors(tmp_path):
     boot = booting(tmp_path, "echo 'E1121 failed to load demo'; echo 'I1121 bye'; exit 3")
 
-    with pytest.raises(InputError, match=r"exit code 3 before demo was ready.*last words: E1121 failed to load demo$"):
+    with pytest.raises(InputError) as caught:
         boot.ask(tmp_path, "demo", QUESTION)
+
+    assert caught.value.what == "Triton ended with exit code 3 before demo was ready"
+    assert caught.value.found == "last output: E1121 failed to load demo"
 
 
 def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
     boot = booting(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60", ready_timeout_s=0.3)
 
-    with pytest.raises(UnavailableError, match="demo was not ready after 0 s"):
+    with refused(UnavailableError, what="demo was not ready after 0 s"):
         boot.ask(tmp_path, "demo", QUESTION)
 
     assert not is_running(int((tmp_path / "pid").read_text()))
@@ -43,7 +47,7 @@ def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
 def test_a_machine_without_triton_is_named(tmp_path):
     boot = BootTest(RealClock(), tmp_path, lambda place: ["no-such-tritonserver"], ready_timeout_s=1)
 
-    with pytest.raises(InputError, match="no-such-tritonserver is not on PATH"):
+    with refused(what="no-such-tritonserver is not on PATH"):
         boot.ask(tmp_path, "demo", QUESTION)
 
 

@@ -8,10 +8,11 @@ import yaml
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.plan import HubFile, Source
+from tasks.contracts.resolution import resolve
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.checkpoint import check_limits, read_config
-from tasks.engines.registry import engine_for
+from tasks.engines.checkpoint.files import check_limits, read_config
+from tasks.engines.registry import planner_for
 from tests.unit.engines.test_openvino_requests import SHAPE
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -52,7 +53,7 @@ def test_the_engine_takes_the_demo(demo, checkpoint):
     )
     source = Source(repo=demo.source.repo, revision=demo.source.revision, commit="b" * 40, files=files)
 
-    engine_for(demo.engine.kind).check(demo, site, source, {})
+    planner_for(demo.engine.kind).check(resolve(demo, site), source, {})
     check_limits(read_config(checkpoint), demo)
 
 

@@ -5,10 +5,13 @@ import json
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.contracts.errors import InputError
-from tasks.engines.lora import max_rank
-from tasks.engines.registry import engine_for
+from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.checkpoint.config_reading import differences
+from tasks.engines.preflight.adapters import max_rank
+from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
+from tests.fixtures.odd_checkpoints import FORMS, config_of
+from tests.refused import refused
 
 KINDS = ("llmapi", "vllm")
 
@@ -46,7 +49,7 @@ def made_by_modelopt(checkpoint, quant_algo, kv_cache=None):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_checkpoint_that_keeps_its_format_passes_through(kind, checkpoint, out):
-    metrics = engine_for(kind).quantize(checkpoint, asked(kind), out, calibration=[], perplexity_texts=[])
+    metrics = maker_for(kind).quantize(checkpoint, asked(kind), out, Texts())
 
     assert {file.name: file.read_bytes() for file in out.iterdir()} == {
         file.name: file.read_bytes() for file in checkpoint.iterdir()
@@ -55,10 +58,24 @@ def test_a_checkpoint_that_keeps_its_format_passes_through(kind, checkpoint, out
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_served_as_it_is_has_its_positions_in_the_form_that_every_runtime_reads(kind, form, checkpoint, out):
+    (checkpoint / "config.json").write_text(json.dumps(config_of("llama", form)))
+    before = (checkpoint / "config.json").read_bytes()
+
+    maker_for(kind).build(checkpoint, asked(kind), out)
+
+    served = json.loads((out / "config.json").read_text())
+    assert differences(config_of("llama"), served, 4) == []
+    assert (checkpoint / "config.json").read_bytes() == before
+    assert ((out / "config.json").read_bytes() == before) == (form != "newer")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_engine_is_the_checkpoint_and_what_it_says(kind, checkpoint, out):
     made_by_modelopt(checkpoint, "FP8", "FP8")
 
-    description = engine_for(kind).build(checkpoint, asked(kind, "fp8", "fp8"), out)
+    description = maker_for(kind).build(checkpoint, asked(kind, "fp8", "fp8"), out)
 
     assert description["quantization"] == {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
     assert (out / "model.safetensors").stat().st_ino == (checkpoint / "model.safetensors").stat().st_ino
@@ -67,25 +84,25 @@ def test_the_engine_is_the_checkpoint_and_what_it_says(kind, checkpoint, out):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("made", "name", "expected"),
     [
-        (("NVFP4", None), "quant_algo is 'NVFP4', expected 'FP8'"),
-        (("FP8", "FP8"), "kv_cache_quant_algo is 'FP8', expected None"),
+        (("NVFP4", None), "quantization.quant_algo", "'FP8'"),
+        (("FP8", "FP8"), "quantization.kv_cache_quant_algo", "None"),
     ],
 )
-def test_a_checkpoint_in_another_format_than_the_asked_one_is_refused(kind, checkpoint, out, made, words):
+def test_a_checkpoint_in_another_format_than_the_asked_one_is_refused(kind, checkpoint, out, made, name, expected):
     made_by_modelopt(checkpoint, *made)
 
-    with pytest.raises(InputError, match=words):
-        engine_for(kind).build(checkpoint, asked(kind, "fp8"), out)
+    with refused(what=name, expected=expected):
+        maker_for(kind).build(checkpoint, asked(kind, "fp8"), out)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_templates_get_limits_ranks_and_the_chosen_gpus(kind, checkpoint, out):
     settings = asked(kind)
-    engine_for(kind).build(checkpoint, settings, out)
+    maker_for(kind).build(checkpoint, settings, out)
 
-    values = engine_for(kind).template_values(out, settings)
+    values = maker_for(kind).template_values(out, settings)
 
     assert (values["max_batch_size"], values["tensor_parallel"], values["gpus"]) == (8, 1, [])
     assert values["kv_cache"] == "auto"
@@ -94,9 +111,9 @@ def test_templates_get_limits_ranks_and_the_chosen_gpus(kind, checkpoint, out):
 
 def test_options_reach_vllm(checkpoint, out):
     settings = asked("vllm", options={"enforce_eager": True, "kv_cache_fraction": 0.5})
-    engine_for("vllm").build(checkpoint, settings, out)
+    maker_for("vllm").build(checkpoint, settings, out)
 
-    values = engine_for("vllm").template_values(out, settings)
+    values = maker_for("vllm").template_values(out, settings)
 
     assert values["options"]["enforce_eager"] is True
     assert values["kv_cache_fraction"] == 0.5
@@ -105,9 +122,9 @@ def test_options_reach_vllm(checkpoint, out):
 @pytest.mark.parametrize(("asked_for", "reused"), [({}, True), ({"prefix_caching": False}, False)])
 def test_prompts_that_begin_alike_share_their_cache_unless_told_otherwise(checkpoint, out, asked_for, reused):
     settings = asked("llmapi", options=asked_for)
-    engine_for("llmapi").build(checkpoint, settings, out)
+    maker_for("llmapi").build(checkpoint, settings, out)
 
-    assert engine_for("llmapi").template_values(out, settings)["prefix_caching"] is reused
+    assert maker_for("llmapi").template_values(out, settings)["prefix_caching"] is reused
 
 
 ADAPTERS = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite")]
@@ -143,9 +160,7 @@ FOUR = {
 
 
 def test_adapters_pass_through_quantize_and_are_no_weights_of_the_model(adapted, out):
-    metrics = engine_for("vllm").quantize(
-        adapted, asked("vllm", lora=ADAPTERS), out, calibration=[], perplexity_texts=[]
-    )
+    metrics = maker_for("vllm").quantize(adapted, asked("vllm", lora=ADAPTERS), out, Texts())
 
     assert passed_on(adapted, out) == FOUR
     assert metrics["weights_bytes"] == (adapted / "model.safetensors").stat().st_size
@@ -154,8 +169,8 @@ def test_adapters_pass_through_quantize_and_are_no_weights_of_the_model(adapted,
 def test_the_server_gets_adapters_room_for_the_highest_rank_and_for_all_at_once(adapted, out):
     settings = asked("vllm", lora=ADAPTERS)
 
-    description = engine_for("vllm").build(adapted, settings, out)
-    values = engine_for("vllm").template_values(out, settings)
+    description = maker_for("vllm").build(adapted, settings, out)
+    values = maker_for("vllm").template_values(out, settings)
 
     assert passed_on(adapted, out) == FOUR
     assert description["adapters"] == {"polite": 8, "terse": 40}
@@ -166,17 +181,17 @@ def test_the_server_gets_adapters_room_for_the_highest_rank_and_for_all_at_once(
 
 def test_fewer_adapters_are_on_the_gpu_at_once_where_the_spec_says_so(adapted, out):
     settings = asked("vllm", lora=ADAPTERS, options={"max_loras": 1})
-    engine_for("vllm").build(adapted, settings, out)
+    maker_for("vllm").build(adapted, settings, out)
 
-    options = engine_for("vllm").template_values(out, settings)["options"]
+    options = maker_for("vllm").template_values(out, settings)["options"]
 
     assert (options["max_loras"], options["max_cpu_loras"]) == (1, 2)
 
 
 def test_without_adapters_vllm_is_asked_for_none(checkpoint, out):
-    engine_for("vllm").build(checkpoint, asked("vllm"), out)
+    maker_for("vllm").build(checkpoint, asked("vllm"), out)
 
-    values = engine_for("vllm").template_values(out, asked("vllm"))
+    values = maker_for("vllm").template_values(out, asked("vllm"))
 
     assert values["loras"] == {}
     assert not any("lora" in name for name in values["options"])
@@ -186,8 +201,8 @@ def test_an_adapter_that_is_cut_off_is_refused_by_build(adapted, out):
     weights = adapted / "lora" / "terse" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
 
-    with pytest.raises(InputError, match=r"adapter_model\.safetensors .* is no readable safetensors file"):
-        engine_for("vllm").build(adapted, asked("vllm", lora=ADAPTERS), out)
+    with refused(what="adapter_model.safetensors", remedy="Choose another revision."):
+        maker_for("vllm").build(adapted, asked("vllm", lora=ADAPTERS), out)
 
 
 @pytest.mark.parametrize(("ranks", "size"), [([], 0), ([1], 1), ([2], 8), ([16, 8], 16), ([17], 32), ([257], 320)])

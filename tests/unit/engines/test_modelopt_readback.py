@@ -5,10 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from tasks.contracts.errors import InputError, PipelineError
-from tasks.contracts.spec import FORMATS_BY_ENGINE
-from tasks.engines.modelopt_ptq import RECIPES, quantize_with_modelopt
-from tasks.engines.modelopt_readback import dequantized, digest_of, read_back
+from tasks.contracts.engine_kinds import LLMAPI, VLLM
+from tasks.contracts.errors import PipelineError
+from tasks.engines.checkpoint.config_reading import readable
+from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
+from tasks.engines.huggingface.modelopt import RECIPES, quantize_with_modelopt
+from tasks.engines.huggingface.modelopt_readback import check_same_model, dequantized, digest_of, read_back
+from tests.fixtures.odd_checkpoints import FORMS, config_of
+from tests.refused import refused
 
 torch = pytest.importorskip("torch")
 
@@ -65,7 +69,7 @@ def test_a_4_bit_weight_is_scaled_per_block_and_by_what_its_inputs_were_divided_
 def test_another_format_than_asked_is_noticed(tmp_path):
     folder = written(tmp_path, {"a.weight_scale": torch.tensor(1.0)}, "W8A16")
 
-    with pytest.raises(PipelineError, match="says quant_algo W8A16"):
+    with refused(PipelineError, what="quant_algo", found="W8A16", expected="FP8"):
         read_back(folder, "FP8", "none")
 
 
@@ -73,12 +77,12 @@ def test_another_format_than_asked_is_noticed(tmp_path):
 def test_a_scale_that_no_weight_can_have_is_refused(tmp_path, value):
     folder = written(tmp_path, {"a.weight_scale": torch.tensor(value)})
 
-    with pytest.raises(InputError, match=r"a\.weight_scale holds values that are no finite numbers"):
+    with refused(what="a.weight_scale", expected="finite numbers above zero"):
         read_back(folder, "FP8", "none")
 
 
 def test_a_checkpoint_without_any_scale_was_not_quantized(tmp_path):
-    with pytest.raises(PipelineError, match="nothing was quantized"):
+    with refused(PipelineError, what="nothing was quantized"):
         read_back(written(tmp_path, {"a.weight": torch.ones(1)}), "FP8", "none")
 
 
@@ -89,15 +93,15 @@ WEIGHTS_OF_A = {f"a.{name}.weight": torch.ones(1) for name in ("k_proj", "v_proj
 @pytest.mark.parametrize(
     ("stored", "missing"),
     [
-        ({}, r"no \*\.k_scale \(of 2\)"),
-        ({"a.k_proj.k_scale": torch.tensor(0.1)}, r"no \*\.v_scale \(of 1\)"),
-        ({**CACHE_OF_A, **WEIGHTS_OF_A, "b.v_proj.weight": torch.ones(1)}, r"no b\.v_proj\.v_scale"),
+        ({}, "2 scales of kv_cache fp8, such as *.k_scale"),
+        ({"a.k_proj.k_scale": torch.tensor(0.1)}, "1 scales of kv_cache fp8, such as *.v_scale"),
+        ({**CACHE_OF_A, **WEIGHTS_OF_A, "b.v_proj.weight": torch.ones(1)}, "such as b.v_proj.v_scale"),
     ],
 )
 def test_a_cache_that_was_asked_in_8_bits_has_a_scale_for_all_keys_and_values(tmp_path, stored, missing):
     folder = written(tmp_path, {"a.weight_scale": torch.tensor(1.0), **stored}, "W8A16", "FP8")
 
-    with pytest.raises(PipelineError, match=missing):
+    with refused(PipelineError, what=missing):
         read_back(folder, "W8A16", "fp8")
 
 
@@ -116,33 +120,69 @@ def test_a_digest_changes_with_any_byte_of_any_file(tmp_path):
     assert before != digest_of(folder) == digest_of(folder)
 
 
+def model_of(folder, config, tensors):
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+BIASED = {"a.weight": torch.ones(2, 2), "a.bias": torch.ones(2), "rotary.inv_freq": torch.ones(1)}
+MADE_OF_IT = {"a.weight": torch.ones(2, 2), "a.bias": torch.ones(2), "a.weight_scale": torch.ones(1)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_was_made_is_the_sources_model_with_its_format_added(tmp_path, form):
+    source = model_of(tmp_path / "source", config_of("llama", form), BIASED)
+    made = {**readable(config_of("llama", form)), "quantization_config": {"quant_algo": "FP8"}}
+
+    check_same_model(source, model_of(tmp_path / "made", made, MADE_OF_IT))
+
+
+@pytest.mark.parametrize("form", ["older", "both"])
+def test_a_config_of_version_5_alone_is_not_taken_for_the_sources(tmp_path, form):
+    source = model_of(tmp_path / "source", config_of("llama", form), BIASED)
+
+    with refused(PipelineError, what="different rope.factor", found="'absent'", expected="4.0"):
+        check_same_model(source, model_of(tmp_path / "made", config_of("llama", "newer"), MADE_OF_IT))
+
+
+def test_a_lost_bias_is_noticed(tmp_path):
+    source = model_of(tmp_path / "source", config_of("qwen2"), BIASED)
+    made = {name: tensor for name, tensor in MADE_OF_IT.items() if name != "a.bias"}
+
+    with refused(PipelineError, what="1 biases, such as a.bias", expected="all biases of the source"):
+        check_same_model(source, model_of(tmp_path / "made", config_of("qwen2"), made))
+
+
 def test_every_format_that_a_hugging_face_checkpoint_is_served_in_has_a_recipe():
-    asked = (FORMATS_BY_ENGINE["llmapi"] | FORMATS_BY_ENGINE["vllm"]) - {"none"}
+    asked = (LLMAPI.formats | VLLM.formats) - {"none"}
 
     assert asked <= RECIPES.keys()
 
 
-def test_one_table_of_names_agrees_with_the_other():
-    from tasks.engines.hf_checkpoint import QUANT_ALGO
-
-    assert {name: RECIPES[name].algorithm for name in QUANT_ALGO} == QUANT_ALGO
+def test_every_format_that_modelopt_makes_has_a_name():
+    assert all(QUANT_ALGO[name] for name in RECIPES)
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "fields"),
     [
-        ({"format_": "none"}, "found format none"),
-        ({"format_": "int4_wo"}, "found format int4_wo"),
-        ({"format_": "nvfp4"}, "GPUs alone"),
-        ({"format_": "fp8", "kv_cache": "int8"}, "kv_cache int8 is a trt-engine's"),
-        ({"format_": "int4_awq", "texts": []}, "calibrates on texts, found none"),
-        ({"format_": "int8_wo", "texts": [], "kv_cache": "fp8"}, "int8_wo with kv_cache fp8 calibrates"),
+        ({"format_": "none"}, {"found": "none"}),
+        ({"format_": "int4_wo"}, {"found": "int4_wo"}),
+        ({"format_": "nvfp4"}, {"what": "can only be computed on a GPU"}),
+        ({"format_": "fp8", "kv_cache": "int8"}, {"what": "quantization.kv_cache", "found": "int8"}),
+        ({"format_": "int4_awq", "texts": []}, {"what": "calibrates on texts, and there are none"}),
+        ({"format_": "fp8", "texts": [], "kv_cache": "fp8"}, {"what": "fp8 with kv_cache fp8 calibrates"}),
+        ({"format_": "int8_wo"}, {"found": "int8_wo", "expected": "fp8"}),
     ],
 )
-def test_what_modelopt_cannot_make_is_refused_before_anything_is_loaded(tmp_path, asked, words):
+def test_what_modelopt_cannot_make_is_refused_before_anything_is_loaded(tmp_path, asked, fields):
     asked = {"texts": ["a"], "device": "cpu", "out": tmp_path, **asked}
 
-    with pytest.raises(InputError, match=words):
+    with refused(**fields):
         quantize_with_modelopt(tmp_path / "absent", **asked)
 
 
@@ -153,5 +193,5 @@ def test_a_checkpoint_that_is_quantized_already_is_refused(tmp_path, stated, nam
     config = {"architectures": ["LlamaForCausalLM"], "quantization_config": stated}
     (tmp_path / "config.json").write_text(json.dumps(config))
 
-    with pytest.raises(InputError, match=rf"quantized already \({named}\)"):
+    with refused(what="already quantized", found=named):
         quantize_with_modelopt(tmp_path, "fp8", ["a"], tmp_path, device="cpu")

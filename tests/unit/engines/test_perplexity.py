@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tasks.engines.perplexity import perplexity
+from tasks.engines.checkpoint.perplexity import perplexity
 
 
 def uniform(vocabulary):

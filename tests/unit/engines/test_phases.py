@@ -3,7 +3,7 @@
 import logging
 import time
 
-from tasks.engines.phases import phase
+from tasks.engines.heartbeat import phase
 
 
 def test_a_long_phase_is_logged_while_it_lasts_and_not_after(caplog):

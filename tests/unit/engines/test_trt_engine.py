@@ -5,20 +5,26 @@ import json
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.contracts.errors import InputError
-from tasks.engines.trt_engine import TrtEngine
+from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.trtllm.maker import TrtMaker
+from tasks.engines.trtllm.readback import check_positions
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.tensorrt_llm_tools import install
+from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, config_of
+from tests.refused import refused
 
 CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl", "samples": 3, "max_tokens": 64}
 TEXTS = ["one", "two", "three"]
+SM = {"NVIDIA-A10G": "86", "NVIDIA-L4": "89", "NVIDIA-B200": "100"}
 
 
-def asked(quantization="int4_awq", kv_cache="none", **engine):
-    settings = {**SPEC["engine"], "kind": "trt-engine", "gpu": "NVIDIA-A10G", **engine}
+def asked(quantization="int4_awq", kv_cache="none", gpu="NVIDIA-L4", serving=None, **engine):
+    settings = {**SPEC["engine"], "kind": "trt-engine", "gpu": gpu, **engine}
     calibration = CALIBRATION if quantization != "none" else None
     return spec(
-        quantization={"format": quantization, "kv_cache": kv_cache, "calibration": calibration}, engine=settings
+        quantization={"format": quantization, "kv_cache": kv_cache, "calibration": calibration},
+        engine=settings,
+        serving=serving or {},
     )
 
 
@@ -42,11 +48,13 @@ def make(tmp_path, checkpoint, monkeypatch):
     monkeypatch.setenv("PATH", str(programs), prepend=":")
 
     def run(spec, gpus=4, texts=TEXTS, spoil=None):
-        engine = TrtEngine(examples=[tmp_path / "nowhere", examples], gpus=lambda: gpus)
+        monkeypatch.setenv("SM", SM[spec.engine.gpu])
+        monkeypatch.setenv("GPUS", str(gpus))
+        engine = TrtMaker(examples=[tmp_path / "nowhere", examples], gpus=lambda: gpus)
         quantized, out = tmp_path / "quantized", tmp_path / "engine"
         quantized.mkdir()
         out.mkdir()
-        engine.quantize(checkpoint, spec, quantized, calibration=texts, perplexity_texts=[])
+        engine.quantize(checkpoint, spec, quantized, Texts(calibration=texts))
         if spoil:
             monkeypatch.setenv("SPOIL", json.dumps(spoil))
         return out, engine.build(quantized, spec, out)
@@ -64,29 +72,56 @@ def test_one_engine_per_rank_lies_beside_its_tokenizer(make):
     assert description["mapping"] == {"world_size": 8, "tp_size": 4, "pp_size": 2, "gpus_per_node": 4}
 
 
+def test_an_engine_of_a_groups_member_may_load_on_the_gpu_id_that_it_has(make):
+    """The runtime checks max(device ids) < gpus_per_node."""
+    _, description = make(asked(serving={"group": "chat", "gpus": [2]}), gpus=1)
+
+    assert description["mapping"] == {"world_size": 1, "tp_size": 1, "pp_size": 1, "gpus_per_node": 3}
+
+
 @pytest.mark.parametrize(
-    ("quantization", "kv_cache"),
+    ("quantization", "kv_cache", "gpu"),
     [
-        ("int4_awq", "none"),
-        ("fp8", "fp8"),
-        ("int8_sq", "int8"),
-        ("int8_wo", "none"),
-        ("nvfp4", "fp8"),
-        ("none", "none"),
+        ("int4_awq", "none", "NVIDIA-A10G"),
+        ("int4_awq", "fp8", "NVIDIA-L4"),
+        ("w4a8_awq", "fp8", "NVIDIA-L4"),
+        ("fp8", "none", "NVIDIA-L4"),
+        ("fp8", "fp8", "NVIDIA-L4"),
+        ("int8_sq", "int8", "NVIDIA-A10G"),
+        ("int8_wo", "none", "NVIDIA-A10G"),
+        ("nvfp4", "fp8", "NVIDIA-B200"),
+        ("none", "none", "NVIDIA-A10G"),
     ],
 )
-def test_formats_are_read_back_as_they_were_asked(make, quantization, kv_cache):
-    _, description = make(asked(quantization, kv_cache))
+def test_formats_are_read_back_as_they_were_asked(make, quantization, kv_cache, gpu):
+    _, description = make(asked(quantization, kv_cache, gpu))
 
     assert description["quantization"]["kv_cache_quant_algo"] == {"none": None}.get(kv_cache, kv_cache.upper())
     assert (description["quantization"]["quant_algo"] is None) == (quantization == "none")
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens"),
+    [
+        ({"max_batch_size": 4, "max_input_tokens": 512, "max_sequence_tokens": 1024}, 4096),
+        ({"max_batch_size": 8, "max_input_tokens": 512, "max_sequence_tokens": 1024}, 8192),
+        ({"max_batch_size": 9, "max_input_tokens": 512, "max_sequence_tokens": 1024}, 8192),
+        ({"max_batch_size": 1, "max_input_tokens": 8, "max_sequence_tokens": 16}, 32),
+        ({"max_batch_size": 2, "max_input_tokens": 9000, "max_sequence_tokens": 9100}, 9000),
+        ({"max_batch_size": 4, "max_sequence_tokens": 1024, "options": {"max_num_tokens": 8192}}, 4096),
+    ],
+)
+def test_a_step_holds_no_more_tokens_than_a_full_batch_and_no_less_than_a_block(make, limits, tokens):
+    _, description = make(asked(**limits))
+
+    assert description["limits"]["max_num_tokens"] == tokens
 
 
 def test_templates_are_filled_from_what_was_read_back(make, tmp_path):
     spec = asked("int8_sq", "int8")
     out, _ = make(spec)
 
-    values = TrtEngine().template_values(out, spec)
+    values = TrtMaker().template_values(out, spec)
 
     assert values["max_batch_size"] == 8
     assert values["max_sequence_tokens"] == 256
@@ -97,31 +132,59 @@ def test_templates_are_filled_from_what_was_read_back(make, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "field", "found", "expected"),
     [
-        ({"version": "1.1.0"}, r"version is '1\.1\.0', expected '1\.2\.1'"),
-        ({"pretrained_config.mapping.tp_size": 1}, "mapping.tp_size is 1, expected 2"),
-        ({"pretrained_config.mapping.gpus_per_node": 8}, "gpus_per_node is 8, expected 2"),
-        ({"pretrained_config.quantization.quant_algo": "FP8"}, "quant_algo is 'FP8', expected 'W4A16_AWQ'"),
-        ({"build_config.max_batch_size": 2048}, "build_config.max_batch_size is 2048, expected 8"),
-        ({"build_config.max_seq_len": 8192}, "max_seq_len is 8192, expected 256"),
-        (
-            {"build_config.plugin_config.use_paged_context_fmha": False},
-            "use_paged_context_fmha is False, expected True",
-        ),
-        ({"ranks": 1}, r"1 rank files, expected 2 .*missing or empty: rank1\.engine"),
-        ({"ranks": 3}, r"3 rank files, expected 2 .*too many: rank2\.engine"),
+        ({"version": "1.1.0"}, "version", "'1.1.0'", "'1.2.1'"),
+        ({"pretrained_config.mapping.tp_size": 1}, "mapping.tp_size", "1", "2"),
+        ({"pretrained_config.mapping.gpus_per_node": 8}, "mapping.gpus_per_node", "8", "2"),
+        ({"pretrained_config.quantization.quant_algo": "FP8"}, "quant_algo", "'FP8'", "'W4A16_AWQ'"),
+        ({"build_config.max_batch_size": 2048}, "build_config.max_batch_size", "2048", "8"),
+        ({"build_config.max_seq_len": 8192}, "max_seq_len", "8192", "256"),
+        ({"build_config.plugin_config.use_paged_context_fmha": False}, "use_paged_context_fmha", "False", "True"),
+        ({"ranks": 1}, "one file per rank", "1 files, missing or empty: rank1.engine", "2 for"),
+        ({"ranks": 3}, "one file per rank", "3 files, too many: rank2.engine", "2 for"),
     ],
 )
-def test_an_engine_that_is_not_the_one_that_was_asked_for_is_refused_by_its_field(make, spoil, words):
-    with pytest.raises(InputError, match=words):
+def test_an_engine_that_is_not_the_specs_is_refused_by_its_field(make, spoil, field, found, expected):
+    with refused(what=field, found=found, expected=expected):
         make(asked(tensor_parallel=2), spoil=spoil)
+
+
+@pytest.mark.parametrize("quantization", ["none", "fp8"])
+@pytest.mark.parametrize("form", FORMS)
+def test_tools_that_read_by_transformers_4_take_the_positions_of_a_config_in_any_form(
+    make, checkpoint, quantization, form
+):
+    (checkpoint / "config.json").write_text(json.dumps(config_of("llama", form)))
+
+    out, _ = make(asked(quantization))
+
+    built = json.loads((out / "config.json").read_text())["pretrained_config"]
+    assert (built["rotary_base"], built["rotary_scaling"]) == (500000.0, {"rope_type": "llama3", **LLAMA3})
+
+
+@pytest.mark.parametrize(
+    ("written", "fields"),
+    [
+        ({"rotary_base": 10000.0}, {"what": "rotary_base", "found": "10000.0", "expected": "500000.0"}),
+        (
+            {"rotary_base": 500000.0, "rotary_scaling": None},
+            {"what": "rotary_scaling", "found": "null", "expected": "llama3 by 4.0"},
+        ),
+        ({"rotary_scaling": {"factor": 8.0}}, {"what": "rotary_scaling.factor", "found": "8.0", "expected": "4.0"}),
+    ],
+)
+def test_a_checkpoint_with_other_positions_than_its_source_is_refused(tmp_path, written, fields):
+    (tmp_path / "config.json").write_text(json.dumps(written))
+
+    with refused(**fields):
+        check_positions(config_of("llama"), tmp_path)
 
 
 def test_a_tool_that_fails_is_quoted(make, checkpoint):
     (checkpoint / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "fail": True}))
 
-    with pytest.raises(InputError, match=r"python3 ended with exit code 1, expected 0.*CUDA out of memory"):
+    with refused(what="python3 ended with exit code 1", found="CUDA out of memory"):
         make(asked())
 
 
@@ -129,21 +192,19 @@ def test_an_image_without_the_scripts_is_refused(tmp_path, checkpoint):
     out = tmp_path / "out"
     out.mkdir()
 
-    with pytest.raises(
-        InputError, match=r"quantization/quantize\.py is in none of .*Run this step in an image of Triton"
-    ):
-        TrtEngine(examples=[tmp_path]).quantize(checkpoint, asked(), out, calibration=TEXTS, perplexity_texts=[])
+    with refused(what="quantization/quantize.py is missing", remedy="Run this step in an image of Triton"):
+        TrtMaker(examples=[tmp_path]).quantize(checkpoint, asked(), out, Texts(calibration=TEXTS))
 
 
 def test_a_pod_without_a_gpu_is_refused(make):
-    with pytest.raises(InputError, match="this pod sees none"):
-        make(asked(), gpus=0)
+    with refused(what="this pod has none"):
+        make(asked("none"), gpus=0)
 
 
 def test_a_chat_template_that_is_wanted_and_missing_is_refused_at_build_too(make, checkpoint):
     (checkpoint / "tokenizer_config.json").write_text("{}")
 
-    with pytest.raises(InputError, match="has no chat template"):
+    with refused(what="has no chat template"):
         make(asked(options={"chat_template": "apply"}))
 
 

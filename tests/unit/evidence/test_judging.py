@@ -5,8 +5,8 @@ import pytest
 from tasks.contracts.base import canonical_json
 from tasks.contracts.evidence import Evidence
 from tasks.contracts.gate import Verdict
+from tasks.contracts.gate_spec import Goodput
 from tasks.contracts.measurement import AnswerRow, RequestRow
-from tasks.contracts.spec import Goodput
 from tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tasks.contracts.gate_spec import Goodput
 from tasks.contracts.measurement import RequestRow, percentile, summarize
-from tasks.contracts.spec import Goodput
 
 
 def row(start=0.0, first=0.1, last=0.5, tokens=5, **changes):

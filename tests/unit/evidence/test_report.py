@@ -7,8 +7,8 @@ import pytest
 from tasks.adapters.report import charts, render
 from tasks.contracts.evidence import Evidence
 from tasks.contracts.gate import GateReport, Judgement, Verdict
+from tasks.contracts.gate_spec import Expectation, Goodput
 from tasks.contracts.measurement import AnswerRow, summarize
-from tasks.contracts.spec import Expectation, Goodput
 from tests.fakes.releases import release
 from tests.unit.evidence.test_measurement import row
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.engines.trt_commands import BUILD, PYTHON
-from tasks.rollout import launch, lead
+from tasks.engines.trtllm.commands import BUILD, PYTHON
+from tasks.serving import commands, mpi_leader
+from tests.contracts.recorded import contract
 
 ROOT = Path(__file__).parents[3]
 IMAGES = ("tasks-gpu", "tasks-modelopt", "triton-multinode")
-LOCKS = ("tasks-gpu", "modelopt")
+LOCKS = ("tasks-gpu", "modelopt", "modelopt-gpu")
 
 
 def dockerfile(name):
@@ -46,18 +47,45 @@ def test_every_package_of_a_lock_has_hashes(name):
     assert len(packages) == len(re.findall(r"^[a-z0-9][^\s]*==", text, re.MULTILINE)) > 20
 
 
-def test_tensorrt_llms_image_keeps_its_own_numpy_and_torch():
-    lock = (ROOT / "requirements" / "tasks-gpu.lock").read_text()
+@pytest.mark.parametrize("name", ["tasks-gpu", "modelopt-gpu"])
+def test_an_image_keeps_its_own_numpy_and_torch(name):
+    lock = (ROOT / "requirements" / f"{name}.lock").read_text()
 
-    assert not re.search(r"^(numpy|torch|nvidia-modelopt|transformers)==", lock, re.MULTILINE)
+    assert not re.search(r"^(numpy|scipy|torch|triton|nvidia-c[a-z0-9-]+)==", lock, re.MULTILINE)
+
+
+def test_the_images_modelopt_is_the_laptops():
+    """Tests run ModelOpt on CPU from one lock, GPU nodes from the other."""
+    ours, images = (versions(name) for name in ("modelopt", "modelopt-gpu"))
+
+    assert images.items() <= ours.items()
+    assert set(ours) - set(images) == {"numpy", "scipy", "sympy", "mpmath", "networkx"}
+
+
+def versions(name):
+    text = (ROOT / "requirements" / f"{name}.lock").read_text()
+    return dict(re.findall(r"^([a-z0-9][^\s=]*)==(\S+)", text, re.MULTILINE))
+
+
+def test_one_package_of_tensorrt_llms_image_is_replaced():
+    assert versions("tensorrt-llm") == {"openai": contract("tensorrt_llm_openai.yaml")["repaired"]}
+    assert "--repair /tmp/tensorrt-llm.lock" in dockerfile("tasks-gpu")
+
+
+@pytest.mark.parametrize(("name", "argument"), [("tasks-gpu", "TRITON"), ("tasks-modelopt", "PYTORCH")])
+def test_a_base_image_is_chosen_by_a_build_argument_which_may_hold_a_digest(name, argument):
+    assert re.search(rf"^ARG {argument}=nvcr\.io/nvidia/\S+\nFROM \$\{{{argument}\}}$", dockerfile(name), re.MULTILINE)
+
+
+def test_modelopts_image_has_what_its_kernels_are_compiled_with():
+    assert "--needs cc,c++,nvcc --keep ninja" in dockerfile("tasks-modelopt")
 
 
 def test_tensorrt_llms_scripts_run_beside_the_steps_packages_and_not_among_them():
-    linked = re.findall(r"ln -s (\S+) /opt/slipway/bin/(\S+)", dockerfile("tasks-gpu"))
-
-    assert linked == [("/usr/bin/python3", "python")]
-    assert "find /opt/slipway/bin -mindepth 1 -delete" in dockerfile("tasks-gpu")
-    assert not {PYTHON, BUILD} & {name for _, name in linked}
+    """Only `python` is Slipway's: nothing that the image runs by another name sees its packages."""
+    assert "ENV PATH=/opt/slipway/bin:${PATH}" in dockerfile("tasks-gpu")
+    assert "--keep" not in dockerfile("tasks-gpu")
+    assert "python" not in {PYTHON, BUILD}
 
 
 def test_tools_that_only_train_or_draw_stay_out_of_modelopts_environment():
@@ -91,9 +119,9 @@ def test_the_leader_talks_to_no_worker_that_it_does_not_know():
 
 
 def test_both_ends_of_a_connection_agree_with_what_is_rendered():
-    keys = str(lead.PUBLIC_KEY.parent)
+    keys = str(mpi_leader.PUBLIC_KEY.parent)
 
-    assert int(settings("sshd_config")["Port"]) == int(settings_of_client()["Port"]) == launch.SSH_PORT
-    assert settings("sshd_config")["AuthorizedKeysFile"] == str(lead.PUBLIC_KEY)
+    assert int(settings("sshd_config")["Port"]) == int(settings_of_client()["Port"]) == commands.SSH_PORT
+    assert settings("sshd_config")["AuthorizedKeysFile"] == str(mpi_leader.PUBLIC_KEY)
     assert settings_of_client()["IdentityFile"].startswith(keys)
-    assert f"{Path(lead.SSH_CONFIG).parent}/" in dockerfile("triton-multinode")
+    assert f"{Path(mpi_leader.SSH_CONFIG).parent}/" in dockerfile("triton-multinode")

@@ -167,7 +167,7 @@ def test_every_binding_joins_a_role_and_an_account_that_exist():
     made = {(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in base_objects()}
     for binding in (item for item in base_objects() if item["kind"] == "RoleBinding"):
         assert ("Role", binding["metadata"]["namespace"], binding["roleRef"]["name"]) in made
-        for subject in binding["subjects"]:
+        for subject in (each for each in binding["subjects"] if each["kind"] == "ServiceAccount"):
             assert ("ServiceAccount", subject["namespace"], subject["name"]) in made
 
 
@@ -178,10 +178,26 @@ def test_no_account_mounts_a_token_unless_its_pod_asks():
 
 def test_whoever_touches_only_artifacts_has_no_rights_in_the_cluster():
     bound = {
-        subject["name"] for item in base_objects() if item["kind"] == "RoleBinding" for subject in item["subjects"]
+        subject["name"]
+        for item in base_objects()
+        if item["kind"] == "RoleBinding"
+        for subject in item["subjects"]
+        if subject["kind"] == "ServiceAccount"
     }
 
     assert bound == {"slipway-airflow", "slipway-deployer", "slipway-measurer"}
+
+
+def test_people_are_bound_as_a_group_and_only_to_the_role_for_people():
+    groups = {
+        (binding["roleRef"]["name"], subject["name"])
+        for binding in base_objects()
+        if binding["kind"] == "RoleBinding"
+        for subject in binding["subjects"]
+        if subject["kind"] == "Group"
+    }
+
+    assert groups == {("slipway-user", "slipway-users")}
 
 
 def test_a_measurer_only_looks_up_services():

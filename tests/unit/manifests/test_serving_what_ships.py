@@ -11,11 +11,11 @@ import yaml
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
-from tasks.rollout import groups, lead, serving
+from tasks.serving import groups, manifests, mpi_leader
 from tests.contracts.recorded import check_command, check_object, contract
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
-from tests.fakes.leader_pods import GROUP_KEY, Pods, pod
+from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
 from tests.fakes.releases import release
 from tests.goldens import check_goldens
 from tests.unit.manifests.objects import MANIFESTS, ROOT, validate
@@ -30,7 +30,7 @@ CASES = {
     "group-chat-models": ["llama-2-7b", "mistral-7b"],
 }
 """Specs that share a server, by the name of its goldens."""
-IMAGE_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin", "LD_LIBRARY_PATH": "/usr/local/tensorrt/lib"}
+IMAGE_ENVIRONMENT = {"LD_LIBRARY_PATH": "/usr/local/tensorrt/lib", "OPAL_PREFIX": "/opt/hpcx/ompi"}
 """Of what a leader's process has besides what its manifest sets."""
 LWS, TRITON = contract("leaderworkerset.json"), contract("tritonserver.yaml")
 SITE = read_contract(Site, eks(), "eks")
@@ -49,8 +49,8 @@ def rendered(names):
     releases = [made(name) for name in names]
     if releases[0].spec.serving.group is None:
         (one,) = releases
-        services = serving.service(one.id, one.spec, SITE, TEMPLATES, candidate=False)
-        return [*serving.deployment(one, uri(one), SITE, TEMPLATES), *services]
+        services = manifests.service(one.id, one.spec, SITE, TEMPLATES, candidate=False)
+        return [*manifests.deployment(one, uri(one), SITE, TEMPLATES), *services]
     members = [groups.Member(each, uri(each)) for each in releases]
     services = [item for each in members for item in groups.service(each, SITE, TEMPLATES, candidate=False)]
     return [*groups.deployment(members, SITE, TEMPLATES), *services]
@@ -68,20 +68,21 @@ def commands(workload, folder):
 def led(leader, folder):
     """What the leader becomes once its worker has joined, by what its manifest tells it."""
     parser = argparse.ArgumentParser()
-    lead.add_arguments(parser)
+    mpi_leader.add_arguments(parser)
     told = [word.replace("$(GROUP_KEY)", GROUP_KEY).replace("$(POD_IP)", "10.0.0.1") for word in leader["command"]]
-    group = lead.group_of(parser.parse_args(told[told.index("lead") + 1 :]))
+    group = mpi_leader.multinode_server(parser.parse_args(told[told.index("lead") + 1 :]))
     (folder / "ssh-publickey").write_text("ssh-ed25519 AAAA slipway\n")
+    prefix = folder / "opt/hpcx/ompi"
+    image = {**IMAGE_ENVIRONMENT, "PATH": install_mpi(prefix), "OPAL_PREFIX": str(prefix)}
     return [
-        word.replace(str(folder), "/tmp")
-        for word in lead.command(
+        word.replace(str(prefix), IMAGE_ENVIRONMENT["OPAL_PREFIX"]).replace(str(folder), "/tmp")
+        for word in mpi_leader.command(
             group,
             Pods([pod(0), pod(1)]),
             ManualClock(),
             public_key=folder / "ssh-publickey",
             folder=folder,
-            environment=IMAGE_ENVIRONMENT
-            | {entry["name"]: entry["value"] for entry in leader["env"] if "value" in entry},
+            environment=image | {entry["name"]: entry["value"] for entry in leader["env"] if "value" in entry},
         )
     ]
 

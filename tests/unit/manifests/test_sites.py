@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.site import Site
+from tasks.contracts.site import Site, quantity
 from tests.unit.manifests.objects import ROOT
 
 SITES = sorted((ROOT / "sites").glob("*.yaml"))
@@ -44,6 +44,19 @@ def test_eks_holds_no_keys_defers_its_tasks_and_names_its_gpus():
         "NVIDIA-H100-80GB-HBM3": "sm_90",
     }
     assert site.shapes["gpu"].gpus > 0
+
+
+SYSTEM_CPU = 0.95
+"""What kind's own pods request of its only node (kind v0.30 with kindnet: control plane 650m, CoreDNS 200m, kindnet 100m)."""
+
+
+@pytest.mark.parametrize("step", ["small", "transfer", "compute", "serving"])
+def test_on_a_kind_node_of_two_cpus_every_step_fits_beside_a_live_release_and_a_candidate(step):
+    shapes = read("kind").shapes
+    servers = 2 * quantity(shapes["serving"].cpu), 2 * quantity(shapes["serving"].memory)
+
+    assert quantity(shapes[step].cpu) + servers[0] <= 2 - SYSTEM_CPU
+    assert quantity(shapes[step].memory) + servers[1] <= quantity("7Gi")
 
 
 @pytest.mark.parametrize("name", ["local", "kind"])

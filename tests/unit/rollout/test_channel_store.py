@@ -1,10 +1,13 @@
 """The channel under several writers."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tasks.contracts.artifact import Layout
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.rollout.channel_store import ATTEMPTS, ChannelStore
+from tasks.rollout.channel_store import ATTEMPTS, FIRST_PAUSE_S, LONGEST_PAUSE_S, ChannelStore
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 
@@ -19,7 +22,7 @@ class BusyStore(MemoryObjectStore):
     def put_if(self, uri, data, *, etag):
         if self.rivals:
             self.rivals -= 1
-            ChannelStore(Plain(self), Layout("s3://b"), "demo").swap(refused(f"rival-{self.rivals}"))
+            ChannelStore(Plain(self), Layout("s3://b"), "demo", ManualClock()).swap(refused(f"rival-{self.rivals}"))
         return super().put_if(uri, data, etag=etag)
 
 
@@ -41,8 +44,13 @@ def store():
 
 
 @pytest.fixture
-def channel(store):
-    return ChannelStore(store, Layout("s3://b"), "demo")
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def channel(store, clock):
+    return ChannelStore(store, Layout("s3://b"), "demo", clock)
 
 
 def test_before_the_first_release_the_channel_is_empty(channel):
@@ -66,15 +74,59 @@ def test_a_change_that_changes_nothing_writes_nothing(channel, store):
     assert store.written == []
 
 
+def test_after_each_lost_race_it_waits_for_a_random_and_growing_time(channel, store, clock):
+    store.rivals = 8
+
+    channel.swap(refused("mine"))
+
+    assert len(clock.slept) == 8
+    assert all(pause <= LONGEST_PAUSE_S for pause in clock.slept)
+    assert max(clock.slept) > 2 * FIRST_PAUSE_S
+    assert len(set(clock.slept)) == 8
+
+
+class Hasty:
+    """Real time, fifty times as fast."""
+
+    def sleep(self, seconds):
+        time.sleep(seconds / 50)
+
+
+class Slow(MemoryObjectStore):
+    """A read takes a moment, so that racers read the same state."""
+
+    def read_with_etag(self, uri):
+        found = super().read_with_etag(uri)
+        time.sleep(0.001)
+        return found
+
+
+def test_of_many_writers_at_once_none_gives_up():
+    store, racers = Slow(), 40
+
+    def race(number):
+        ChannelStore(store, Layout("s3://b"), "demo", Hasty()).swap(refused(f"run-{number}"))
+
+    with ThreadPoolExecutor(racers) as pool:
+        list(pool.map(race, range(racers)))
+
+    history = ChannelStore(store, Layout("s3://b"), "demo", Hasty()).read().history
+    assert {event.run for event in history} == {f"run-{number}" for number in range(racers)}
+
+
 def test_rivals_without_end_are_reported(channel, store):
     store.rivals = 10 * ATTEMPTS
 
-    with pytest.raises(UnavailableError, match=f"{ATTEMPTS} times in a row"):
+    with pytest.raises(UnavailableError) as caught:
         channel.swap(refused("mine"))
+
+    assert caught.value.what.endswith(f"{ATTEMPTS} times in a row")
 
 
 def test_a_channel_that_was_cut_is_named(channel, store):
     store.put_bytes("s3://b/channels/demo.json", b'{"name": "de')
 
-    with pytest.raises(InputError, match=r"channels/demo\.json is no JSON"):
+    with pytest.raises(InputError) as caught:
         channel.read()
+
+    assert caught.value.what.startswith("s3://b/channels/demo.json is not valid JSON")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rollout.machine import Goal, Move, Observed, next_move, to_retire
+from tasks.rollout.blue_green import Goal, Move, Observed, next_move, to_retire
 
 NEW, OLD, OLDER = "demo-new", "demo-old", "demo-older"
 RELEASES = st.sampled_from([NEW, OLD, OLDER])
@@ -20,6 +20,7 @@ STATES = st.builds(
     live_selects=st.none() | RELEASES,
     candidate_selects=st.none() | RELEASES,
     live_endpoints_settled=st.booleans(),
+    live_reaches_release=st.booleans(),
     channel_live=st.none() | RELEASES,
     kept=st.frozensets(RELEASES),
 )
@@ -39,6 +40,7 @@ def made(goal, seen, move):
         Move.SWAP_CHANNEL: {"channel_live": NEW, "kept": frozenset({NEW, seen.channel_live} - {None})},
         Move.RESTORE_LIVE: {"live_selects": seen.channel_live},
         Move.DROP_CANDIDATE: {"candidate_selects": None},
+        Move.AWAIT_LEFT: {"live_reaches_release": False},
         Move.RETIRE: {"deployed": seen.deployed - to_retire(goal, seen)},
     }
     return replace(seen, **changes[move])
@@ -100,13 +102,59 @@ def test_a_roll_back_leaves_traffic_where_the_channel_says_and_deletes_nothing_t
         assert Move.RESTORE_LIVE not in found
 
 
-@given(seen=STATES)
-def test_a_roll_out_moves_no_traffic(seen):
-    found, end = moves(Goal.ROLL_OUT, seen)
+@given(goal=st.sampled_from([Goal.ROLL_BACK, Goal.REVERT]), seen=STATES)
+def test_nothing_is_retired_while_a_service_may_send_connections_to_it(goal, seen):
+    while (move := next_move(goal, seen)) is not None:
+        if move is Move.RETIRE:
+            assert seen.candidate_selects is None
+            assert NEW not in to_retire(goal, seen) or not seen.live_reaches_release or seen.live_selects == NEW
+        seen = made(goal, seen, move)
 
-    assert (end.live_selects, end.channel_live) == (seen.live_selects, seen.channel_live)
+
+@given(seen=STATES)
+def test_a_roll_out_moves_traffic_only_to_where_the_channel_says(seen):
+    _, end = moves(Goal.ROLL_OUT, seen)
+
+    assert end.live_selects in {seen.live_selects, seen.channel_live}
+    assert (end.live_selects is None) is (seen.live_selects is None)
+    assert end.channel_live == seen.channel_live
     assert end.candidate_selects == NEW
-    assert set(found) <= {Move.DEPLOY, Move.POINT_CANDIDATE, Move.AWAIT_AVAILABLE}
+
+
+@given(seen=STATES)
+def test_a_roll_out_removes_nothing_that_is_kept_or_takes_the_traffic(seen):
+    seen = replace(seen, kept=seen.kept | {seen.channel_live} - {None})
+
+    _, end = moves(Goal.ROLL_OUT, seen)
+
+    assert seen.deployed & (seen.kept | {end.live_selects}) <= end.deployed
+
+
+def test_what_a_run_left_behind_goes_before_the_next_candidate_needs_its_place():
+    left = replace(LIVE_IS_OLD, deployed=frozenset({OLD, OLDER}), candidate_selects=OLDER)
+
+    found, end = moves(Goal.ROLL_OUT, left)
+
+    cleared = [Move.DROP_CANDIDATE, Move.RETIRE]
+    assert found == [*cleared, Move.DEPLOY, Move.POINT_CANDIDATE, Move.AWAIT_AVAILABLE]
+    assert end.deployed == {OLD, NEW}
+
+
+def test_a_promotion_that_died_before_the_channel_is_undone_by_the_next_roll_out():
+    left = replace(LIVE_IS_OLD, deployed=frozenset({OLD, OLDER}), live_selects=OLDER, candidate_selects=OLDER)
+
+    found, end = moves(Goal.ROLL_OUT, left)
+
+    assert found[:3] == [Move.RESTORE_LIVE, Move.DROP_CANDIDATE, Move.RETIRE]
+    assert (end.live_selects, end.deployed) == (OLD, {OLD, NEW})
+
+
+def test_a_revert_removes_the_candidate_that_a_run_left_behind():
+    left = replace(LIVE_IS_OLD, deployed=frozenset({OLD, OLDER, NEW}), candidate_selects=OLDER, available=True)
+
+    _, end = moves(Goal.REVERT, left)
+
+    assert (end.candidate_selects, OLDER in end.deployed) == (None, False)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from tests.fakes.cluster import in_memory, standing
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel, judged, published, version
+from tests.refused import refused
 
 SITE = gpu_site().model_dump(mode="json", exclude={"apiVersion", "kind", "name"})
 
@@ -75,5 +76,5 @@ def test_one_that_is_not_ready_is_waited_for_as_what_it_is(workspace, cluster):
     cluster.failing[made.id] = InputError("pod demo-0-1, container node: CreateContainerConfigError")
     cluster.unavailable.add(made.id)
 
-    with pytest.raises(InputError, match="container node"):
+    with refused(what="container node"):
         roll_out.run(made, workspace)

@@ -80,13 +80,15 @@ def test_another_run_goes_back_one_more(workspace):
     assert channel(workspace).live.release_id == version(1).id
 
 
-@pytest.mark.parametrize(("releases", "words"), [(0, "nothing is live"), (1, "nothing was before it")])
-def test_without_a_release_before_there_is_no_way_back(workspace, releases, words):
+@pytest.mark.parametrize(("releases", "found"), [(0, "no live release"), (1, f"only {version(1).id}, which is live")])
+def test_without_a_release_before_there_is_no_way_back(workspace, releases, found):
     for number in range(releases):
         released(workspace, number + 1)
 
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError) as caught:
         revert.run(ASKED, workspace)
+
+    assert caught.value.found == found
 
 
 def test_while_a_release_is_in_progress_there_is_no_way_back(workspace):
@@ -94,5 +96,18 @@ def test_while_a_release_is_in_progress_there_is_no_way_back(workspace):
         released(workspace, number)
     roll_out.run(version(3), workspace)
 
-    with pytest.raises(ConflictError, match="run run-3"):
+    with pytest.raises(ConflictError) as caught:
         revert.run(ASKED, workspace)
+
+    assert caught.value.found.startswith("run run-3,")
+
+
+def test_a_candidate_that_a_dead_run_left_goes_with_its_service(workspace, cluster):
+    first, _ = (released(workspace, number) for number in (1, 2))
+    roll_out.run(version(3, run=ASKED.run), workspace)
+
+    revert.run(ASKED, workspace)
+
+    assert standing(cluster) == {"deployments": [first.id], "services": {"demo": first.id}, "leases": []}
+    removed = [change for change in cluster.changes if change.startswith("delete")]
+    assert removed.index("delete Service demo-candidate") < removed.index(f"delete Deployment {version(3).id}")

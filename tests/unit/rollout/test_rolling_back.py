@@ -3,6 +3,7 @@
 import pytest
 
 from tasks.contracts.release import Failure
+from tasks.rollout import server_target
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, judged, released, reported, version
@@ -76,7 +77,7 @@ def test_what_another_run_holds_is_not_touched(workspace, cluster):
 
     told = roll_back.run(version(1), workspace)
 
-    assert "nothing to roll back: a release of demo is in progress: run run-2" in told.summary
+    assert "nothing to roll back: a release of demo is in progress: found run run-2" in told.summary
     assert (standing(cluster), channel(workspace)) == (before, None)
 
 
@@ -111,3 +112,21 @@ def test_the_model_is_free_for_the_next_run(workspace):
     promote.run(version(2), workspace)
 
     assert channel(workspace).live.release_id == version(2).id
+
+
+def test_a_release_leaves_the_live_service_before_its_pods_end(workspace, cluster):
+    """Endpoints follow a Service a moment later, as on a real cluster."""
+    live = released(workspace, 1)
+    roll_out.run(version(2), workspace)
+    cluster.apply(server_target.service(version(2), "", workspace, candidate=False))
+    shown, looks = cluster.endpoints, []
+
+    def late(service):
+        looks.append(set(cluster.objects))
+        return {f"{version(2).id}-0"} if len(looks) < 8 else shown(service)
+
+    cluster.endpoints = late
+    roll_back.run(version(2), workspace)
+
+    assert ("Deployment", version(2).id) in looks[7]
+    assert standing(cluster)["deployments"] == [live.id]

@@ -33,8 +33,6 @@ def ended(code, message=""):
         (("fetch", ended(65, "config.pbtxt is damaged")), "exit code 65", "config.pbtxt is damaged"),
         (("fetch", waiting("CrashLoopBackOff"), ended(65, "damaged")), "CrashLoopBackOff", "damaged"),
         (("triton", waiting("CrashLoopBackOff"), ended(1, "no model")), "CrashLoopBackOff", "no model"),
-        (("triton", waiting("ImagePullBackOff", "no such tag")), "ImagePullBackOff", "no such tag"),
-        (("triton", waiting("CreateContainerConfigError", "no secret")), "CreateContainerConfigError", "no secret"),
     ],
 )
 def test_a_container_that_will_never_run_is_trouble_in_its_own_words(status, reason, message):
@@ -48,6 +46,8 @@ def test_a_container_that_will_never_run_is_trouble_in_its_own_words(status, rea
     [
         ("triton", waiting("ContainerCreating")),
         ("triton", waiting("ErrImagePull", "the registry is busy")),
+        ("triton", waiting("ImagePullBackOff", "the registry is busy")),
+        ("triton", waiting("CreateContainerConfigError", "no secret yet")),
         ("fetch", waiting("CrashLoopBackOff"), ended(75, "the object store does not answer")),
         ("fetch", ended(75)),
         ("fetch", ended(0)),
@@ -56,14 +56,6 @@ def test_a_container_that_will_never_run_is_trouble_in_its_own_words(status, rea
 )
 def test_a_container_that_may_still_run_is_no_trouble(status):
     assert pod_state.trouble(pod(mains=[status])) is None
-
-
-def test_a_pod_that_no_node_takes_says_why():
-    assert pod_state.unscheduled(pod(conditions=[("PodScheduled", "False", "0/3 nodes have a GPU")])) == (
-        "0/3 nodes have a GPU"
-    )
-    assert pod_state.unscheduled(pod(conditions=[("PodScheduled", "True", "")])) is None
-    assert pod_state.unscheduled(pod()) is None
 
 
 def test_a_pod_on_its_way_out_takes_no_more_connections():
@@ -79,5 +71,13 @@ def test_what_is_waited_for_is_neither_ready_nor_done():
     )
 
     assert [container for _, container, _ in pod_state.waiting_for([found])] == ["triton"]
-    assert pod_state.in_words([found]) == "fetch terminated, triton running, proxy running, ready"
-    assert pod_state.in_words([]) == "no pod yet"
+    assert pod_state.summary([found]) == "fetch terminated, triton running, proxy running, ready"
+    assert pod_state.summary([]) == "no pod yet"
+
+
+def test_a_sidecar_that_passes_on_what_its_server_answers_is_named_after_it():
+    inits = [("fetch", ended(0)), ("front", {"running": {}})]
+    found = pod(inits=inits, mains=[("triton", {"running": {}})])
+    found["spec"] = {"initContainers": [{"name": "fetch"}, {"name": "front", "restartPolicy": "Always"}]}
+
+    assert [container for _, container, _ in pod_state.waiting_for([found])] == ["triton", "front"]

@@ -11,8 +11,8 @@ from tasks.adapters.workspace import Workspace
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release
 from tasks.contracts.site import Site
-from tasks.engines.registry import engine_for
-from tasks.engines.repository import render
+from tasks.engines.registry import maker_for
+from tasks.serving.repository import render
 from tasks.steps import build, download, plan, quantize
 from tests.contracts.recorded import check_document, contract
 from tests.fakes.clock import ManualClock
@@ -76,7 +76,7 @@ def test_the_server_finds_every_adapter_where_the_engine_lies_and_has_room_for_i
     repository.mkdir()
     space.artifacts.fetch("build", release.plan.stages["build"].key, engine)
 
-    render(space.templates, "vllm", engine_for("vllm").template_values(engine, release.spec), repository)
+    render(space.templates, "vllm", maker_for("vllm").template_values(engine, release.spec), repository)
 
     version = repository / "demo" / "1"
     listed = json.loads((version / "multi_lora.json").read_text())

@@ -27,6 +27,7 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         self.slots, self.waiting = config["max_batch_size"], deque()
         engine = Path(config["parameters"]["gpt_model_path"]["string_value"])
+        check_devices(config["parameters"].get("gpu_device_ids"), json.loads((engine / "config.json").read_text()))
         scheduler = genai.SchedulerConfig()
         for name, value in json.loads((engine / "template_values.json").read_text())["scheduler"].items():
             setattr(scheduler, name, value)
@@ -97,6 +98,16 @@ class TritonPythonModel:
         if progress.finish_reason or streaming:
             sender.send(response(tokens), flags=FINAL if progress.finish_reason else 0)
             tokens.clear()
+
+
+def check_devices(parameter, config):
+    """As WorldConfig of cpp/tensorrt_llm/runtime/worldConfig.cpp: ids are unique, no more than the node has, and below."""
+    if parameter is None:
+        return
+    ids = [int(number) for number in parameter["string_value"].split(",")]
+    per_node = config["pretrained_config"]["mapping"]["gpus_per_node"]
+    if len(ids) > per_node or max(ids) >= per_node or min(ids) < 0 or len(set(ids)) < len(ids):
+        raise pb_utils.TritonModelException(f"Assertion failed: device ids {ids} with {per_node} GPUs per node")
 
 
 class Pipeline:

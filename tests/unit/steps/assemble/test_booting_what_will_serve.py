@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.engines.boot import BootPlace
-from tasks.rollout.placement import placed
+from tasks.serving.boot import BootPlace
 from tasks.steps import assemble
-from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import release, spec
 from tests.fakes.step_workspace import StepWorkspace
 
@@ -52,9 +50,11 @@ def is_stored(workspace):
 def test_a_repository_that_does_not_boot_is_not_stored(tmp_path, monkeypatch, workspace):
     serve_with(tmp_path, monkeypatch, "echo 'error: no such backend'; exit 1")
 
-    with pytest.raises(InputError, match=r"exit code 1 before demo was ready.*no such backend"):
+    with pytest.raises(InputError) as caught:
         assemble.run(release(), workspace)
 
+    assert caught.value.what == "Triton ended with exit code 1 before demo was ready"
+    assert caught.value.found == "last output: error: no such backend"
     assert not is_stored(workspace)
 
 
@@ -62,9 +62,10 @@ def test_a_repository_that_does_not_parse_is_not_booted(tmp_path, monkeypatch, w
     serve_with(tmp_path, monkeypatch, f"touch {tmp_path}/booted; exit 1")
     (workspace.templates / "openvino" / "model" / "config.pbtxt.j2").write_text('name: "another"')
 
-    with pytest.raises(InputError, match="names the model 'another'"):
+    with pytest.raises(InputError) as caught:
         assemble.run(release(), workspace)
 
+    assert (caught.value.found, caught.value.expected) == ("'another'", "'demo'")
     assert not (tmp_path / "booted").exists()
     assert not is_stored(workspace)
 
@@ -103,9 +104,8 @@ def ranked(**engine):
 
 def test_what_is_booted_is_what_will_serve_elsewhere():
     asked = ranked(tensor_parallel=2)
-    where = placed(asked, gpu_site())
 
-    words = assemble.serving_command(asked, where, PLACE)
+    words = assemble.serving_command(asked, PLACE)
 
     contexts = " ".join(words).split(" : ")
     assert words[0] == "mpirun"
@@ -120,10 +120,33 @@ def test_what_is_booted_is_what_will_serve_elsewhere():
 
 
 def test_a_server_on_one_gpu_is_booted_without_mpirun():
-    words = assemble.serving_command(ranked(), placed(ranked(), gpu_site()), PLACE)
+    words = assemble.serving_command(ranked(), PLACE)
 
     assert words[0] == "tritonserver"
     assert "--disable-auto-complete-config" in words
+
+
+def test_a_groups_member_is_booted_on_the_gpu_ids_that_it_will_have(tmp_path, monkeypatch):
+    """An engine that is booted on id 0 proves nothing about the id that serves."""
+    script = f'for a in "$@"; do case $a in --model-repository=*) cp "${{a#*=}}"/demo_tensorrt_llm/config.pbtxt {tmp_path};; esac; done; exit 1'
+    serve_with(tmp_path, monkeypatch, script)
+    made = release(**RANKED, serving={"group": "chat", "gpus": [2]})
+
+    with pytest.raises(InputError) as caught:
+        assemble.run(made, workspace_of_an_engine(tmp_path, made))
+
+    assert caught.value.expected == "the model to load"
+    assert 'key: "gpu_device_ids" value { string_value: "2" }' in (tmp_path / "config.pbtxt").read_text()
+
+
+def workspace_of_an_engine(tmp_path, made):
+    described = {**ENGINE, "kv_cache_fraction": 0.9, "paged_attention": True}
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "engine.json").write_text(json.dumps(described))
+    (tmp_path / "engine" / "rank0.engine").write_bytes(b"gigabytes")
+    workspace = StepWorkspace(tmp_path, templates=TEMPLATES)
+    workspace.artifacts.put("build", made.plan.stages["build"].key, tmp_path / "engine")
+    return workspace
 
 
 def test_ranks_that_span_nodes_are_rendered_and_not_booted(tmp_path, monkeypatch):
@@ -131,12 +154,7 @@ def test_ranks_that_span_nodes_are_rendered_and_not_booted(tmp_path, monkeypatch
     made = release(
         **{**RANKED, "engine": {**RANKED["engine"], "tensor_parallel": 4, "pipeline_parallel": 2}},
     )
-    described = {**ENGINE, "kv_cache_fraction": 0.9, "paged_attention": True}
-    (tmp_path / "engine").mkdir()
-    (tmp_path / "engine" / "engine.json").write_text(json.dumps(described))
-    (tmp_path / "engine" / "rank0.engine").write_bytes(b"gigabytes")
-    workspace = StepWorkspace(tmp_path, templates=TEMPLATES)
-    workspace.artifacts.put("build", made.plan.stages["build"].key, tmp_path / "engine")
+    workspace = workspace_of_an_engine(tmp_path, made)
 
     outcome = assemble.run(made, workspace)
 

@@ -1,15 +1,13 @@
 """build without what it is made from."""
 
-import pytest
-
-from tasks.contracts.errors import InputError
 from tasks.steps import build
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace
+from tests.refused import refused
 
 
 def test_an_absent_quantized_model_is_refused(tmp_path):
-    with pytest.raises(InputError, match="there is no artifact quantize"):
+    with refused(what="there is no artifact quantize"):
         build.run(release(), StepWorkspace(tmp_path))
 
 
@@ -18,7 +16,7 @@ def test_a_quantized_model_without_configuration_is_refused_and_nothing_is_store
     (tmp_path / "quantized").mkdir()
     workspace.artifacts.put("quantize", release().plan.stages["quantize"].key, tmp_path / "quantized")
 
-    with pytest.raises(InputError, match=r"has no config\.json"):
+    with refused(what="has no config.json"):
         build.run(release(), workspace)
 
     assert [stage for stage, _ in workspace.artifacts.manifests] == ["quantize"]

@@ -5,14 +5,14 @@ import pytest
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import canonical_json
 from tasks.contracts.channel import Channel
-from tasks.contracts.errors import InputError
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release
 from tasks.steps import plan
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
-from tests.fakes.workspace import SHAPE, workspace
+from tests.fakes.workspace import SHAPE, SITE, workspace
+from tests.refused import refused
 
 REPO = "slipway/demo-llama"
 V1 = {
@@ -183,7 +183,7 @@ def test_datasets_are_pinned_by_their_digests(planned, store):
 def test_a_dataset_without_texts_to_measure_perplexity_on_is_refused(planned, store):
     gate = {**SPEC["gate"], "quality": {"dataset": QUESTIONS, "perplexity": QUESTIONS}}
 
-    with pytest.raises(InputError, match=r"eval\.jsonl: 0 of 1 lines hold a text"):
+    with refused(what="eval.jsonl", found="0 of 1 lines"):
         planned(spec(gate=gate))
     assert not any(uri.endswith("release.json") for uri in store.written)
 
@@ -205,35 +205,42 @@ def test_a_template_that_changed_is_another_release_of_the_same_engine(planned, 
     assert second.plan.stages["build"].key == first.plan.stages["build"].key
 
 
+SHAPES = SITE["shapes"]
+
+
 @pytest.mark.parametrize(
-    ("site_changes", "words"),
+    ("site_changes", "fields"),
     [
         (
-            {"shapes": {"transfer": {**SHAPE, "scratch": "10"}}},
-            "download of .* of scratch, shape transfer of site test has 10",
+            {"shapes": {**SHAPES, "transfer": {**SHAPE, "scratch": "10"}}},
+            {"what": "download of", "found": "10 in shapes.transfer.scratch of site test"},
         ),
-        ({"shapes": {"compute": {**SHAPE, "scratch": "10"}}}, "quantize of .* of scratch, shape compute"),
         (
-            {"shapes": {"compute": {**SHAPE, "memory": "99Mi"}}},
-            "quantize of .* of memory, shape compute of site test has 99Mi",
+            {"shapes": {**SHAPES, "compute": {**SHAPE, "scratch": "10"}}},
+            {"what": "quantize of", "found": "10 in shapes.compute.scratch"},
         ),
-        ({"images": {"tasks": "t", "serving": {}}}, "no serving image for openvino"),
+        (
+            {"shapes": {**SHAPES, "compute": {**SHAPE, "memory": "99Mi"}}},
+            {"what": "quantize of", "found": "99Mi in shapes.compute.memory of site test"},
+        ),
+        ({"shapes": {"small": SHAPE}}, {"what": "no shape serving", "remedy": "Add shapes.serving"}),
+        ({"images": {"tasks": "t", "serving": {}}}, {"what": "no serving image for openvino"}),
     ],
 )
-def test_what_the_site_cannot_do_is_refused_before_any_pod(planned, store, site_changes, words):
-    with pytest.raises(InputError, match=words):
+def test_what_the_site_cannot_do_is_refused_before_any_pod(planned, store, site_changes, fields):
+    with refused(**fields):
         planned(**site_changes)
 
     assert store.written == []
 
 
 def test_pickles_are_refused_and_the_way_out_is_named(planned):
-    with pytest.raises(InputError, match=r"only pytorch_model\.bin; expected \*\.safetensors.*safe_serialization"):
+    with refused(found="only pytorch_model.bin", expected="*.safetensors", remedy="safe_serialization"):
         planned(revision="pickle-only")
 
 
 def test_a_revision_that_is_not_there_is_refused(planned):
-    with pytest.raises(InputError, match="no revision 'v9'"):
+    with refused(what="no revision 'v9'"):
         planned(revision="v9")
 
 
@@ -242,27 +249,38 @@ L4 = {"memory_gib": 22.5, "per_node": 1, "architecture": "sm_89"}
 
 
 @pytest.mark.parametrize(
-    ("gpus", "engine", "words"),
+    ("gpus", "engine", "fields"),
     [
-        ({}, GPU_ENGINE, "site test has no GPU"),
-        ({"NVIDIA-A100": L4}, GPU_ENGINE, "site test has NVIDIA-A100"),
-        ({"NVIDIA-L4": L4}, {**GPU_ENGINE, "tensor_parallel": 2}, "1 NVIDIA-L4. Lower it and raise pipeline_parallel"),
+        ({}, GPU_ENGINE, {"what": "engine.gpu NVIDIA-L4 is not at site test", "found": "no GPUs"}),
+        ({"NVIDIA-A100": L4}, GPU_ENGINE, {"found": "NVIDIA-A100", "remedy": "openvino"}),
+        (
+            {"NVIDIA-L4": L4},
+            {**GPU_ENGINE, "tensor_parallel": 2},
+            {"found": "1 NVIDIA-L4", "expected": "tensor x pipeline of 2 nodes: 1 x 2"},
+        ),
         (
             {"NVIDIA-L4": L4},
             {**GPU_ENGINE, "kind": "llmapi", "tensor_parallel": 2},
-            "1 NVIDIA-L4. Lower it, or choose a GPU with more on a node",
+            {"found": "1 NVIDIA-L4", "remedy": "a GPU with more on a node"},
         ),
     ],
 )
-def test_a_gpu_that_the_site_lacks_is_refused_by_name(planned, gpus, engine, words):
+def test_a_gpu_that_the_site_lacks_is_refused_by_name(planned, gpus, engine, fields):
     asked = spec(engine=engine, quantization={"format": "int4_awq"})
 
-    with pytest.raises(InputError, match=words):
+    with refused(**fields):
         planned(asked, gpus=gpus)
+
+
+def test_a_gpu_id_that_no_node_has_is_refused(planned):
+    asked = spec(engine=GPU_ENGINE, quantization={"format": "int4_awq"}, serving={"group": "chat", "gpus": [1]})
+
+    with refused(what="serving.gpus [1]", found="1 NVIDIA-L4 on a node"):
+        planned(asked, gpus={"NVIDIA-L4": L4})
 
 
 def test_a_file_whose_name_no_artifact_may_hold_is_refused_before_it_is_downloaded(planned, hub):
     hub.models[REPO]["odd"] = {**V1, "tokenizer (1).json": b"{}"}
 
-    with pytest.raises(InputError, match=r"tokenizer \(1\)\.json"):
+    with refused(what="tokenizer (1).json"):
         planned(revision="odd")

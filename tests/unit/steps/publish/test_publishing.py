@@ -52,10 +52,14 @@ def test_the_engine_is_copied_and_never_passes_through(space, stored):
 def test_publishing_what_was_not_made_is_refused(space, stored, missing):
     stored({"assemble": "build", "build": "assemble"}[missing], file=b"x")
 
-    with pytest.raises(InputError, match=f"no artifact {missing}"):
+    with pytest.raises(InputError) as caught:
         publish.run(release(), space)
+
+    assert caught.value.remedy == f"Run {missing} first."
 
 
 def test_fetching_what_was_not_published_says_what_to_run(space, tmp_path):
-    with pytest.raises(InputError, match="Run publish first"):
+    with pytest.raises(InputError) as caught:
         fetch_repository.run(release(), space, tmp_path / "models")
+
+    assert caught.value.remedy.startswith("Run publish first")

@@ -1,0 +1,134 @@
+"""Triton's generate extension over HTTP: one request, whose answer streams as server-sent events.
+
+Steps use gRPC (tasks/adapters/triton.py), whose client takes half a second of CPU to import. Both send the same inputs.
+docs.nvidia.com/deeplearning/triton-inference-server, protocol/extension_generate.
+"""
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+from tasks.adapters.triton import Chunk, GenerateRequest, columns
+from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+
+QUOTED_CHARS = 256
+EVENT = b"data:"
+LINE_BYTES = 1 << 20
+
+
+class GenerateClient:
+    """A connection to one Triton, for one thread and one request at a time."""
+
+    def __init__(self, connection: http.client.HTTPConnection, address: str) -> None:
+        """`address` names the other end in errors."""
+        self._connection, self._address = connection, address
+
+    def stream(self, model: str, request: GenerateRequest, timeout_s: float) -> Iterator[Chunk]:
+        """The answer in pieces as they arrive. A model that cannot stream sends one piece.
+
+        Raises:
+            InputError: the server has no such model, or refused the request.
+            UnavailableError: the server did not answer, or the answer did not end within `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            yield from self._pieces(model, request, deadline)
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"{self._address}: {model} did not finish its answer within {timeout_s:.0f} s",
+                remedy="Check whether the server is overloaded, and try again.",
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise UnavailableError(
+                f"{self._address}: the connection failed",
+                found=(str(error) or type(error).__name__)[:QUOTED_CHARS],
+                remedy="Check that its server is up, and try again.",
+            ) from error
+
+    def _pieces(self, model: str, request: GenerateRequest, deadline: float) -> Iterator[Chunk]:
+        path = f"/v2/models/{quote(model, safe='')}"
+        metadata = self._document(model, self._send("GET", path, deadline))
+        taken = frozenset(tensor["name"] for tensor in metadata.get("inputs") or [])
+        body = {name: _json(value) for name, _, value in columns(request, taken, stream=True)}
+        response = self._send("POST", f"{path}/generate_stream", deadline, json.dumps(body).encode())
+        if response.status != http.client.OK:
+            self._document(model, response)
+        while line := self._line(response, deadline):
+            if line.startswith(EVENT):
+                yield self._chunk(model, line.removeprefix(EVENT))
+
+    def _chunk(self, model: str, event: bytes) -> Chunk:
+        try:
+            fields = json.loads(event)
+        except ValueError as error:
+            raise self._foreign(event) from error
+        if "error" in fields:
+            raise self._refusal(model, str(fields["error"]), 400)
+        reason = _first(fields.get("finish_reason"))
+        # vLLM's backend writes None until the answer ends
+        return Chunk(_first(fields.get("text_output")), time.monotonic(), "" if reason == "None" else reason)
+
+    def _send(self, method: str, path: str, deadline: float, body: bytes | None = None) -> http.client.HTTPResponse:
+        headers = {"Content-Type": "application/json"} if body else {}
+        if self._connection.sock is None:
+            self._connection.connect()
+        self._wait_until(deadline)
+        self._connection.request(method, path, body, headers)
+        return self._connection.getresponse()
+
+    def _line(self, response: http.client.HTTPResponse, deadline: float) -> bytes:
+        self._wait_until(deadline)
+        return response.readline(LINE_BYTES)
+
+    def _wait_until(self, deadline: float) -> None:
+        if (left_s := deadline - time.monotonic()) <= 0:
+            raise TimeoutError
+        if self._connection.sock is not None:  # None after the server announced that it closes the connection
+            self._connection.sock.settimeout(left_s)
+
+    def _document(self, model: str, response: http.client.HTTPResponse) -> dict[str, Any]:
+        # Triton refuses a streamed request with an event instead of a document
+        text = response.read(LINE_BYTES).removeprefix(EVENT)
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if response.status != http.client.OK:
+            message = document.get("error") if isinstance(document, dict) else None
+            raise self._refusal(
+                model, str(message or text.decode(errors="replace") or response.reason), response.status
+            )
+        if not isinstance(document, dict):
+            raise self._foreign(text)
+        return document
+
+    def _refusal(self, model: str, message: str, status: int) -> PipelineError:
+        what = f"{self._address}: {model}: {' '.join(message.split())[:QUOTED_CHARS].rstrip('.')}"
+        if "unknown model" in message and "is not found" in message:
+            return InputError(what, remedy="Check the name; `slipway status` lists the models.")
+        if "unknown model" in message or status >= http.client.INTERNAL_SERVER_ERROR:
+            return UnavailableError(what, remedy="Try again: its server is starting, stopping or full.")
+        return InputError(what, remedy="Stay within the limits of the spec's engine section.")
+
+    def _foreign(self, text: bytes) -> PipelineError:
+        quoted = " ".join(text[:QUOTED_CHARS].decode(errors="replace").split())
+        return InputError(
+            f"{self._address} is not a Triton server",
+            found=repr(quoted),
+            expected="an answer of Triton's generate extension",
+            remedy="Give the model's HTTP port.",
+        )
+
+
+def _json(value: bytes | float) -> str | float:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _first(value: Any) -> str:
+    """The text of an output tensor, which is a list if it has more than one element."""
+    while isinstance(value, list):
+        value = value[0] if value else None
+    return "" if value is None else str(value)

@@ -1,0 +1,75 @@
+"""`python -m demo`: run the demo on the stack in `--folder`, which is started if it is down and left running."""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from cli.screens import console_on_stdout
+from cli.settings import Settings
+from demo.observers import resident_bytes
+from demo.story import SPEC, Demo, DemoError
+from local.private_files import PRIVATE_UMASK
+from local.stack import DEFAULT_FOLDER, Stack
+from tasks.adapters.progress import size
+from tasks.contracts.base import read_contract
+from tasks.contracts.errors import PipelineError
+from tasks.contracts.spec import ReleaseSpec
+from tasks.document_files import read_document
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run the demo; 0 if every release did what it should."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
+    arguments = parser.parse_args()
+    os.umask(PRIVATE_UMASK)
+    console, started_at = console_on_stdout(), time.monotonic()
+    stack = Stack(arguments.folder)
+    try:
+        _bring_up(stack, console)
+        os.environ.update(stack.client_environment())
+        _tell(stack, console)
+    except (DemoError, PipelineError, OSError) as error:
+        console.print(f"\ndemo failed: {error}", style="bold red", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"The stack keeps running. Its logs are in {stack.folder}; `make down` stops it.", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("\ndemo stopped. The stack and any run in progress continue; `make down` stops them.")
+        return INTERRUPTED
+    memory = resident_bytes(stack.folder)
+    used = f", {size(memory)} of memory in the stack's processes" if memory else ""
+    console.print(f"\ndemo passed in {time.monotonic() - started_at:.0f} s{used}", style="bold green")
+    return 0
+
+
+def _bring_up(stack: Stack, console: Console) -> None:
+    console.rule("the stack", align="left")
+    started_at = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(f"{time.monotonic() - started_at:5.1f} s  {text}", highlight=False, soft_wrap=True, markup=False)
+
+    stack.up(say)
+
+
+def _tell(stack: Stack, console: Console) -> None:
+    spec = read_contract(ReleaseSpec, read_document(SPEC), SPEC.name)
+    settings = Settings.resolve(os.environ)
+    with settings.airflow() as airflow:
+        demo = Demo(stack, console, settings, airflow, spec)
+        demo.release_a_good_model()
+        demo.release_the_same_weights()
+        refused = demo.refuse_a_damaged_model()
+        demo.show_evidence(refused)
+        demo.roll_back_to_the_previous_release()
+        demo.say_where_everything_is()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Clients that send requests to a live Service during releases, over new and over kept connections.
+
+They retry nothing. If the server announces that it closes a connection (Connection: close, GOAWAY), the client's
+library opens another; every error that reaches the client is a failed request.
+"""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.contracts.gate_spec import SmokeQuestion
+
+PAUSE_S = 0.25
+ANSWER_TIMEOUT_S = 30.0
+
+
+class Client(Protocol):
+    """One client of a model."""
+
+    name: str
+    """How it connects."""
+
+    def ask(self) -> str:
+        """The model's whole answer."""
+
+    def close(self) -> None:
+        """Close its connection."""
+
+
+class FreshGrpc:
+    """gRPC over a new connection for each request."""
+
+    name = "gRPC, new connections"
+
+    def __init__(self, model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -> None:
+        self._address, self._model, self._question = (host, ports), model, question
+
+    def ask(self) -> str:
+        """The model's whole answer."""
+        return ask(self._model, *self._address, self._question)
+
+    def close(self) -> None:
+        """Do nothing: each request has its own connection."""
+
+
+class KeptGrpc:
+    """gRPC streams over one channel."""
+
+    name = "gRPC streams, kept"
+
+    def __init__(self, model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -> None:
+        self._model, self._question = model, question
+        self._client = TritonClient(host, ports["http"], ports["grpc"])
+
+    def ask(self) -> str:
+        """The model's whole answer, in pieces."""
+        request = GenerateRequest(self._question.prompt, self._question.max_tokens)
+        return "".join(chunk.text for chunk in self._client.stream(self._model, request, ANSWER_TIMEOUT_S))
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._client.close()
+
+
+class KeptHttp:
+    """Whole answers over one HTTP connection. http.client notices a closed connection only when it uses it."""
+
+    name, path = "HTTP, kept", "generate"
+
+    def __init__(self, model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -> None:
+        self._url = f"/v2/models/{model}/{self.path}"
+        self._body = json.dumps({"text_input": question.prompt, "max_tokens": question.max_tokens, **self._more()})
+        self._connection = http.client.HTTPConnection(host, ports["http"], timeout=ANSWER_TIMEOUT_S)
+
+    def ask(self) -> str:
+        """The model's whole answer."""
+        self._connection.request("POST", self._url, self._body)
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != http.client.OK:
+            raise http.client.HTTPException(f"{response.status} {body[:200]!r}")
+        return self._text(body)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _more(self) -> dict[str, bool]:
+        return {}
+
+    def _text(self, body: bytes) -> str:
+        return str(json.loads(body)["text_output"])
+
+
+class KeptHttpStream(KeptHttp):
+    """Server-sent events over one HTTP connection."""
+
+    name, path = "HTTP streams, kept", "generate_stream"
+
+    def _more(self) -> dict[str, bool]:
+        return {"stream": True}
+
+    def _text(self, body: bytes) -> str:
+        events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith(b"data: ")]
+        return "".join(event["text_output"] for event in events)
+
+
+CLIENTS: tuple[Callable[[str, str, dict[str, int], SmokeQuestion], Client], ...] = (
+    FreshGrpc,
+    KeptGrpc,
+    KeptHttp,
+    KeptHttpStream,
+)
+
+
+class Traffic:
+    """One client of each kind, each answer checked. Used as a context; the counts are complete after it.
+
+    The clients stop when the process ends.
+    """
+
+    def __init__(self, model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -> None:
+        self._question = question
+        self.counts: dict[str, int] = {}
+        self.failures: list[str] = []
+        self.seconds = 0.0
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._ask_on, args=(kind(model, host, ports, question),), daemon=True)
+            for kind in CLIENTS
+        ]
+
+    @property
+    def requests(self) -> int:
+        """Number of requests of all clients."""
+        return sum(self.counts.values())
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(2 * ANSWER_TIMEOUT_S)
+        self.seconds = time.monotonic() - self._began
+
+    def _ask_on(self, client: Client) -> None:
+        name = client.name
+        self.counts[name] = 0
+        while not self._stop.is_set():
+            self.counts[name] += 1
+            try:
+                text = client.ask()
+                if not self._question.accepts(text):
+                    self.failures.append(f"{name}: answered {text!r}, expected {self._question.answer!r}"[:200])
+            except Exception as error:  # noqa: BLE001 - to a client every error is a failed request
+                self.failures.append(f"{name}: {type(error).__name__}: {error}"[:200])
+            self._stop.wait(PAUSE_S)
+        client.close()
+
+
+def ask(model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -> str:
+    """The model's whole answer.
+
+    Raises:
+        PipelineError: the server does not answer, or refuses the prompt.
+    """
+    with TritonClient(host, ports["http"], ports["grpc"]) as connection:
+        return connection.generate(model, GenerateRequest(question.prompt, question.max_tokens), ANSWER_TIMEOUT_S).text

@@ -1,0 +1,408 @@
+"""What a pod goes through: start, logs, messages, restarts, ends."""
+
+import json
+import os
+import time
+
+import pytest
+from kubernetes import client
+
+
+def terminated(pod):
+    return pod.status.container_statuses[0].state.terminated
+
+
+def test_a_created_pod_is_answered_once_it_runs(space):
+    pod = space.run("runs", "import time; time.sleep(30)")
+
+    assert pod.status.phase == "Running"
+    assert pod.status.pod_ip.startswith("127.")
+
+
+def test_a_followed_log_ends_with_the_container_while_the_status_still_says_running(space):
+    space.run("talks", "import time\nfor n in range(4):\n print('tick', n, flush=True); time.sleep(0.2)")
+
+    lines = space.logs("talks", follow=True).splitlines()
+    phase = space.pod("talks").status.phase
+    state = terminated(space.finished("talks"))
+
+    assert lines == ["tick 0", "tick 1", "tick 2", "tick 3"]
+    assert phase == "Running"
+    assert (state.exit_code, state.reason) == (0, "Completed")
+
+
+def test_the_status_says_a_second_late_that_a_container_has_ended(space):
+    space.run("ends", "pass")
+
+    pod = space.finished("ends")
+
+    ready = next(one for one in pod.status.conditions if one.type == "Ready")
+    assert ready.status == "False"
+    assert (ready.last_transition_time - terminated(pod).finished_at).total_seconds() >= 1
+
+
+def test_logs_can_be_cut_and_stamped(space):
+    space.run("talks", "import sys\nfor n in range(5): print(n)\nprint('x' * 40000)\nsys.stdout.write('no newline')")
+    space.finished("talks")
+
+    assert space.logs("talks", tail_lines=1) == "no newline"
+    assert "x" * 40000 in space.logs("talks")
+    stamp, text = space.logs("talks", timestamps=True).splitlines()[0].split(" ")
+    assert (stamp[-1], text) == ("Z", "0")
+    assert space.logs("talks", since_seconds=3600).startswith("0\n1\n")
+
+
+def test_the_termination_log_becomes_the_message(space):
+    space.run(
+        "speaks",
+        "import os; open(os.environ['WHERE'], 'w').write('3 files stored')",
+        container={"env": [{"name": "WHERE", "value": "/dev/termination-log"}]},
+    )
+
+    assert terminated(space.finished("speaks")).message == "3 files stored"
+
+
+def test_the_end_of_the_log_is_the_message_when_asked_for(space):
+    space.run(
+        "fails",
+        "print('first'); raise SystemExit('no such model')",
+        container={"terminationMessagePolicy": "FallbackToLogsOnError"},
+    )
+
+    state = terminated(space.finished("fails"))
+
+    assert state.exit_code == 1
+    assert "no such model" in state.message
+
+
+def test_paths_and_variables_of_the_container_are_replaced(space):
+    space.core.create_namespaced_config_map(space.name, {"metadata": {"name": "site"}, "data": {"site.yaml": "here"}})
+    space.core.create_namespaced_secret(space.name, {"metadata": {"name": "keys"}, "stringData": {"id": "open sesame"}})
+    code = "import sys, os; print(open(sys.argv[1].partition('=')[2]).read(), os.environ['KEY'], os.environ['BOTH'], sys.argv[2])"
+    container = {
+        "args": ["--site=/etc/app/site.yaml", "$(POD_IP):$(MISSING)"],
+        "env": [
+            {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "id"}}},
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "BOTH", "value": "$(KEY)!"},
+        ],
+        "envFrom": [{"configMapRef": {"name": "site"}}],
+        "volumeMounts": [{"name": "site", "mountPath": "/etc/app"}],
+    }
+    pod = space.run("reads", code, container=container, volumes=[{"name": "site", "configMap": {"name": "site"}}])
+    space.finished("reads")
+
+    assert space.logs("reads").strip() == f"here open sesame open sesame! {pod.status.pod_ip}:$(MISSING)"
+
+
+def test_files_of_volumes_have_the_modes_that_are_asked_for(space):
+    space.core.create_namespaced_secret(
+        space.name, {"metadata": {"name": "keys"}, "stringData": {"id": "a", "pub": "b"}}
+    )
+    items = [{"key": "id", "path": "id"}, {"key": "pub", "path": "pub", "mode": 0o644}]
+    label = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+    volumes = [
+        {"name": "plain", "secret": {"secretName": "keys"}},
+        {"name": "given", "secret": {"secretName": "keys", "defaultMode": 0o440, "items": items}},
+        {"name": "mixed", "projected": {"defaultMode": 0o400, "sources": [{"downwardAPI": {"items": [label]}}]}},
+    ]
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}", "readOnly": True} for volume in volumes]
+    code = "import os, sys; print(*(oct(os.stat(path).st_mode & 0o777) for path in sys.argv[1:]))"
+    arguments = ["/plain/id", "/given/id", "/given/pub", "/mixed/name"]
+
+    space.run("looks", code, container={"args": arguments, "volumeMounts": mounts}, volumes=volumes)
+    space.finished("looks")
+
+    assert space.logs("looks").split() == ["0o644", "0o440", "0o644", "0o400"]
+
+
+def test_a_pod_that_cannot_be_handled_says_so(space, until):
+    space.run("odd", "pass", container={"envFrom": [{"secretRef": {}}]})
+
+    def told():
+        events = space.core.list_namespaced_event(space.name).items
+        return [event for event in events if event.reason == "FailedSync"]
+
+    assert "Error syncing pod" in until(told)[0].message
+
+
+def test_the_servers_environment_stays_with_the_server(space):
+    space.run("looks", "import os, json; print(json.dumps(sorted(os.environ)))")
+    space.finished("looks")
+
+    names = set(json.loads(space.logs("looks")))
+
+    assert names <= {"HOME", "HOSTNAME", "KUBECONFIG", "LANG", "LC_CTYPE", "PATH", "PYTHONPATH", "TMPDIR"}
+
+
+def test_init_containers_run_one_after_the_other_before_the_rest(space):
+    def initial(name, code):
+        return {
+            "name": name,
+            "image": "test/python:1",
+            "command": ["python", "-c", code, "/data/order"],
+            "volumeMounts": [{"name": "work", "mountPath": "/data"}],
+        }
+
+    write = "import sys; open(sys.argv[1], 'a').write('{} ')"
+    space.run(
+        "ordered",
+        "import sys; print(open(sys.argv[1]).read())",
+        container={"args": ["/data/order"], "volumeMounts": [{"name": "work", "mountPath": "/data"}]},
+        initContainers=[initial("first", write.format("first")), initial("second", write.format("second"))],
+        volumes=[{"name": "work", "emptyDir": {}}],
+    )
+    space.finished("ordered")
+
+    assert space.logs("ordered").split() == ["first", "second"]
+
+
+def test_a_failed_init_container_ends_the_pod(space):
+    bad = {"name": "fetch", "image": "test/python:1", "command": ["python", "-c", "raise SystemExit(65)"]}
+
+    space.run("never", "print('ran')", initContainers=[bad])
+    pod = space.finished("never")
+
+    assert (pod.status.phase, pod.status.init_container_statuses[0].state.terminated.exit_code) == ("Failed", 65)
+    assert pod.status.container_statuses[0].state.waiting.reason == "PodInitializing"
+
+
+def test_deletion_lets_a_process_finish_within_its_grace(space):
+    code = (
+        "import signal, time\n"
+        "def end(*_):\n print('asked to end', flush=True); time.sleep(0.5); print('ended', flush=True); raise SystemExit\n"
+        "signal.signal(signal.SIGTERM, end)\nprint('up', flush=True)\ntime.sleep(60)"
+    )
+    space.run("polite", code)
+    while "up" not in space.logs("polite"):
+        time.sleep(0.05)
+
+    began = time.monotonic()
+    deleted = space.core.delete_namespaced_pod("polite", space.name)
+    followed = space.logs("polite", follow=True)
+    space.gone("polite")
+
+    assert deleted.metadata.deletion_grace_period_seconds == 5
+    assert followed.split("\n")[1:3] == ["asked to end", "ended"]
+    assert 0.4 < time.monotonic() - began < 4
+
+
+def test_who_ignores_sigterm_is_killed_after_the_grace_with_its_children(space, until):
+    code = (
+        "import signal, subprocess, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import os, time; os.setsid(); time.sleep(99)'])\n"
+        "print(child.pid, flush=True)\ntime.sleep(60)"
+    )
+    space.run("stubborn", code)
+    child = int(until(lambda: space.logs("stubborn").strip()))
+
+    space.core.delete_namespaced_pod("stubborn", space.name, grace_period_seconds=1)
+    space.gone("stubborn")
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+def test_a_process_over_its_memory_limit_is_killed(space):
+    space.run(
+        "eats",
+        "import time; held = bytearray(200 << 20); time.sleep(30)",
+        container={"resources": {"limits": {"memory": "100Mi"}}},
+    )
+
+    state = terminated(space.finished("eats"))
+
+    assert (state.exit_code, state.reason) == (137, "OOMKilled")
+
+
+def test_a_killed_process_is_137(space):
+    space.run("dies", "import os; os.kill(os.getpid(), 9)")
+
+    assert terminated(space.finished("dies")).exit_code == 137
+
+
+def waiting(space, name):
+    return space.pod(name).status.container_statuses[0].state.waiting
+
+
+def events(space, reason):
+    return {event.message for event in space.core.list_namespaced_event(space.name).items if event.reason == reason}
+
+
+def test_an_unknown_image_is_tried_and_then_waited_for(space, until):
+    image = "nvcr.io/nvidia/tritonserver:26.07"
+    pod = space.run("pulls", "pass", container={"image": image})
+    first = pod.status.container_statuses[0].state.waiting
+    until(lambda: waiting(space, "pulls").reason == "ImagePullBackOff")
+    then = waiting(space, "pulls")
+
+    assert (pod.status.phase, first.reason) == ("Pending", "ErrImagePull")
+    assert first.message.startswith("rpc error: code = NotFound desc = failed to pull and unpack image")
+    assert "test/python:1" in first.message
+    assert then.message == f'Back-off pulling image "{image}": ErrImagePull: {first.message}'
+    assert events(space, "Pulling") == {f'Pulling image "{image}"'}
+    assert events(space, "BackOff") == {f'Back-off pulling image "{image}"'}
+    assert events(space, "Failed") == {
+        f'Failed to pull image "{image}": {first.message}',
+        "Error: ErrImagePull",
+        "Error: ImagePullBackOff",
+    }
+
+
+def test_an_image_that_is_never_to_be_pulled_says_so(space):
+    pod = space.run("pulls", "pass", container={"image": "nobody/knows:it", "imagePullPolicy": "Never"})
+
+    state = pod.status.container_statuses[0].state.waiting
+    assert state.reason == "ErrImageNeverPull"
+    assert state.message == 'Container image "nobody/knows:it" is not present with pull policy of Never'
+
+
+def test_a_pod_starts_once_its_image_is_in_the_table(own_cluster, space_in, until, tmp_path):
+    space = space_in(own_cluster, "pulls")
+    space.run("pulls", "print('came')", container={"image": "late:1"})
+
+    with own_cluster.images.open("a") as table:
+        table.write('  late:1: {path_prefix: ["${PYTHON}"]}\n')
+    space.finished("pulls", timeout_s=30)
+
+    assert space.logs("pulls") == "came\n"
+
+
+def test_a_command_that_does_not_exist_is_a_start_error(space):
+    space.run("typo", "", container={"command": ["pythno"]})
+
+    state = terminated(space.finished("typo"))
+
+    assert (state.exit_code, state.reason) == (128, "StartError")
+    assert "pythno" in state.message
+
+
+def test_a_failing_container_is_restarted_and_its_last_log_kept(space, until):
+    code = "import os; print('try', flush=True); raise SystemExit(1)"
+    space.run("retries", code, restartPolicy="OnFailure")
+
+    def restarted():
+        status = space.pod("retries").status.container_statuses[0]
+        waits = status.state.waiting is not None and status.state.waiting.reason == "CrashLoopBackOff"
+        return status if waits else None
+
+    status = until(restarted)
+
+    assert status.restart_count == 1
+    assert status.last_state.terminated.exit_code == 1
+    assert space.logs("retries", previous=True) == "try\n"
+
+
+def test_a_pod_over_its_deadline_fails(space):
+    space.run("slow", "import time; time.sleep(60)", activeDeadlineSeconds=1)
+
+    pod = space.finished("slow")
+
+    assert (pod.status.phase, pod.status.reason) == ("Failed", "DeadlineExceeded")
+
+
+def test_a_pod_for_another_machine_is_never_scheduled(space):
+    pod = space.run("elsewhere", "pass", nodeSelector={"nvidia.com/gpu.product": "L4"})
+
+    scheduled = next(one for one in pod.status.conditions if one.type == "PodScheduled")
+    assert (pod.status.phase, scheduled.status, scheduled.reason) == ("Pending", "False", "Unschedulable")
+    assert scheduled.message.startswith("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.")
+
+
+@pytest.mark.parametrize(
+    ("volume", "made", "said"),
+    [
+        ({"configMap": {"name": "late"}}, None, 'configmap "late" not found'),
+        ({"secret": {"secretName": "late"}}, None, 'secret "late" not found'),
+        (
+            {"configMap": {"name": "late", "items": [{"key": "k", "path": "k"}]}},
+            "config_map",
+            "configmap references non-existent config key: k",
+        ),
+        (
+            {"secret": {"secretName": "late", "items": [{"key": "k", "path": "k"}]}},
+            "secret",
+            "references non-existent secret key: k",
+        ),
+    ],
+)
+def test_a_pod_whose_volume_lacks_something_is_being_created_until_it_comes(space, until, volume, made, said):
+    kind = "secret" if "secret" in volume else "config_map"
+    if made:
+        getattr(space.core, f"create_namespaced_{made}")(space.name, {"metadata": {"name": "late"}})
+    mounts = {"volumeMounts": [{"name": "site", "mountPath": "/etc/site"}], "args": ["/etc/site/k"]}
+    code = "import sys; print(open(sys.argv[1]).read())"
+    pod = space.run("waits", code, container=mounts, volumes=[{"name": "site", **volume}])
+    messages = until(lambda: events(space, "FailedMount"))
+
+    body = {"metadata": {"name": "late"}, "stringData" if kind == "secret" else "data": {"k": "came"}}
+    getattr(space.core, f"{'replace' if made else 'create'}_namespaced_{kind}")(
+        *(["late"] if made else []), space.name, body
+    )
+    space.finished("waits", timeout_s=30)
+
+    assert (pod.status.phase, pod.status.pod_ip) == ("Pending", None)
+    assert pod.status.container_statuses[0].state.waiting.reason == "ContainerCreating"
+    assert messages == {f'MountVolume.SetUp failed for volume "site" : {said}'}
+    assert space.logs("waits") == "came\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"secretKeyRef": {"name": "none", "key": "k"}}, 'secret "none" not found'),
+        ({"configMapKeyRef": {"name": "none", "key": "k"}}, 'configmap "none" not found'),
+        ({"secretKeyRef": {"name": "some", "key": "k"}}, "couldn't find key k in Secret {}/some"),
+        ({"configMapKeyRef": {"name": "some", "key": "k"}}, "couldn't find key k in ConfigMap {}/some"),
+    ],
+)
+def test_a_variable_that_cannot_be_filled_is_a_config_error(space, source, said):
+    space.core.create_namespaced_secret(space.name, {"metadata": {"name": "some"}})
+    space.core.create_namespaced_config_map(space.name, {"metadata": {"name": "some"}})
+
+    space.run("waits", "pass", container={"env": [{"name": "KEY", "valueFrom": source}]})
+
+    state, said = waiting(space, "waits"), said.format(space.name)
+    assert (state.reason, state.message) == ("CreateContainerConfigError", said)
+    assert events(space, "Failed") == {f"Error: {said}"}
+
+
+def test_a_missing_secret_is_waited_for(space, until):
+    env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "late", "key": "k"}}}]
+    pod = space.run("waits", "import os; print(os.environ['KEY'])", container={"env": env})
+    waiting = pod.status.container_statuses[0].state.waiting
+
+    space.core.create_namespaced_secret(space.name, {"metadata": {"name": "late"}, "stringData": {"k": "came"}})
+    space.finished("waits")
+
+    assert waiting.reason == "CreateContainerConfigError"
+    assert space.logs("waits") == "came\n"
+
+
+def test_a_liveness_probe_restarts_what_hangs(space, until):
+    probe = {
+        "exec": {"command": ["python", "-c", "raise SystemExit(1)"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+        "timeoutSeconds": 5,
+    }
+    space.run(
+        "hangs",
+        "import time; time.sleep(60)",
+        restartPolicy="Always",
+        container={"livenessProbe": probe},
+    )
+
+    until(lambda: space.pod("hangs").status.container_statuses[0].restart_count >= 1)
+
+    reasons = {event.reason for event in space.core.list_namespaced_event(space.name).items}
+    assert {"Unhealthy", "Killing"} <= reasons
+
+
+def test_logs_of_a_container_that_never_started_are_a_bad_request(space):
+    space.run("pulls", "pass", container={"image": "nobody/knows:it"})
+
+    with pytest.raises(client.ApiException) as caught:
+        space.logs("pulls")
+
+    assert (caught.value.status, "waiting to start" in caught.value.body) == (400, True)

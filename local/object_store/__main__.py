@@ -1,0 +1,35 @@
+"""`python -m local.object_store`: serve S3 on a loopback port. Any signal may end it without losing an object.
+
+Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The port opens after every stored object is loaded.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+
+from local.object_store.kept_buckets import KeptBuckets
+from local.object_store.server import SignedS3
+from local.private_files import PRIVATE_UMASK
+
+HOST = "127.0.0.1"
+
+
+def main() -> None:
+    """Serve until a signal ends the process."""
+    parser = argparse.ArgumentParser(prog="python -m local.object_store", description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True, help="folder of the objects")
+    parser.add_argument("--port", type=int, required=True)
+    arguments = parser.parse_args()
+    os.umask(PRIVATE_UMASK)
+    key, secret = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+    kept = KeptBuckets(arguments.folder)
+    kept.restore()
+    application = SignedS3(create_backend_app("s3"), key, secret, kept.keep)
+    make_server(HOST, arguments.port, application, threaded=True, request_handler=MotoRequestHandler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

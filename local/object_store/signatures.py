@@ -1,0 +1,97 @@
+"""Checks that an S3 request is signed with the server's credentials (AWS Signature Version 4).
+
+moto checks signatures too, but only of keys that its own IAM created, and never at /moto-api, which can reset it.
+botocore, which signs the requests, also computes the signature here. Signatures in query strings (presigned URLs) and
+signed chunks are refused: nothing in this project sends them.
+https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.auth import SIGV4_TIMESTAMP, STREAMING_UNSIGNED_PAYLOAD_TRAILER, UNSIGNED_PAYLOAD, S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from moto.core.request import environ_key_for_header
+
+SKEW = timedelta(minutes=15)
+ALWAYS_SIGNED = {"host", "x-amz-content-sha256", "x-amz-date"}
+UNSIGNED = {UNSIGNED_PAYLOAD, STREAMING_UNSIGNED_PAYLOAD_TRAILER}
+AUTHORIZATION = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/,\s]+)/\d{8}/(?P<region>[^/,\s]+)/s3/aws4_request,\s*"
+    r"SignedHeaders=(?P<headers>[^,\s]+),\s*Signature=(?P<signature>[0-9a-f]{64})"
+)
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, in the terms of S3
+    """A refusal in the terms of S3: an error code and a message."""
+
+    def __init__(self, code: str, message: str, status: str = "403 Forbidden") -> None:
+        super().__init__(message)
+        self.code, self.message, self.status = code, message, status
+
+
+def check_headers(environ: Mapping[str, Any], credentials: Credentials, now: datetime) -> None:
+    """Check a request except for its body; the signature covers the body's digest in X-Amz-Content-SHA256.
+
+    Raises:
+        Refusal: the request is not signed, not with these credentials, or at another time.
+    """
+    authorization = AUTHORIZATION.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
+    if authorization is None:
+        raise Refusal("AccessDenied", "Access Denied")
+    if not hmac.compare_digest(authorization["key"].encode(), credentials.access_key.encode()):
+        raise Refusal("InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.")
+    signed = authorization["headers"].split(";")
+    # every header that S3 acts on must be signed, or somebody could add one to a recorded request
+    unsigned = {name for name in _amazon_headers(environ) | ALWAYS_SIGNED if name not in signed}
+    if unsigned:
+        raise Refusal("AccessDenied", "There were headers present in the request which were not signed")
+    _check_time(environ["HTTP_X_AMZ_DATE"], now)
+    if not hmac.compare_digest(
+        _signature(environ, credentials, authorization["region"], signed), authorization["signature"]
+    ):
+        raise Refusal("SignatureDoesNotMatch", "The request signature we calculated does not match the one provided.")
+
+
+def check_body(environ: Mapping[str, Any], body: bytes) -> None:
+    """Compare the body with the digest that was signed.
+
+    Raises:
+        Refusal: the body does not match.
+    """
+    signed = environ["HTTP_X_AMZ_CONTENT_SHA256"]
+    if signed not in UNSIGNED and not hmac.compare_digest(signed.encode(), hashlib.sha256(body).hexdigest().encode()):
+        message = "The provided 'x-amz-content-sha256' header does not match what was computed."
+        raise Refusal("XAmzContentSHA256Mismatch", message, "400 Bad Request")
+
+
+def _amazon_headers(environ: Mapping[str, Any]) -> set[str]:
+    names = {key.removeprefix("HTTP_").lower().replace("_", "-") for key in environ if key.startswith("HTTP_")}
+    preserved = environ.get("moto.preserved_header_names", {})  # names that contain an underscore
+    spelled = {name.lower().replace("_", "-"): name.lower() for name in preserved.values()}
+    return {spelled.get(name, name) for name in names if name.startswith("x-amz-")}
+
+
+def _check_time(stamp: str, now: datetime) -> None:
+    try:
+        then = datetime.strptime(stamp, SIGV4_TIMESTAMP).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise Refusal("AccessDenied", "X-Amz-Date is not a time of Signature Version 4") from error
+    if abs(now - then) > SKEW:
+        message = "The difference between the request time and the current time is too large."
+        raise Refusal("RequestTimeTooSkewed", message)
+
+
+def _signature(environ: Mapping[str, Any], credentials: Credentials, region: str, signed: list[str]) -> str:
+    query = environ.get("QUERY_STRING", "")
+    path = environ["REQUEST_URI"].partition("?")[0]
+    headers = {name: environ.get(environ_key_for_header(name), "") for name in signed}
+    request = AWSRequest(environ["REQUEST_METHOD"], f"http://{environ['HTTP_HOST']}{path}?{query}", headers)
+    request.context["timestamp"] = environ["HTTP_X_AMZ_DATE"]
+    signer = S3SigV4Auth(credentials, "s3", region)
+    return str(signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request))

@@ -1,0 +1,137 @@
+"""Between Triton's Python backend and the scheduler: tensors in, responses out. Runs inside Triton's stub only."""
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from generation.question import Question, RefusedError, check, job
+from generation.runtime import Runtime, Tokenizer
+from generation.scheduler import Scheduler, StoppedError
+from generation.settings import Limits
+
+DRAIN_S = "SLIPWAY_DRAIN_S"
+"""Environment of the serving pod: how long answers under way may take when the server ends. No parameter of
+config.pbtxt, which would make another repository. Shorter than Triton's own --exit-timeout-secs."""
+DRAIN_UNLESS_SET_S = "20"
+"""Below Triton's own 30 s."""
+
+
+class Service:
+    """Answers the requests of one model."""
+
+    def __init__(self, runtime: Runtime, tokenizer: Tokenizer, limits: Limits, *, slots: int) -> None:
+        self._tokenizer, self._limits = tokenizer, limits
+        self._drain_s = float(os.environ.get(DRAIN_S, DRAIN_UNLESS_SET_S))
+        self._scheduler = Scheduler(runtime, tokenizer, slots=slots, on_failure=_stop_server)
+
+    def accept(self, requests: Sequence[Any]) -> None:
+        """Check Triton's requests and hand them on; the answers follow through their senders."""
+        for request in requests:
+            self._accept(request, Sender(request.get_response_sender()))
+
+    def drain(self) -> None:
+        """Finish what runs, within the pod's SLIPWAY_DRAIN_S."""
+        self._scheduler.close(self._drain_s)
+
+    def _accept(self, request: Any, sender: "Sender") -> None:
+        try:
+            question = question_of(request)
+            check(question)
+            self._scheduler.submit(job(question, self._tokenizer.encode(question.text), self._limits), sender)
+        except RefusedError as error:
+            sender.refuse(str(error))
+        except StoppedError as error:
+            sender.fail(str(error))
+
+
+class Sender:
+    """A Reply over Triton's response sender, for several threads.
+
+    After the last response nothing is sent or asked: Triton has freed what belongs to the request, and its server would
+    die of the question whether the client has gone.
+    """
+
+    def __init__(self, sender: Any) -> None:
+        self._sender, self._lock, self._is_over = sender, threading.Lock(), False
+
+    def send(self, text: str, finish_reason: str) -> None:
+        """One response."""
+        outputs = [text_tensor("text_output", text), text_tensor("finish_reason", finish_reason)]
+        self._give(pb_utils.InferenceResponse(output_tensors=outputs), final=bool(finish_reason))
+
+    def fail(self, message: str) -> None:
+        """HTTP 503, gRPC UNAVAILABLE."""
+        self.pass_on(pb_utils.TritonError(message, pb_utils.TritonError.UNAVAILABLE))
+
+    def refuse(self, message: str) -> None:
+        """HTTP 400, gRPC INVALID_ARGUMENT."""
+        self.pass_on(pb_utils.TritonError(message, pb_utils.TritonError.INVALID_ARG))
+
+    def pass_on(self, error: Any) -> None:
+        """An error as Triton knows it, be it of a model that was asked on behalf of this client."""
+        self._give(pb_utils.InferenceResponse(error=error), final=True)
+
+    def is_cancelled(self) -> bool:
+        """True after an HTTP disconnect or a cancelled gRPC stream; False after the last response."""
+        with self._lock:
+            return not self._is_over and bool(self._sender.is_cancelled())
+
+    def _give(self, response: Any, *, final: bool) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._is_over = final
+                self._sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if final else 0)
+
+
+def _stop_server(error: Exception) -> None:
+    """End the whole server: Triton would go on to call this model ready, and its restart is the pod's."""
+    pb_utils.Logger.log_error(f"the engine failed, the server stops: {error}")
+    os.kill(os.getppid(), signal.SIGTERM)
+
+
+def question_of(request: Any) -> Question:
+    """The inputs of a Triton request, unchecked.
+
+    Raises:
+        RefusedError: a text is not UTF-8.
+    """
+    max_tokens, stream, temperature, seed = (
+        _input(request, name) for name in ("max_tokens", "stream", "temperature", "seed")
+    )
+    return Question(
+        text=texts(request, "text_input")[0],
+        max_tokens=None if max_tokens is None else int(max_tokens),
+        stream=bool(stream),
+        temperature=0.0 if temperature is None else float(temperature),
+        seed=None if seed is None else int(seed),
+        stop_words=texts(request, "stop_words"),
+    )
+
+
+def _input(request: Any, name: str) -> Any:
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else tensor.as_numpy().reshape(-1)[0]
+
+
+def texts(request: Any, name: str) -> tuple[str, ...]:
+    """A text input; empty when it was not given.
+
+    Raises:
+        RefusedError: it is not UTF-8.
+    """
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    values = () if tensor is None else tensor.as_numpy().reshape(-1)
+    try:
+        return tuple(value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in values)
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"{name} is not UTF-8 ({error.reason} at byte {error.start}). Send UTF-8.") from error
+
+
+def text_tensor(name: str, text: str) -> Any:
+    """A text as Triton takes it, of shape [1]."""
+    return pb_utils.Tensor(name, np.array([text.encode()], dtype=object))

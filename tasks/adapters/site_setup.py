@@ -1,0 +1,39 @@
+"""One-time setup of a cluster and an object store for a site. `slipway setup` and the laptop's stack both run it."""
+
+from collections.abc import Mapping
+
+from tasks.adapters.kube import Cluster
+from tasks.adapters.s3 import S3ObjectStore
+from tasks.contracts.site import Site
+from tasks.contracts.site_objects import credentials_secrets, site_objects, unneeded_policies
+
+
+def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, credentials: Mapping[str, str]) -> list[str]:
+    """Create what the site needs besides k8s_manifests/. Running it again applies only changes of the site file.
+
+    A policy that the site file no longer requires is deleted, because it would keep an unused destination open.
+
+    Args:
+        site: the site.
+        text: the text of its file.
+        cluster: the cluster, which has the namespaces of k8s_manifests/ already.
+        store: the site's object store.
+        credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without them the Secrets stay as they are.
+
+    Returns:
+        One line for each object that is in place or was removed.
+
+    Raises:
+        InputError: a namespace is missing, or the credentials may not create an object.
+        UnavailableError: the cluster or the object store does not answer.
+    """
+    objects = [*site_objects(site, text), *credentials_secrets(site, credentials)]
+    cluster.apply(objects)
+    applied = [f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']}" for item in objects]
+    removed = [
+        f"NetworkPolicy {namespace}/{name} (removed)"
+        for namespace, name in unneeded_policies(site)
+        if cluster.delete("NetworkPolicy", name, namespace=namespace)
+    ]
+    created = store.ensure_bucket()
+    return [*applied, *removed, f"bucket {site.object_store.bucket}{' (created)' if created else ''}"]

@@ -1,0 +1,85 @@
+"""The command line of `python -m tasks`."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Never
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.release import STEPS, Step
+from tasks.serving import drain, mpi_leader
+
+PLAN: Step = "plan"
+REVERT: Step = "revert"
+FETCH_REPOSITORY = "fetch-repository"
+LEAD = "lead"
+DRAIN = "drain"
+
+
+class Parser(argparse.ArgumentParser):
+    """Treats wrong arguments as wrong input."""
+
+    def error(self, message: str) -> Never:
+        """Raise instead of exiting with argparse's own code."""
+        raise InputError(message, remedy=self.format_usage().strip())
+
+
+def parse(
+    arguments: Sequence[str] | None, environment: Mapping[str, str], *, description: str | None
+) -> argparse.Namespace:
+    """Parse the command line; `step` of the result is the name of the step, or of a pod's process.
+
+    Raises:
+        InputError: an argument is wrong or missing, or there is no site file.
+    """
+    parser = Parser(
+        prog="python -m tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
+    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN):
+        step = steps.add_parser(name)
+        step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
+        match name:
+            case "lead":
+                mpi_leader.add_arguments(step)
+            case "drain":
+                drain.add_arguments(step)
+            case "plan":
+                _add_plan_request(step)
+            case "revert":
+                _add_revert_request(step)
+            case "fetch-repository":
+                _add_release(step)
+                step.add_argument("--to", type=Path, required=True, help="folder that becomes the model repository")
+            case _:
+                _add_release(step)
+                step.add_argument("--run", help="identity of this run (default: that of the release's newest plan)")
+    parsed = parser.parse_args(arguments)
+    if parsed.site is None and parsed.step != DRAIN:
+        raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
+    return parsed
+
+
+def _add_release(step: argparse.ArgumentParser) -> None:
+    step.add_argument("--release", required=True, help="URI of release.json")
+
+
+def _add_plan_request(step: argparse.ArgumentParser) -> None:
+    either = _add_request(step)
+    either.add_argument("--spec", help="file of a release spec, or its JSON text")
+    step.add_argument("--revision", help="overrides the spec's source.revision")
+    step.add_argument("--force", action="store_true", help="make every artifact again")
+
+
+def _add_revert_request(step: argparse.ArgumentParser) -> None:
+    either = _add_request(step)
+    either.add_argument("--name", help="the model")
+    step.add_argument("--reason", default="", help="recorded in the channel's history")
+
+
+def _add_request(step: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Add the two ways to request a run: one document in a pod, or its parts by hand."""
+    either = step.add_mutually_exclusive_group(required=True)
+    either.add_argument("--request", help="URI of the request document; replaces every other argument")
+    step.add_argument("--run", help="identity of this run: [A-Za-z0-9._-]")
+    return either

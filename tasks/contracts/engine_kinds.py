@@ -1,0 +1,102 @@
+"""Facts about each engine kind, independent of spec and site: one record per kind.
+
+A new kind is one record here, one folder in tasks/engines and one in model_repository_templates. No other module may
+compare the name of a kind; they read a field of the record instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
+QuantizationFormat = Literal[
+    "none", "int8", "int4", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"
+]
+Flavour = Literal["trtllm", "vllm"]
+"""Variants of NVIDIA's Triton images that hold a runtime for GPUs."""
+
+DOCUMENTS = ("config.json", "tokenizer_config.json", "hf_quant_config.json")
+"""Small files of a model that plan reads from the Hub before any weight is downloaded."""
+
+CONFIRMED_RELEASES = ("26.04", "26.05", "26.06", "26.07")
+"""Triton releases whose tools tests/contracts records; each record names what is not confirmed."""
+
+
+@dataclass(frozen=True)
+class EngineTraits:
+    """Facts about one engine kind."""
+
+    formats: frozenset[QuantizationFormat]
+    """Weight formats that it serves on some hardware; tasks/contracts/gpu_formats.py lists the GPUs."""
+    reads_at_plan: tuple[str, ...] = DOCUMENTS
+    on_gpu: bool = True
+    """Runs on the GPU product that the spec names; otherwise on CPU."""
+    compiled: bool = False
+    """Quantize and build run on the GPU product, and their result loads on that product only."""
+    flavour: Flavour | None = None
+    """Triton image that holds its runtime; None where the image is Slipway's own."""
+    triton_releases: tuple[str, ...] = ()
+    """Triton releases that may serve it, oldest first."""
+    quantized_by_modelopt: bool = False
+    """Quantize runs in the site's ModelOpt image."""
+    adapters: bool = False
+    """Requests may choose a LoRA adapter."""
+    server_per_rank: bool = False
+    """Each rank is a tritonserver process that mpirun starts; otherwise one server starts all its ranks."""
+    spans_nodes: bool = False
+    """Ranks may run on several nodes."""
+    several_gpus_in_a_group: bool = False
+    """A group's member may have more than one GPU."""
+    cache_share_of_free: bool = False
+    """`kv_cache_fraction` is the cache's share of the memory that is free once the model is loaded; otherwise it is the
+    share of the whole GPU that everything may take."""
+    complete_configs: bool = False
+    """Its config.pbtxt files are complete; otherwise Triton fills in what they leave out."""
+    migrates_to: EngineKind | None = None
+    """Kind that `slipway migrate` rewrites its specs to."""
+
+
+OPENVINO = EngineTraits(formats=frozenset({"none", "int8", "int4"}), on_gpu=False)
+TRT_ENGINE = EngineTraits(
+    formats=frozenset({"none", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
+    compiled=True,
+    flavour="trtllm",
+    triton_releases=CONFIRMED_RELEASES,
+    server_per_rank=True,
+    # the ranks of the C++ runtime are processes, which mpirun can start on other nodes
+    spans_nodes=True,
+    # TensorRT-LLM's free_gpu_memory_fraction
+    cache_share_of_free=True,
+    complete_configs=True,
+    migrates_to="llmapi",
+)
+LLMAPI = EngineTraits(
+    # No int8_wo: TensorRT-LLM's documentation lists no 8-bit weights with 16-bit activations for its PyTorch runtime
+    # (docs/source/features/quantization.md, 1.2), and the code that loads them ignores the biases of linear layers,
+    # which Qwen2 and Qwen2.5 have (tensorrt_llm/_torch/modules/linear.py, WeightOnlyQuantLinearMethod.apply).
+    formats=frozenset({"none", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
+    flavour="trtllm",
+    triton_releases=CONFIRMED_RELEASES,
+    quantized_by_modelopt=True,
+    # gpu_device_ids of Triton's llmapi model
+    several_gpus_in_a_group=True,
+    cache_share_of_free=True,
+)
+VLLM = EngineTraits(
+    formats=frozenset({"none", "fp8", "nvfp4"}),
+    flavour="vllm",
+    triton_releases=CONFIRMED_RELEASES,
+    quantized_by_modelopt=True,
+    adapters=True,
+    # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU
+)
+
+ENGINE_KINDS: Mapping[EngineKind, EngineTraits] = MappingProxyType(
+    {"openvino": OPENVINO, "trt-engine": TRT_ENGINE, "llmapi": LLMAPI, "vllm": VLLM}
+)
+
+
+def kinds_with(trait: str, value: object = True) -> tuple[EngineKind, ...]:
+    """Kinds whose trait has this value."""
+    return tuple(kind for kind, traits in ENGINE_KINDS.items() if getattr(traits, trait) == value)

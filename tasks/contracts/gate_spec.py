@@ -1,0 +1,197 @@
+"""The `gate` section of a spec: questions, load and limits that decide whether a candidate is promoted."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from tasks.contracts.answer_patterns import check_pattern, is_found
+from tasks.contracts.base import Written
+from tasks.contracts.spec_fields import (
+    MAX_ANSWER_CHARS,
+    MAX_EXPECTATIONS,
+    MAX_LEVELS,
+    MAX_PROMPT_CHARS,
+    MAX_QUESTIONS,
+    MAX_REQUEST_S,
+    MAX_REQUESTS,
+    AnswerTokens,
+    HubFileUri,
+    Limit,
+    Milliseconds,
+    Ratio,
+)
+
+Metric = Literal[
+    "answer_accuracy",
+    "smoke_accuracy",
+    "error_rate",
+    "ttft_ms",
+    "itl_ms",
+    "latency_ms",
+    "output_tokens_per_s",
+    "requests_per_s",
+    "goodput_per_s",
+    "perplexity",
+]
+PER_REQUEST_METRICS: frozenset[str] = frozenset({"ttft_ms", "itl_ms", "latency_ms"})
+PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
+    "error_rate",
+    "output_tokens_per_s",
+    "requests_per_s",
+    "goodput_per_s",
+}
+"""Metrics of the load test: one value at each level of concurrency. The others are for the release as a whole."""
+COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
+
+
+class SmokeQuestion(Written):
+    """A question with a known answer. The boot test uses the first one too."""
+
+    prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
+    answer: str = Field(min_length=1, max_length=MAX_ANSWER_CHARS, description="what the stripped answer must match")
+    match: Literal["exact", "contains", "regex"] = "exact"
+    max_tokens: AnswerTokens = 32
+    lora: str | None = Field(default=None, description="adapter of engine.lora that answers; the model when absent")
+
+    @field_validator("answer")
+    @classmethod
+    def _has_no_line_break_around_it(cls, answer: str) -> str:
+        """Drop the line break of a YAML block: the answer of a model is stripped before they are compared."""
+        if not answer.strip():
+            raise ValueError("an answer needs more than spaces")
+        return answer.strip("\r\n")
+
+    @model_validator(mode="after")
+    def _can_match(self) -> Self:
+        if self.match == "regex":
+            check_pattern(self.answer)
+        if self.match == "exact" and self.answer != self.answer.strip():
+            raise ValueError("an exact answer has no spaces around it, because the model's answer is stripped")
+        return self
+
+    def accepts(self, text: str) -> bool:
+        """Whether `text`, stripped, is a right answer."""
+        answer = text.strip()
+        match self.match:
+            case "exact":
+                return answer == self.answer
+            case "contains":
+                return self.answer in answer
+            case "regex":
+                return is_found(self.answer, answer)
+
+
+class Quality(Written):
+    """Questions with known answers, sent to the candidate through its Service."""
+
+    dataset: HubFileUri = Field(description='JSONL on the Hub, one {"prompt": str, "answer": str} per line')
+    max_tokens: AnswerTokens = 32
+    perplexity: HubFileUri | None = Field(
+        default=None, description='JSONL, one {"text": str} per line, for perplexity of source and quantize output'
+    )
+
+
+class Goodput(Written):
+    """The service level a request must meet to count as good. Absent limits are not checked."""
+
+    ttft_ms: Milliseconds | None = None
+    itl_ms: Milliseconds | None = None
+    latency_ms: Milliseconds | None = None
+
+
+class Benchmark(Written):
+    """The load that candidate and live release are measured under."""
+
+    concurrency: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
+        default=(1, 4, 8), min_length=1, max_length=MAX_LEVELS
+    )
+    requests: int = Field(default=64, ge=1, le=MAX_REQUESTS, description="measured requests per level of concurrency")
+    warmup: int = Field(
+        default=8, ge=0, le=MAX_REQUESTS, description="requests per level that are sent but not counted"
+    )
+    max_tokens: AnswerTokens = 32
+    request_timeout_s: float = Field(default=30.0, gt=0, le=MAX_REQUEST_S)
+    goodput: Goodput = Goodput()
+
+
+class Expectation(Written):
+    """One line of the gate: a metric and exactly one limit.
+
+    An absolute limit is `at_most` or `at_least`. A relative one, `at_most_ratio` or `at_least_ratio`, divides by the
+    same metric of `of`: the live release under the same load, or the unquantized source. Per-request metrics are judged
+    at a `quantile`, at each level of concurrency or at the one in `concurrency`.
+    """
+
+    metric: Metric
+    quantile: float | None = Field(default=None, gt=0, lt=1)
+    concurrency: int | None = Field(default=None, ge=1, le=1024)
+    at_most: Limit | None = None
+    at_least: Limit | None = None
+    at_most_ratio: Ratio | None = None
+    at_least_ratio: Ratio | None = None
+    of: Literal["live", "source"] | None = None
+    min_count: int = Field(default=1, ge=1, le=2**31, description="fewer samples make the line inconclusive")
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Self:
+        limits = {
+            name: value
+            for name in ("at_most", "at_least", "at_most_ratio", "at_least_ratio")
+            if (value := getattr(self, name)) is not None
+        }
+        if len(limits) != 1:
+            raise ValueError(
+                f"{self.metric}: give exactly one of at_most, at_least, at_most_ratio, at_least_ratio, "
+                f"found {sorted(limits) or 'none'}"
+            )
+        relative = next(iter(limits)).endswith("_ratio")
+        if relative != (self.of is not None):
+            raise ValueError(f"{self.metric}: set `of` (live or source) for a ratio, and only for a ratio")
+        if self.of == "source" and self.metric != "perplexity":
+            raise ValueError(f"{self.metric} is not measured for the source; only perplexity is")
+        if self.of == "live" and self.metric not in COMPARED_WITH_LIVE:
+            raise ValueError(f"{self.metric} is not compared with live; {', '.join(sorted(COMPARED_WITH_LIVE))} are")
+        return self
+
+    @model_validator(mode="after")
+    def _quantile_of_requests_only(self) -> Self:
+        if (self.metric in PER_REQUEST_METRICS) != (self.quantile is not None):
+            raise ValueError(
+                f"{self.metric}: set quantile for {', '.join(sorted(PER_REQUEST_METRICS))}, and for no other metric"
+            )
+        if self.concurrency is not None and self.metric not in PER_LEVEL_METRICS:
+            raise ValueError(f"{self.metric} is measured once per release: remove concurrency")
+        return self
+
+    @property
+    def limit(self) -> float:
+        """The one limit that is set."""
+        return next(v for v in (self.at_most, self.at_least, self.at_most_ratio, self.at_least_ratio) if v is not None)
+
+    @property
+    def is_upper(self) -> bool:
+        """Whether the limit is an upper one."""
+        return self.at_most is not None or self.at_most_ratio is not None
+
+
+class Gate(Written):
+    """What a candidate must prove. Absent, thin or non-finite data is never a pass."""
+
+    smoke: tuple[SmokeQuestion, ...] = Field(min_length=1, max_length=MAX_QUESTIONS)
+    quality: Quality | None = None
+    benchmark: Benchmark = Benchmark()
+    expect: tuple[Expectation, ...] = Field(min_length=1, max_length=MAX_EXPECTATIONS)
+
+    @model_validator(mode="after")
+    def _expectations_have_their_data(self) -> Self:
+        for line in self.expect:
+            if line.metric == "answer_accuracy" and self.quality is None:
+                raise ValueError("answer_accuracy needs gate.quality.dataset")
+            if line.metric == "perplexity" and (self.quality is None or self.quality.perplexity is None):
+                raise ValueError("perplexity needs gate.quality.perplexity")
+            if line.concurrency is not None and line.concurrency not in self.benchmark.concurrency:
+                raise ValueError(
+                    f"{line.metric} is limited at concurrency {line.concurrency}, "
+                    f"but the benchmark runs {list(self.benchmark.concurrency)}"
+                )
+        return self

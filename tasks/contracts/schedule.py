@@ -1,0 +1,34 @@
+"""Schedules of specs, parsed as in Airflow 3.3, by the same version of croniter. Pure."""
+
+import re
+from datetime import UTC, datetime
+
+PRESETS = frozenset({"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"})
+"""Airflow's own names (airflow.utils.dates.cron_presets, and two that are not cron expressions)."""
+MAX_SCHEDULE_CHARS = 100
+FIELDS = 5
+RANDOM = re.compile(r"(?i)(?<![a-z])r(?![a-z])")
+SOME_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def check_schedule(text: str) -> str:
+    """Return `text` if Airflow can schedule by it.
+
+    Airflow also takes seconds, years and random times (`R`). A spec does not: its text must mean the same each time it
+    is parsed. A time that never comes, such as 30 February, would stop the scheduler at its first use.
+
+    Raises:
+        ValueError: it is neither a preset nor a cron expression of five fields, or its time never comes.
+    """
+    if text in PRESETS:
+        return text
+    from croniter import CroniterError, croniter  # few specs need it, and every command imports contracts
+
+    expected = f"expected {', '.join(sorted(PRESETS))} or a cron expression of {FIELDS} fields, such as '0 3 * * *'"
+    if len(text.split()) != FIELDS or not text.isascii() or RANDOM.search(text):
+        raise ValueError(expected)
+    try:
+        croniter(text, SOME_TIME).get_next(float)
+    except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        raise ValueError(f"{error}; {expected}") from error
+    return text

@@ -1,0 +1,65 @@
+"""Bounds and field types that the sections of a spec share."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+# a DNS label holds 63 characters: room for a release id's "-" and 12 hex digits, and for "-candidate"
+MAX_NAME_CHARS = 40
+
+# Upper bounds: beyond what any model, node or load test here has, and far below what Airflow, Kubernetes and Python's
+# timedelta refuse. They keep a typo from becoming a deadline of years.
+MAX_TOKENS = 2**24  # the longest contexts published have 10 million tokens
+MAX_ANSWER_TOKENS = 2**17
+MAX_RANKS = 64
+MAX_GPUS_OF_A_POD = 64
+MAX_REPLICAS = 1000
+MAX_WAIT_S = 24 * 3600
+MAX_REQUESTS = 100_000
+MAX_REQUEST_S = 3600.0
+MAX_MILLISECONDS = 1000.0 * MAX_WAIT_S
+MAX_LIMIT = 1e12
+MAX_KEPT = 100
+MAX_STEPS = 20
+MAX_LEVELS = 20
+MAX_QUESTIONS = 500
+MAX_EXPECTATIONS = 200
+MAX_ADAPTERS = 64
+MAX_OPTIONS = 100
+MAX_PROMPT_CHARS = 2**18
+MAX_ANSWER_CHARS = 2**16
+MAX_REVISION_CHARS = 250
+
+MAX_DRAIN_S = 3600
+"""A stopping release keeps its GPUs while requests are in flight; beyond an hour a node's own drain gives up."""
+
+GROUP_PATIENCE_S = 1800
+"""How long a model's roll-out waits for another of its group: models refreshed on one schedule take turns."""
+
+SecretRef = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/\.?[A-Za-z0-9_-][A-Za-z0-9._-]{0,251}$",
+        max_length=507,
+    ),
+]
+"""`<secret name>/<key>` of a Secret in the step's namespace, as Kubernetes accepts them."""
+
+HubRepo = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", max_length=200)]
+"""`<org>/<name>` on the Hub."""
+
+HubFileUri = Annotated[str, StringConstraints(pattern=r"^hf://datasets/[^@\s]+/[^@\s]+@[^/\s]+/\S+$")]
+"""`hf://datasets/<org>/<name>@<revision>/<file>`."""
+
+Revision = Annotated[
+    str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]+$", min_length=1, max_length=MAX_REVISION_CHARS)
+]
+"""A branch, a tag or a commit, as git and the Hub name them."""
+
+Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+AnswerTokens = Annotated[int, Field(ge=1, le=MAX_ANSWER_TOKENS)]
+Milliseconds = Annotated[float, Field(gt=0, le=MAX_MILLISECONDS)]
+Limit = Annotated[float, Field(ge=-MAX_LIMIT, le=MAX_LIMIT)]
+Ratio = Annotated[float, Field(gt=0, le=MAX_LIMIT)]
+OptionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+OptionNumber = Annotated[int, Field(ge=-(2**53), le=2**53)]

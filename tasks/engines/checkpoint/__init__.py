@@ -1,0 +1,1 @@
+"""Hugging Face checkpoints: reading, checking and measuring them, whatever engine serves them."""

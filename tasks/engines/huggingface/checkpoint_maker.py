@@ -1,0 +1,122 @@
+"""Makes a checkpoint in Hugging Face layout, as it is or quantized by ModelOpt: the engine of llmapi and vllm."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.checkpoint.files import check_limits, check_weights, read_config, read_object
+from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
+from tasks.engines.huggingface.checkpoint_planner import MODELOPT
+from tasks.engines.huggingface.lora import adapters_in
+from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_readable
+from tasks.engines.preflight.gpu import kv_cache_fraction
+from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
+from tasks.engines.protocol import EngineMaker
+from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
+
+KV_CACHE_TYPE = {"none": "auto", "fp8": "fp8"}
+"""Name of the cache's type in both runtimes; `auto` is the type that the checkpoint computes in."""
+
+
+class CheckpointMaker(EngineMaker):
+    """Base of both makers; a kind adds the values of its templates."""
+
+    @override
+    def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
+        """Quantize with ModelOpt; format none passes the checkpoint on as it is; adapters always pass unchanged."""
+        config = read_config(checkpoint)
+        check_limits(config, spec)
+        source_bytes = check_weights(checkpoint)
+        if spec.quantization.format == "none":
+            link_all(checkpoint, out)
+            link_adapters(checkpoint, out)
+            return {"source_bytes": source_bytes, "weights_bytes": source_bytes}
+        from tasks.engines.huggingface.modelopt import MAX_TOKENS, quantize_with_modelopt
+
+        calibration = spec.quantization.calibration
+        metrics = quantize_with_modelopt(
+            checkpoint,
+            spec.quantization.format,
+            texts.calibration,
+            out,
+            device="cuda",
+            kv_cache=spec.quantization.kv_cache,
+            max_tokens=calibration.max_tokens if calibration else MAX_TOKENS,
+            perplexity_texts=texts.perplexity,
+        )
+        link_adapters(checkpoint, out)
+        return metrics
+
+    @override
+    def build(self, checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
+        """Pass the checkpoint on with a description of it; the runtime's arguments are in the repository."""
+        config = read_config(checkpoint)
+        check_limits(config, spec)
+        check_weights(checkpoint)
+        link_readable(checkpoint, out)
+        link_adapters(checkpoint, out)
+        description = {
+            "kind": spec.engine.kind,
+            "architecture": config["architectures"][0],
+            "max_position_embeddings": config.get("max_position_embeddings"),
+            "chat_template": chat_template_in(checkpoint, spec),
+            "quantization": _read_back(checkpoint, spec),
+            "adapters": adapters_in(checkpoint, spec),
+            "versions": {"nvidia-modelopt": MODELOPT} if spec.quantization.format != "none" else {},
+            "limits": spec.engine.model_dump(include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"}),
+        }
+        (out / ENGINE_DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
+        return description
+
+
+def adapter_ranks(engine_dir: Path) -> dict[str, int]:
+    """Each adapter's rank by name, as build recorded it."""
+    ranks: dict[str, int] = read_object(engine_dir / ENGINE_DESCRIPTION).get("adapters", {})
+    return ranks
+
+
+def checkpoint_values(engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
+    """Template values that both kinds have in common."""
+    description = read_object(engine_dir / ENGINE_DESCRIPTION)
+    return {
+        "name": spec.name,
+        "kind": spec.engine.kind,
+        "engine_folder": ENGINE_FOLDER,
+        "repository_root": REPOSITORY_ROOT,
+        "chat_template": description["chat_template"],
+        **description["limits"],
+        "tensor_parallel": spec.engine.tensor_parallel,
+        "pipeline_parallel": spec.engine.pipeline_parallel,
+        "kv_cache_fraction": kv_cache_fraction(spec),
+        "kv_cache": KV_CACHE_TYPE[spec.quantization.kv_cache],
+        "gpus": list(spec.serving.gpus),
+        "versions": description["versions"],
+    }
+
+
+def _read_back(checkpoint: Path, spec: ReleaseSpec) -> dict[str, Any]:
+    """Algorithms that hf_quant_config.json names; empty where nothing was quantized."""
+    quantization = spec.quantization
+    if quantization.format == "none":
+        return {}
+    stated = read_object(checkpoint / QUANTIZED_BY_MODELOPT).get("quantization", {})
+    actual = {name: stated.get(name) for name in ("quant_algo", "kv_cache_quant_algo")}
+    expected = {
+        "quant_algo": QUANT_ALGO[quantization.format],
+        "kv_cache_quant_algo": KV_QUANT_ALGO[quantization.kv_cache],
+    }
+    for name, value in expected.items():
+        if actual[name] != value:
+            raise InputError(
+                f"{QUANTIZED_BY_MODELOPT}: quantization.{name} is not that of {quantization.format} with kv_cache "
+                f"{quantization.kv_cache}",
+                found=repr(actual[name]),
+                expected=repr(value),
+                remedy="Run quantize again.",
+            )
+    return actual

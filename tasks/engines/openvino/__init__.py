@@ -1,0 +1,1 @@
+"""Engine kind `openvino`: models that are served on CPUs."""

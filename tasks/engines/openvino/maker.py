@@ -1,0 +1,47 @@
+"""Engine kind `openvino` in pods. quantize.py and build.py use the toolkits; they are imported when a pod runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.protocol import EngineMaker
+from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER
+
+
+class OpenVinoMaker(EngineMaker):
+    """Traces a checkpoint to OpenVINO IR and compresses it."""
+
+    @override
+    def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
+        from tasks.engines.openvino.quantize import quantize
+
+        return quantize(checkpoint, spec, out, texts.perplexity)
+
+    @override
+    def build(self, checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
+        """Add tokenizer and detokenizer as IR, load everything as serving will, and generate one token."""
+        from tasks.engines.openvino.build import build
+
+        return build(checkpoint, spec, out)
+
+    @override
+    def template_values(self, engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
+        """The engine's folder, and what build read back from it.
+
+        Returns:
+            `name`, `kind`, `engine_folder`, `chat_template` (apply or none), the limits of the spec's engine section,
+            `scheduler` (fields of openvino_genai.SchedulerConfig), `properties` (of the CPU plugin), `versions`.
+        """
+        description = json.loads((engine_dir / ENGINE_DESCRIPTION).read_bytes())
+        return {
+            "name": spec.name,
+            "kind": spec.engine.kind,
+            "engine_folder": ENGINE_FOLDER,
+            "chat_template": "apply" if description["chat_template"] else "none",
+            **description["limits"],
+            **{name: description[name] for name in ("scheduler", "properties", "versions")},
+        }

@@ -1,0 +1,106 @@
+"""Turns a Hugging Face checkpoint into OpenVINO IR with compressed weights; measures the cost in perplexity."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tasks.contracts.engine_kinds import QuantizationFormat
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.files import check_limits, check_weights, copy_companions, read_config
+from tasks.engines.checkpoint.foreign import refusing
+from tasks.engines.checkpoint.perplexity import Logits, compared, perplexity
+from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
+from tasks.engines.cpus import available_cpus
+from tasks.engines.heartbeat import phase
+from tasks.engines.openvino.ir import KV_CACHE_PRECISION, MODEL
+
+TASK = "text-generation-with-past"
+INT4_GROUP_SIZE = 128
+"""Weights that share a scale; NNCF lowers it, down to 32, for layers whose width it does not divide, and says so."""
+
+
+def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str]) -> dict[str, Any]:
+    """Trace the checkpoint and compress its weights; `texts` are those to measure perplexity on."""
+    import openvino
+    import torch
+
+    check_limits(read_config(checkpoint), spec)
+    source_bytes = check_weights(checkpoint)
+    with phase("loading the checkpoint"):
+        torch.set_num_threads(available_cpus())
+        model = load_model(checkpoint, dtype=torch.float32)
+        context = getattr(model.config, "max_position_embeddings", None)
+        sequences = token_ids(load_tokenizer(checkpoint), texts, context) if texts else []
+    with phase(f"measuring the source's perplexity over {len(sequences)} texts"):
+        source = perplexity(sequences, logits_of(model)) if sequences else None
+    with TemporaryDirectory(dir=out.parent) as exported:
+        with phase(f"tracing {type(model).__name__} to OpenVINO IR"):
+            _trace(model, Path(exported))
+        del model  # the compression needs the memory
+        with phase(f"compressing weights to {spec.quantization.format}"):
+            compressed = _compressed(openvino.Core().read_model(Path(exported) / MODEL), spec.quantization.format)
+        compressed.set_rt_info(
+            KV_CACHE_PRECISION[spec.quantization.kv_cache], ["runtime_options", "KV_CACHE_PRECISION"]
+        )
+        openvino.save_model(compressed, out / MODEL, compress_to_fp16=spec.quantization.format == "none")
+        del compressed  # it maps the traced files, which are about to be deleted
+    copy_companions(checkpoint, out)
+    metrics: dict[str, Any] = {"source_bytes": source_bytes, "weights_bytes": _weights_bytes(out)}
+    if source is not None:
+        with phase("measuring the compressed model's perplexity"):
+            metrics |= compared(source, perplexity(sequences, _openvino_logits(out)))
+    return metrics
+
+
+def _trace(model: Any, out: Path) -> None:
+    from optimum.exporters.openvino.convert import export_from_model
+
+    what = f"optimum-intel {version('optimum-intel')} cannot trace {type(model).__name__}"
+    with refusing(what, "Choose an architecture that it supports."):
+        export_from_model(model, out, task=TASK, stateful=True)
+
+
+def _compressed(model: Any, quantization: QuantizationFormat) -> Any:
+    if quantization == "none":
+        return model
+    import nncf
+
+    if quantization == "int8":
+        return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_ASYM)
+    return nncf.compress_weights(
+        model,
+        mode=nncf.CompressWeightsMode.INT4_ASYM,
+        group_size=INT4_GROUP_SIZE,
+        advanced_parameters=nncf.AdvancedCompressionParameters(
+            group_size_fallback_mode=nncf.GroupSizeFallbackMode.ADJUST
+        ),
+    )
+
+
+def _openvino_logits(folder: Path) -> Logits:
+    """Logits of the compressed model in the runtime that serves it."""
+    import numpy as np
+    import openvino
+
+    compiled = openvino.Core().compile_model(folder / MODEL, "CPU", {"INFERENCE_NUM_THREADS": available_cpus()})
+    request = compiled.create_infer_request()
+    names = {name for port in compiled.inputs for name in port.get_names()}
+
+    def logits(ids: list[int]) -> Any:
+        request.reset_state()
+        inputs = {
+            "input_ids": np.array([ids], dtype=np.int64),
+            "attention_mask": np.ones((1, len(ids)), dtype=np.int64),
+            "position_ids": np.arange(len(ids), dtype=np.int64)[None],
+            "beam_idx": np.zeros(1, dtype=np.int32),
+        }
+        request.infer({name: value for name, value in inputs.items() if name in names})
+        return request.get_tensor("logits").data[0].copy()
+
+    return logits
+
+
+def _weights_bytes(folder: Path) -> int:
+    return (folder / MODEL).with_suffix(".bin").stat().st_size

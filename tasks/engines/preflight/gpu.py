@@ -1,0 +1,198 @@
+"""engine.options of the GPU engines, and what every GPU engine checks before any pod starts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tasks.contracts.base import read_contract
+from tasks.contracts.errors import InputError
+from tasks.contracts.gpu_formats import FORMATS, KV_CACHES, served
+from tasks.contracts.plan import Source
+from tasks.contracts.resolution import ResolvedRelease, resolve
+from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.step_needs import gpus_to_hold
+from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable, generations_of
+from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
+from tasks.engines.preflight.adapters import highest_rank
+from tasks.engines.preflight.hub_metadata import Documents, check_not_quantized_twice, has_chat_template
+from tasks.engines.preflight.memory_fit import (
+    GIB,
+    USABLE,
+    MemoryFit,
+    bytes_on_gpus,
+    check_parallel,
+    shape_of,
+    weights_bytes,
+)
+from tasks.engines.preflight.suggestions import check_fit
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of engine.options."""
+
+    expected: str
+    takes: Callable[[Any], bool]
+
+
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, float) and 0 < value < 1
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+COMMON: Mapping[str, Option] = {
+    "chat_template": Option(
+        "apply or none; apply where the tokenizer has one when absent", {"apply", "none"}.__contains__
+    ),
+    "kv_cache_fraction": Option("above 0 and below 1, 0.9 when absent", _is_share),
+    "max_num_tokens": Option("1 or more", _is_count),
+}
+"""Whether prompts are wrapped; the cache's share of the memory that the model leaves free (vllm: the server's share of
+the whole GPU); and tokens of one step."""
+
+PREFIX_CACHING = Option("true or false, true when absent", _is_switch)
+"""Whether prompts that begin alike share their cache."""
+
+EAGER = Option("true or false, false when absent", _is_switch)
+"""Whether CUDA graphs are disabled."""
+
+MAX_LORAS = Option("1 or more, as many as engine.lora names when absent", _is_count)
+"""LoRA adapters on the GPU at once; a request for another one waits until it is loaded."""
+
+
+def check_options(spec: ReleaseSpec, options: Mapping[str, Option]) -> None:
+    """Refuse options that the kind does not have, and values that they do not take.
+
+    Raises:
+        InputError: the option, and the known ones.
+    """
+    for name, value in spec.engine.options.items():
+        if name not in options or not options[name].takes(value):
+            known = ", ".join(f"{each} ({option.expected})" for each, option in options.items())
+            raise InputError(
+                f"engine.options.{name} does not exist for {spec.engine.kind}, or takes other values",
+                found=repr(value),
+                expected=known,
+                remedy="Correct or remove it.",
+            )
+    tokens = spec.engine.options.get("max_num_tokens")
+    if tokens is not None and int(tokens) < max(spec.engine.max_batch_size, spec.engine.max_input_tokens):
+        raise InputError(
+            "engine.options.max_num_tokens is too low: a step holds a whole prompt and a token of every sequence",
+            found=str(tokens),
+            expected=f"at least {spec.engine.max_input_tokens} (max_input_tokens) and {spec.engine.max_batch_size} "
+            "(max_batch_size)",
+            remedy="Raise it or remove it.",
+        )
+
+
+Check = Callable[[ResolvedRelease, Source, Documents], None]
+"""EnginePlanner.check of a kind."""
+
+
+def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Documents, check: Check) -> None:
+    """What every GPU engine needs of a model: files, limits, calibration, a division into ranks, and memory.
+
+    Args:
+        release: the spec on the site.
+        source: the files that will be downloaded.
+        documents: as for EnginePlanner.check.
+        check: all that the kind checks; a change of the spec is suggested only if it passes.
+
+    Raises:
+        InputError: what cannot work, and what would.
+    """
+    spec, gpu = release.spec, release.gpu
+    check_files(source)
+    config = documents.get(CONFIG, {})
+    check_limits(dict(config), spec)
+    exported = spec.engine.traits.quantized_by_modelopt and spec.quantization.format != "none"
+    readers = GENERATIONS if exported else generations_of(release.runtime)
+    check_readable(config, readers, f"{source.repo}@{source.revision}")
+    quantized = check_not_quantized_twice(spec, source, documents)
+    _check_calibration(spec)
+    _check_chat_template(spec, source, documents)
+    shape = shape_of(config)
+    check_parallel(spec, shape)
+    fit = MemoryFit(spec, gpu.facts, shape, weights_bytes(source), quantized, highest_rank(spec, documents))
+
+    def accepts(changed: ReleaseSpec) -> bool:
+        try:
+            changed = read_contract(ReleaseSpec, changed.model_dump(mode="json"), spec.name)
+            check(resolve(changed, release.site), source, documents)
+        except InputError:
+            return False
+        return True
+
+    check_fit(fit, accepts)
+    _check_quantizing(release, source)
+
+
+def chat_template_of(spec: ReleaseSpec, *, has_template: bool) -> Literal["apply", "none"]:
+    """Whether serving applies a chat template: as the spec says, else if the tokenizer has one.
+
+    Raises:
+        InputError: the spec says apply, but the tokenizer has none.
+    """
+    requested = spec.engine.options.get("chat_template")
+    if requested == "apply" and not has_template:
+        raise InputError(
+            f"engine.options.chat_template is apply, but the tokenizer of {spec.source.repo} has no chat template",
+            expected="a file of its own, or a template in tokenizer_config.json",
+            remedy="Choose none, or a model that was trained to chat.",
+        )
+    return "apply" if has_template and requested != "none" else "none"
+
+
+def kv_cache_fraction(spec: ReleaseSpec) -> float:
+    """The runtime's share of memory, in the sense of its own setting."""
+    return float(spec.engine.options.get("kv_cache_fraction", USABLE))
+
+
+def _check_quantizing(release: ResolvedRelease, source: Source) -> None:
+    """Refuse weights that no node's GPUs hold unquantized; quantize would fail on them after the download."""
+    spec, site, gpu = release.spec, release.site, release.gpu
+    held = bytes_on_gpus(spec, source)
+    needed = gpus_to_hold(held, gpu.facts)
+    if needed <= gpu.facts.per_node:
+        return
+    quantization = spec.quantization
+    holding = [
+        f"engine.gpu {name}"
+        for name, other in sorted(site.gpus.items())
+        if gpus_to_hold(held, other) <= other.per_node
+        and quantization.format in served(FORMATS, spec.engine.kind, other.architecture)
+        and quantization.kv_cache in served(KV_CACHES, spec.engine.kind, other.architecture)
+    ]
+    raise InputError(
+        f"{source.repo} has {held / GIB:.1f} GiB of weights before they are quantized to {quantization.format}, which "
+        f"need {needed} {gpu.name} of {gpu.facts.memory_gib:g} GiB on one node",
+        found=f"{gpu.facts.per_node} on a node of site {site.name}",
+        remedy=f"What would hold them: {'; '.join(holding) or 'a GPU with more memory, or nodes with more GPUs'}.",
+    )
+
+
+def _check_chat_template(spec: ReleaseSpec, source: Source, documents: Documents) -> None:
+    names = {file.path for file in source.files}
+    chat_template_of(spec, has_template=has_chat_template(names, documents))
+
+
+def _check_calibration(spec: ReleaseSpec) -> None:
+    quantization = spec.quantization
+    if quantization.reads_texts and quantization.calibration is None:
+        raise InputError(
+            f"quantization.calibration is missing: {quantization.format} with kv_cache {quantization.kv_cache} takes "
+            "its scales from texts, and the quantizer's own would come from the internet",
+            remedy="Name a dataset on the Hub.",
+        )
+    if not quantization.reads_texts and quantization.calibration is not None:
+        raise InputError(
+            f"quantization.calibration has no effect: {quantization.format} reads no texts", remedy="Remove it."
+        )

@@ -1,0 +1,65 @@
+"""Reads a source's JSON documents as far as plan needs them, before a weight is downloaded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import Source
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.files import CONFIG
+
+TOKENIZER_CONFIG = "tokenizer_config.json"
+QUANTIZED_BY_MODELOPT = "hf_quant_config.json"
+CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
+
+Documents = Mapping[str, Mapping[str, Any]]
+"""JSON objects by file name."""
+
+
+def quantization_of(documents: Documents) -> str | None:
+    """How the checkpoint is already quantized, by its own name for it; None when it is not.
+
+    Transformers and vLLM write `quantization_config` into config.json, ModelOpt a file of its own beside it.
+    """
+    stated = documents.get(CONFIG, {}).get("quantization_config")
+    if algorithm := modelopt_algorithm(documents):
+        return algorithm
+    if isinstance(stated, Mapping):
+        return str(stated.get("quant_method") or "quantization_config")
+    return QUANTIZED_BY_MODELOPT if QUANTIZED_BY_MODELOPT in documents else None
+
+
+def modelopt_algorithm(documents: Documents) -> str | None:
+    """ModelOpt's name of the weights' format, which no other quantizer writes; None without one."""
+    for name, field in ((CONFIG, "quantization_config"), (QUANTIZED_BY_MODELOPT, "quantization")):
+        stated = documents.get(name, {}).get(field)
+        if isinstance(stated, Mapping) and stated.get("quant_algo"):
+            return str(stated["quant_algo"])
+    return None
+
+
+def check_not_quantized_twice(spec: ReleaseSpec, source: Source, documents: Documents) -> bool:
+    """Refuse to quantize a checkpoint that is already quantized.
+
+    Returns:
+        Whether the checkpoint is quantized.
+
+    Raises:
+        InputError: it is, and the spec names another format.
+    """
+    method = quantization_of(documents)
+    if method and spec.quantization.format != "none":
+        raise InputError(
+            f"{source.repo}@{source.revision} is already quantized",
+            found=method,
+            expected=f"16-bit weights for format {spec.quantization.format}, because a second loss adds to the first",
+            remedy="Choose format none to serve it as it is, or the unquantized model.",
+        )
+    return method is not None
+
+
+def has_chat_template(names: set[str], documents: Documents) -> bool:
+    """Whether the tokenizer has a chat template, in a file of its own or inside its configuration."""
+    return any(name in names for name in CHAT_TEMPLATES) or bool(
+        documents.get(TOKENIZER_CONFIG, {}).get("chat_template")
+    )

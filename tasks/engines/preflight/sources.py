@@ -1,0 +1,103 @@
+"""What a release takes of a model's and an adapter's repositories: files to download, and documents that plan reads."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from tasks.contracts.artifact import File
+from tasks.contracts.base import read_contract
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import HubFile, Source, adapter_folder
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.files import COMPANIONS, INDEX
+from tasks.engines.checkpoint.foreign import check_document
+from tasks.engines.preflight.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
+
+if TYPE_CHECKING:  # the client is loaded when a step connects to the Hub
+    from tasks.adapters.hub import Hub
+
+SAFETENSORS = "*.safetensors"
+NAMED_BY_TRANSFORMERS = "model*.safetensors"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+
+
+def files_of_release(source: Source) -> Source:
+    """The source with only the files that a release is made of: weights, configuration, tokenizer. No pickles.
+
+    Raises:
+        InputError: it has no safetensors weights, or a file whose name an artifact cannot hold.
+    """
+    top = [file for file in source.files if "/" not in file.path]
+    weights = [file for file in top if fnmatchcase(file.path, NAMED_BY_TRANSFORMERS)]
+    weights = weights or [file for file in top if fnmatchcase(file.path, SAFETENSORS)]
+    return _with_files(source, weights, (*COMPANIONS, INDEX, QUANTIZED_BY_MODELOPT))
+
+
+def adapters_of(spec: ReleaseSpec, hub: "Hub") -> dict[str, Source]:
+    """The spec's adapters by name, each with only its weights and configuration.
+
+    Raises:
+        InputError: as for `files_of_release`, or the adapter or the access to it is missing.
+    """
+    adapters = {}
+    for lora in sorted(spec.engine.lora, key=lambda each: each.name):
+        source = hub.resolve(lora.repo, lora.revision)
+        weights = [file for file in source.files if file.path == ADAPTER_WEIGHTS]
+        adapters[lora.name] = _with_files(source, weights, (ADAPTER_CONFIG,))
+    return adapters
+
+
+def documents_of(source: Source, wanted: Iterable[str], hub: "Hub") -> dict[str, dict[str, Any]]:
+    """The JSON documents among `wanted` that the source has, by file name.
+
+    Raises:
+        InputError: a document is not a JSON object, or a field of it has the wrong type.
+    """
+    names = {file.path for file in source.files}
+    documents = {}
+    for name in (name for name in wanted if name in names):
+        what = f"{source.repo}@{source.revision} {name}"
+        try:
+            documents[name] = json.loads(hub.read_file(source, name))
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{what} is not valid JSON", found=str(error)[:160], remedy="Choose another revision."
+            ) from error
+        if not isinstance(documents[name], dict):
+            raise InputError(
+                f"{what} is not a JSON object",
+                found=type(documents[name]).__name__,
+                remedy="Choose another revision.",
+            )
+        check_document(what, documents[name])
+    return documents
+
+
+def adapter_documents(adapters: Mapping[str, Source], hub: "Hub") -> dict[str, dict[str, Any]]:
+    """Each adapter's configuration, by its path in the download artifact."""
+    return {
+        f"{adapter_folder(name)}/{path}": document
+        for name, adapter in adapters.items()
+        for path, document in documents_of(adapter, (ADAPTER_CONFIG,), hub).items()
+    }
+
+
+def _with_files(source: Source, weights: Sequence[HubFile], companions: Sequence[str]) -> Source:
+    """The source with only `weights` and the top-level files that match the patterns of `companions`."""
+    top = [file for file in source.files if "/" not in file.path]
+    if not weights:
+        pickles = [file.path for file in top if any(fnmatchcase(file.path, pattern) for pattern in PICKLES)]
+        raise InputError(
+            f"{source.repo}@{source.revision} has no safetensors weights",
+            found=f"only {', '.join(pickles[:3])}" if pickles else "no weights at its top",
+            expected="*.safetensors, because a pickle can run code",
+            remedy="Convert the weights (transformers: save_pretrained(safe_serialization=True)), or choose a revision "
+            "that has them.",
+        )
+    others = [file for file in top if any(fnmatchcase(file.path, pattern) for pattern in companions)]
+    files = sorted((*weights, *others), key=lambda file: file.path)
+    for file in files:
+        read_contract(File, {"path": file.path, "sha256": "0" * 64, "size_bytes": 0}, f"{source.repo} {file.path!r}")
+    return source.model_copy(update={"files": tuple(files)})

@@ -1,0 +1,1 @@
+"""Engine kind `trt-engine`: TensorRT-LLM's own quantization, builder and C++ runtime."""

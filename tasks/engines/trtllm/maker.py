@@ -1,0 +1,173 @@
+"""Engine kind `trt-engine` in pods: TensorRT-LLM's own quantization and builder.
+
+Everything that needs TensorRT-LLM runs as a child process in the serving image, on the GPU product that it will serve
+on.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from typing_extensions import override
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.checkpoint.config_reading import readable
+from tasks.engines.checkpoint.files import CONFIG, check_limits, check_weights, read_config, read_object
+from tasks.engines.passthrough import chat_template_in, link_all, link_readable, link_tokenizer
+from tasks.engines.preflight.gpu import kv_cache_fraction
+from tasks.engines.protocol import EngineMaker
+from tasks.engines.trtllm.commands import (
+    QUANTIZE_SCRIPT,
+    build_command,
+    convert_command,
+    converter_of,
+    is_converted,
+    quantize_command,
+)
+from tasks.engines.trtllm.readback import check_positions, read_engine
+from tasks.engines.trtllm.tool import run_tool
+from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
+
+TENSORRT_LLM = "1.2.1"
+"""The version in all images that this kind runs in (tasks/contracts/triton_images.py). They share one TensorRT version
+too, so an engine runs in any of them."""
+
+EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))
+"""Where images keep TensorRT-LLM's example scripts: Triton's, and NVIDIA's own release image. The first that
+exists is used."""
+
+TRAIN_SPLIT = "train.jsonl"
+"""quantize.py reads column `text` with Hugging Face's datasets library, to which a folder with a file of this name is a
+dataset with a `train` split."""
+
+
+def visible_gpus() -> int:
+    """How many GPUs this pod was given."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+class TrtMaker(EngineMaker):
+    """Runs TensorRT-LLM's scripts and builder."""
+
+    def __init__(self, examples: Sequence[Path] = EXAMPLES, gpus: Callable[[], int] = visible_gpus) -> None:
+        """`examples`: folders to look for the scripts in; `gpus`: how many GPUs this pod has."""
+        self._examples, self._gpus = examples, gpus
+
+    @override
+    def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
+        """Quantize, or only convert, to a TensorRT-LLM checkpoint: config.json, a file per rank, and the tokenizer."""
+        config = read_config(checkpoint)
+        check_limits(config, spec)
+        source_bytes = check_weights(checkpoint)
+        with TemporaryDirectory(dir=out.parent) as scratch:
+            source = _readable(checkpoint, config, Path(scratch) / "source")
+            command = self._to_checkpoint(source, spec, out, config, texts.calibration, Path(scratch))
+            run_tool(command, Path(scratch) / "quantize.log", f"{spec.quantization.format} of {spec.source.repo}")
+        check_positions(config, out)
+        link_tokenizer(checkpoint, out)
+        weights = sum(file.stat().st_size for file in out.glob("rank*.safetensors"))
+        return {"source_bytes": source_bytes, "weights_bytes": weights}
+
+    @override
+    def build(self, checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
+        """Build one engine per rank, and compare its config.json with the spec."""
+        gpus, ranks = self._gpus(), spec.engine.ranks
+        if gpus < 1:
+            raise InputError(
+                "trt-engine builds on the GPU that it serves on, and this pod has none",
+                remedy="Run this step on a GPU node.",
+            )
+        workers = min(gpus, ranks)
+        per_node = max(workers, spec.gpus_reached)
+        with TemporaryDirectory(dir=out.parent) as scratch:
+            ready = _with_nodes(checkpoint, Path(scratch) / "checkpoint", per_node)
+            cache = Path(scratch) / "timing.cache"
+            command = build_command(ready, out, spec, timing_cache=cache, workers=workers)
+            run_tool(command, Path(scratch) / "build.log", f"building {ranks} engines")
+        description = {
+            "kind": spec.engine.kind,
+            **read_engine(out, spec, version=TENSORRT_LLM, gpus_per_node=per_node),
+            "chat_template": chat_template_in(checkpoint, spec),
+            "kv_cache_fraction": kv_cache_fraction(spec),
+        }
+        link_tokenizer(checkpoint, out)
+        (out / ENGINE_DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
+        return description
+
+    @override
+    def template_values(self, engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
+        """Values that build read back."""
+        description = json.loads((engine_dir / ENGINE_DESCRIPTION).read_bytes())
+        return {
+            "name": spec.name,
+            "kind": spec.engine.kind,
+            "engine_folder": ENGINE_FOLDER,
+            "chat_template": description["chat_template"],
+            **description["limits"],
+            "kv_cache_fraction": description["kv_cache_fraction"],
+            "paged_context": description["paged_attention"],
+            "repository_root": REPOSITORY_ROOT,
+            "gpus": list(spec.serving.gpus),
+            "versions": description["versions"],
+        }
+
+    def _to_checkpoint(
+        self,
+        checkpoint: Path,
+        spec: ReleaseSpec,
+        out: Path,
+        config: dict[str, Any],
+        calibration: Sequence[str],
+        scratch: Path,
+    ) -> list[str]:
+        if is_converted(spec):
+            return convert_command(self._script(converter_of(config["architectures"][0])), checkpoint, out, spec)
+        texts = _dataset(calibration, scratch / "texts") if calibration else None
+        script = self._script(QUANTIZE_SCRIPT)
+        return quantize_command(script, checkpoint, out, spec, calibration=texts, samples=len(calibration))
+
+    def _script(self, name: str) -> Path:
+        for folder in self._examples:
+            if (folder / name).is_file():
+                return folder / name
+        raise InputError(
+            f"TensorRT-LLM's {name} is missing",
+            expected=f"a file in one of {', '.join(map(str, self._examples))}",
+            remedy="Run this step in an image of Triton with TensorRT-LLM 1.2.",
+        )
+
+
+def _readable(checkpoint: Path, config: dict[str, Any], folder: Path) -> Path:
+    """The checkpoint, or links to its files and a config.json that TensorRT-LLM's transformers reads correctly."""
+    if readable(config) == config:
+        return checkpoint
+    folder.mkdir()
+    link_readable(checkpoint, folder)
+    return folder
+
+
+def _dataset(texts: Sequence[str], folder: Path) -> Path:
+    folder.mkdir()
+    lines = (json.dumps({"text": text}) + "\n" for text in texts)
+    (folder / TRAIN_SPLIT).write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def _with_nodes(checkpoint: Path, ready: Path, gpus_per_node: int) -> Path:
+    """Link the checkpoint with the true number of GPUs per node in its config; the tools write 8.
+
+    Ranks find their neighbours by it, and the runtime refuses a device id at or above it, or more ids than it
+    (cpp/tensorrt_llm/runtime/worldConfig.cpp, in every version that was checked).
+    """
+    ready.mkdir()
+    config = read_object(checkpoint / CONFIG)
+    config["mapping"] = {**config.get("mapping", {}), "gpus_per_node": gpus_per_node}
+    link_all(checkpoint, ready, leave=CONFIG)
+    (ready / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
+    return ready

@@ -1,0 +1,73 @@
+"""Engine kind `trt-engine` in plan: what can be quantized, built and held by the GPUs."""
+
+from typing_extensions import override
+
+from tasks.contracts.artifact import Stage
+from tasks.contracts.errors import InputError
+from tasks.contracts.plan import Estimate, Source
+from tasks.contracts.resolution import ResolvedRelease
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.files import CONFIG
+from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options
+from tasks.engines.preflight.hub_metadata import Documents, quantization_of
+from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
+from tasks.engines.protocol import EnginePlanner
+from tasks.engines.trtllm.commands import converter_of, is_converted
+
+TOOLKIT_BYTES = 8 * GIB
+"""Host memory of a process with CUDA, PyTorch and TensorRT-LLM, and of what TensorRT holds while it builds: an
+allowance."""
+
+
+class TrtPlanner(EnginePlanner):
+    """Plans engines that are compiled for one GPU product."""
+
+    @override
+    def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        spec = release.spec
+        check_options(spec, COMMON)
+        check_gpu_engine(release, source, documents, self.check)
+        if method := quantization_of(documents):
+            raise InputError(
+                f"{source.repo}@{source.revision} is already quantized",
+                found=method,
+                expected="16-bit weights, which trt-engine quantizes itself",
+                remedy="Choose the unquantized model, or the engine kinds llmapi or vllm, which serve it as it is.",
+            )
+        if is_converted(spec):
+            converter_of(str((documents[CONFIG].get("architectures") or ["none"])[0]))
+        if spec.gate.quality is not None and spec.gate.quality.perplexity is not None:
+            raise InputError(
+                "gate.quality.perplexity cannot be measured: trt-engine has no logits before it is served",
+                remedy="Remove it; gate.quality.dataset measures answers of the release itself.",
+            )
+
+    @override
+    def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
+        """Estimate quantize: disk holds source and result together, and the result passes through the host's memory.
+
+        The host reads and splits weights that keep their precision: source and one copy. The source of others is on
+        GPUs.
+        """
+        weights = weights_bytes(source)
+        result = int(weights * BITS[spec.quantization.format] / BITS["none"]) + weights // 8
+        held = 2 * weights if is_converted(spec) else result
+        return Estimate(
+            download_bytes=source.size_bytes,
+            scratch_bytes=source.size_bytes + 2 * result,
+            memory_bytes=TOOLKIT_BYTES + held,
+            gpu_bytes=bytes_on_gpus(spec, source),
+        )
+
+    @override
+    def producers(self, release: ResolvedRelease) -> dict[Stage, dict[str, str]]:
+        """Image, TensorRT-LLM, TensorRT and GPU architecture; and the ranks, over which quantize splits weights."""
+        engine = release.spec.engine
+        tools = {
+            "image": release.engine_image,
+            "tensorrt_llm": release.runtime.runtime,
+            "tensorrt": release.runtime.tensorrt or "",
+            "gpu_architecture": release.gpu.facts.architecture,
+            "ranks": f"tp{engine.tensor_parallel} pp{engine.pipeline_parallel}",
+        }
+        return {"quantize": tools, "build": tools, "assemble": {"image": release.engine_image}}

@@ -1,0 +1,212 @@
+"""Runs one step in a scratch folder and writes its result document, whether it succeeds or fails."""
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+import traceback
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tasks import step_table
+from tasks.adapters.clock import SystemClock
+from tasks.adapters.s3 import S3ObjectStore
+from tasks.adapters.workspace import Outcome, Workspace
+from tasks.arguments import FETCH_REPOSITORY, PLAN, REVERT
+from tasks.contracts.artifact import STAGES
+from tasks.contracts.base import Contract, canonical_json, read_contract, read_contract_json
+from tasks.contracts.documents import parse_json
+from tasks.contracts.errors import InputError, PipelineError
+from tasks.contracts.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
+from tasks.contracts.plan import Plan, PlanRequest
+from tasks.contracts.release import MAX_REQUEST_BYTES, Failure, Release, RevertRequest, Step, StepResult
+from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
+from tasks.document_files import read_document
+
+ROOT = Path(__file__).resolve().parent.parent
+ERROR_CHARS = 200
+
+log = logging.getLogger("tasks")
+R = TypeVar("R", bound=Contract)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One step, ready to run, and where its result goes."""
+
+    step: Step
+    run: str
+    result_uri: str
+    work: Callable[[Workspace], Outcome]
+    release_uri: str | None = None
+
+
+def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
+    """Run the requested step in a scratch folder that is removed afterwards; return one line about what it did."""
+    base = environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir()
+    scratch = Path(tempfile.mkdtemp(prefix=f"slipway-{parsed.step}-", dir=base))
+    try:
+        workspace = _workspace(site, scratch, environment)
+        if parsed.step == FETCH_REPOSITORY:
+            return step_table.fetch_repository(_read_release(parsed.release, workspace), workspace, parsed.to).summary
+        return report(_job(parsed, workspace), workspace)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def unexpected(error: Exception) -> str:
+    """Describe an error that is not one of ours, with the line that raised it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"unexpected {type(error).__name__} in {where}: {str(error)[:ERROR_CHARS]}"
+
+
+def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Workspace:
+    clock = SystemClock()
+
+    def connect_hub() -> Any:
+        # huggingface_hub reads these when it is imported
+        os.environ |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+        from tasks.adapters.hub import HuggingFaceHub
+
+        return HuggingFaceHub(site.hub.endpoint, environment.get("HF_TOKEN") or None, clock)
+
+    return Workspace(
+        site,
+        S3ObjectStore(site.object_store),
+        clock,
+        scratch,
+        ROOT,
+        connect_hub,
+        dag_run=environment.get(DAG_RUN_VARIABLE, ""),
+        ended_holders=json.loads(environment.get(ENDED_HOLDERS_VARIABLE) or "{}"),
+    )
+
+
+def _job(parsed: Namespace, workspace: Workspace) -> Job:
+    if parsed.step == PLAN:
+        request = _plan_request(parsed, workspace)
+        result_uri = workspace.layout.plan(request.spec.name, request.run)
+        return Job(PLAN, request.run, result_uri, partial(step_table.plan, request))
+    if parsed.step == REVERT:
+        revert = _revert_request(parsed, workspace)
+        result_uri = workspace.layout.revert(revert.name, revert.run)
+        return Job(REVERT, revert.run, result_uri, partial(step_table.revert, revert))
+    release = _of_run(_read_release(parsed.release, workspace), parsed.run)
+    result_uri = workspace.layout.result(release.spec.name, release.id, parsed.step)
+    work = partial(_release_step, parsed.step, release)
+    return Job(parsed.step, release.plan.run, result_uri, work, parsed.release)
+
+
+def _plan_request(parsed: Namespace, workspace: Workspace) -> PlanRequest:
+    if parsed.request:
+        return _read_request(PlanRequest, parsed.request, workspace)
+    data, source = _read_spec(parsed.spec)
+    spec = read_contract(ReleaseSpec, data, source)
+    request = {"spec": spec, "run": parsed.run, "revision": parsed.revision, "force": parsed.force}
+    return read_contract(PlanRequest, request, source)
+
+
+def _read_spec(argument: str) -> tuple[Any, str]:
+    """Return the spec as data, and the name that messages give it."""
+    if argument.lstrip().startswith("{"):
+        return parse_json(argument, "--spec"), "--spec"
+    return read_document(Path(argument)), argument
+
+
+def _revert_request(parsed: Namespace, workspace: Workspace) -> RevertRequest:
+    if parsed.request:
+        return _read_request(RevertRequest, parsed.request, workspace)
+    request = {"name": parsed.name, "run": parsed.run, "reason": parsed.reason}
+    return read_contract(RevertRequest, request, "revert")
+
+
+def _read_request(model: type[R], uri: str, workspace: Workspace) -> R:
+    data = workspace.store.read_bytes(uri)
+    if len(data) > MAX_REQUEST_BYTES:
+        raise InputError(
+            f"request {uri} is too long",
+            found=f"{len(data)} bytes",
+            expected=f"at most {MAX_REQUEST_BYTES}",
+            remedy="Make the spec shorter.",
+        )
+    return read_contract_json(model, data, uri)
+
+
+def _read_release(uri: str, workspace: Workspace) -> Release:
+    return read_contract_json(Release, workspace.store.read_bytes(uri), uri)
+
+
+def _of_run(release: Release, run: str | None) -> Release:
+    """Return the release as one run sees it: a later run may have planned the same artifacts again."""
+    if run is None:
+        return release
+    plan = release.plan.model_dump() | {"run": run}
+    return release.model_copy(update={"plan": read_contract(Plan, plan, "--run")})
+
+
+def _release_step(step: Step, release: Release, workspace: Workspace) -> Outcome:
+    """Run a step of a release, unless it is a stage whose artifact is stored."""
+    if step in STAGES:
+        key = release.plan.stages[step].key
+        if manifest := workspace.artifacts.find(step, key):
+            uri = workspace.layout.artifact(step, key)
+            data = {"key": key, "uri": uri, "size_bytes": manifest.size_bytes, "metrics": manifest.metrics}
+            return Outcome(f"{key[:12]} is stored, nothing was run", data, stored=True)
+    return step_table.RELEASE_STEPS[step](release, workspace)
+
+
+def report(job: Job, workspace: Workspace) -> str:
+    """Run the job and write its result, also when it fails; return one line about what it did.
+
+    Raises:
+        Exception: what the step raised.
+    """
+    clock, started_at, began = workspace.clock, workspace.clock.now(), workspace.clock.monotonic()
+    log.info("%s begins for run %s", job.step, job.run)
+    try:
+        outcome = job.work(workspace)
+    except Exception as error:
+        failed = _failed(job, error, started_at, clock.monotonic() - began)
+        try:
+            workspace.store.put_bytes(job.result_uri, canonical_json(failed.model_dump(mode="json")))
+        except PipelineError as unwritten:  # the step's own error matters more than a store that is down as well
+            log.warning("the result could not be written: %s", unwritten)
+        raise
+    result = StepResult(
+        step=job.step,
+        release=outcome.data.get("release") if job.step == PLAN else job.release_uri,
+        run=job.run,
+        outcome="stored" if outcome.stored else "done",
+        summary=outcome.summary,
+        data=outcome.data,
+        started_at=started_at,
+        seconds=clock.monotonic() - began,
+    )
+    workspace.store.put_bytes(job.result_uri, canonical_json(result.model_dump(mode="json")))
+    return f"{job.step}: {outcome.summary}"
+
+
+def _failed(job: Job, error: Exception, started_at: datetime, seconds: float) -> StepResult:
+    if isinstance(error, PipelineError):
+        failure = Failure.of(error)
+    else:
+        code = PipelineError.exit_code
+        failure = Failure(kind=type(error).__name__, exit_code=code, message=unexpected(error))
+    return StepResult(
+        step=job.step,
+        release=job.release_uri,
+        run=job.run,
+        outcome="failed",
+        summary=failure.message,
+        started_at=started_at,
+        seconds=seconds,
+        error=failure,
+    )

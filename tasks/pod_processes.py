@@ -1,0 +1,34 @@
+"""The processes of serving pods that `python -m tasks` runs besides steps: a group's leader and the preStop hook."""
+
+import tempfile
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Never
+
+from tasks.adapters.clock import SystemClock
+from tasks.contracts.site import Site
+from tasks.serving import mpi_leader
+from tasks.serving.drain import drain as drain_front
+
+
+def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never:
+    """Wait for the group's pods and become mpirun, so that the process ends with the server's own exit code."""
+    from tasks.adapters.kube import Cluster
+    from tasks.adapters.process import become
+
+    folder = Path(environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir())
+    cluster = Cluster.connect(site)
+    server = mpi_leader.multinode_server(parsed)
+    become(
+        mpi_leader.command(
+            server, cluster, SystemClock(), public_key=mpi_leader.PUBLIC_KEY, folder=folder, environment=environment
+        )
+    )
+
+
+def drain(parsed: Namespace) -> str:
+    """Empty the pod's front and end it; return a summary for the log."""
+    from tasks.adapters.front import EnvoyFront
+
+    return drain_front(EnvoyFront(parsed.front), SystemClock(), leave_s=parsed.leave_s, requests_s=parsed.requests_s)

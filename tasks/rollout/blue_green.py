@@ -1,0 +1,147 @@
+"""Blue-green as a pure function: (goal, observed state) -> the next move, or none when the goal is reached.
+
+Nothing is remembered between moves: the state is in the cluster and the channel. A step that was killed at any point
+observes again and continues.
+
+The order matters. Traffic flips before the channel is swapped, so that the channel never names a release that does not
+serve; a release leaves its Services before its pods end, so that no connection goes to a pod that is ending.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Goal(StrEnum):
+    """The state that a step moves the roll-out to."""
+
+    ROLL_OUT = "roll-out"
+    PROMOTE = "promote"
+    ROLL_BACK = "roll-back"
+    REVERT = "revert"
+
+
+class Move(StrEnum):
+    """One change. Making it again does no harm."""
+
+    DEPLOY = "deploy"
+    POINT_CANDIDATE = "point-candidate"
+    AWAIT_AVAILABLE = "await-available"
+    POINT_LIVE = "point-live"
+    AWAIT_ENDPOINTS = "await-endpoints"
+    SWAP_CHANNEL = "swap-channel"
+    RESTORE_LIVE = "restore-live"
+    DROP_CANDIDATE = "drop-candidate"
+    AWAIT_LEFT = "await-left"
+    RETIRE = "retire"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The observed state of a model, from the view of one release."""
+
+    release: str
+    server: str
+    """Name of the workload that serves the release: the release's id, unless it shares a server with other models."""
+    deployed: frozenset[str] = frozenset()
+    """Workloads that exist, of the model's releases and of its group."""
+    current: bool = False
+    """Whether the release's workload matches today's spec and site."""
+    available: bool = False
+    """Whether every replica of the workload is available, in its newest generation."""
+    live_selects: str | None = None
+    """Release that the live Service selects; None when there is no such Service."""
+    candidate_selects: str | None = None
+    live_endpoints_settled: bool = False
+    """Whether the live Service reaches only pods of the release, and the Services of other models reach its server."""
+    live_reaches_release: bool = False
+    """Whether the live Service reaches pods of the release, alone or among others."""
+    channel_live: str | None = None
+    kept: frozenset[str] = frozenset()
+    """Workloads of the releases that the channel lists as live or previous."""
+
+
+def next_move(goal: Goal, seen: Observed) -> Move | None:
+    """The next move towards the goal; None when it is reached."""
+    match goal:
+        case Goal.ROLL_OUT:
+            return _roll_out(seen)
+        case Goal.PROMOTE:
+            return _promote(seen)
+        case Goal.ROLL_BACK:
+            return _roll_back(seen)
+        case Goal.REVERT:
+            return _revert(seen)
+
+
+def to_retire(goal: Goal, seen: Observed) -> frozenset[str]:
+    """Workloads to remove: the refused one, or those that the channel no longer keeps."""
+    if goal is Goal.ROLL_BACK:
+        return frozenset({seen.server}) & (seen.deployed - seen.kept)
+    return seen.deployed - seen.kept - {seen.server}
+
+
+def _roll_out(seen: Observed) -> Move | None:
+    if (move := _clear_away(seen)) is not None:
+        return move
+    if seen.server not in seen.deployed or not seen.current:
+        return Move.DEPLOY
+    if seen.candidate_selects != seen.release:
+        return Move.POINT_CANDIDATE
+    return None if seen.available else Move.AWAIT_AVAILABLE
+
+
+def _clear_away(seen: Observed) -> Move | None:
+    """Remove what a run that ended midway left behind: only the run that holds the model's lease changes the model.
+
+    This comes before anything is deployed, because a leftover may hold the GPUs that the candidate needs. A release
+    that serves live traffic although the channel names none is left alone until another one is promoted.
+    """
+    if seen.live_selects is not None and seen.live_selects != seen.channel_live:
+        restorable = seen.channel_live is not None and seen.kept & seen.deployed
+        return Move.RESTORE_LIVE if restorable else None
+    if seen.candidate_selects not in {None, seen.release}:
+        return Move.DROP_CANDIDATE
+    return Move.RETIRE if to_retire(Goal.ROLL_OUT, seen) else None
+
+
+def _make_live(seen: Observed) -> Move | None:
+    if seen.server not in seen.deployed:
+        return Move.DEPLOY
+    if seen.live_selects != seen.release:
+        return Move.POINT_LIVE if seen.available else Move.AWAIT_AVAILABLE
+    if not seen.live_endpoints_settled:
+        return Move.AWAIT_ENDPOINTS
+    return None if seen.channel_live == seen.release else Move.SWAP_CHANNEL
+
+
+def _promote(seen: Observed) -> Move | None:
+    if (move := _make_live(seen)) is not None:
+        return move
+    if seen.candidate_selects is not None:
+        return Move.DROP_CANDIDATE
+    return Move.RETIRE if to_retire(Goal.PROMOTE, seen) else None
+
+
+def _roll_back(seen: Observed) -> Move | None:
+    """Undo a promotion that was killed between traffic and channel too: the channel decides what is live."""
+    if seen.live_selects == seen.release and seen.channel_live != seen.release:
+        return Move.RESTORE_LIVE
+    if seen.candidate_selects is not None:
+        return Move.DROP_CANDIDATE
+    if not to_retire(Goal.ROLL_BACK, seen):
+        return None
+    # by now the live Service selects another release, and its endpoints follow a moment later
+    left = seen.live_selects == seen.release or not seen.live_reaches_release
+    return Move.RETIRE if left else Move.AWAIT_LEFT
+
+
+def _revert(seen: Observed) -> Move | None:
+    """Make a previous release live; deploy it again if it is no longer warm, and remove what it replaces.
+
+    A candidate that a run left behind when it ended midway is removed as well.
+    """
+    if (move := _make_live(seen)) is not None:
+        return move
+    if seen.candidate_selects is not None:
+        return Move.DROP_CANDIDATE
+    return Move.RETIRE if to_retire(Goal.REVERT, seen) else None

@@ -1,0 +1,255 @@
+"""The loop around blue_green.py: observe, decide the next move, make it, and observe again."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from tasks.adapters.kube import Cluster
+from tasks.adapters.workload_state import is_available
+from tasks.adapters.workspace import Workspace
+from tasks.contracts.base import read_contract_json
+from tasks.contracts.channel import Channel, ChannelEntry
+from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from tasks.contracts.release import Release
+from tasks.rollout import server_target
+from tasks.rollout.blue_green import Goal, Move, Observed, next_move, to_retire
+from tasks.rollout.channel_store import ChannelStore
+from tasks.rollout.release_lock import ReleaseLock
+from tasks.rollout.server_target import ServerTarget
+from tasks.serving import manifests
+
+log = logging.getLogger(__name__)
+
+MOST_MOVES = 20
+ENDPOINTS_TIMEOUT_S = 60.0
+POLL_S = 0.2
+BAKE_LOOK_S = 5.0
+DISRUPTION_BUDGET = "PodDisruptionBudget"
+
+
+@dataclass(frozen=True)
+class RolloutReconciler:
+    """Moves one release of a model. Every method may be called again after it was cut short."""
+
+    release: Release
+    release_uri: str
+    run: str
+    workspace: Workspace
+    cluster: Cluster
+
+    @classmethod
+    def of(cls, release: Release, workspace: Workspace, *, run: str | None = None) -> "RolloutReconciler":
+        """Connect to the cluster for a release; `run` is the run that planned it unless another one acts on it."""
+        uri = workspace.layout.release(release.spec.name, release.id)
+        return cls(release, uri, run or release.plan.run, workspace, workspace.cluster())
+
+    @property
+    def model(self) -> str:
+        """Name of the model, of its live Service, and of its channel."""
+        return self.release.spec.name
+
+    @property
+    def channel(self) -> ChannelStore:
+        """The model's channel."""
+        return ChannelStore(self.workspace.store, self.workspace.layout, self.model, self.workspace.clock)
+
+    @cached_property
+    def target(self) -> ServerTarget:
+        """The server that holds the release. Use it only while this run holds the lock: others could change it."""
+        return server_target.server_target_of(self.release, self.release_uri, self.workspace)
+
+    @property
+    def lock(self) -> ReleaseLock:
+        """The run's lock on the model."""
+        workspace = self.workspace
+        return ReleaseLock(
+            self.release.spec,
+            self.run,
+            self.cluster,
+            workspace.clock,
+            dag_run=workspace.dag_run,
+            ended_holders=workspace.ended_holders,
+        )
+
+    def reach(self, goal: Goal, change: Callable[[Channel], Channel] = lambda channel: channel) -> list[str]:
+        """Move until the goal is reached.
+
+        Args:
+            goal: the state to reach.
+            change: what SWAP_CHANNEL does to the channel.
+
+        Returns:
+            A description of each move that was made.
+
+        Raises:
+            PipelineError: the goal is not reached after MOST_MOVES moves.
+        """
+        made: list[str] = []
+        for _ in range(MOST_MOVES):
+            seen = self.observe(goal)
+            move = next_move(goal, seen)
+            if move is None:
+                return made
+            log.info("%s: %s", goal, move)
+            made.append(self._make(move, goal, seen, change))
+        raise PipelineError(
+            f"{goal} of {self.release.id} did not finish within {MOST_MOVES} moves",
+            found=", ".join(made[-3:]),
+            remedy="Check whether something else changes the model's workloads or Services.",
+        )
+
+    def observe(self, goal: Goal) -> Observed:
+        """Observe the model in cluster and channel. Only a roll-out compares its manifest with today's."""
+        workloads = self._workloads()
+        channel = self.channel.read()
+        kept = {entry.release_id for entry in (channel.live, *channel.previous) if entry}
+        mine = workloads.get(self.target.name)
+        return Observed(
+            release=self.release.id,
+            server=self.target.name,
+            deployed=frozenset(workloads),
+            current=goal is Goal.ROLL_OUT
+            and mine is not None
+            and _manifest(mine) == _manifest(self.target.rendered()[0]),
+            available=mine is not None and is_available(mine),
+            live_selects=self._selected(self.model),
+            candidate_selects=self._selected(f"{self.model}-candidate"),
+            live_endpoints_settled=self._settled(),
+            live_reaches_release=self._reached(),
+            channel_live=channel.live.release_id if channel.live else None,
+            kept=self.target.needed(lambda: self._live(channel)) | kept,
+        )
+
+    def _make(self, move: Move, goal: Goal, seen: Observed, change: Callable[[Channel], Channel]) -> str:
+        if move in {Move.POINT_CANDIDATE, Move.POINT_LIVE}:
+            return self._point(self.release, self.release_uri, candidate=move is Move.POINT_CANDIDATE)
+        makes: dict[Move, Callable[[], str]] = {
+            Move.DEPLOY: self._deploy,
+            Move.AWAIT_AVAILABLE: self._await_available,
+            Move.AWAIT_ENDPOINTS: self._await_endpoints,
+            Move.SWAP_CHANNEL: lambda: self._swap(goal, change),
+            Move.RESTORE_LIVE: self._restore,
+            Move.DROP_CANDIDATE: self._drop_candidate,
+            Move.AWAIT_LEFT: self._await_left,
+            Move.RETIRE: lambda: self._retire(sorted(to_retire(goal, seen))),
+        }
+        return makes[move]()
+
+    def _workloads(self) -> dict[str, manifests.Document]:
+        """Workloads that a roll-out of the model manages, by name."""
+        items = [
+            item
+            for labels in self.target.selectors
+            for kind in manifests.WORKLOADS
+            for item in self.cluster.find(kind, labels)
+        ]
+        return {item["metadata"]["name"]: item for item in items}
+
+    def _live(self, channel: Channel) -> Release | None:
+        return self._read(channel.live) if channel.live else None
+
+    def _read(self, entry: ChannelEntry) -> Release:
+        if entry.release_id == self.release.id:
+            return self.release
+        return read_contract_json(Release, self.workspace.store.read_bytes(entry.release_uri), entry.release_uri)
+
+    def _deploy(self) -> str:
+        objects = self.target.rendered()
+        if not any(item["kind"] == DISRUPTION_BUDGET for item in objects):
+            self.cluster.delete(DISRUPTION_BUDGET, self.target.name)
+        self.cluster.apply(objects)
+        return f"deployed {self.target.name}"
+
+    def _point(self, release: Release, release_uri: str, *, candidate: bool) -> str:
+        objects = server_target.service(release, release_uri, self.workspace, candidate=candidate)
+        self.cluster.apply(objects)
+        return f"Service {objects[0]['metadata']['name']} selects {release.id}"
+
+    def _await_available(self) -> str:
+        name = self.target.name
+        workload = self._workloads().get(name)
+        kind = workload["kind"] if workload else manifests.WORKLOADS[0]
+        self.cluster.wait_available(kind, name, self.target.ready_timeout_s)
+        return f"{name} is available"
+
+    def _await_endpoints(self) -> str:
+        self._await(self._settled, f"does not reach {self.release.id} alone")
+        return f"every new connection reaches {self.release.id}"
+
+    def _await_left(self) -> str:
+        self._await(lambda: not self._reached(), f"still reaches {self.release.id}")
+        return f"no new connection reaches {self.release.id}"
+
+    def _await(self, holds: Callable[[], bool], otherwise: str) -> None:
+        """Wait until the live Service's endpoints are as they should be."""
+        clock = self.workspace.clock
+        began = clock.monotonic()
+        while not holds():
+            if clock.monotonic() - began > ENDPOINTS_TIMEOUT_S:
+                raise UnavailableError(
+                    f"Service {self.model} {otherwise} after {ENDPOINTS_TIMEOUT_S:.0f} s",
+                    remedy="Check that the cluster's endpoint controller is running.",
+                )
+            clock.sleep(POLL_S)
+
+    def _swap(self, goal: Goal, change: Callable[[Channel], Channel]) -> str:
+        if goal is Goal.PROMOTE:
+            self._bake()
+        self.channel.swap(change)
+        return f"the channel names {self.release.id}"
+
+    def _bake(self) -> None:
+        """Watch the release under live load. Until the channel names it, roll-back restores the one before it."""
+        bake_s, clock = self.release.spec.rollout.bake_s, self.workspace.clock
+        began = clock.monotonic()
+        while (passed_s := clock.monotonic() - began) < bake_s:
+            item = self._workloads().get(self.target.name)
+            if item is None or not is_available(item):
+                raise InputError(
+                    f"{self.release.id} became unavailable {passed_s:.0f} s after it took the traffic",
+                    expected=f"it to stay available for rollout.bake_s ({bake_s} s)",
+                    remedy="It is rolled back; see the logs of its pods.",
+                )
+            log.info("%s has served for %.0f of %d s", self.release.id, passed_s, bake_s)
+            clock.sleep(min(BAKE_LOOK_S, bake_s - passed_s))
+            self.lock.acquire()
+
+    def _restore(self) -> str:
+        live = self.channel.read().live
+        if live is not None:
+            return self._point(self._read(live), live.release_uri, candidate=False)
+        self.cluster.delete("Service", self.model)
+        return f"Service {self.model} is removed: nothing was live before"
+
+    def _drop_candidate(self) -> str:
+        self.cluster.delete("Service", f"{self.model}-candidate")
+        return f"Service {self.model}-candidate is removed"
+
+    def _retire(self, names: list[str]) -> str:
+        for name in names:
+            for kind in (DISRUPTION_BUDGET, *manifests.WORKLOADS):
+                self.cluster.delete(kind, name)
+        return f"retired {', '.join(names)}"
+
+    def _selected(self, service: str) -> str | None:
+        item = self.cluster.get("Service", service)
+        return server_target.selected(item["spec"].get("selector") or {}, self.model) if item else None
+
+    def _settled(self) -> bool:
+        reached, new = self.cluster.endpoints(self.model), set(self.cluster.ready_pods(self.target.server_pods))
+        if not reached & new or not reached <= set(self.cluster.ready_pods(self.target.release_pods)):
+            return False
+        return all(self._reaches(name, new) for name in self.target.neighbours)
+
+    def _reached(self) -> bool:
+        """Whether the live Service sends connections to pods of the release."""
+        return bool(self.cluster.endpoints(self.model) & set(self.cluster.ready_pods(self.target.release_pods)))
+
+    def _reaches(self, service: str, pods: set[str]) -> bool:
+        """Whether the Service sends connections to one of these pods; a missing Service has none to lose."""
+        return bool(self.cluster.endpoints(service) & pods) or self.cluster.get("Service", service) is None
+
+
+def _manifest(deployment: manifests.Document) -> str | None:
+    return (deployment["metadata"].get("annotations") or {}).get(manifests.MANIFEST)

@@ -1,0 +1,122 @@
+"""Lets one run at a time change a model: it holds the model's lease, and its group's if it shares a server."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tasks.adapters.clock import Clock
+from tasks.adapters.kube import Cluster
+from tasks.adapters.lease_object import LeaseHolder
+from tasks.contracts.errors import ConflictError, UnavailableError
+from tasks.contracts.lease import lease_names
+from tasks.contracts.spec import ReleaseSpec
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 1800  # plus the time that a candidate may take to become ready
+RETRY_S = 5.0
+REPORT_EVERY_S = 30.0
+
+
+@dataclass(frozen=True)
+class ReleaseLock:
+    """One run's lock on one model. Every method may be called again."""
+
+    spec: ReleaseSpec
+    run: str
+    cluster: Cluster
+    clock: Clock
+    dag_run: str = ""
+    ended_holders: Mapping[str, str] = field(default_factory=dict)
+    """Leases that this run may take over before they expire; see tasks/contracts/lease.py."""
+
+    def acquire(self, *, patience_s: float = 0.0) -> None:
+        """Acquire the lease of the model, and of its group if it has one; renew the ones that this run has already.
+
+        Args:
+            patience_s: how long to wait while another model of the group is released. There is no wait for the model's
+                own lease: two releases of one model are not meant to queue.
+
+        Raises:
+            ConflictError: another run holds a lease. This run then holds none.
+            UnavailableError: another run still holds the group's lease after `patience_s`; likewise.
+        """
+        began = reported = self.clock.monotonic()
+        while (refused := self._refused()) is not None:
+            lease, other, now = *refused, self.clock.monotonic()
+            if patience_s == 0 or lease == self._leases[0]:
+                self.release()
+                raise ConflictError(self._in_progress(lease), found=_held_by(other), remedy=_remedy(other))
+            if now - began >= patience_s:
+                self.release()
+                raise UnavailableError(
+                    f"{self._in_progress(lease)} after {now - began:.0f} s of waiting",
+                    found=_held_by(other),
+                    remedy=_remedy(other),
+                )
+            if now - reported >= REPORT_EVERY_S:
+                reported = now
+                waited = f"{now - began:.0f} of at most {patience_s:.0f} s"
+                log.info(
+                    "waited %s for run %s, which releases a model of %s", waited, other.holder, self._subject(lease)
+                )
+            self.clock.sleep(RETRY_S)
+
+    def renew(self) -> None:
+        """Renew the leases of roll-out, even expired ones, unless another run has had them since.
+
+        Raises:
+            ConflictError: another run has: this one may have measured the other run's candidate.
+        """
+        for lease in self._leases:
+            holder = self.cluster.lease_holder(lease)
+            if holder is None or not holder.is_same(self.run, self.dag_run):
+                raise self._lost(lease, holder)
+        self.acquire()
+
+    def release(self) -> None:
+        """Release the leases."""
+        for lease in self._leases:
+            self.cluster.release_lease(lease, self.run, dag_run=self.dag_run)
+
+    @property
+    def _leases(self) -> tuple[str, ...]:
+        return lease_names(self.spec)
+
+    def _refused(self) -> tuple[str, LeaseHolder] | None:
+        """The first lease that this run cannot acquire, and its holder; None when it acquired all."""
+        duration_s = LEASE_S + self.spec.serving.ready_timeout_s
+        for lease in self._leases:
+            ended_at = self.ended_holders.get(lease)
+            other = self.cluster.acquire_lease(lease, self.run, duration_s, dag_run=self.dag_run, ended_at=ended_at)
+            if other is not None:
+                return lease, other
+        return None
+
+    def _subject(self, lease: str) -> str:
+        """Name what a lease protects."""
+        return self.spec.name if lease == self._leases[0] else f"group {self.spec.serving.group}"
+
+    def _in_progress(self, lease: str) -> str:
+        return f"a release of {self._subject(lease)} is in progress"
+
+    def _lost(self, lease: str, holder: LeaseHolder | None) -> ConflictError:
+        taken = f"run {holder.holder}, which acquired it at {holder.since:%H:%M:%S} UTC" if holder else "no holder"
+        return ConflictError(
+            f"run {self.run} lost the lease of {self._subject(lease)}, so it may have measured another candidate",
+            found=taken,
+            remedy="Run the release again.",
+        )
+
+
+def _held_by(other: LeaseHolder) -> str:
+    return f"run {other.holder}, which has held the lease since {other.since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _remedy(other: LeaseHolder) -> str:
+    if other.dag_run:
+        return (
+            f"Wait until it ends, or end it: mark Airflow's run {other.dag_run} as failed, or reject it if it waits "
+            "for approval; then try again."
+        )
+    return f"Airflow did not start that run. Wait until it ends; its lease expires at {other.until:%H:%M:%S} UTC."

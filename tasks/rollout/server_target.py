@@ -1,0 +1,226 @@
+"""The server of a release: its own, or the one that its group shares; and the Services that select it."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from typing_extensions import override
+
+from tasks.adapters.workspace import Workspace
+from tasks.contracts.errors import InputError
+from tasks.contracts.release import Release
+from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
+from tasks.rollout.members import live_members
+from tasks.serving import groups, manifests
+from tasks.serving.groups import Member
+from tasks.serving.manifests import Document
+
+log = logging.getLogger(__name__)
+
+
+class ServerTarget(Protocol):
+    """The server of one release."""
+
+    @property
+    def name(self) -> str:
+        """Name of its workload."""
+
+    @property
+    def selectors(self) -> tuple[dict[str, str], ...]:
+        """Labels of the workloads that a roll-out of the model manages: each workload carries one of these sets."""
+
+    @property
+    def release_pods(self) -> dict[str, str]:
+        """Labels of the pods that serve the release, which its Services select."""
+
+    @property
+    def server_pods(self) -> dict[str, str]:
+        """Labels of the pods of this server."""
+
+    @property
+    def neighbours(self) -> tuple[str, ...]:
+        """Other models that the server holds."""
+
+    @property
+    def ready_timeout_s(self) -> int:
+        """How long the server may take to become ready."""
+
+    def rendered(self) -> list[Document]:
+        """The Kubernetes objects that run it, its workload first."""
+
+    def needed(self, live: Callable[[], Release | None]) -> frozenset[str]:
+        """Names of servers, besides those of the model's own releases, to keep while `live()` is its live release."""
+
+
+@dataclass(frozen=True)
+class OwnServerTarget(ServerTarget):
+    """A server that holds one release, and is named after it."""
+
+    member: Member
+    site: Site
+    templates: Path
+
+    neighbours: tuple[str, ...] = ()
+
+    @property
+    @override
+    def name(self) -> str:
+        return self.member.release.id
+
+    @property
+    @override
+    def selectors(self) -> tuple[dict[str, str], ...]:
+        return ({manifests.MODEL_LABEL: self.member.name},)
+
+    @property
+    @override
+    def release_pods(self) -> dict[str, str]:
+        return manifests.selector_of(self.member.name, self.member.release.id)
+
+    @property
+    @override
+    def server_pods(self) -> dict[str, str]:
+        return self.release_pods
+
+    @property
+    @override
+    def ready_timeout_s(self) -> int:
+        return self.member.release.spec.serving.ready_timeout_s
+
+    @override
+    def rendered(self) -> list[Document]:
+        return manifests.deployment(self.member.release, self.member.release_uri, self.site, self.templates)
+
+    @override
+    def needed(self, live: Callable[[], Release | None]) -> frozenset[str]:
+        del live
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class SharedServerTarget(ServerTarget):
+    """A server that holds the release and the live ones of the group's other models."""
+
+    member: Member
+    others: tuple[Member, ...]
+    site: Site
+    templates: Path
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The members that the server holds."""
+        return groups.replaced(self.others, self.member)
+
+    @property
+    @override
+    def name(self) -> str:
+        return groups.server_name(self.members)
+
+    @property
+    @override
+    def selectors(self) -> tuple[dict[str, str], ...]:
+        # the model's own labels as well: it may have had a server to itself before
+        return groups.selector_of(self.members), {manifests.MODEL_LABEL: self.member.name}
+
+    @property
+    @override
+    def release_pods(self) -> dict[str, str]:
+        return groups.selector_of_member(self.member)
+
+    @property
+    @override
+    def server_pods(self) -> dict[str, str]:
+        return {**groups.selector_of(self.members), manifests.RELEASE_LABEL: self.name}
+
+    @property
+    @override
+    def neighbours(self) -> tuple[str, ...]:
+        return tuple(member.name for member in self.others)
+
+    @property
+    @override
+    def ready_timeout_s(self) -> int:
+        return groups.ready_timeout_s(self.members)
+
+    @override
+    def rendered(self) -> list[Document]:
+        return groups.deployment(self.members, self.site, self.templates)
+
+    @override
+    def needed(self, live: Callable[[], Release | None]) -> frozenset[str]:
+        # only the server of the live combination: keeping an earlier one warm would hold as many GPUs again
+        release = live()
+        stays = release is not None and release.spec.serving.group == self.member.release.spec.serving.group
+        members = groups.replaced(self.others, Member(release, "")) if release is not None and stays else self.others
+        return frozenset({groups.server_name(members)}) if members else frozenset()
+
+
+def server_target_of(release: Release, release_uri: str, workspace: Workspace) -> ServerTarget:
+    """The server of a release, according to the current channels.
+
+    Raises:
+        InputError: another member's release cannot be read.
+        UnavailableError: the object store does not answer.
+    """
+    member, templates = Member(release, release_uri), workspace.manifests / "serving"
+    group = release.spec.serving.group
+    if group is None:
+        return OwnServerTarget(member, workspace.site, templates)
+    return SharedServerTarget(member, live_members(group, workspace, besides=member.name), workspace.site, templates)
+
+
+def check_supported(spec: ReleaseSpec) -> None:
+    """Refuse what a spec may request and no roll-out supports yet.
+
+    Raises:
+        InputError: the spec requests it.
+    """
+    if spec.rollout.strategy != "blue-green":
+        raise InputError(
+            "rollout.strategy is not supported yet",
+            found=spec.rollout.strategy,
+            expected="blue-green",
+            remedy="Choose blue-green.",
+        )
+    if spec.serving.exposure == "ingress":
+        raise InputError(
+            "serving.exposure is not supported yet",
+            found="ingress",
+            expected="cluster or load-balancer",
+            remedy=f"Choose cluster, with your own Ingress for Service {spec.name}, or load-balancer.",
+        )
+
+
+def check(spec: ReleaseSpec, workspace: Workspace) -> None:
+    """Refuse a spec that cannot be rolled out here, or that cannot share a server with its group's live models.
+
+    Raises:
+        InputError: the message says what would fit.
+    """
+    check_supported(spec)
+    replicas = spec.serving.replicas
+    if replicas.max != replicas.min:
+        log.warning(
+            "serving.replicas.max %d is ignored: there is no autoscaling yet; %d replicas will serve",
+            replicas.max,
+            replicas.min,
+        )
+    if spec.serving.group is not None:
+        others = live_members(spec.serving.group, workspace, besides=spec.name)
+        groups.placed_together([spec, *(member.release.spec for member in others)], workspace.site)
+
+
+def service(release: Release, release_uri: str, workspace: Workspace, *, candidate: bool) -> list[Document]:
+    """The model's live Service, or its candidate's, selecting every pod that serves the release."""
+    site, templates = workspace.site, workspace.manifests / "serving"
+    if release.spec.serving.group is None:
+        return manifests.service(release.id, release.spec, site, templates, candidate=candidate)
+    return groups.service(Member(release, release_uri), site, templates, candidate=candidate)
+
+
+def selected(selector: dict[str, str], model: str) -> str | None:
+    """The release of `model` that a Service with this selector reaches; None when it is not one release."""
+    return selector.get(f"{groups.MEMBER_LABEL}{model}") or selector.get(manifests.RELEASE_LABEL)

@@ -1,0 +1,1 @@
+"""What serves a release: command lines, manifests, the Triton repository, and processes of a serving pod."""

@@ -1,0 +1,73 @@
+"""The front of a serving pod: an Envoy that takes connections for Triton and closes them without losing a request.
+
+Triton cannot: its HTTP server never sends `Connection: close`, and it unloads its models before it closes gRPC
+(docs/decisions/0015-a-front-that-closes-connections.md).
+"""
+
+import functools
+import json
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tasks.contracts.site import Site
+from tasks.serving import templates as template_files
+from tasks.serving.commands import PORTS, TRITON_PORTS
+
+SOCKET = "/run/front/admin.sock"
+"""The front's admin interface. It may do anything, so only the pod's own containers can reach it."""
+LEAVE_S = 10
+"""Time from the start of a pod's termination until its front refuses connections. Meanwhile Services remove the pod,
+and every client that sends a request is told to close its connection."""
+GRPC_IDLE_S, GOAWAY_S = 4, 3
+"""Time until an idle gRPC connection is sent GOAWAY, and from then until it is closed. Their sum is less than LEAVE_S,
+so that no idle connection is left when the front ends."""
+
+
+def values(site: Site, folder: Path, *, connection_age_s: int, drain_s: int) -> dict[str, Any]:
+    """Template values of the front's container and of the hook that ends it."""
+    return {
+        "triton_ports": TRITON_PORTS,
+        "front": {
+            "image": site.images.front,
+            "config": config(site.serving.bind_address, connection_age_s, folder),
+            "drain": drain_command(drain_s),
+        },
+    }
+
+
+@functools.cache
+def config(bind_address: str, connection_age_s: int, folder: Path) -> str:
+    """Envoy's bootstrap as JSON, which its --config-yaml takes."""
+    text = template_files.text(
+        folder,
+        "front_config.yaml.j2",
+        {
+            "bind_address": bind_address,
+            "upstream": _local_address(bind_address),
+            "ports": PORTS,
+            "triton_ports": TRITON_PORTS,
+            "connection_age_s": connection_age_s,
+            "grpc_idle_s": GRPC_IDLE_S,
+            "goaway_s": GOAWAY_S,
+        },
+    )
+    return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)
+
+
+def drain_command(drain_s: int) -> list[str]:
+    """The command of a server's preStop hook; see tasks/serving/drain.py."""
+    return ["python", "-m", "tasks", "drain", f"--front={SOCKET}", f"--leave-s={LEAVE_S}", f"--requests-s={drain_s}"]
+
+
+def _local_address(bind_address: str) -> str:
+    """The address at which the same pod reaches a server on `bind_address`, which may be `$(POD_IP)`."""
+    try:
+        address = ip_address(bind_address)
+    except ValueError:
+        return bind_address
+    if not address.is_unspecified:
+        return bind_address
+    return "127.0.0.1" if address.version == 4 else "::1"  # noqa: PLR2004 - an IP version

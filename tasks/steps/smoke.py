@@ -1,0 +1,82 @@
+"""smoke-test: send the candidate questions with known answers through its Service. It records; the gate judges."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.base import canonical_json
+from tasks.contracts.errors import InputError
+from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.measurement import AnswerRow
+from tasks.contracts.release import Release
+
+QUESTIONS_AT_ONCE = 4
+ANSWER_TIMEOUT_S = 60.0
+
+
+def run(release: Release, workspace: Workspace) -> Outcome:
+    """Send every smoke question and every question of `gate.quality.dataset`; write evidence/<run>/answers.json.
+
+    A wrong answer, or a question that the server rejects, is a row that did not pass.
+
+    Raises:
+        UnavailableError: the candidate does not answer.
+        InputError: there is no candidate, or the quality dataset has no usable question.
+    """
+    service = workspace.cluster().candidate_address(release.spec.name)
+    questions = [("smoke", question) for question in release.spec.gate.smoke]
+    questions += [("quality", question) for question in quality_questions(release, workspace)]
+
+    def ask(item: tuple[str, SmokeQuestion]) -> AnswerRow:
+        suite, question = item
+        with TritonClient(service.host, service.ports["http"], service.ports["grpc"]) as client:
+            return answered(client, release.spec.name, suite, question)
+
+    with ThreadPoolExecutor(QUESTIONS_AT_ONCE) as pool:
+        rows = list(pool.map(ask, questions))
+    uri = f"{workspace.layout.evidence(release.spec.name, release.id, release.plan.run)}/answers.json"
+    workspace.store.put_bytes(uri, canonical_json([row.model_dump(mode="json") for row in rows]))
+    counts = {suite: _count(rows, suite) for suite in ("smoke", "quality")}
+    summary = ", ".join(f"{suite} {right} of {total} right" for suite, (right, total) in counts.items() if total)
+    return Outcome(summary, {"answers_uri": uri, **{f"{suite}_right": pair[0] for suite, pair in counts.items()}})
+
+
+def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuestion]:
+    """The pinned quality dataset as questions; none when the spec has no quality section.
+
+    Raises:
+        InputError: a line lacks `prompt` or `answer`, or the dataset is empty.
+    """
+    quality, pinned = release.spec.gate.quality, release.plan.datasets.quality
+    if quality is None or pinned is None:
+        return []
+    lines = workspace.read_dataset(pinned)
+    if not lines:
+        raise InputError(f"quality dataset {quality.dataset} is empty", remedy="Give a dataset with questions.")
+    try:
+        return [
+            SmokeQuestion(prompt=line["prompt"], answer=line["answer"], max_tokens=quality.max_tokens) for line in lines
+        ]
+    except KeyError as error:
+        raise InputError(
+            f"a line of quality dataset {quality.dataset} has no {error}",
+            expected='{"prompt": str, "answer": str} on each line',
+            remedy="Correct the dataset.",
+        ) from error
+
+
+def answered(client: TritonClient, model: str, suite: str, question: SmokeQuestion) -> AnswerRow:
+    """Send one question and record its answer."""
+    request = GenerateRequest(question.prompt, question.max_tokens, lora=question.lora)
+    row = {"suite": suite, "prompt": question.prompt, "lora": question.lora, "expected": question.answer}
+    try:
+        answer = client.generate(model, request, ANSWER_TIMEOUT_S)
+    except InputError as error:
+        return AnswerRow.model_validate({**row, "answer": "", "ok": False, "error": str(error)})
+    return AnswerRow.model_validate({**row, "answer": answer.text, "ok": question.accepts(answer.text)})
+
+
+def _count(rows: Iterable[AnswerRow], suite: str) -> tuple[int, int]:
+    matching = [row for row in rows if row.suite == suite]
+    return sum(row.ok for row in matching), len(matching)

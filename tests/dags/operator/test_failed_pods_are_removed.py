@@ -1,0 +1,88 @@
+"""A failed step's pod stays for its log as long as the site wants, and not for ever."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from kubernetes.client import models as k8s
+
+from plugins.slipway_airflow.failed_pods import expired, remove_failed_pods
+from plugins.slipway_airflow.site import current_site
+from tests.dags.conftest import REPOSITORY
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+LABELS = {"app.kubernetes.io/managed-by": "slipway", "slipway.dev/step": "build"}
+
+
+def pod(phase="Failed", *, created_h_ago=100.0, ended_h_ago=None, evicted_h_ago=None):
+    """A step's pod; an evicted one has a reason and no container status."""
+    ended = None
+    if ended_h_ago is not None:
+        stamp = NOW - timedelta(hours=ended_h_ago)
+        state = k8s.V1ContainerState(terminated=k8s.V1ContainerStateTerminated(exit_code=1, finished_at=stamp))
+        ended = [k8s.V1ContainerStatus(name="base", image="i", image_id="i", ready=False, restart_count=0, state=state)]
+    conditions = None
+    if evicted_h_ago is not None:
+        stamp = NOW - timedelta(hours=evicted_h_ago)
+        conditions = [k8s.V1PodCondition(type="DisruptionTarget", status="True", last_transition_time=stamp)]
+    return k8s.V1Pod(
+        metadata=k8s.V1ObjectMeta(name="p", creation_timestamp=NOW - timedelta(hours=created_h_ago)),
+        status=k8s.V1PodStatus(phase=phase, container_statuses=ended, conditions=conditions),
+    )
+
+
+@pytest.mark.parametrize(
+    ("which", "goes"),
+    [
+        (pod(ended_h_ago=47), False),
+        (pod(ended_h_ago=49), True),
+        (pod("Succeeded", ended_h_ago=49), True),
+        (pod("Running"), False),
+        (pod("Pending"), False),
+        (pod("Unknown"), False),
+        (pod(evicted_h_ago=1), False),
+        (pod(evicted_h_ago=49), True),
+        (pod(created_h_ago=49), True),
+    ],
+)
+def test_a_finished_pod_goes_once_it_was_kept_long_enough(which, goes):
+    assert expired([which], NOW, timedelta(hours=48)) == ([which] if goes else [])
+
+
+def test_a_pod_that_just_ended_stays_even_where_the_site_keeps_none():
+    just, older = pod(ended_h_ago=0.1), pod(ended_h_ago=0.5)
+
+    assert expired([just, older], NOW, timedelta(0)) == [older]
+
+
+def stored(cluster, name, *, ended_h_ago, labels=LABELS):
+    """A failed pod as the cluster has it."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "slipway", "labels": dict(labels)},
+        "spec": {"containers": [{"name": "base", "image": "i"}]},
+    }
+    made = cluster.create(document)
+    stamp = (datetime.now(UTC) - timedelta(hours=ended_h_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    made["status"]["phase"] = "Failed"
+    made["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = stamp
+
+
+def test_only_old_pods_of_steps_are_deleted(cluster):
+    kept_h = current_site().kubernetes.failed_pods_kept_h
+    stored(cluster, "old", ended_h_ago=kept_h + 1)
+    stored(cluster, "fresh", ended_h_ago=kept_h - 1)
+    stored(cluster, "a-strangers", ended_h_ago=kept_h + 1, labels={"app": "other"})
+
+    assert remove_failed_pods() == 1
+
+    assert set(cluster.pods) == {"fresh", "a-strangers"}
+
+
+def test_the_dag_runs_hourly_and_not_once_for_each_hour_that_was_missed():
+    dag = DagBag(str(REPOSITORY / "dags" / "remove_failed_pods.py")).dags["remove_failed_pods"]
+
+    assert (dag.catchup, dag.max_active_runs) == (False, 1)
+    assert (dag.timetable.expression, dag.timetable.run_immediately) == ("17 * * * *", False)
+    assert [task.task_id for task in dag.tasks] == ["remove_failed_pods"]

@@ -1,0 +1,141 @@
+"""The task's error when its pod did not end by itself, awaited in the task and in the triggerer."""
+
+import asyncio
+
+import pytest
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+
+from plugins.slipway_airflow.starting import StepPodTrigger
+from tests.fakes.kubernetes_pods import PodEnd
+
+SCHEDULED = [{"type": "PodScheduled", "status": "True"}]
+BAD_IMAGE = {
+    "phase": "Pending",
+    "conditions": SCHEDULED,
+    "containerStatuses": [
+        {
+            "name": "base",
+            "image": "tasks:1",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": {
+                "waiting": {
+                    "reason": "InvalidImageName",
+                    "message": 'Failed to apply default image tag "tasks:": invalid reference format',
+                }
+            },
+        }
+    ],
+}
+EVICTED = {
+    "phase": "Failed",
+    "reason": "Evicted",
+    "message": 'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ',
+    "containerStatuses": [
+        {
+            "name": "base",
+            "image": "tasks:1",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": {
+                "terminated": {
+                    "exitCode": 137,
+                    "reason": "ContainerStatusUnknown",
+                    "message": "The container could not be located when the pod was terminated",
+                }
+            },
+        }
+    ],
+}
+
+
+def awaited_in_the_task(runs, step):
+    runs.execute(step)
+
+
+def awaited_in_the_triggerer(runs, step):
+    operator = runs.operator(step)
+    operator.deferrable = True
+    ExecutorSafeguard.tracker.set(operator)
+    context = runs.context(operator)
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(context)
+    path, arguments = deferred.value.trigger.serialize()
+    assert path == "plugins.slipway_airflow.starting.StepPodTrigger"
+    runs.deferred()
+    operator.trigger_reentry(context, asyncio.run(event_of(StepPodTrigger(**arguments))))
+
+
+async def event_of(trigger):
+    return (await anext(trigger.run())).payload
+
+
+both_ways = pytest.mark.parametrize("awaited", [awaited_in_the_task, awaited_in_the_triggerer])
+
+
+@both_ways
+def test_a_pod_that_can_never_start_fails_the_task_at_once_and_goes(runs, awaited):
+    runs.planned()
+    runs.cluster.script = lambda _: PodEnd(status=BAD_IMAGE)
+
+    with pytest.raises(AirflowFailException, match="build: container base cannot start: InvalidImageName") as caught:
+        awaited(runs, "build")
+
+    assert "Correct the image in the site file" in str(caught.value)
+    assert runs.cluster.pods == {}
+
+
+@both_ways
+def test_an_evicted_pod_names_the_volume_that_was_full_and_is_not_tried_again(runs, awaited):
+    runs.planned()
+    runs.cluster.script = lambda _: PodEnd(status=EVICTED)
+
+    with pytest.raises(
+        AirflowFailException, match=r'build: the pod was evicted .*volume "scratch" exceeds the limit "1Gi"'
+    ):
+        awaited(runs, "build")
+
+
+@both_ways
+def test_a_killed_container_is_tried_again_and_its_log_is_not_the_reason(runs, awaited):
+    runs.planned()
+    runs.ends(None, exit_code=137, reason="Error", message="12:00:02 INFO 4 of 9 GiB")
+
+    with pytest.raises(AirflowException, match=r"build: container base was killed by signal 9 \(SIGKILL\)") as caught:
+        awaited(runs, "build")
+
+    assert not isinstance(caught.value, AirflowFailException)
+    assert "Airflow tries again" in str(caught.value)
+
+
+@pytest.mark.parametrize("moment", ["as it is created", "while it works"])
+def test_a_pod_that_vanishes_is_named_instead_of_a_number(runs, moment):
+    runs.planned()
+    runs.ends(None, phase="Running", gone=moment == "as it is created")
+    runs.cluster.during_log = runs.cluster.pods.clear
+
+    with pytest.raises(AirflowException, match=r"gate: pod slipway/demo-\S+ no longer exists") as caught:
+        runs.execute("gate")
+
+    assert not isinstance(caught.value, AirflowFailException)
+    assert "404" not in str(caught.value)
+
+
+def test_a_pod_that_vanishes_while_the_triggerer_waits_is_named_as_well(runs):
+    runs.planned()
+    runs.ends(None, phase="Running")
+    runs.deferred = runs.cluster.pods.clear
+
+    with pytest.raises(AirflowException, match=r"gate: pod slipway/demo-\S+ no longer exists"):
+        awaited_in_the_triggerer(runs, "gate")
+
+
+def test_a_cluster_that_refuses_the_pod_is_quoted(runs):
+    runs.planned()
+    runs.cluster.refusal = 'pods "demo" is forbidden: exceeded quota: slipway, requested: pods=1, used: pods=40'
+
+    with pytest.raises(AirflowException, match=r"build: the cluster rejected a request: .*exceeded quota"):
+        runs.execute("build")

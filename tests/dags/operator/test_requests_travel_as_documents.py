@@ -1,0 +1,139 @@
+"""Whatever a person writes reaches plan and revert as a document, and never the command of a pod."""
+
+import json
+import re
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kubernetes.client import ApiClient
+from pydantic import ValidationError
+
+from plugins.slipway_airflow.pods import step_pod
+from plugins.slipway_airflow.site import read_site
+from tasks.contracts.errors import InputError
+from tasks.contracts.kubernetes_text import container_values
+from tasks.contracts.plan import PlanRequest
+from tasks.contracts.release import STEPS, RevertRequest
+from tests.dags.conftest import SITE
+from tests.dags.step_runs import LAYOUT, RUN
+from tests.fakes.kubernetes_expansion import expanded
+from tests.fakes.releases import SPEC, spec
+
+FIXED = re.compile(r"[A-Za-z0-9._:/-]+")
+HOSTILE = ["$(AWS_SECRET_ACCESS_KEY)", "$$(HOME)", "\"'`", "$(", "--force", "é$(HOME)"]
+SECRETS = {"AWS_SECRET_ACCESS_KEY": "the secret", "HOME": "/root"}
+
+
+def request_of(runs, step):
+    stored = runs.bucket.Object(LAYOUT.request("demo", RUN, step).removeprefix("s3://slipway/"))
+    return json.loads(stored.get()["Body"].read())
+
+
+def command_of(runs):
+    return runs.cluster.created[-1]["spec"]["containers"][0]["command"]
+
+
+def end_well(runs, step):
+    data = {"plan": runs.release.plan.model_dump(mode="json")} if step == "plan" else {}
+    runs.ends(runs.result(step, data=data))
+
+
+def test_plan_is_told_the_spec_the_run_and_the_parameters(runs):
+    end_well(runs, "plan")
+
+    runs.execute("plan", revision="v2", force=True)
+
+    assert command_of(runs) == ["python", "-m", "tasks", "plan", "--request", LAYOUT.request("demo", RUN, "plan")]
+    asked = PlanRequest.model_validate(request_of(runs, "plan"))
+    assert asked == PlanRequest(spec=runs.release.spec, run=RUN, revision="v2", force=True)
+
+
+def test_revert_is_told_why(runs):
+    end_well(runs, "revert")
+
+    with pytest.raises(AirflowException, match="its result is missing"):
+        runs.execute("revert", reason="it said $(AWS_SECRET_ACCESS_KEY)")
+
+    assert command_of(runs) == ["python", "-m", "tasks", "revert", "--request", LAYOUT.request("demo", RUN, "revert")]
+    asked = RevertRequest.model_validate(request_of(runs, "revert"))
+    assert asked == RevertRequest(name="demo", run=RUN, reason="it said $(AWS_SECRET_ACCESS_KEY)")
+
+
+def test_a_prompt_of_200_kb_reaches_plan_although_no_argument_could_hold_it(runs):
+    long = [{"prompt": "é$(HOME)" * 25_000, "answer": "Four."}]
+    runs.release = runs.release.model_copy(update={"spec": spec(gate={**SPEC["gate"], "smoke": long})})
+    end_well(runs, "plan")
+
+    runs.execute("plan")
+
+    assert sum(map(len, command_of(runs))) < 200
+    assert PlanRequest.model_validate(request_of(runs, "plan")).spec == runs.release.spec
+
+
+def test_a_retry_writes_the_same_request(runs):
+    end_well(runs, "plan")
+    runs.execute("plan")
+    first = request_of(runs, "plan")
+    runs.execute("plan")
+
+    assert request_of(runs, "plan") == first
+
+
+@pytest.mark.parametrize("revision", HOSTILE)
+def test_a_revision_is_data_and_nothing_of_it_is_in_the_pod(runs, revision):
+    end_well(runs, "plan")
+
+    runs.execute("plan", revision=revision)
+
+    assert request_of(runs, "plan")["revision"] == revision
+    (pod,) = runs.cluster.created
+    assert all(FIXED.fullmatch(word) for word in command_of(runs))
+    assert [expanded(value, SECRETS) for value in container_values(pod)] == container_values(pod)
+    assert revision not in json.dumps(pod)
+
+
+@pytest.mark.parametrize("revision", ["a\nb", "x" * 2**20, "a\x00b", "a\x1b[2J", "a b", ""])
+def test_a_revision_that_no_branch_can_have_is_refused_before_a_pod(runs, revision):
+    with pytest.raises(AirflowFailException, match=r"plan: the parameters of run .*: revision: "):
+        runs.execute("plan", revision=revision)
+
+    assert runs.cluster.asked == []
+
+
+def test_a_store_that_does_not_take_the_request_names_the_permission(runs):
+    runs.bucket.delete()
+
+    with pytest.raises(AirflowException, match=r"aws_default has s3:PutObject below requests/") as caught:
+        runs.execute("plan")
+
+    assert not isinstance(caught.value, AirflowFailException)
+    runs.bucket.create()
+
+
+TEXTS = st.text(max_size=30) | st.sampled_from([*HOSTILE, "a\nb", "a\x00b", "x" * 2**20])
+PLACES = [
+    (part, name)
+    for part, names in {
+        "source": ("repo", "revision", "token_secret"),
+        "serving": ("image", "group"),
+        "engine": ("gpu",),
+        "": ("name", "schedule"),
+    }.items()
+    for name in names
+]
+
+
+@given(place=st.sampled_from(PLACES), text=TEXTS, step=st.sampled_from(STEPS))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_text_of_a_spec_changes_what_a_steps_process_is_given(place, text, step):
+    part, name = place
+    sections = {name: text} if not part else {part: {**SPEC.get(part, {}), name: text}}
+    try:
+        pod = step_pod(step, spec(**sections), read_site(SITE))
+    except (ValidationError, InputError):
+        return
+    manifest = ApiClient().sanitize_for_serialization(pod)
+
+    assert [expanded(value, SECRETS) for value in container_values(manifest)] == container_values(manifest)

@@ -1,0 +1,182 @@
+"""A run that is marked as failed, deleted, or loses its Airflow midway: its model is free, and live is untouched."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.local.chain.conftest import FOLDER, SPECS, local
+from tests.local.chain.whole_chain import MODEL, until
+
+pytestmark = pytest.mark.timeout(900)
+
+DAG = f"release__{MODEL}"
+PREFIX = "midway-"
+WAITING = {"running", "deferred"}
+
+
+class ByRest:
+    """What a person does in Airflow's UI, by the same API."""
+
+    def __init__(self, chain):
+        address, environment = chain.airflow.address, chain.environment
+        token = environment.get("SLIPWAY_AIRFLOW_TOKEN") or self._new_token(address, environment)
+        self._client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+
+    def mark(self, run, state):
+        self._client.patch(f"/api/v2/dags/{DAG}/dagRuns/{run.run_id}", json={"state": state}).raise_for_status()
+
+    def close(self):
+        self._client.close()
+
+    def _new_token(self, address, environment):
+        login = {"username": environment["SLIPWAY_AIRFLOW_USER"], "password": environment["SLIPWAY_AIRFLOW_PASSWORD"]}
+        return httpx.post(f"{address}/auth/token", json=login).raise_for_status().json()["access_token"]
+
+
+@pytest.fixture
+def person(chain):
+    with contextlib.closing(ByRest(chain)) as person:
+        yield person
+        # a run that a failed test leaves would hold up the next one
+        for run in chain.airflow.runs(DAG, 9):
+            if not run.ended and run.run_id.startswith(PREFIX):
+                person.mark(run, "failed")
+                chain.follow(run)
+
+
+@pytest.fixture
+def airflow(chain):
+    """The processes of Airflow, which the test may kill."""
+    if chain.stack is None:
+        pytest.skip("needs an Airflow whose processes a test may kill")
+    return chain.stack.airflow
+
+
+def state_of(chain, run, task_id):
+    return next((task.state for task in chain.airflow.tasks(run) if task.task_id == task_id), None)
+
+
+def reach(chain, run, task_id, states, timeout_s=300):
+    """Wait until the task is in one of the states."""
+    until(lambda: state_of(chain, run, task_id) in states, timeout_s=timeout_s, every_s=0.2)
+
+
+def candidate_of(chain):
+    return chain.cluster.get("Service", f"{MODEL}-candidate")
+
+
+def lease_of(chain):
+    return chain.cluster.lease_holder(f"slipway-{MODEL}")
+
+
+def assert_free(chain, live, service):
+    """Nothing of the ended run is left, and the live release is what it was."""
+    assert lease_of(chain) is None
+    assert candidate_of(chain) is None
+    assert chain.deployments() == {live}
+    assert (chain.live(), chain.live_service()) == (live, service)
+
+
+def begun(chain, point, **conf):
+    """A run that has come as far as `point`; Airflow has taken the model's lease for it."""
+    task_id, states = point
+    run = chain.trigger(DAG, f"{PREFIX}{time.time_ns()}", revision="v2", **conf)
+    reach(chain, run, task_id, states)
+    until(lambda: lease_of(chain), timeout_s=120)
+    until(lambda: candidate_of(chain), timeout_s=120)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("point", "conf"),
+    [
+        (("roll-out", WAITING), {}),
+        (("benchmark", WAITING), {}),
+        (("approval", {"awaiting_input"}), {"approval": "human"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_run_that_a_person_marks_as_failed_leaves_nothing_and_the_model_is_free(chain, promoted, person, point, conf):
+    live, service = chain.live(), chain.live_service()
+    run = begun(chain, point, **conf)
+
+    person.mark(run, "failed")
+    view = chain.follow(run)
+
+    assert view.run.state == "failed"
+    assert view.tasks["roll-back"].state == "success"
+    assert_free(chain, live, service)
+
+
+def test_a_run_that_airflow_forgot_loses_its_model_to_the_next_one_at_once(chain, promoted, person, airflow):
+    live, service = chain.live(), chain.live_service()
+    dead = begun(chain, ("benchmark", WAITING))
+    with killed(airflow):
+        forget(airflow, dead)
+    assert lease_of(chain).dag_run == f"{DAG}/{dead.run_id}"
+
+    following = begun(chain, ("smoke-test", WAITING | {"success"}))
+    taken_over = lease_of(chain)
+    person.mark(following, "failed")
+    chain.follow(following)
+
+    assert taken_over.dag_run == f"{DAG}/{following.run_id}"
+    assert_free(chain, live, service)
+
+
+def test_a_run_goes_on_when_all_of_airflow_was_killed_and_came_back(chain, promoted, person, airflow):
+    live, service = chain.live(), chain.live_service()
+    run = begun(chain, ("benchmark", WAITING))
+
+    with killed(airflow):
+        holder = lease_of(chain)
+    assert holder.dag_run == f"{DAG}/{run.run_id}"
+    # Airflow tries a killed task again once it has not heard from it for as long as its settings say
+    reach(chain, run, "gate", WAITING | {"success"}, timeout_s=700)
+    person.mark(run, "failed")
+    chain.follow(run)
+
+    assert_free(chain, live, service)
+
+
+def forget(airflow, run):
+    """Airflow's database loses the run, as when an older copy of it is restored."""
+    with contextlib.closing(sqlite3.connect(airflow.folder / "airflow.db")) as database, database:
+        database.execute("PRAGMA foreign_keys = ON")
+        assert database.execute("DELETE FROM dag_run WHERE run_id = ?", [run.run_id]).rowcount == 1
+
+
+@contextlib.contextmanager
+def killed(airflow):
+    """Airflow while every process of its own was killed; afterwards its supervisor notices, and starts them again."""
+    supervisor = int((FOLDER / "supervisor" / "supervisord.pid").read_text())
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        kill_all(airflow)
+        yield
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    local("up", FOLDER, "--specs", SPECS)
+    until(lambda: airflow.unhealthy_parts() == [], timeout_s=120)
+
+
+def kill_all(airflow):
+    """SIGKILL of every process of Airflow's, the tasks' own among them, until none is left."""
+    home = f"AIRFLOW_HOME={airflow.folder}\0".encode()
+
+    def killed():
+        left = 0
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if home in (folder / "environ").read_bytes() and int(folder.name) != os.getpid():
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    left += 1
+        return left == 0
+
+    until(killed)

@@ -1,0 +1,129 @@
+"""A stand-in for tritonserver: its health paths and protocols over HTTP and gRPC, and answers that name the pod.
+
+It ends as Triton 2.51 does: models are unloaded first, while kept connections still reach the server, so that it
+refuses requests for a model it just served; then connections close without a word.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import grpc
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc as service
+
+POD = os.environ.get("POD_NAME", "")
+TEMPER = os.environ.get("TEMPER", "good")
+PIECES, PIECE_S = 8, 0.1
+UNLOADING_S = 1.0
+UNLOADED = "Request for unknown model: 'demo' has no available versions"
+
+unloaded = threading.Event()
+
+
+class Http(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self):
+        ready = TEMPER != "unready" or not self.path.endswith("/ready")
+        self._reply(200 if ready and not unloaded.is_set() else 400, POD.encode())
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if unloaded.is_set():
+            self._reply(400, json.dumps({"error": UNLOADED}).encode())
+        elif self.path.endswith("/generate_stream"):
+            self._stream(pieces_of(request["text_input"]))
+        else:
+            self._reply(200, json.dumps({"text_output": POD}).encode())
+
+    def _stream(self, pieces):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for _ in range(pieces):
+            event = b"data: " + json.dumps({"text_output": POD}).encode() + b"\n\n"
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+            time.sleep(PIECE_S)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _reply(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class HttpServer(ThreadingHTTPServer):
+    request_queue_size = 128
+    daemon_threads = True
+
+
+class Grpc(service.GRPCInferenceServiceServicer):
+    def ModelInfer(self, request, context):  # noqa: N802 - the service's own name
+        if unloaded.is_set():
+            context.abort(grpc.StatusCode.NOT_FOUND, UNLOADED)
+        return answer(request)
+
+    def ModelStreamInfer(self, requests, context):  # noqa: N802
+        for request in requests:
+            if unloaded.is_set():
+                yield messages.ModelStreamInferResponse(error_message=UNLOADED)
+                continue
+            pieces = pieces_of(request.raw_input_contents[0][4:].decode())
+            for piece in range(pieces):
+                response = answer(request)
+                response.parameters["triton_final_response"].bool_param = piece == pieces - 1
+                yield messages.ModelStreamInferResponse(infer_response=response)
+                time.sleep(PIECE_S)
+
+
+def pieces_of(text):
+    """How many pieces a stream has: as many as the request says."""
+    return int(text) if text.isdigit() else PIECES
+
+
+def answer(request):
+    text = POD.encode()
+    return messages.ModelInferResponse(
+        model_name=request.model_name,
+        id=request.id,
+        outputs=[{"name": "text_output", "datatype": "BYTES", "shape": [1]}],
+        raw_output_contents=[len(text).to_bytes(4, "little") + text],
+    )
+
+
+def main():
+    flags = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if "=" in word)
+    if TEMPER == "crashing":
+        sys.exit("error: creating server: Internal - failed to load all models")
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    http = HttpServer((flags["http-address"], int(flags["http-port"])), Http)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    server = grpc.server(ThreadPoolExecutor(32))
+    service.add_GRPCInferenceServiceServicer_to_server(Grpc(), server)
+    if "grpc-port" in flags:
+        assert server.add_insecure_port(f"{flags['grpc-address']}:{flags['grpc-port']}")
+    server.start()
+    print("waiting for requests", flush=True)
+    ended.wait()
+    unloaded.set()
+    time.sleep(UNLOADING_S)
+    http.shutdown()
+    server.stop(grace=None).wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The client of `slipway ask` against the real Triton."""
+
+import http.client
+from contextlib import closing
+
+import pytest
+
+from cli.generate import GenerateClient
+from tasks.adapters.triton import GenerateRequest
+from tasks.contracts.errors import InputError
+from tests.local.serving.triton_server import LOOPBACK
+
+QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
+
+
+@pytest.fixture
+def client(server):
+    with closing(http.client.HTTPConnection(LOOPBACK, server.http_port, timeout=10)) as connection:
+        yield GenerateClient(connection, "triton")
+
+
+def test_an_answer_arrives_in_pieces_and_says_how_it_ended(client):
+    chunks = list(client.stream("demo", GenerateRequest(QUESTION, 40), 30))
+
+    assert "".join(chunk.text for chunk in chunks) == ANSWER
+    assert len(chunks) > 3
+    assert chunks[-1].finish_reason == "stop"
+
+
+def test_a_model_that_cannot_stream_answers_in_one_piece(client):
+    chunks = list(client.stream("demo_whole_answer", GenerateRequest(QUESTION, 40), 30))
+
+    assert [(chunk.text, chunk.finish_reason) for chunk in chunks] == [(ANSWER, "stop")]
+
+
+def test_a_name_that_triton_does_not_know_is_a_wrong_input(client):
+    with pytest.raises(InputError) as refused:
+        list(client.stream("no-such-model", GenerateRequest(QUESTION, 40), 30))
+
+    assert "'no-such-model' is not found" in refused.value.what
+    assert refused.value.remedy.startswith("Check the name")
+
+
+def test_a_request_that_the_model_refuses_says_why(client):
+    with pytest.raises(InputError) as caught:
+        list(client.stream("demo", GenerateRequest(QUESTION, 100_000), 30))
+
+    assert caught.value.what.startswith("triton: demo: prompt and max_tokens together")

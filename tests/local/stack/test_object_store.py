@@ -1,0 +1,273 @@
+"""The laptop's S3: who may use it, and what it keeps when it is killed."""
+
+import hashlib
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+
+import boto3
+import httpx
+import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
+
+from local.object_store import LocalObjectStore
+from local.stack import ENVIRONMENTS, REPOSITORY
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-guesses"}
+BUCKET, KEY = "models", "artifacts/a b/weights_%2F.bin"
+PART_BYTES = 5 * 2**20
+
+
+class Server:
+    """`python -m local.object_store`, which can be killed and started again."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        self.store = LocalObjectStore(folder, ENVIRONMENTS / "local" / "bin" / "python", port, CREDENTIALS)
+        self.endpoint = self.store.endpoint
+
+    def start(self, until):
+        service = self.store.service(REPOSITORY)
+        self.process = subprocess.Popen(
+            service.command, env=service.environment, cwd=REPOSITORY, stderr=subprocess.DEVNULL
+        )
+        until(self.answers, timeout_s=60)
+        return self.store.client()
+
+    def answers(self):
+        try:
+            return httpx.get(self.endpoint).status_code == 403
+        except httpx.TransportError:
+            return False
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory, until):
+    made = Server(tmp_path_factory.mktemp("shared") / "object-store")
+    try:
+        made.start(until).create_bucket(Bucket=BUCKET)
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def server(running):
+    """A server that tests share, with an empty bucket."""
+    client = running.store.client()
+    for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):
+        client.delete_object(Bucket=BUCKET, Key=item["Key"])
+    return running
+
+
+@pytest.fixture
+def killed(tmp_path, until):
+    """A server of the test's own, which it may kill."""
+    made = Server(tmp_path / "object-store")
+    try:
+        made.start(until).create_bucket(Bucket=BUCKET)
+        yield made
+    finally:
+        made.kill()
+
+
+def refused(server, **credentials):
+    """The code with which a client of other credentials is refused."""
+    given = {"access": "slipway", "secret": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]} | credentials
+    client = boto3.client(
+        "s3",
+        endpoint_url=server.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=given["access"],
+        aws_secret_access_key=given["secret"],
+        config=Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"}),
+    )
+    with pytest.raises(ClientError) as error:
+        client.put_object(Bucket=BUCKET, Key=KEY, Body=b"{}")
+    assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+    return error.value.response["Error"]["Code"]
+
+
+def signed(server, method="PUT", path=f"/{BUCKET}/key", body=b"data", at=None, **headers):
+    """URL, headers and body of a request that is signed with the right credentials."""
+    request = AWSRequest(method, f"{server.endpoint}{path}", headers, body)
+    request.headers["X-Amz-Content-SHA256"] = hashlib.sha256(body).hexdigest()
+    request.headers["X-Amz-Date"] = (at or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+    request.context["timestamp"] = request.headers["X-Amz-Date"]
+    signer = S3SigV4Auth(Credentials(*CREDENTIALS.values()), "s3", "us-east-1")
+    canonical = signer.canonical_request(request)
+    signature = signer.signature(signer.string_to_sign(request, canonical), request)
+    request.headers["Authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={signer.scope(request)}, "
+        f"SignedHeaders={signer.signed_headers(signer.headers_to_sign(request))}, Signature={signature}"
+    )
+    return {"method": method, "url": f"{server.endpoint}{path}", "headers": dict(request.headers), "content": body}
+
+
+def test_wrong_credentials_are_refused(server):
+    assert refused(server, secret="another") == "SignatureDoesNotMatch"
+    assert refused(server, access="somebody") == "InvalidAccessKeyId"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"/{BUCKET}"),
+        ("PUT", f"/{BUCKET}/{KEY}"),
+        ("DELETE", f"/{BUCKET}/{KEY}"),
+        ("GET", "/moto-api/data.json"),
+        ("POST", "/moto-api/reset"),
+        ("POST", "/moto-api/reset-auth"),
+        ("GET", "/latest/meta-data/iam/security-credentials/"),
+        ("OPTIONS", f"/{BUCKET}"),
+    ],
+)
+def test_requests_without_a_signature_are_refused(server, method, path):
+    answer = httpx.request(method, f"{server.endpoint}{path}")
+
+    assert (answer.status_code, "<Code>AccessDenied</Code>" in answer.text) == (403, True)
+
+
+def test_the_signed_request_of_these_tests_is_let_in(server):
+    assert httpx.request(**signed(server)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"content": b"dato"}, "XAmzContentSHA256Mismatch"),
+        ({"method": "POST"}, "SignatureDoesNotMatch"),
+        ({"path": f"/{BUCKET}/other"}, "SignatureDoesNotMatch"),
+        ({"path": f"/{BUCKET}/key?acl"}, "SignatureDoesNotMatch"),
+        ({"header": ("X-Amz-Copy-Source", f"{BUCKET}/key")}, "AccessDenied"),
+    ],
+)
+def test_a_signed_request_that_was_changed_is_refused(server, change, code):
+    request = signed(server)
+    if "path" in change:
+        request["url"] = f"{server.endpoint}{change.pop('path')}"
+    if "header" in change:
+        request["headers"].update([change.pop("header")])
+
+    answer = httpx.request(**request | change)
+
+    assert f"<Code>{code}</Code>" in answer.text
+    assert "Contents" not in server.store.client().list_objects_v2(Bucket=BUCKET)
+
+
+def test_an_old_signed_request_is_refused(server):
+    answer = httpx.request(**signed(server, at=datetime.now(UTC) - timedelta(minutes=16)))
+
+    assert (answer.status_code, "<Code>RequestTimeTooSkewed</Code>" in answer.text) == (403, True)
+
+
+def test_a_signed_request_does_not_reach_motos_own_api(server):
+    server.store.client().put_object(Bucket=BUCKET, Key=KEY, Body=b"kept")
+
+    httpx.request(**signed(server, "POST", "/moto-api/reset", b""))
+
+    assert server.store.client().get_object(Bucket=BUCKET, Key=KEY)["Body"].read() == b"kept"
+
+
+def test_what_was_answered_survives_a_kill(killed, until):
+    client = killed.store.client()
+    client.put_object(
+        Bucket=BUCKET, Key=KEY, Body=b"\0\1", ContentType="text/x-weights", Metadata={"sha256": "12ab", "a_b": "c"}
+    )
+    upload = client.create_multipart_upload(Bucket=BUCKET, Key="large", ChecksumAlgorithm="SHA256")["UploadId"]
+    place, parts = {"Bucket": BUCKET, "Key": "large", "UploadId": upload}, []
+    for number, size in ((1, PART_BYTES), (2, 10)):
+        part = client.upload_part(**place, PartNumber=number, Body=bytes(size), ChecksumAlgorithm="SHA256")
+        parts.append({"PartNumber": number, "ETag": part["ETag"], "ChecksumSHA256": part["ChecksumSHA256"]})
+    client.complete_multipart_upload(**place, MultipartUpload={"Parts": parts})
+    client.copy_object(Bucket=BUCKET, Key="copy", CopySource={"Bucket": BUCKET, "Key": KEY})
+    client.put_object(Bucket=BUCKET, Key="gone", Body=b"x")
+    client.delete_object(Bucket=BUCKET, Key="gone")
+    client.create_bucket(Bucket="gone")
+    client.delete_bucket(Bucket="gone")
+    before = described(client)
+
+    killed.kill()
+    after = described(killed.start(until))
+
+    assert set(before) == {KEY, "copy", "large"}
+    assert before["large"]["ETag"].endswith('-2"')
+    assert after == before
+    assert [bucket["Name"] for bucket in killed.store.client().list_buckets()["Buckets"]] == [BUCKET]
+
+
+def described(client):
+    """All that a client sees of each object."""
+    seen = {}
+    for item in client.list_objects_v2(Bucket=BUCKET)["Contents"]:
+        answer = client.get_object(Bucket=BUCKET, Key=item["Key"], ChecksumMode="ENABLED")
+        body = hashlib.sha256(answer.pop("Body").read()).hexdigest()
+        del answer["ResponseMetadata"]
+        seen[item["Key"]] = {**answer, "body": body}
+    return seen
+
+
+def test_only_one_of_many_writers_finds_the_object_absent(server):
+    ends = []
+
+    def write():
+        try:
+            server.store.client().put_object(Bucket=BUCKET, Key="channel", Body=os.urandom(2**16), IfNoneMatch="*")
+        except ClientError as error:
+            ends.append(error.response["Error"]["Code"])
+        else:
+            ends.append("won")
+
+    writers = [threading.Thread(target=write) for _ in range(8)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    assert sorted(ends) == ["PreconditionFailed"] * 7 + ["won"]
+
+
+def test_nobody_else_can_read_an_object(server):
+    server.store.client().put_object(Bucket=BUCKET, Key=KEY, Body=b"private")
+
+    kept = list(server.folder.rglob("*"))
+
+    assert any(path.is_file() and path.read_bytes() == b"private" for path in kept)
+    assert [path for path in kept if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
+
+
+def test_buckets_that_an_older_version_saved_are_taken_over(tmp_path, until):
+    server = Server(tmp_path / "object-store")
+    saved = server.folder / "buckets"
+    (saved / "older").mkdir(parents=True)
+    (saved / "older" / "a%2Fb").write_bytes(b"of before")
+    (saved / "older.json").write_text('{"a/b": {"Metadata": {"sha256": "12ab"}, "ContentType": "text/plain"}}')
+
+    server.start(until)
+    server.kill()
+    try:
+        found = server.start(until).get_object(Bucket="older", Key="a/b")
+        body = found["Body"].read()
+    finally:
+        server.kill()
+
+    assert (body, found["Metadata"], found["ContentType"]) == (
+        b"of before",
+        {"sha256": "12ab"},
+        "text/plain",
+    )
+    assert not saved.exists()

@@ -1,0 +1,132 @@
+"""A question to Triton's generate extension, and its answer as it streams."""
+
+import http.client
+from contextlib import closing
+
+import pytest
+
+from cli.generate import GenerateClient
+from tasks.adapters.triton import GenerateRequest
+from tasks.contracts.errors import InputError, UnavailableError
+from tests.fakes.triton_http import TritonHttpServer
+
+VLLM = ("text_input", "stream", "sampling_parameters", "exclude_input_in_output", "return_finish_reason")
+
+
+@pytest.fixture
+def triton():
+    with TritonHttpServer(answers=[{"text_output": "Par"}, {"text_output": "is"}]) as server:
+        yield server
+
+
+@pytest.fixture
+def client(triton):
+    with closing(http.client.HTTPConnection("127.0.0.1", triton.port, timeout=5)) as connection:
+        yield GenerateClient(connection, "here")
+
+
+def answer(client, model="demo", timeout_s=5.0, **request):
+    return list(client.stream(model, GenerateRequest("Who?", 8, **request), timeout_s))
+
+
+def test_the_first_piece_is_there_before_the_answer_ends(triton, client):
+    triton.go_on.clear()
+
+    chunks = client.stream("demo", GenerateRequest("Who?", 8), 5.0)
+
+    assert next(chunks).text == "Par"
+    triton.go_on.set()
+    assert [chunk.text for chunk in chunks] == ["is"]
+
+
+def test_a_connection_takes_one_question_after_another(client):
+    assert [chunk.text for chunk in answer(client) + answer(client)] == ["Par", "is"] * 2
+
+
+def test_a_model_of_vllm_is_asked_with_the_inputs_it_has(triton, client):
+    triton.inputs = VLLM
+    triton.answers = [
+        {"text_output": ["Par"], "finish_reason": ["None"]},
+        {"text_output": ["is"], "finish_reason": "stop"},
+    ]
+
+    chunks = answer(client, lora="polite")
+
+    assert [(chunk.text, chunk.finish_reason) for chunk in chunks] == [("Par", ""), ("is", "stop")]
+    assert set(triton.asked[0]) == set(VLLM)
+    assert '"lora_name": "polite"' in triton.asked[0]["sampling_parameters"]
+
+
+def test_a_name_that_the_server_does_not_know_is_a_wrong_input(client):
+    with pytest.raises(InputError) as refused:
+        answer(client, "deno")
+
+    assert "'deno' is not found" in refused.value.what
+    assert refused.value.remedy.startswith("Check the name")
+
+
+def test_a_model_that_is_being_unloaded_may_be_asked_again(triton, client):
+    triton.refusal = (400, "Request for unknown model: 'demo' has no available versions")
+
+    with pytest.raises(UnavailableError) as refused:
+        answer(client)
+
+    assert refused.value.remedy.startswith("Try again")
+
+
+def test_an_error_within_the_stream_is_not_taken_for_an_answer(triton, client):
+    triton.answers.append({"error": "max_tokens is 8, at most 4"})
+
+    with pytest.raises(InputError) as refused:
+        answer(client)
+
+    assert refused.value.what == "here: demo: max_tokens is 8, at most 4"
+
+
+@pytest.mark.parametrize(("status", "error"), [(400, InputError), (500, UnavailableError), (503, UnavailableError)])
+def test_a_refusal_is_a_wrong_input_or_may_be_tried_again_as_its_status_says(triton, client, status, error):
+    triton.refusal = (status, "too long")
+
+    with pytest.raises(error) as refused:
+        answer(client)
+
+    assert refused.value.what == "here: demo: too long"
+
+
+@pytest.mark.parametrize(
+    ("raw", "error", "what"),
+    [
+        (b"", UnavailableError, "connection failed"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\ndata: ", UnavailableError, "connection failed"),
+        (b"SSH-2.0-OpenSSH\r\n", UnavailableError, "connection failed"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ndata: {x}", InputError, "not a Triton server"),
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\n\r\n<html>", UnavailableError, "<html>"),
+    ],
+)
+def test_whatever_else_answers_is_not_taken_for_triton(triton, client, raw, error, what):
+    triton.raw = raw
+
+    with pytest.raises(error) as caught:
+        answer(client)
+
+    assert what in caught.value.what
+
+
+def test_an_answer_that_does_not_end_in_time_is_given_up(triton, client):
+    triton.go_on.clear()
+
+    with pytest.raises(UnavailableError) as caught:
+        answer(client, timeout_s=0.4)
+
+    assert caught.value.what == "here: demo did not finish its answer within 0 s"
+
+
+def test_a_server_that_is_gone_may_be_asked_again():
+    with TritonHttpServer() as gone:
+        port = gone.port
+    client = GenerateClient(http.client.HTTPConnection("127.0.0.1", port, timeout=5), "here")
+
+    with pytest.raises(UnavailableError) as caught:
+        answer(client)
+
+    assert caught.value.what == "here: the connection failed"

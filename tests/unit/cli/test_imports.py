@@ -1,0 +1,33 @@
+"""What each command imports: nobody waits for the client of a service that the command does not talk to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+HEAVY = {"boto3", "grpc", "httpx", "kubernetes", "numpy", "requests", "tritonclient"}
+"""Packages that take from 0.1 to 2 s of CPU to import."""
+IMPORTS_OF = "import importlib, sys; importlib.import_module(sys.argv[1]); print(*sys.modules)"
+
+
+def packages_after_import(module):
+    environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+    command = [sys.executable, "-c", IMPORTS_OF, module]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize("module", ["cli.__main__", "cli.documents", "cli.ask", "local.stack"])
+def test_no_heavy_client_is_imported_before_it_is_needed(module):
+    assert packages_after_import(module) & HEAVY == set()
+
+
+def test_a_command_does_not_import_the_others():
+    assert "rich" not in packages_after_import("cli.__main__")
+
+
+def test_the_check_sees_a_heavy_import():
+    assert "httpx" in packages_after_import("cli.airflow_api")

@@ -1,0 +1,94 @@
+"""A command line that cannot be understood is a wrong input: exit code 65, as the README's table says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import COMMANDS, main
+from tasks.contracts.errors import InputError
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ARGUMENTS = {
+    "validate": ["a-file"],
+    "migrate": ["a-file"],
+    "plan": ["demo"],
+    "release": ["demo"],
+    "approve": ["demo"],
+    "rollback": ["demo"],
+    "explain": ["demo"],
+    "ask": ["demo", "Who?"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unknown_option_of_any_command_is_a_wrong_input(slipway, command):
+    code, printed = slipway(command, *ARGUMENTS.get(command, []), "--no-such-option")
+
+    assert code == InputError.exit_code
+    assert "--no-such-option" in printed
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_a_missing_argument_of_any_command_is_a_wrong_input(slipway, command):
+    code, printed = slipway(command)
+
+    assert code == InputError.exit_code
+    assert "Missing argument" in printed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--no-such-option", "status"],
+        ["no-such-command"],
+        [],
+        ["ask", "demo", "Who?", "--max-tokens", "0"],
+        ["release", "demo", "--timeout", "soon"],
+        ["migrate", "a-file", "--to", "no-such-kind"],
+    ],
+)
+def test_any_other_usage_error_is_a_wrong_input(slipway, words):
+    assert slipway(*words)[0] == InputError.exit_code
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest_one(slipway):
+    assert "Did you mean 'release'?" in slipway("relaese", "demo")[1]
+
+
+def test_help_of_every_command_ends_well(slipway):
+    for command in COMMANDS:
+        code, printed = slipway(command, "--help")
+
+        assert code == 0
+        assert f"slipway {command}" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage"), [(["--help"], "slipway [OPTIONS]"), (["plan", "--help"], "slipway plan")]
+)
+def test_the_command_calls_itself_slipway_however_it_is_started(arguments, usage):
+    environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "COLUMNS": "120"}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", *arguments], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert f"Usage: {usage}" in done.stdout
+    assert "python -m" not in done.stdout
+
+
+def test_the_remedy_of_an_error_has_a_line_of_its_own_on_stderr(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["slipway", "doctor"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        "slipway: no check was selected.",
+        "  → Give --image-contract, the only check so far.",
+    ]

@@ -1,0 +1,48 @@
+"""Ten thousand mutated specs: each is accepted or refused in words, and by both readers alike."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.documents import checked
+from plugins.slipway_airflow.specs import read_specs
+from tasks.contracts.base import canonical_json, read_contract_json
+from tasks.contracts.documents import parse_document
+from tasks.contracts.errors import InputError
+from tasks.contracts.redaction import MESSAGE_CHARS
+from tasks.contracts.spec import ReleaseSpec
+from tests.fakes.mutated_documents import mutants
+
+SHIPPED = [
+    parse_document(file.read_bytes(), file.name)
+    for file in sorted((Path(__file__).parents[3] / "specs").glob("*.yaml"))
+]
+CHUNK = 500
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_mutated_spec_is_accepted_or_refused_by_validate_and_by_airflow_alike(tmp_path, seed):
+    for number, data in enumerate(mutants(SHIPPED, CHUNK, seed)):
+        (tmp_path / f"{number}.yaml").write_bytes(data)
+
+    specs = read_specs(tmp_path)
+
+    assert len(specs.good) + len(specs.broken) == CHUNK
+    assert len(specs.good) > CHUNK // 25
+    taken = {path for path, reason in specs.broken.items() if " is taken by " in reason}
+    assert [path for path, reason in specs.broken.items() if "report it" in reason] == []
+    assert max(map(len, specs.broken.values())) <= MESSAGE_CHARS
+    assert refused_by_validate(tmp_path) == specs.broken.keys() - taken
+    for spec in specs.good.values():
+        assert read_contract_json(ReleaseSpec, canonical_json(spec.model_dump(mode="json")), "x") == spec
+
+
+def refused_by_validate(folder):
+    refused = set()
+    for path in folder.glob("*.yaml"):
+        try:
+            checked(path)
+        except InputError:
+            refused.add(path)
+    return refused

@@ -1,0 +1,18 @@
+from tasks.adapters.triton import Answer
+from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.steps.smoke import answered
+
+
+class Adapters:
+    """A server that says which adapter was asked."""
+
+    def generate(self, model, request, timeout_s):
+        return Answer(f"{model} as {request.lora}", "stop")
+
+
+def test_a_question_is_asked_of_the_adapter_that_it_names():
+    adapted = SmokeQuestion(prompt="?", answer="demo as polite", lora="polite")
+    plain = SmokeQuestion(prompt="?", answer="demo as None")
+
+    assert answered(Adapters(), "demo", "smoke", adapted).ok
+    assert answered(Adapters(), "demo", "smoke", plain).ok
