@@ -14,6 +14,10 @@ from local.private_files import write_private
 USERS = {"admin": "admin", "ci": "user"}
 """Name and role. A `user` may trigger and read, but not configure."""
 
+LOCK_WAIT_S = 60
+"""How long a process of Airflow waits while another one writes to the database. Python's own default, 5 s, is less than
+a write takes on a busy machine: whoever waited that long got an error, and a person `500 Internal Server Error`."""
+
 
 class AirflowHome:
     """The folder AIRFLOW_HOME: configuration, passwords, database and logs."""
@@ -71,7 +75,7 @@ class AirflowHome:
                 "simple_auth_manager_users": ",".join(f"{name}:{role}" for name, role in USERS.items()),
                 "simple_auth_manager_passwords_file": str(self.passwords_file),
             },
-            "database": {"sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}"},
+            "database": {"sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}?timeout={LOCK_WAIT_S}"},
             # a task's process ends a moment after its sockets; a supervisor that checks in between sleeps this long
             "workers": {"min_heartbeat_interval": 1},
             "scheduler": {"scheduler_idle_sleep_time": 0.25},

@@ -5,6 +5,7 @@ import os
 import signal
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -26,10 +27,13 @@ class ByRest:
     def __init__(self, chain):
         address, environment = chain.airflow.address, chain.environment
         token = environment.get("SLIPWAY_AIRFLOW_TOKEN") or self._new_token(address, environment)
-        self._client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+        self._client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=90)
 
     def mark(self, run, state):
         self._client.patch(f"/api/v2/dags/{DAG}/dagRuns/{run.run_id}", json={"state": state}).raise_for_status()
+
+    def unpause(self):
+        self._client.patch(f"/api/v2/dags/{DAG}", json={"is_paused": False}).raise_for_status()
 
     def close(self):
         self._client.close()
@@ -143,6 +147,18 @@ def test_a_run_goes_on_when_all_of_airflow_was_killed_and_came_back(chain, promo
     chain.follow(run)
 
     assert_free(chain, live, service)
+
+
+def test_a_request_waits_while_another_process_writes_to_airflows_database(chain, promoted, person, airflow):
+    with contextlib.closing(sqlite3.connect(airflow.folder / "airflow.db", timeout=60)) as database, database:
+        database.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(1) as threads:
+            request = threads.submit(person.unpause)
+            time.sleep(8)
+            assert not request.done()
+            database.commit()
+
+            request.result()
 
 
 def forget(airflow, run):
