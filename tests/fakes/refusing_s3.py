@@ -3,28 +3,20 @@
 Moto's server checks no credentials. The answer is S3's own (docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html).
 """
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.fakes.loopback_server import LoopbackServer
 
 BODY = b"""<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>InvalidAccessKeyId</Code><Message>The AWS Access Key Id you provided does not exist in our records.\
 </Message><RequestId>1</RequestId><HostId>1</HostId></Error>"""
 
 
-class RefusingS3:
-    """Listens within the block; `endpoint` says where."""
+class RefusingS3(LoopbackServer):
+    """Refuses within the block."""
 
-    def __enter__(self):
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def __init__(self):
+        super().__init__(_Handler)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,32 +1,21 @@
 """An object store that reads: each object is a path, as in S3's path-style addresses."""
 
 import hashlib
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import unquote, urlsplit
+
+from tests.fakes.loopback_server import LoopbackServer
 
 MISSING = (
     b'<?xml version="1.0"?><Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>'
 )
 
 
-class StoredObjects:
-    """Serves `objects`, by bucket and key, at `endpoint` within the block."""
+class StoredObjects(LoopbackServer):
+    """Serves `objects`, by bucket and key, within the block."""
 
     def __init__(self, objects: dict[str, bytes]):
-        self.objects = objects
-
-    def __enter__(self):
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"objects": self.objects}))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(type("Handler", (_Handler,), {"objects": objects}))
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -34,7 +34,7 @@ def compared(tree):
             case ast.MatchValue(value=value) if is_kind(value):
                 yield value.lineno
             case ast.Subscript(value=ast.Name(id="Literal")):
-                pass  # a type
+                continue  # an annotation says nothing about a kind
             case ast.Subscript(slice=key) if is_kind(key):
                 yield node.lineno
             case ast.Call(func=ast.Attribute(attr="get"), args=[key, *_]) if is_kind(key):

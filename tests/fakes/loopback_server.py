@@ -1,0 +1,23 @@
+"""An HTTP server on a free port of this machine, within a block."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class LoopbackServer:
+    """Answers with `handler` within the block; `endpoint` says where."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]):
+        self._handler = handler
+
+    def __enter__(self):
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        return self
+
+    def __exit__(self, *_):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
