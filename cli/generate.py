@@ -56,7 +56,7 @@ class GenerateClient:
         response = self._send("POST", f"{path}/generate_stream", deadline, json.dumps(body).encode())
         if response.status != http.client.OK:
             self._document(model, response)
-        while line := self._line(response, deadline):
+        for line in self._lines(response, deadline):
             if line.startswith(EVENT):
                 yield self._chunk(model, line.removeprefix(EVENT))
 
@@ -79,9 +79,19 @@ class GenerateClient:
         self._connection.request(method, path, body, headers)
         return self._connection.getresponse()
 
-    def _line(self, response: http.client.HTTPResponse, deadline: float) -> bytes:
+    def _lines(self, response: http.client.HTTPResponse, deadline: float) -> Iterator[bytes]:
+        # not readline(): at a connection that breaks off between two chunks it returns as at the end of the answer
+        unread = b""
+        while data := self._read(response, deadline):
+            *lines, unread = (unread + data).split(b"\n")
+            yield from lines
+            if len(unread) > LINE_BYTES:
+                raise self._foreign(unread)
+        yield unread
+
+    def _read(self, response: http.client.HTTPResponse, deadline: float) -> bytes:
         self._wait_until(deadline)
-        return response.readline(LINE_BYTES)
+        return response.read1(LINE_BYTES)
 
     def _wait_until(self, deadline: float) -> None:
         if (left_s := deadline - time.monotonic()) <= 0:
