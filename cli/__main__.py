@@ -32,6 +32,7 @@ COMMANDS = {
     "status": "cli.state",
     "explain": "cli.state",
     "ask": "cli.ask",
+    "batch": "cli.batch",
 }
 """Module of each command, with a function of the same name."""
 

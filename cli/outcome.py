@@ -3,16 +3,11 @@
 from dataclasses import dataclass
 
 from cli.airflow_api import Airflow, TaskError
+from cli.exit_codes import DONE, REFUSED, WRONG_INPUT
 from cli.follow import ORDER, RunView
-from tasks.contracts.errors import InputError
 from tasks.contracts.gate import GateReport, Verdict
 from tasks.contracts.plan import Plan
 
-DONE = 0
-REFUSED = 1
-WRONG_INPUT = InputError.exit_code
-TIMED_OUT = 124
-INTERRUPTED = 130
 FINAL_ERROR = "AirflowFailException"
 """What the operator raises when a retry cannot help."""
 

@@ -8,19 +8,9 @@ from rich.console import Console
 
 from cli.airflow_api import Airflow, Run, RunExistsError, TaskError
 from cli.arguments import Name, settings_of
+from cli.exit_codes import DONE, INTERRUPTED, REFUSED, TIMED_OUT, WRONG_INPUT
 from cli.follow import APPROVAL, RunView, follow
-from cli.outcome import (
-    DONE,
-    INTERRUPTED,
-    REFUSED,
-    TIMED_OUT,
-    WRONG_INPUT,
-    Outcome,
-    evidence_of,
-    gate_of,
-    outcome_of,
-    plan_of,
-)
+from cli.outcome import Outcome, evidence_of, gate_of, outcome_of, plan_of
 from cli.screens import console_on_stdout, screen_on
 from cli.tables import gate_table, plan_footing, plan_heading, plan_table
 from tasks.contracts.errors import InputError

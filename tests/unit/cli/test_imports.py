@@ -20,7 +20,7 @@ def packages_after_import(module):
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
-@pytest.mark.parametrize("module", ["cli.__main__", "cli.documents", "cli.ask", "local.stack"])
+@pytest.mark.parametrize("module", ["cli.__main__", "cli.documents", "cli.ask", "cli.batch", "local.stack"])
 def test_no_heavy_client_is_imported_before_it_is_needed(module):
     assert packages_after_import(module) & HEAVY == set()
 

@@ -20,6 +20,7 @@ ARGUMENTS = {
     "rollback": ["demo"],
     "explain": ["demo"],
     "ask": ["demo", "Who?"],
+    "batch": ["demo", "prompts.jsonl", "-o", "results.jsonl"],
 }
 
 

@@ -1,0 +1,218 @@
+"""`slipway batch`: answers every prompt of a file. A batch that was stopped goes on where it was."""
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Annotated
+
+import typer
+
+from cli.arguments import Name, settings_of
+from cli.batch_files import Prompt, Result, ResultsFile, digest_of, read_prompts
+from cli.error_text import print_error
+from cli.exit_codes import INTERRUPTED, REFUSED
+from cli.generate import GenerateClient
+from cli.model_connection import ModelServers
+from tasks.adapters.triton import GenerateRequest
+from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+
+PROGRESS_EVERY_S = 5.0
+LOOK_EVERY_S = 0.1
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+
+def batch(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    context: typer.Context,
+    name: Name,
+    prompts: Annotated[Path, typer.Argument(help='JSONL: {"prompt": "..."} per line; also id, max_tokens, seed.')],
+    results: Annotated[Path, typer.Option("--results", "-o", metavar="FILE", help="JSONL that answers are added to.")],
+    candidate: Annotated[
+        bool, typer.Option("--candidate", help="Use the candidate instead of the live release.")
+    ] = False,
+    max_tokens: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Maximum length of an answer, in tokens, where a prompt has none.")
+    ] = 128,
+    concurrency: Annotated[int, typer.Option(metavar="N", min=1, max=512, help="Prompts in flight at once.")] = 8,
+    rate: Annotated[
+        float | None, typer.Option(metavar="N", min=0.001, help="Maximum prompts started per second.")
+    ] = None,
+    attempts: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How often a prompt is sent while its server is unavailable.")
+    ] = 6,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How long one answer may take.")] = 300.0,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="HOST[:PORT]", help="Send to this HTTP port of Triton, without using the cluster."),
+    ] = None,
+) -> None:
+    """Answer every prompt of a file.
+
+    Each answer is added to the results as soon as it is complete. Run the same command again to go on after an
+    interruption or to send failed prompts again: prompts that have a result are not sent twice.
+    """
+    wanted = read_prompts(prompts)
+    with ResultsFile(results) as file:
+        left = file.unanswered(wanted, max_tokens)
+        api = None if host or not left else settings_of(context).kube_api()
+        servers = ModelServers(name, api=api, host=host, candidate=candidate)
+        sender = _Sender(name, servers, max_tokens=max_tokens, attempts=attempts, timeout_s=timeout)
+        running = _Batch(sender, file, left, done=len(wanted) - len(left), rate=rate)
+        code = running.run(min(concurrency, len(left)))
+    raise typer.Exit(code)
+
+
+class _Sender:
+    """Sends one prompt until it is answered or refused."""
+
+    def __init__(self, name: str, servers: ModelServers, *, max_tokens: int, attempts: int, timeout_s: float) -> None:
+        self._name, self._servers = name, servers
+        self._max_tokens, self._attempts, self._timeout_s = max_tokens, attempts, timeout_s
+
+    def answer(self, prompt: Prompt, stop: threading.Event) -> Result:
+        """The complete answer.
+
+        Raises:
+            _NoServerError: there is no such release or no access to it, so no prompt can be answered.
+            InputError: the server refuses this prompt.
+            UnavailableError: the last attempt failed, or the batch stops.
+        """
+        request, pause_s = prompt.request(self._max_tokens), FIRST_PAUSE_S
+        for left in reversed(range(self._attempts)):
+            try:
+                return self._once(prompt.id, request)
+            except UnavailableError:
+                self._servers.forget()
+                if not left or stop.wait(pause_s):
+                    raise
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        raise AssertionError("unreachable")
+
+    def _once(self, identity: str, request: GenerateRequest) -> Result:
+        try:
+            connection, where = self._servers.open()
+        except InputError as error:
+            raise _NoServerError(error) from error
+        began, pieces, first_s, reason = time.monotonic(), [], None, ""
+        with closing(connection):
+            for chunk in GenerateClient(connection, str(where)).stream(self._name, request, self._timeout_s):
+                first_s = chunk.at_s - began if first_s is None and chunk.text else first_s
+                pieces.append(chunk.text)
+                reason = chunk.finish_reason or reason
+        return Result(
+            id=identity,
+            request=digest_of(request),
+            answer="".join(pieces),
+            finish_reason=reason,
+            first_piece_s=None if first_s is None else round(first_s, 4),
+            seconds=round(time.monotonic() - began, 4),
+        )
+
+
+class _NoServerError(Exception):
+    """No prompt can be answered; `error` says why."""
+
+    def __init__(self, error: PipelineError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Pace:
+    """Starts at most `rate` prompts per second, evenly."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._interval_s = 1 / rate if rate else 0.0
+        self._taking, self._next_s = threading.Lock(), time.monotonic()
+
+    def wait(self, stop: threading.Event) -> None:
+        """Wait until the next prompt may start, or the batch stops."""
+        with self._taking:
+            start_s = max(self._next_s, time.monotonic())
+            self._next_s = start_s + self._interval_s
+        stop.wait(max(0.0, start_s - time.monotonic()))
+
+
+class _Batch:
+    """The threads that send prompts, and what became of them."""
+
+    def __init__(
+        self, sender: _Sender, results: ResultsFile, prompts: Sequence[Prompt], *, done: int, rate: float | None
+    ) -> None:
+        self._sender, self._results, self._pace = sender, results, _Pace(rate)
+        self._waiting: SimpleQueue[Prompt] = SimpleQueue()
+        for prompt in prompts:
+            self._waiting.put(prompt)
+        self._total, self._before = done + len(prompts), done
+        self._stop, self._counting = threading.Event(), threading.Lock()
+        self._answered, self._failed = 0, 0
+        self._broken: Exception | None = None
+
+    def run(self, threads: int) -> int:
+        """Send every prompt; the exit code.
+
+        Raises:
+            PipelineError: no prompt can be answered.
+        """
+        began = time.monotonic()
+        if self._before:
+            self._say(f"{self._before} of {self._total} prompts have a result already")
+        # an interrupted command ends at once, whatever its threads wait for
+        workers = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        try:
+            self._watch(workers)
+        except KeyboardInterrupt:
+            self._say(f"interrupted: {self._state()}; run the same command again to go on")
+            return INTERRUPTED
+        finally:
+            self._stop.set()
+        if self._broken:
+            raise self._broken
+        self._say(f"{self._state()} in {time.monotonic() - began:.1f} s")
+        return REFUSED if self._failed else 0
+
+    def _watch(self, workers: Sequence[threading.Thread]) -> None:
+        """Report progress until every thread has ended, or nothing can be answered."""
+        report_at_s = time.monotonic() + PROGRESS_EVERY_S
+        for worker in workers:
+            while worker.is_alive() and self._broken is None:
+                worker.join(LOOK_EVERY_S)
+                if time.monotonic() >= report_at_s:
+                    self._say(self._state())
+                    report_at_s += PROGRESS_EVERY_S
+
+    def _work(self) -> None:
+        try:
+            while not self._stop.is_set():
+                prompt = self._waiting.get_nowait()
+                self._pace.wait(self._stop)
+                self._send(prompt)
+        except Empty:
+            return
+        except _NoServerError as error:
+            self._broken = error.error
+        except Exception as error:  # noqa: BLE001 - the command's own thread raises it
+            self._broken = error
+
+    def _send(self, prompt: Prompt) -> None:
+        try:
+            result = self._sender.answer(prompt, self._stop)
+        except PipelineError as error:
+            with self._counting:
+                self._failed += 1
+            print_error(error, f"{prompt.id}: ")
+            return
+        self._results.append(result)
+        with self._counting:
+            self._answered += 1
+
+    def _state(self) -> str:
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{self._before + self._answered} of {self._total} prompts answered{failed}"
+
+    def _say(self, text: str) -> None:
+        typer.echo(text, err=True)

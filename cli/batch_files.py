@@ -1,0 +1,168 @@
+"""The files of `slipway batch`: prompts, one JSON object per line, and results, to which each answer is appended.
+
+A result is one line, so a batch that is killed leaves whole lines and at most the beginning of one, which the next run
+of the batch removes.
+"""
+
+import fcntl
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field
+
+from tasks.adapters.triton import GenerateRequest
+from tasks.contracts.base import Contract, canonical_json, read_contract_json, sha256_of
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec_fields import MAX_TOKENS
+
+DIGEST_DIGITS = 16
+MAX_PROMPT_CHARS = 1 << 22
+
+
+class Prompt(Contract):
+    """A line of the file of prompts."""
+
+    if_invalid = 'Write one JSON object per line, such as {"prompt": "What is the capital of France?"}.'
+
+    id: str = Field(default="", max_length=256, description="name in the results; the number of the line when absent")
+    prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
+    max_tokens: int | None = Field(default=None, ge=1, le=MAX_TOKENS, description="--max-tokens when absent")
+    temperature: float = Field(default=0.0, ge=0, le=10, description="0 chooses the most probable token each time")
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    lora: str | None = Field(default=None, min_length=1, max_length=256, description="adapter of the release")
+
+    def request(self, max_tokens: int) -> GenerateRequest:
+        """What is sent; `max_tokens` applies to a prompt that has none of its own."""
+        return GenerateRequest(self.prompt, self.max_tokens or max_tokens, self.temperature, self.seed, self.lora)
+
+
+class Result(Contract):
+    """A line of the file of results."""
+
+    if_invalid = "Give a file that does not exist yet, or one that `slipway batch` wrote."
+
+    id: str
+    request: str = Field(pattern=r"^[0-9a-f]{16}$", description="digest of the prompt and its settings")
+    answer: str
+    finish_reason: str = Field(description="stop, length or cancelled; empty where the server does not say")
+    first_piece_s: float | None = Field(description="seconds until the first piece of the answer")
+    seconds: float = Field(ge=0, description="seconds until its end")
+
+
+def digest_of(request: GenerateRequest) -> str:
+    """A digest of everything that an answer depends on, apart from the release."""
+    return sha256_of(vars(request))[:DIGEST_DIGITS]
+
+
+def read_prompts(file: Path) -> list[Prompt]:
+    """Every prompt of a file, each with an id. Empty lines are skipped.
+
+    Raises:
+        InputError: the file cannot be read, has no prompt, a line is not a prompt, or two prompts have one id.
+    """
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except OSError as error:
+        raise InputError(f"the prompts in {file} cannot be read", found=error.strerror or error) from error
+    prompts: dict[str, Prompt] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{file}, line {number}"
+        prompt = read_contract_json(Prompt, line, where)
+        prompt = prompt if prompt.id else prompt.model_copy(update={"id": str(number)})
+        if prompt.id in prompts:
+            raise InputError(
+                f"{where}: the id {prompt.id!r} is that of an earlier prompt",
+                expected="an id of its own, because results are found by it",
+                remedy="Change one of them. A prompt without an id has the number of its line.",
+            )
+        prompts[prompt.id] = prompt
+    if not prompts:
+        raise InputError(f"{file} has no prompt", remedy=Prompt.if_invalid)
+    return list(prompts.values())
+
+
+class ResultsFile:
+    """The answers of one batch. Only one process at a time has it; `append` may be called from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or create it.
+
+        Raises:
+            InputError: it cannot be opened, another batch writes to it, or it holds something else.
+        """
+        self._path, self._appending, self._open = path, threading.Lock(), True
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise InputError(f"results cannot be written to {path}", found=error.strerror or error) from error
+        try:
+            self._lock()
+            self._results = {result.id: result for result in self._read()}
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._appending:
+            os.close(self._descriptor)
+            self._open = False
+
+    def unanswered(self, prompts: Sequence[Prompt], max_tokens: int) -> list[Prompt]:
+        """Prompts without a result yet.
+
+        Raises:
+            InputError: a result belongs to another prompt, so the file is another batch's.
+        """
+        requests = {prompt.id: digest_of(prompt.request(max_tokens)) for prompt in prompts}
+        for result in self._results.values():
+            if requests.get(result.id) != result.request:
+                changed = "another prompt or other settings" if result.id in requests else "a prompt that is not there"
+                raise InputError(
+                    f"{self._path} holds the answer to {changed} under the id {result.id!r}",
+                    expected="answers to the prompts of this batch",
+                    remedy="Give another file with -o, or the prompts and options that these results come from.",
+                )
+        return [prompt for prompt in prompts if prompt.id not in self._results]
+
+    def append(self, result: Result) -> None:
+        """Write one result; it is on the disk when this returns. After the end of the batch nothing is written."""
+        line = canonical_json(result.model_dump(mode="json")) + b"\n"
+        with self._appending:
+            if not self._open:
+                return
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+            os.fsync(self._descriptor)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"another process writes results to {self._path}", remedy="Wait until it ends, or give another file."
+            ) from error
+
+    def _read(self) -> list[Result]:
+        lines = self._path.read_bytes().split(b"\n")
+        last = lines.pop()
+        results = [
+            read_contract_json(Result, line, f"{self._path}, line {number}") for number, line in enumerate(lines, 1)
+        ]
+        if last:
+            self._check_is_a_beginning(last, len(lines) + 1)
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - len(last))
+        return results
+
+    def _check_is_a_beginning(self, text: bytes, number: int) -> None:
+        """Refuse a last line that no killed batch wrote: it is somebody's data."""
+        start = b'{"answer":'
+        if text[: len(start)] != start[: len(text)]:
+            read_contract_json(Result, text, f"{self._path}, line {number}")
