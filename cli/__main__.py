@@ -33,6 +33,7 @@ COMMANDS = {
     "explain": "cli.state",
     "ask": "cli.ask",
     "batch": "cli.batch",
+    "compare": "cli.compare",
 }
 """Module of each command, with a function of the same name."""
 

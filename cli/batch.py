@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Annotated
@@ -11,18 +10,15 @@ from typing import Annotated
 import typer
 
 from cli.arguments import Name, settings_of
-from cli.batch_files import Prompt, Result, ResultsFile, digest_of, read_prompts
+from cli.batch_files import Prompt, ResultsFile, read_prompts
 from cli.error_text import print_error
 from cli.exit_codes import INTERRUPTED, REFUSED
-from cli.generate import GenerateClient
 from cli.model_connection import ModelServers
-from tasks.adapters.triton import GenerateRequest
-from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from cli.prompt_sender import NoServerError, PromptSender
+from tasks.contracts.errors import PipelineError
 
 PROGRESS_EVERY_S = 5.0
 LOOK_EVERY_S = 0.1
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 30.0
 
 
 def batch(  # noqa: PLR0913, PLR0917 - each is an option of the command
@@ -59,65 +55,10 @@ def batch(  # noqa: PLR0913, PLR0917 - each is an option of the command
         left = file.unanswered(wanted, max_tokens)
         api = None if host or not left else settings_of(context).kube_api()
         servers = ModelServers(name, api=api, host=host, candidate=candidate)
-        sender = _Sender(name, servers, max_tokens=max_tokens, attempts=attempts, timeout_s=timeout)
+        sender = PromptSender(name, servers, max_tokens=max_tokens, attempts=attempts, timeout_s=timeout)
         running = _Batch(sender, file, left, done=len(wanted) - len(left), rate=rate)
         code = running.run(min(concurrency, len(left)))
     raise typer.Exit(code)
-
-
-class _Sender:
-    """Sends one prompt until it is answered or refused."""
-
-    def __init__(self, name: str, servers: ModelServers, *, max_tokens: int, attempts: int, timeout_s: float) -> None:
-        self._name, self._servers = name, servers
-        self._max_tokens, self._attempts, self._timeout_s = max_tokens, attempts, timeout_s
-
-    def answer(self, prompt: Prompt, stop: threading.Event) -> Result:
-        """The complete answer.
-
-        Raises:
-            _NoServerError: there is no such release or no access to it, so no prompt can be answered.
-            InputError: the server refuses this prompt.
-            UnavailableError: the last attempt failed, or the batch stops.
-        """
-        request, pause_s = prompt.request(self._max_tokens), FIRST_PAUSE_S
-        for left in reversed(range(self._attempts)):
-            try:
-                return self._once(prompt.id, request)
-            except UnavailableError:
-                self._servers.forget()
-                if not left or stop.wait(pause_s):
-                    raise
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-        raise AssertionError("unreachable")
-
-    def _once(self, identity: str, request: GenerateRequest) -> Result:
-        try:
-            connection, where = self._servers.open()
-        except InputError as error:
-            raise _NoServerError(error) from error
-        began, pieces, first_s, reason = time.monotonic(), [], None, ""
-        with closing(connection):
-            for chunk in GenerateClient(connection, str(where)).stream(self._name, request, self._timeout_s):
-                first_s = chunk.at_s - began if first_s is None and chunk.text else first_s
-                pieces.append(chunk.text)
-                reason = chunk.finish_reason or reason
-        return Result(
-            id=identity,
-            request=digest_of(request),
-            answer="".join(pieces),
-            finish_reason=reason,
-            first_piece_s=None if first_s is None else round(first_s, 4),
-            seconds=round(time.monotonic() - began, 4),
-        )
-
-
-class _NoServerError(Exception):
-    """No prompt can be answered; `error` says why."""
-
-    def __init__(self, error: PipelineError) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class _Pace:
@@ -139,7 +80,7 @@ class _Batch:
     """The threads that send prompts, and what became of them."""
 
     def __init__(
-        self, sender: _Sender, results: ResultsFile, prompts: Sequence[Prompt], *, done: int, rate: float | None
+        self, sender: PromptSender, results: ResultsFile, prompts: Sequence[Prompt], *, done: int, rate: float | None
     ) -> None:
         self._sender, self._results, self._pace = sender, results, _Pace(rate)
         self._waiting: SimpleQueue[Prompt] = SimpleQueue()
@@ -193,7 +134,7 @@ class _Batch:
                 self._send(prompt)
         except Empty:
             return
-        except _NoServerError as error:
+        except NoServerError as error:
             self._broken = error.error
         except Exception as error:  # noqa: BLE001 - the command's own thread raises it
             self._broken = error

@@ -21,6 +21,7 @@ ARGUMENTS = {
     "explain": ["demo"],
     "ask": ["demo", "Who?"],
     "batch": ["demo", "prompts.jsonl", "-o", "results.jsonl"],
+    "compare": ["a", "b", "prompts.jsonl"],
 }
 
 
