@@ -1,14 +1,17 @@
-"""Builds the Python environments from their lock files. Runs on a bare Python 3.11, with the standard library only.
+"""Builds the Python environments from their lock files. Runs on any Python from 3.11, with the standard library only.
 
     python3 -m local.environments airflow tasks triton front local
 
-An environment whose lock has not changed is kept. uv installs from the indexes that environment variables configure for
-pip. All environments are in .slipway/envs.
+The locks are for CPython 3.11 on Linux x86-64. If another Python runs this, uv finds a 3.11 on the machine, or
+downloads one into .slipway/python. An environment whose lock has not changed is kept. uv installs from the indexes that
+environment variables configure for pip. All environments are in .slipway/envs.
 """
 
 import argparse
+import functools
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -18,6 +21,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 REQUIREMENTS = REPOSITORY / "requirements"
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
+DOWNLOADED = REPOSITORY / ".slipway" / "python"
 NAMES = ("airflow", "tasks", "triton", "front", "modelopt", "transformers4", "local", "dev")
 UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
@@ -33,8 +37,9 @@ IMAGE_ONLY = {
 """Locks of packages that are added to images with their own Python 3.12, each with its .in file and further options. No
 environment is built from them here."""
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-PYTHON = (3, 11)
+OLDEST_PYTHON = (3, 11)
 PYTHON_OF_LOCKS = "3.11"
+PLATFORM = ("Linux", "x86_64")
 PYTHON_OF_IMAGES = "3.12"
 
 
@@ -63,10 +68,15 @@ def main() -> int:
 
 def installer() -> Path:
     """The uv executable, in an environment of its own."""
-    if sys.version_info[:2] != PYTHON:
+    if (found := (platform.system(), platform.machine())) != PLATFORM:
         raise SetupError(
-            f"wrong Python: found {sys.version.split()[0]}, expected {PYTHON[0]}.{PYTHON[1]}. "
-            f"Install python3.11 with its venv module and run `make PYTHON=python3.11 ...`."
+            f"wrong machine: found {' '.join(found)}, expected {' '.join(PLATFORM)}. "
+            "Use a Linux machine or container on x86-64; docker-compose.yaml describes one."
+        )
+    if sys.version_info < OLDEST_PYTHON:
+        raise SetupError(
+            f"wrong Python: found {platform.python_version()}, expected 3.11 or later. "
+            "Install one with its venv module and run `make PYTHON=python3.12 ...`."
         )
     # the folder will hold buckets, passwords and models, which are for this user only
     ENVIRONMENTS.parent.mkdir(exist_ok=True, mode=0o700)
@@ -80,18 +90,45 @@ def installer() -> Path:
     return uv
 
 
+@functools.cache
+def interpreter(uv: Path) -> tuple[str, str]:
+    """The path of the Python for which the locks are, and its version."""
+    if platform.python_version().startswith(f"{PYTHON_OF_LOCKS}."):
+        return sys.executable, sys.version
+    path = _found(uv)
+    if path is None:
+        print(f"environments: downloading Python {PYTHON_OF_LOCKS} ...", flush=True)
+        _run(
+            [str(uv), "python", "install", "--quiet", "--no-bin", "--install-dir", str(DOWNLOADED), PYTHON_OF_LOCKS],
+            f"no Python {PYTHON_OF_LOCKS} was found, and none could be downloaded: install it, or set "
+            "UV_PYTHON_INSTALL_MIRROR",
+        )
+        path = _found(uv)
+        assert path is not None
+    asked = subprocess.run([path, "-c", "import sys; print(sys.version)"], capture_output=True, text=True, check=True)
+    return path, asked.stdout.strip()
+
+
+def _found(uv: Path) -> str | None:
+    """A Python for the locks on this machine, or the one that was downloaded before."""
+    command = [str(uv), "python", "find", "--no-project", "--system", "--no-python-downloads", PYTHON_OF_LOCKS]
+    environment = _environment() | {"UV_PYTHON_INSTALL_DIR": str(DOWNLOADED)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
 def make(uv: Path, name: str) -> None:
     """Build one environment unless it was already built from its current lock."""
     if name in IMAGE_ONLY:
         raise SetupError(f"{name} is added to an image and is not an environment here. Give --lock to resolve it.")
-    target = ENVIRONMENTS / name
-    stamp, digest = target / "made-from", _digest(name)
+    target, (python, version) = ENVIRONMENTS / name, interpreter(uv)
+    stamp, digest = target / "made-from", _digest(name, version)
     if stamp.exists() and stamp.read_text() == digest:
         return
     started_at = time.monotonic()
     print(f"environments: building {name} ...", flush=True)
     shutil.rmtree(target, ignore_errors=True)
-    _run([str(uv), "venv", "--quiet", "--python", sys.executable, str(target)], f"cannot create {target}")
+    _run([str(uv), "venv", "--quiet", "--python", python, str(target)], f"cannot create {target}")
     install = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin" / "python")]
     if name in WITH_TORCH:
         _install_torch(install)
@@ -100,8 +137,8 @@ def make(uv: Path, name: str) -> None:
         _run([*install, "--require-hashes", "-r", str(REQUIREMENTS / "triton-server.txt")], "cannot install Triton")
     _run([*last, "--require-hashes", "-r", str(REQUIREMENTS / f"{name}.lock")], f"cannot install {name}.lock")
     if name == "triton":
-        python = str(target / "bin" / "python")
-        _run([python, str(REPOSITORY / "images" / "triton-cpu" / "install_triton.py")], "cannot lay out Triton")
+        own = str(target / "bin" / "python")
+        _run([own, str(REPOSITORY / "images" / "triton-cpu" / "install_triton.py")], "cannot lay out Triton")
     stamp.write_text(digest)
     print(f"environments: {name} built in {time.monotonic() - started_at:.0f} s", flush=True)
 
@@ -122,11 +159,11 @@ def _install_torch(install: list[str]) -> None:
         _run([*install, "--index-url", TORCH_CPU_INDEX, cpu_build], f"no index has {cpu_build}")
 
 
-def _digest(name: str) -> str:
+def _digest(name: str, version: str) -> str:
     parts = [REQUIREMENTS / f"{name}.lock"]
     if name == "triton":
         parts += [REQUIREMENTS / "triton-server.txt", REPOSITORY / "images" / "triton-cpu" / "install_triton.py"]
-    digest = hashlib.sha256(f"{sys.version}{TORCH}{'compiled' if name in OF_PODS else ''}".encode())
+    digest = hashlib.sha256(f"{version}{TORCH}{'compiled' if name in OF_PODS else ''}".encode())
     for part in parts:
         digest.update(part.read_bytes())
     return digest.hexdigest()
