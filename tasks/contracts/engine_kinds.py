@@ -51,6 +51,8 @@ class EngineTraits:
     cache_share_of_free: bool = False
     """`kv_cache_fraction` is the cache's share of the memory that is free once the model is loaded; otherwise it is the
     share of the whole GPU that everything may take."""
+    cache_of_windows: bool = False
+    """Its cache keeps only the window of a layer with sliding-window attention; otherwise the whole sequence."""
     complete_configs: bool = False
     """Its config.pbtxt files are complete; otherwise Triton fills in what they leave out."""
     migrates_to: EngineKind | None = None
@@ -89,6 +91,7 @@ VLLM = EngineTraits(
     triton_releases=CONFIRMED_RELEASES,
     quantized_by_modelopt=True,
     adapters=True,
+    cache_of_windows=True,
     # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU
 )
 

@@ -27,6 +27,10 @@ class EnginePlanner(Protocol):
             InputError: this kind cannot make or serve what the spec asks for.
         """
 
+    def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:  # noqa: ARG002
+        """What may surprise a person about a release that check does not refuse. Arguments are those of check."""
+        return ()
+
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
         """Bytes to download, and the scratch and memory of the most demanding step."""
 

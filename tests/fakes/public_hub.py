@@ -41,10 +41,11 @@ class PublicHub:
         return self._documents(source.repo)[path]
 
     def _documents(self, repo):
+        removed = {name for name, value in self.changes.items() if value is None}
         config = {**MODELS[repo]["config"], **self.changes}
         tokenizer = {"chat_template": "{{ messages }}"} if MODELS[repo]["chat_template"] else {}
         documents = {
-            "config.json": {name: value for name, value in config.items() if value is not None},
+            "config.json": {name: value for name, value in config.items() if name not in removed},
             "generation_config.json": {},
             "tokenizer.json": {},
             "tokenizer_config.json": tokenizer,

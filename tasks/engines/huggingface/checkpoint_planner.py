@@ -13,7 +13,7 @@ from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
-from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options
+from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options, memory_warnings
 from tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
@@ -49,6 +49,10 @@ class CheckpointPlanner(EnginePlanner):
                 found=f"kv_cache {quantization.kv_cache} with format none",
                 remedy="Choose a format, or kv_cache none.",
             )
+
+    @override
+    def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+        return memory_warnings(release, source, documents)
 
     @override
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:

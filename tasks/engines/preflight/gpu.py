@@ -11,20 +11,19 @@ from tasks.contracts.plan import Source
 from tasks.contracts.resolution import ResolvedRelease, resolve
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import gpus_to_hold
+from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable, generations_of
 from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
 from tasks.engines.preflight.adapters import highest_rank
-from tasks.engines.preflight.hub_metadata import Documents, check_not_quantized_twice, has_chat_template
-from tasks.engines.preflight.memory_fit import (
-    GIB,
-    USABLE,
-    MemoryFit,
-    bytes_on_gpus,
-    check_parallel,
-    shape_of,
-    weights_bytes,
+from tasks.engines.preflight.hub_metadata import (
+    Documents,
+    check_not_quantized_twice,
+    has_chat_template,
+    quantization_of,
 )
-from tasks.engines.preflight.suggestions import check_fit
+from tasks.engines.preflight.memory_fit import GIB, USABLE, MemoryFit, bytes_on_gpus, weights_bytes
+from tasks.engines.preflight.model_shape import check_parallel, missing_fields, shape_of
+from tasks.engines.preflight.suggestions import check_fit, queueing
 
 
 @dataclass(frozen=True)
@@ -109,19 +108,17 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     Raises:
         InputError: what cannot work, and what would.
     """
-    spec, gpu = release.spec, release.gpu
+    spec = release.spec
     check_files(source)
     config = documents.get(CONFIG, {})
-    check_limits(dict(config), spec)
+    check_limits(completed(config), spec)
     exported = spec.engine.traits.quantized_by_modelopt and spec.quantization.format != "none"
     readers = GENERATIONS if exported else generations_of(release.runtime)
     check_readable(config, readers, f"{source.repo}@{source.revision}")
-    quantized = check_not_quantized_twice(spec, source, documents)
+    check_not_quantized_twice(spec, source, documents)
     _check_calibration(spec)
     _check_chat_template(spec, source, documents)
-    shape = shape_of(config)
-    check_parallel(spec, shape)
-    fit = MemoryFit(spec, gpu.facts, shape, weights_bytes(source), quantized, highest_rank(spec, documents))
+    fit = _fit(release, source, documents)
 
     def accepts(changed: ReleaseSpec) -> bool:
         try:
@@ -131,8 +128,36 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
             return False
         return True
 
-    check_fit(fit, accepts)
+    if fit:
+        check_parallel(spec, fit.shape)
+        check_fit(fit, accepts)
     _check_quantizing(release, source)
+
+
+def memory_warnings(release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+    """What a person should know about a release that is not refused: no estimate, or a cache that makes requests wait.
+
+    Args:
+        release: the spec on the site.
+        source: the files that will be downloaded.
+        documents: as for EnginePlanner.check.
+    """
+    fit = _fit(release, source, documents)
+    if fit is None:
+        missing = ", ".join(missing_fields(documents.get(CONFIG, {})))
+        unknown = f"{CONFIG} has no {missing}, and the defaults of its model type are not known"
+        return (f"plan cannot tell whether {source.repo} fits on {release.gpu.name}: {unknown}",)
+    warning = queueing(fit)
+    return (warning,) if warning else ()
+
+
+def _fit(release: ResolvedRelease, source: Source, documents: Documents) -> MemoryFit | None:
+    """The model on the release's GPU; None where its configuration does not say enough for an estimate."""
+    shape, rank = shape_of(documents.get(CONFIG, {})), highest_rank(release.spec, documents)
+    if shape is None:
+        return None
+    quantized = quantization_of(documents) is not None
+    return MemoryFit(release.spec, release.gpu.facts, shape, weights_bytes(source), quantized, rank)
 
 
 def chat_template_of(spec: ReleaseSpec, *, has_template: bool) -> Literal["apply", "none"]:

@@ -4,22 +4,18 @@ An estimate to refuse the impossible before a GPU is requested, not a measuremen
 and what is refused could at best serve less than the spec requests.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.contracts.engine_kinds import QuantizationFormat
-from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Source
 from tasks.contracts.site import Gpu
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.checkpoint.files import CONFIG
+from tasks.engines.preflight.model_shape import KEPT_BYTES, ModelShape
 
 GIB = 2**30
-KEPT_BYTES = 2
-"""Bytes of a parameter that no format touches: embedding and last layer (TensorRT-LLM quantize.py leaves lm_head as it
-is unless --quantize_lm_head; ModelOpt's presets disable it)."""
-
 BITS: dict[QuantizationFormat, float] = {
     "none": 16,
     "int8_wo": 8,
@@ -41,26 +37,12 @@ RUNTIME_BYTES = GIB
 BATCHED_TOKENS = 8192
 """Tokens of one step: the default of max_num_tokens in TensorRT-LLM 1.2."""
 
+BLOCK_TOKENS = 16
+"""Tokens in a block of vLLM's cache; a window may begin in the middle of one."""
 
-@dataclass(frozen=True)
-class ModelShape:
-    """A decoder's dimensions, from config.json."""
-
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
-    tied: bool
-    """Whether embedding and last layer are one matrix."""
-    bytes_per_parameter: int
-
-    @property
-    def embedding_parameters(self) -> int:
-        """Parameters of one of the two matrices as wide as the vocabulary."""
-        return self.vocabulary * self.hidden
+SIMILAR = 1.5
+"""vLLM makes groups as large as the larger kind of layers where it has less than this many times the layers of the
+other."""
 
 
 @dataclass(frozen=True)
@@ -76,66 +58,6 @@ class Need:
     def total(self) -> int:
         """Sum of all parts."""
         return self.weights + self.kv_cache + self.workspace + self.adapters
-
-
-def shape_of(config: Mapping[str, Any]) -> ModelShape:
-    """Read config.json, or the text part of a model that has several.
-
-    Raises:
-        InputError: a field that the estimate of memory needs is missing.
-    """
-    text = config if "num_hidden_layers" in config else config.get("text_config", config)
-
-    def number(name: str, otherwise: int | None = None) -> int:
-        value = text.get(name, otherwise)
-        if not isinstance(value, int) or value < 1:
-            raise InputError(
-                f"{CONFIG} has no valid {name}, which decides whether the model fits on a GPU",
-                found=repr(value),
-                expected="a number above 0",
-                remedy="Choose a decoder whose configuration names it.",
-            )
-        return value
-
-    heads, hidden = number("num_attention_heads"), number("hidden_size")
-    dtype = str(text.get("torch_dtype") or text.get("dtype") or config.get("torch_dtype") or "bfloat16")
-    return ModelShape(
-        layers=number("num_hidden_layers"),
-        hidden=hidden,
-        intermediate=number("intermediate_size", 4 * hidden),
-        heads=heads,
-        kv_heads=number("num_key_value_heads", heads),
-        head_dim=number("head_dim", hidden // heads),
-        vocabulary=number("vocab_size"),
-        tied=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
-        bytes_per_parameter=4 if dtype == "float32" else KEPT_BYTES,
-    )
-
-
-def check_parallel(spec: ReleaseSpec, shape: ModelShape) -> None:
-    """Refuse parallelism into which the model's heads or layers cannot be divided.
-
-    Raises:
-        InputError: heads over tensor parallel ranks, or layers over pipeline stages.
-    """
-    tensor, pipeline = spec.engine.tensor_parallel, spec.engine.pipeline_parallel
-    if shape.heads % tensor or (shape.kv_heads % tensor and tensor % shape.kv_heads):
-        fit = [
-            n
-            for n in range(1, shape.heads + 1)
-            if not shape.heads % n and not (shape.kv_heads % n and n % shape.kv_heads)
-        ]
-        raise InputError(
-            f"engine.tensor_parallel {tensor} does not divide the heads of {spec.source.repo}",
-            found=f"{shape.heads} attention heads and {shape.kv_heads} for keys and values",
-            remedy=f"Choose one of {', '.join(map(str, fit))}.",
-        )
-    if pipeline > shape.layers:
-        raise InputError(
-            f"engine.pipeline_parallel {pipeline} is more than the layers of {spec.source.repo}",
-            expected=f"at most {shape.layers}",
-            remedy="Lower it.",
-        )
 
 
 def weights_bytes(source: Source) -> int:
@@ -164,13 +86,13 @@ def adapter_slots(spec: ReleaseSpec) -> int:
 def need_of(
     spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantized: bool = False, adapter_rank: int = 0
 ) -> Need:
-    """What one GPU must hold.
+    """What one GPU must hold to serve one sequence at its full length.
 
     Weights: the layers in the spec's format, split over all ranks by whole layers; the embedding whole, which
-    TensorRT-LLM does not split by default; the last layer split over tensor parallel ranks. KV cache: two tensors a
-    layer and token, for every sequence at its full length. Workspace: activations of one step and the logits of one
-    token per sequence. Adapters: both matrices of the highest rank at every linear layer, for each that is loaded at
-    once.
+    TensorRT-LLM does not split by default; the last layer split over tensor parallel ranks. KV cache: that of one
+    sequence, because every runtime has a cache of pages, and lets requests wait that it has no pages for. Workspace:
+    activations of one step and the logits of one token per sequence. Adapters: both matrices of the highest rank at
+    every linear layer, for each that is loaded at once.
 
     Args:
         spec: format, parallelism and limits.
@@ -179,6 +101,16 @@ def need_of(
         quantized: the checkpoint is already in its format, and its files are as large as its weights.
         adapter_rank: highest rank that LoRA adapters have room for.
     """
+    layers = -(-shape.layers // spec.engine.pipeline_parallel)
+    return Need(
+        weights=_weights(spec, shape, source_bytes, quantized=quantized),
+        kv_cache=sequence_bytes(spec, shape),
+        workspace=_workspace(spec, shape),
+        adapters=adapter_slots(spec) * layers * _adapter_bytes_per_layer(shape, adapter_rank),
+    )
+
+
+def _weights(spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantized: bool) -> int:
     tensor, pipeline = spec.engine.tensor_parallel, spec.engine.pipeline_parallel
     layers = -(-shape.layers // pipeline)
     embedding = shape.embedding_parameters * KEPT_BYTES
@@ -187,18 +119,51 @@ def need_of(
     body = parameters * BITS[spec.quantization.format] / 8
     if quantized:
         body = max(0, source_bytes - matrices * embedding)
-    weights = body * layers / shape.layers / tensor + embedding + embedding / tensor
-    return Need(
-        weights=int(weights),
-        kv_cache=spec.engine.max_batch_size * spec.engine.max_sequence_tokens * _bytes_per_token(spec, shape, layers),
-        workspace=_workspace(spec, shape),
-        adapters=adapter_slots(spec) * layers * _adapter_bytes_per_layer(shape, adapter_rank),
-    )
+    # an engine has two matrices even where the checkpoint has one; the other runtimes share it
+    last = 0 if shape.tied and not spec.engine.traits.compiled else embedding / tensor
+    return int(body * layers / shape.layers / tensor + embedding + last)
 
 
-def _bytes_per_token(spec: ReleaseSpec, shape: ModelShape, layers: int) -> int:
+def sequence_bytes(spec: ReleaseSpec, shape: ModelShape) -> int:
+    """Bytes of the KV cache of one sequence of engine.max_sequence_tokens, on the fullest GPU."""
+    stage = -(-shape.layers // spec.engine.pipeline_parallel)
+    stages = [shape.windows[first : first + stage] for first in range(0, shape.layers, stage)]
+    slots = max(_token_slots(spec, windows) for windows in stages)
+    return slots * _elements_per_token(spec, shape) * KV_BYTES[spec.quantization.kv_cache]
+
+
+def _elements_per_token(spec: ReleaseSpec, shape: ModelShape) -> int:
+    """Elements that a layer caches of a token: keys and values, or one latent that every tensor parallel rank holds.
+
+    vLLM: MLAAttentionSpec (vllm/v1/kv_cache_interface.py at v0.19.0 and v0.24.0). TensorRT-LLM: cache type SELFKONLY
+    with one head of kv_lora_rank + qk_rope_head_dim (tensorrt_llm/_torch/pyexecutor/_util.py, near 1.2).
+    """
+    if shape.latent is not None:
+        return shape.latent
     heads = max(1, shape.kv_heads // spec.engine.tensor_parallel)
-    return 2 * layers * heads * shape.head_dim * KV_BYTES[spec.quantization.kv_cache]
+    return 2 * heads * shape.head_dim
+
+
+def _token_slots(spec: ReleaseSpec, windows: Sequence[int | None]) -> int:
+    """Tokens times layers that the cache keeps for a sequence, in the layers of one pipeline stage.
+
+    Without max_attention_window, TensorRT-LLM keeps whole sequences in every layer, in the runtime of engines
+    (cpp/tensorrt_llm/batch_manager/trtGptModel.h @ 2e2327b9) and in that of PyTorch
+    (tensorrt_llm/_torch/pyexecutor/resource_manager.py, KVCacheManager, @ 001541ba). vLLM keeps a window and the tokens
+    of a step, and pads groups of layers to one size (vllm/v1/kv_cache_interface.py, SlidingWindowSpec, and
+    vllm/v1/core/kv_cache_utils.py, _max_memory_usage_bytes_from_groups, at v0.19.0, v0.22.1 and v0.24.0).
+    """
+    tokens = spec.engine.max_sequence_tokens
+    if not spec.engine.traits.cache_of_windows:
+        return tokens * len(windows)
+    groups = Counter(tokens if window is None else _in_window(spec, window) for window in windows)
+    smallest, largest = min(groups.values()), max(groups.values())
+    size = largest if largest < SIMILAR * smallest else smallest
+    return sum(length * -(-layers // size) * size for length, layers in groups.items())
+
+
+def _in_window(spec: ReleaseSpec, window: int) -> int:
+    return min(window - 1 + batched_tokens(spec) + BLOCK_TOKENS, spec.engine.max_sequence_tokens)
 
 
 def _adapter_bytes_per_layer(shape: ModelShape, rank: int) -> int:
@@ -209,9 +174,12 @@ def _adapter_bytes_per_layer(shape: ModelShape, rank: int) -> int:
 
 
 def _workspace(spec: ReleaseSpec, shape: ModelShape) -> int:
-    per_token = KEPT_BYTES * (4 * shape.hidden + 2 * shape.intermediate // spec.engine.tensor_parallel)
+    """Activations of one step and logits; a token of a mixture of experts is copied to each expert that it uses."""
+    tensor = spec.engine.tensor_parallel
+    dense = 4 * shape.hidden + 2 * shape.intermediate // tensor
+    experts = shape.experts_per_token * (shape.hidden + 2 * shape.expert_intermediate // tensor)
     logits = 4 * spec.engine.max_batch_size * shape.vocabulary
-    return RUNTIME_BYTES + batched_tokens(spec) * per_token + logits
+    return RUNTIME_BYTES + batched_tokens(spec) * KEPT_BYTES * (dense + experts) + logits
 
 
 @dataclass(frozen=True)
@@ -255,6 +223,10 @@ class MemoryFit:
         return int(memory * self.share) - rest
 
     def fits(self, **changes: Any) -> bool:
-        """Whether the model fits, with these changes."""
+        """Whether the model and the cache of one sequence fit, with these changes."""
+        return self.sequences(**changes) > 0
+
+    def sequences(self, **changes: Any) -> int:
+        """How many sequences of engine.max_sequence_tokens the cache holds at once, with these changes."""
         need = self.need(**changes)
-        return need.kv_cache <= self.room(need)
+        return max(0, self.room(need)) // need.kv_cache

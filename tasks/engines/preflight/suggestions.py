@@ -1,5 +1,6 @@
 """Refuses what does not fit on its GPUs, and suggests single changes of the spec that plan would accept."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,17 @@ ANY_TEXTS = Calibration(dataset="hf://datasets/any/texts@main/texts.jsonl")
 """Placeholder for the dataset that a person would name; no check here depends on which."""
 
 
+def queueing(fit: MemoryFit) -> str | None:
+    """A warning where the cache holds fewer full sequences than a batch; None where it holds all of them."""
+    engine, sequences = fit.spec.engine, fit.sequences()
+    if sequences >= engine.max_batch_size:
+        return None
+    return (
+        f"the KV cache on {engine.gpu} holds {sequences} of max_batch_size {engine.max_batch_size} sequences of "
+        f"{engine.max_sequence_tokens} tokens; requests that it has no room for wait"
+    )
+
+
 def check_fit(fit: MemoryFit, accepts: Accepts) -> Need:
     """Refuse what does not fit on the GPU, and name changes of the spec with which it would.
 
@@ -30,9 +42,8 @@ def check_fit(fit: MemoryFit, accepts: Accepts) -> Need:
     adapters = f"adapters {need.adapters / GIB:.1f}, " if need.adapters else ""
     raise InputError(
         f"{spec.source.repo} in {spec.quantization.format} needs {need.total / GIB:.1f} GiB on each {spec.engine.gpu}: "
-        f"weights {need.weights / GIB:.1f}, {adapters}KV cache {need.kv_cache / GIB:.1f} for "
-        f"{spec.engine.max_batch_size} sequences of {spec.engine.max_sequence_tokens} tokens, workspace "
-        f"{need.workspace / GIB:.1f}",
+        f"weights {need.weights / GIB:.1f}, {adapters}KV cache {need.kv_cache / GIB:.1f} for one sequence of "
+        f"{spec.engine.max_sequence_tokens} tokens, workspace {need.workspace / GIB:.1f}",
         found=f"{max(0, fit.room(need)) / GIB:.1f} GiB for the cache, of {fit.gpu.memory_gib:g} "
         f"(kv_cache_fraction {fit.share:g})",
         remedy=f"What would fit: {'; '.join(changes)}." if changes else "Choose a GPU with more memory.",
@@ -40,7 +51,7 @@ def check_fit(fit: MemoryFit, accepts: Accepts) -> Need:
 
 
 def suggestions_for(fit: MemoryFit, accepts: Accepts) -> list[str]:
-    """Single changes with which it would fit: less at once, a smaller cache or format, more GPUs of the node."""
+    """Single changes with which it would fit: lower limits, a smaller cache or format, more GPUs of the node."""
 
     def does(changes: Changes) -> bool:
         return fit.fits(**changes) and accepts(fit.changed(**changes))
@@ -52,11 +63,19 @@ def suggestions_for(fit: MemoryFit, accepts: Accepts) -> list[str]:
 
 def _less_at_once(fit: MemoryFit) -> Iterator[tuple[str, Changes]]:
     engine = fit.spec.engine
-    batches = (n for n in range(engine.max_batch_size - 1, 0, -1) if fit.fits(max_batch_size=n))
-    if (batch := next(batches, None)) is not None:
-        yield f"max_batch_size {batch}", {"max_batch_size": batch}
+    for field, least in (("max_sequence_tokens", engine.max_input_tokens + 1), ("max_batch_size", 1)):
+        if largest := _largest(fit, field, least):
+            yield f"{field} {largest}", {field: largest}
     if adapter_slots(fit.spec) > 1:
         yield "options.max_loras 1", {"options": {**engine.options, "max_loras": 1}}
+
+
+def _largest(fit: MemoryFit, field: str, least: int) -> int | None:
+    """The largest value of a limit with which the model fits; None where not even `least` does."""
+    if not fit.fits(**{field: least}):
+        return None
+    values = range(least, getattr(fit.spec.engine, field) + 1)
+    return least + bisect_left(values, True, key=lambda value: not fit.fits(**{field: value})) - 1
 
 
 def _smaller(fit: MemoryFit) -> Iterator[tuple[str, Changes]]:

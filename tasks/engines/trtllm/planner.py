@@ -8,7 +8,7 @@ from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG
-from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options
+from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options, memory_warnings
 from tasks.engines.preflight.hub_metadata import Documents, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
@@ -41,6 +41,10 @@ class TrtPlanner(EnginePlanner):
                 "gate.quality.perplexity cannot be measured: trt-engine has no logits before it is served",
                 remedy="Remove it; gate.quality.dataset measures answers of the release itself.",
             )
+
+    @override
+    def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+        return memory_warnings(release, source, documents)
 
     @override
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:

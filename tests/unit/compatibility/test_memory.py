@@ -4,8 +4,9 @@ import pytest
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.site import Gpu
-from tasks.engines.preflight.memory_fit import GIB, MemoryFit, adapter_slots, check_parallel, need_of, shape_of
-from tasks.engines.preflight.suggestions import check_fit, suggestions_for
+from tasks.engines.preflight.memory_fit import GIB, MemoryFit, adapter_slots, need_of
+from tasks.engines.preflight.model_shape import check_parallel, shape_of
+from tasks.engines.preflight.suggestions import check_fit, queueing, suggestions_for
 from tests.fakes.public_hub import MODELS, weights_bytes
 from tests.fakes.releases import SPEC, spec
 from tests.refused import refused
@@ -68,7 +69,7 @@ def test_weights_that_keep_their_precision_are_as_large_as_their_files():
 def test_the_cache_is_two_tensors_a_layer_and_token(kv_cache, tensor, pipeline, bytes_per_token):
     found = need(LLAMA_8B, kv_cache=kv_cache, tensor_parallel=tensor, pipeline_parallel=pipeline, max_batch_size=3)
 
-    assert found.kv_cache == 3 * 4096 * bytes_per_token
+    assert found.kv_cache == 4096 * bytes_per_token
 
 
 def test_ranks_share_layers_and_each_keeps_the_embedding():
@@ -107,7 +108,7 @@ def test_no_more_adapters_are_there_at_once_than_a_batch_has_sequences():
 def test_adapters_that_do_not_fit_are_refused_with_fewer_at_once():
     wrong = MemoryFit(adapted(4, max_sequence_tokens=2048), L4, shape(MISTRAL), weights_bytes(MISTRAL), False, 512)
 
-    with refused(what="adapters 10.0, KV cache", remedy="options.max_loras 1"):
+    with refused(what="adapters 10.0, KV cache 0.2", remedy="options.max_loras 1"):
         check_fit(wrong, anything)
     assert wrong.fits(options={"max_loras": 1})
 
@@ -119,9 +120,27 @@ def test_what_fits_passes():
     )
 
 
-def test_a_cache_that_does_not_fit_is_refused_with_the_batch_that_would():
-    with refused(what="KV cache 32.0 for 64 sequences of 4096 tokens", remedy="would fit: max_batch_size 27."):
-        check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64), anything)
+def test_a_cache_without_room_for_one_sequence_is_refused_with_the_length_that_fits():
+    wrong = fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64, max_sequence_tokens=200_000)
+
+    with refused(what="KV cache 24.4 for one sequence of 200000 tokens", remedy="would fit: max_sequence_tokens "):
+        check_fit(wrong, anything)
+
+    length = int(suggestions_for(wrong, anything)[0].removeprefix("max_sequence_tokens "))
+    assert wrong.fits(max_sequence_tokens=length)
+    assert not wrong.fits(max_sequence_tokens=length + 1)
+
+
+def test_a_cache_that_holds_fewer_sequences_than_a_batch_is_a_warning_with_their_number():
+    queued = fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64)
+
+    check_fit(queued, anything)
+
+    assert "holds 27 of max_batch_size 64 sequences of 4096 tokens" in queueing(queued)
+
+
+def test_a_cache_that_holds_a_whole_batch_is_no_warning():
+    assert queueing(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=27)) is None
 
 
 @pytest.mark.parametrize(
@@ -142,29 +161,29 @@ def test_the_share_of_the_cache_is_what_the_runtime_means_by_it(kind, left):
 
 def test_a_cache_that_its_share_of_the_free_memory_holds_passes():
     # (22.5 - 5.3 - 1.7) * 0.6 = 9.3 GiB for 8
-    check_fit(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=16, options={"kv_cache_fraction": 0.6}), anything)
+    assert queueing(fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=16, options={"kv_cache_fraction": 0.6})) is None
 
 
-def test_the_batch_that_is_named_is_the_largest_that_fits():
-    wrong = fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64)
+def test_a_batch_whose_logits_take_the_room_of_a_sequence_is_lowered():
+    wrong = fitting(LLAMA_8B, L4, kind="vllm", max_batch_size=2048, max_sequence_tokens=24_000)
 
-    batch = int(suggestions_for(wrong, anything)[0].removeprefix("max_batch_size "))
+    batch = int(suggestions_for(wrong, anything)[1].removeprefix("max_batch_size "))
 
     assert wrong.fits(max_batch_size=batch)
     assert not wrong.fits(max_batch_size=batch + 1)
 
 
 def test_a_change_that_plan_would_refuse_is_not_named():
-    wrong = fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=64, max_sequence_tokens=2048, kv_cache="none")
+    wrong = fitting(LLAMA_8B, L4, "int4_awq", max_batch_size=1, max_sequence_tokens=200_000)
 
-    found = suggestions_for(wrong, lambda changed: changed.quantization.kv_cache == "none")
+    found = suggestions_for(wrong, lambda changed: changed.engine.max_sequence_tokens == 200_000)
 
-    assert found == ["max_batch_size 55"]
+    assert found == ["kv_cache fp8", "kv_cache int8"]
 
 
 def test_weights_that_do_not_fit_are_refused_with_formats_and_caches_that_the_gpu_has():
     with pytest.raises(InputError) as caught:
-        check_fit(fitting(LLAMA_8B, L4, max_batch_size=48, max_sequence_tokens=1024), anything)
+        check_fit(fitting(LLAMA_8B, L4, max_batch_size=1, max_sequence_tokens=48_000), anything)
 
     assert "kv_cache fp8" in caught.value.remedy
     assert "format fp8" in caught.value.remedy
@@ -174,27 +193,15 @@ def test_weights_that_do_not_fit_are_refused_with_formats_and_caches_that_the_gp
 def test_more_gpus_of_the_node_are_a_remedy():
     four = Gpu(memory_gib=22.5, per_node=4, architecture="sm_86")
 
-    remedies = suggestions_for(fitting(LLAMA_8B, four, max_batch_size=16), anything)
+    remedies = suggestions_for(fitting(LLAMA_8B, four, max_sequence_tokens=65_536), anything)
 
     assert remedies[-1] == "tensor_parallel 2"
-    check_fit(fitting(LLAMA_8B, four, max_batch_size=16, tensor_parallel=2), anything)
+    check_fit(fitting(LLAMA_8B, four, max_sequence_tokens=65_536, tensor_parallel=2), anything)
 
 
 def test_what_fits_nowhere_on_this_gpu_is_sent_to_a_larger_one():
     with refused(remedy="Choose a GPU with more memory"):
         check_fit(fitting(LLAMA_70B, L4), anything)
-
-
-@pytest.mark.parametrize("field", ["num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size"])
-def test_a_configuration_that_does_not_say_is_refused_by_the_fields_name(field):
-    config = {name: value for name, value in MODELS[LLAMA_8B]["config"].items() if name != field}
-
-    with refused(what=field, found="None", expected="a number above 0"):
-        shape_of(config)
-
-
-def test_the_text_part_of_a_larger_configuration_is_read():
-    assert shape_of({"text_config": MODELS[MISTRAL]["config"]}) == shape(MISTRAL)
 
 
 @pytest.mark.parametrize(

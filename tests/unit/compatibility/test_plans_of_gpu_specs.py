@@ -207,7 +207,6 @@ DIGEST = "d" * 64
         ),
         (MULTINODE, {"engine": {"tensor_parallel": 2, "pipeline_parallel": 3}}, {"what": "evenly over whole nodes"}),
         (VLLM, {"engine": {"tensor_parallel": 4, "pipeline_parallel": 2}}, {"what": "vllm is served on one node"}),
-        (AWQ, {"engine": {"max_batch_size": 64}}, {"remedy": "What would fit: max_batch_size 27"}),
         (AWQ, {"engine": {"max_sequence_tokens": 9000}}, {"found": "9000", "expected": "at most 8192"}),
         (MULTINODE, {"engine": {"options": {"chat_template": "apply"}}}, {"what": "has no chat template"}),
         (AWQ, {"engine": {"options": {"paged": True}}}, {"what": "engine.options.paged", "expected": "chat_template"}),
@@ -239,7 +238,13 @@ def test_what_cannot_work_is_refused_before_any_pod(planned, name, changes, fiel
 QWEN = {"repo": "Qwen/Qwen2.5-7B-Instruct"}
 A10G = {"gpu": "NVIDIA-A10G"}
 L4 = {"gpu": "NVIDIA-L4"}
-SEVEN_A_NODE = {"gpus": {**EKS["gpus"], "NVIDIA-A10G": {**EKS["gpus"]["NVIDIA-A10G"], "per_node": 7}}}
+
+
+def smaller(gpu, memory_gib, **facts):
+    """Sections of a site where this GPU has less memory."""
+    return {"gpus": {**EKS["gpus"], gpu: {**EKS["gpus"][gpu], "memory_gib": memory_gib, **facts}}}
+
+
 WITHOUT_MODELOPT = {"images": {**EKS["images"], "modelopt": None}}
 
 
@@ -261,20 +266,19 @@ def with_remedy(data, remedy):
 @pytest.mark.parametrize(
     ("name", "changes", "site", "remedies"),
     [
-        (AWQ, {"engine": {"max_batch_size": 64}}, {}, ["max_batch_size 27"]),
         (
             AWQ,
-            {"engine": {"max_batch_size": 28}},
-            {},
-            ["max_batch_size 27", "kv_cache fp8", "kv_cache int8", "format int4_wo without calibration"],
+            {"engine": {"max_sequence_tokens": 8192}},
+            smaller("NVIDIA-L4", 8.0, per_node=4),
+            ["max_sequence_tokens 7344", "kv_cache fp8", "kv_cache int8", "tensor_parallel 2"],
         ),
         (
             MULTINODE,
-            {"engine": {**A10G, "tensor_parallel": 1, "pipeline_parallel": 1, "max_batch_size": 16}},
-            {},
+            {"engine": {**A10G, "tensor_parallel": 1, "pipeline_parallel": 1, "max_sequence_tokens": 8192}},
+            smaller("NVIDIA-A10G", 17),
             [
-                *("max_batch_size 10", "kv_cache int8 with calibration", "format int8_wo", "format int4_wo"),
-                *("format int8_sq with calibration", "format int4_awq with calibration", "tensor_parallel 2"),
+                *("max_sequence_tokens 2602", "format int8_wo", "format int4_wo", "format int8_sq with calibration"),
+                *("format int4_awq with calibration", "tensor_parallel 2"),
             ],
         ),
         # twice as many ranks are two nodes, and llmapi is served on one
@@ -282,23 +286,26 @@ def with_remedy(data, remedy):
             FP8,
             {
                 "quantization": {"format": "none", "calibration": None},
-                "engine": {**A10G, "tensor_parallel": 2, "pipeline_parallel": 2, "max_batch_size": 256},
+                "engine": {**A10G, "tensor_parallel": 2, "pipeline_parallel": 2},
             },
-            {},
-            ["max_batch_size 134"],
+            smaller("NVIDIA-A10G", 6),
+            ["format int4_awq with calibration"],
         ),
         # a smaller cache would do, but has no scales where weights keep their format
-        (VLLM, {"engine": {**L4, "max_batch_size": 16}}, {}, ["max_batch_size 10", "format fp8 with calibration"]),
-        (VLLM, {"engine": {**L4, "max_batch_size": 16}}, WITHOUT_MODELOPT, ["max_batch_size 10"]),
-        # seven ranks share 28 heads, and 4 of keys and values not
         (
             VLLM,
-            {"source": QWEN, "engine": {**A10G, "tensor_parallel": 4, "max_batch_size": 270}},
-            SEVEN_A_NODE,
-            ["max_batch_size 263"],
+            {"engine": L4},
+            smaller("NVIDIA-L4", 17.4),
+            ["max_sequence_tokens 3954", "format fp8 with calibration"],
         ),
+        (VLLM, {"engine": L4}, {**smaller("NVIDIA-L4", 17.4), **WITHOUT_MODELOPT}, ["max_sequence_tokens 3954"]),
         # in a group ranks are as many as the GPUs that the spec names
-        ("mistral-7b", {"engine": {"max_batch_size": 24}}, {}, ["max_batch_size 20"]),
+        (
+            "mistral-7b",
+            {"engine": {"max_sequence_tokens": 4096}},
+            smaller("NVIDIA-A10G", 17.4),
+            ["max_sequence_tokens 3958"],
+        ),
     ],
 )
 def test_the_remedies_that_are_named_do_fit(planned, name, changes, site, remedies):
@@ -325,12 +332,57 @@ def test_the_remedies_that_are_named_do_fit(planned, name, changes, site, remedi
             {"architectures": ["MambaForCausalLM"]},
             {"found": "MambaForCausalLM", "expected": "LlamaForCausalLM"},
         ),
-        (VLLM, {"num_hidden_layers": None}, {"what": "num_hidden_layers", "found": "None"}),
+        (VLLM, {"num_hidden_layers": "many"}, {"what": "num_hidden_layers", "found": "many"}),
     ],
 )
 def test_what_a_model_says_of_itself_is_heard(planned, name, config, fields):
     with refused(**fields):
         planned(asked(name), PublicHub(**config))
+
+
+@pytest.mark.parametrize("name", [AWQ, FP8, VLLM])
+def test_a_model_whose_size_plan_cannot_tell_is_released_with_a_warning(planned, caplog, name):
+    assert planned(asked(name), PublicHub(num_hidden_layers=None)).plan.missing
+    assert "plan cannot tell whether" in caplog.text
+    assert "config.json has no num_hidden_layers" in caplog.text
+
+
+def test_a_batch_that_the_cache_cannot_hold_at_once_is_released_with_a_warning(planned, caplog):
+    assert planned(asked(AWQ, engine={"max_batch_size": 64})).plan.missing
+    assert "the KV cache on NVIDIA-L4 holds 27 of max_batch_size 64 sequences of 4096 tokens" in caplog.text
+
+
+def test_a_refusal_comes_without_warnings_about_the_changes_that_it_proposes(planned, caplog):
+    with refused(remedy="max_sequence_tokens 3954"):
+        planned(asked(VLLM, engine=L4), **smaller("NVIDIA-L4", 17.4))
+    assert "the KV cache" not in caplog.text
+
+
+GEMMA_3 = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "model_type": "gemma3",
+    "text_config": {
+        "model_type": "gemma3_text",
+        "hidden_size": 3840,
+        "intermediate_size": 15360,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 8,
+        "sliding_window": 1024,
+    },
+    **dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "vocab_size")),
+    **dict.fromkeys(("num_key_value_heads", "max_position_embeddings", "tie_word_embeddings")),
+}
+"""config.json of google/gemma-3-12b-it in place of a model's own; None removes a field."""
+
+
+def test_gemma_3_is_planned_with_the_defaults_that_its_configuration_leaves_out(planned, caplog):
+    longer = asked(VLLM, engine={"max_sequence_tokens": 36_000})
+
+    assert planned(longer, PublicHub(**GEMMA_3)).plan.missing
+    assert "plan cannot tell" not in caplog.text
+    with refused(found="200000", expected="at most 131072"):
+        planned(asked(VLLM, engine={"max_sequence_tokens": 200_000}), PublicHub(**GEMMA_3))
 
 
 def test_a_calibration_set_shorter_than_asked_is_refused_before_the_model_is_downloaded(planned):

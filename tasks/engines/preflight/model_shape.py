@@ -1,0 +1,182 @@
+"""A decoder's dimensions, read from config.json: what the estimate of its memory starts from. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.config_defaults import completed
+from tasks.engines.checkpoint.files import CONFIG
+
+KEPT_BYTES = 2
+"""Bytes of a parameter that no format touches: embedding and last layer (TensorRT-LLM quantize.py leaves lm_head as it
+is unless --quantize_lm_head; ModelOpt's presets disable it)."""
+
+NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+"""Fields without which there is no estimate; all others follow from them where they are absent."""
+
+LATENT_ATTENTION = frozenset(
+    {"deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "kimi_k2", "longcat_flash"}
+)
+"""Model types whose cache holds latents (vllm/transformers_utils/model_arch_config_convertor.py, is_deepseek_mla, at
+v0.24.0). MiniCPM3 has the fields too, and vLLM caches its keys and values in full."""
+
+FULL_EVERY: Mapping[str, int] = {"cohere2": 4, "exaone4": 4, "gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "olmo3": 4}
+"""Of so many layers the last attends to the whole sequence and the others to a window, unless `layer_types` or
+`sliding_window_pattern` say otherwise (transformers 4.57.3 and 5.14.1, compared in tests/local/modelopt)."""
+
+SLIDING = "sliding_attention"
+"""The value of `layer_types` for a layer with a window."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A decoder's dimensions."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool
+    """Whether embedding and last layer are one matrix."""
+    bytes_per_parameter: int
+    windows: tuple[int | None, ...]
+    """For each layer, how many tokens it attends to; None: all of them."""
+    latent: int | None = None
+    """Elements that multi-head latent attention caches for a token and layer, in place of keys and values."""
+    experts_per_token: int = 0
+    expert_intermediate: int = 0
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of one of the two matrices as wide as the vocabulary."""
+        return self.vocabulary * self.hidden
+
+
+def missing_fields(config: Mapping[str, Any]) -> list[str]:
+    """Fields that the estimate needs, and that neither config.json nor a known model type has."""
+    text = completed(config)
+    return [name for name in NEEDED if name not in text]
+
+
+def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
+    """Read config.json, or the language model's part of one that has several; None where fields are missing.
+
+    Raises:
+        InputError: a field that the estimate of memory needs has a value that no model can have.
+    """
+    if missing_fields(config):
+        return None
+    text = completed(config)
+    layers, heads, hidden = (
+        _number(text, name) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
+    )
+    experts = _count(text.get("num_experts_per_tok"))
+    intermediate = _number(text, "intermediate_size", 4 * hidden)
+    return ModelShape(
+        layers=layers,
+        hidden=hidden,
+        intermediate=max(intermediate, _count(text.get("intermediate_size_mlp"))),
+        heads=heads,
+        kv_heads=_kv_heads(text, heads),
+        head_dim=_number(text, "head_dim", max(1, hidden // heads)),
+        vocabulary=_number(text, "vocab_size"),
+        tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
+        bytes_per_parameter=_bytes_per_parameter(config, text),
+        windows=_windows(text, layers),
+        latent=_latent(text),
+        experts_per_token=experts,
+        expert_intermediate=(_count(text.get("moe_intermediate_size")) or intermediate) if experts else 0,
+    )
+
+
+def check_parallel(spec: ReleaseSpec, shape: ModelShape) -> None:
+    """Refuse parallelism into which the model's heads or layers cannot be divided.
+
+    Raises:
+        InputError: heads over tensor parallel ranks, or layers over pipeline stages.
+    """
+    tensor, pipeline = spec.engine.tensor_parallel, spec.engine.pipeline_parallel
+    if shape.heads % tensor or (shape.kv_heads % tensor and tensor % shape.kv_heads):
+        fit = [
+            n
+            for n in range(1, shape.heads + 1)
+            if not shape.heads % n and not (shape.kv_heads % n and n % shape.kv_heads)
+        ]
+        raise InputError(
+            f"engine.tensor_parallel {tensor} does not divide the heads of {spec.source.repo}",
+            found=f"{shape.heads} attention heads and {shape.kv_heads} for keys and values",
+            remedy=f"Choose one of {', '.join(map(str, fit))}.",
+        )
+    if pipeline > shape.layers:
+        raise InputError(
+            f"engine.pipeline_parallel {pipeline} is more than the layers of {spec.source.repo}",
+            expected=f"at most {shape.layers}",
+            remedy="Lower it.",
+        )
+
+
+def _number(text: Mapping[str, Any], name: str, otherwise: int | None = None) -> int:
+    value = text.get(name)
+    if value is None and otherwise is not None:
+        return otherwise
+    if not (number := _count(value)):
+        raise InputError(
+            f"{CONFIG} has no valid {name}, which decides whether the model fits on a GPU",
+            found=repr(value),
+            expected="a number above 0",
+            remedy="Choose a decoder whose configuration names it.",
+        )
+    return number
+
+
+def _count(value: Any) -> int:
+    """The value where it is a number above 0, and otherwise 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _kv_heads(text: Mapping[str, Any], heads: int) -> int:
+    """Heads of keys and values; Falcon and GPT-BigCode state multi-query attention as a switch."""
+    if text.get("multi_query") and not text.get("new_decoder_architecture"):
+        return 1
+    return _number(text, "num_key_value_heads", heads)
+
+
+def _latent(text: Mapping[str, Any]) -> int | None:
+    rank = _count(text.get("kv_lora_rank"))
+    return rank + _count(text.get("qk_rope_head_dim")) if rank and text["model_type"] in LATENT_ATTENTION else None
+
+
+def _windows(text: Mapping[str, Any], layers: int) -> tuple[int | None, ...]:
+    """The window of each layer. Chunked and linear attention count as full: the first is cached whole by every runtime.
+
+    vLLM turns its hybrid cache manager off for chunked attention (vllm/config/vllm.py at v0.19.0 and v0.24.0), and
+    TensorRT-LLM 1.2 keeps whole sequences (memory_fit.py). What a layer with linear attention keeps is smaller.
+    """
+    window = _count(text.get("sliding_window"))
+    if not window or text.get("use_sliding_window") is False:
+        return (None,) * layers
+    return tuple(window if sliding else None for sliding in _sliding(text, layers))
+
+
+def _sliding(text: Mapping[str, Any], layers: int) -> Sequence[bool]:
+    types = text.get("layer_types")
+    if isinstance(types, list) and len(types) == layers:
+        return [each == SLIDING for each in types]
+    pattern = _count(text.get("sliding_window_pattern")) or FULL_EVERY.get(text["model_type"])
+    if pattern:
+        return [bool((layer + 1) % pattern) for layer in range(layers)]
+    if text.get("use_sliding_window"):
+        first = text.get("max_window_layers")
+        return [layer >= (first if isinstance(first, int) else 0) for layer in range(layers)]
+    return [True] * layers
+
+
+def _bytes_per_parameter(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
+    parts = (text, config)
+    dtypes = (part.get(name) for part in parts for name in ("torch_dtype", "dtype"))
+    return 4 if next((dtype for dtype in dtypes if dtype), None) == "float32" else KEPT_BYTES

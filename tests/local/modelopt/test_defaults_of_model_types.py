@@ -1,0 +1,70 @@
+"""Defaults and layers that plan takes for a model type, against the classes of every transformers that reads them."""
+
+import json
+
+import pytest
+
+from tasks.engines.checkpoint.config_defaults import COLUMNS, FURTHER, ROWS, TYPE_OF_PART, completed
+from tasks.engines.preflight.model_shape import SLIDING, shape_of
+from tests.local.modelopt.conftest import interpreter, run_in
+
+pytestmark = pytest.mark.timeout(600)
+VERSIONS = {"transformers4": "4.57.3", "modelopt": "5.14.1"}
+NEWER = {"transformers4": {"ministral3"}, "modelopt": set()}
+"""Types that a version does not know."""
+TYPES = {name: {"model_type": name} for name in ROWS}
+WHOLES = {name: {"model_type": name, "text_config": {}} for name in TYPE_OF_PART}
+SWITCHED = {
+    "qwen2 with windows": {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 20},
+    "gemma 3 with a pattern": {"model_type": "gemma3_text", "num_hidden_layers": 34, "sliding_window_pattern": 4},
+    "gemma 3 12b": {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "num_hidden_layers": 48}},
+}
+CONFIGURATIONS = {**TYPES, **{f"{name} as a whole": config for name, config in WHOLES.items()}, **SWITCHED}
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def read(request):
+    """The environment, and what its transformers reads of CONFIGURATIONS, by name."""
+    printed = json.loads(run_in(interpreter(request.param), "read_defaults.py", json.dumps(CONFIGURATIONS)))
+    assert printed["version"] == VERSIONS[request.param]
+    assert {name for name, found in printed["found"].items() if found is None} == NEWER[request.param]
+    return {name: found for name, found in printed["found"].items() if found is not None}
+
+
+def test_every_default_is_that_of_the_class(read):
+    """A field that a class does not have cannot be read from it; a version may have moved it."""
+    for name in TYPES.keys() & read.keys():
+        expected = dict(zip(COLUMNS, ROWS[name], strict=True)) | FURTHER.get(name, {})
+        for field, value in expected.items():
+            if value is not None and read[name].get(field) is not None:
+                own = read[name][field]
+                off = field == "sliding_window" and expected.get("use_sliding_window") is False
+                assert own == value or off, f"{name}.{field} is {own}"
+
+
+def test_dimensions_are_those_of_the_class(read):
+    for name in CONFIGURATIONS.keys() & read.keys():
+        shape, own = shape_of(CONFIGURATIONS[name]), read[name]
+        expected = (own["num_hidden_layers"], own["hidden_size"], own["num_attention_heads"], own["vocab_size"])
+        assert (shape.layers, shape.hidden, shape.heads, shape.vocabulary) == expected, name
+        if own.get("num_key_value_heads") and not own.get("multi_query"):
+            assert shape.kv_heads == own["num_key_value_heads"], name
+        if own.get("head_dim") and shape.latent is None:
+            assert shape.head_dim == own["head_dim"], name
+        if own["tie_word_embeddings"] is not None:
+            assert shape.tied == own["tie_word_embeddings"], name
+
+
+def test_layers_have_windows_where_the_class_says_sliding(read):
+    compared = 0
+    for name in CONFIGURATIONS.keys() & read.keys():
+        types = read[name].get("layer_types")
+        if types is not None:
+            windows = shape_of(CONFIGURATIONS[name]).windows
+            assert [window is not None for window in windows] == [each == SLIDING for each in types], name
+            compared += 1
+    assert compared > len(SWITCHED)
+
+
+def test_a_field_that_is_stated_stays():
+    assert completed({"model_type": "gemma3_text", "head_dim": 128})["head_dim"] == 128
