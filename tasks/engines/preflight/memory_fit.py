@@ -13,6 +13,7 @@ from tasks.contracts.engine_kinds import QuantizationFormat
 from tasks.contracts.plan import Source
 from tasks.contracts.site import Gpu
 from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.step_needs import needs_gpu
 from tasks.engines.preflight.model_shape import KEPT_BYTES, ModelShape
 
 GIB = 2**30
@@ -67,8 +68,8 @@ def weights_bytes(source: Source) -> int:
 
 def bytes_on_gpus(spec: ReleaseSpec, source: Source) -> int:
     """Bytes that quantize holds on GPUs: the unquantized weights, or none where nothing is quantized."""
-    quantization = spec.quantization
-    return 0 if quantization.format == "none" and quantization.kv_cache == "none" else weights_bytes(source)
+    unquantized = spec.quantization.format == "none" and spec.quantization.kv_cache == "none"
+    return 0 if unquantized or not needs_gpu("quantize", spec) else weights_bytes(source)
 
 
 def batched_tokens(spec: ReleaseSpec) -> int:
@@ -90,7 +91,9 @@ def need_of(
 
     Weights: the layers in the spec's format, split over all ranks by whole layers; the embedding whole, which
     TensorRT-LLM does not split by default; the last layer split over tensor parallel ranks. KV cache: that of one
-    sequence, because every runtime has a cache of pages, and lets requests wait that it has no pages for. Workspace:
+    sequence. Every runtime has a cache of pages, and lets requests wait that it has no pages for; without room for one
+    sequence vLLM does not start, and TensorRT-LLM shortens max_seq_len (vllm/v1/core/kv_cache_utils.py,
+    _check_enough_kv_cache_memory; trtGptModelInflightBatching.cpp, clampWindowSizesToFitAtLeastOneSequence). Workspace:
     activations of one step and the logits of one token per sequence. Adapters: both matrices of the highest rank at
     every linear layer, for each that is loaded at once.
 
@@ -135,11 +138,13 @@ def sequence_bytes(spec: ReleaseSpec, shape: ModelShape) -> int:
 def _elements_per_token(spec: ReleaseSpec, shape: ModelShape) -> int:
     """Elements that a layer caches of a token: keys and values, or one latent that every tensor parallel rank holds.
 
-    vLLM: MLAAttentionSpec (vllm/v1/kv_cache_interface.py at v0.19.0 and v0.24.0). TensorRT-LLM: cache type SELFKONLY
-    with one head of kv_lora_rank + qk_rope_head_dim (tensorrt_llm/_torch/pyexecutor/_util.py, near 1.2).
+    vLLM: MLAAttentionSpec (vllm/v1/kv_cache_interface.py at v0.19.0, v0.22.1 and v0.24.0). TensorRT-LLM with PyTorch:
+    cache type SELFKONLY with one head of kv_lora_rank + qk_rope_head_dim (tensorrt_llm/_torch/pyexecutor/_util.py, near
+    1.2). The runtime of engines has room for keys and values of that head (cpp/tensorrt_llm/batch_manager/
+    trtGptModelInflightBatching.cpp @ 00825c4e, createKvCacheManager).
     """
     if shape.latent is not None:
-        return shape.latent
+        return shape.latent * (2 if spec.engine.traits.compiled else 1)
     heads = max(1, shape.kv_heads // spec.engine.tensor_parallel)
     return 2 * heads * shape.head_dim
 

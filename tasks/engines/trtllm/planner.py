@@ -3,6 +3,7 @@
 from typing_extensions import override
 
 from tasks.contracts.artifact import Stage
+from tasks.contracts.engine_kinds import QuantizationFormat
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
@@ -17,6 +18,11 @@ from tasks.engines.trtllm.commands import converter_of, is_converted
 TOOLKIT_BYTES = 8 * GIB
 """Host memory of a process with CUDA, PyTorch and TensorRT-LLM, and of what TensorRT holds while it builds: an
 allowance."""
+
+QUANTIZED_BY_BUILDER: frozenset[QuantizationFormat] = frozenset({"int8_wo", "int4_wo"})
+"""Formats whose checkpoint has weights in full precision: quantize.py only names the algorithm in its config.json
+(tensorrt_llm/quantization/quantize_by_modelopt.py @ 042c510d), and the builder quantizes what it loads
+(tensorrt_llm/models/modeling_utils.py, preprocess_weights, @ 01ea6d79). So it holds both."""
 
 
 class TrtPlanner(EnginePlanner):
@@ -48,17 +54,22 @@ class TrtPlanner(EnginePlanner):
 
     @override
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
-        """Estimate quantize: disk holds source and result together, and the result passes through the host's memory.
+        """Estimate quantize and build, whose pods have the same shape.
 
-        The host reads and splits weights that keep their precision: source and one copy. The source of others is on
-        GPUs.
+        Disk holds source and checkpoint together, and the checkpoint passes through the host's memory. The host reads
+        and splits weights that keep their precision: source and one copy. The source of others is on GPUs.
         """
-        weights = weights_bytes(source)
-        result = int(weights * BITS[spec.quantization.format] / BITS["none"]) + weights // 8
-        held = 2 * weights if is_converted(spec) else result
+        weights, allowance = weights_bytes(source), weights_bytes(source) // 8
+        quantized = int(weights * BITS[spec.quantization.format] / BITS["none"]) + allowance
+        checkpoint, held = quantized, quantized
+        if is_converted(spec):
+            held = 2 * weights
+        elif spec.quantization.format in QUANTIZED_BY_BUILDER:
+            checkpoint = weights + allowance
+            held = checkpoint + quantized
         return Estimate(
             download_bytes=source.size_bytes,
-            scratch_bytes=source.size_bytes + 2 * result,
+            scratch_bytes=source.size_bytes + 2 * checkpoint,
             memory_bytes=TOOLKIT_BYTES + held,
             gpu_bytes=bytes_on_gpus(spec, source),
         )

@@ -139,8 +139,12 @@ def test_a_dimension_of_a_head_that_is_null_follows_from_the_others():
     ("kv_cache", "tensor", "bytes_per_token"), [("none", 1, 70272), ("none", 8, 70272), ("fp8", 8, 35136)]
 )
 def test_latent_attention_caches_one_vector_a_token_and_layer_on_every_rank(kind, kv_cache, tensor, bytes_per_token):
-    # 70.272 KB per token: arXiv 2505.09343, "Insights into DeepSeek-V3", table 1
+    # 8.58 GiB for 128k tokens of DeepSeek V3 (provide.ai, "The exact KV cache usage of DeepSeek V4")
     assert cached(DEEPSEEK_V3, kind, kv_cache=kv_cache, tensor_parallel=tensor) == TOKENS * bytes_per_token
+
+
+def test_an_engine_has_room_for_two_latents():
+    assert cached(DEEPSEEK_V3, "trt-engine") == TOKENS * 2 * 70272
 
 
 def test_a_model_with_ranks_of_its_own_but_another_type_caches_keys_and_values():
