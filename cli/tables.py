@@ -47,6 +47,7 @@ def plan_footing(plan: Plan) -> list[str]:
         f"estimate: {download}, {needs}",
         f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
         f"live now: {plan.live or 'nothing'}",
+        *(f"warning: {warning}" for warning in plan.warnings),
     ]
 
 

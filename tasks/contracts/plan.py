@@ -110,6 +110,7 @@ class Plan(Contract):
     stages: dict[Stage, StagePlan]
     live: str | None = Field(description="id of the live release")
     estimate: Estimate
+    warnings: tuple[str, ...] = Field(default=(), description="what may surprise a person, and does not stop a release")
     forced: bool = False
 
     @property

@@ -84,7 +84,8 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     adapters = adapters_of(spec, hub)
     documents = documents_of(source, spec.engine.traits.reads_at_plan, hub) | adapter_documents(adapters, hub)
     engine.check(resolved, source, documents)
-    for warning in engine.warnings(resolved, source, documents):
+    warnings = engine.warnings(resolved, source, documents)
+    for warning in warnings:
         log.warning(warning)
     estimate = _with_adapters(engine.estimate(spec, source), adapters)
     _check_fit(resolved, estimate)
@@ -106,6 +107,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
         stages=stages,
         live=live.release_id if live else None,
         estimate=estimate,
+        warnings=warnings,
         forced=request.force,
     )
 

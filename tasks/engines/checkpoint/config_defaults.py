@@ -8,6 +8,8 @@ of 5.14.1: they have the same defaults.
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.engines.checkpoint.foreign import PARTS
+
 COLUMNS = (
     "num_hidden_layers",
     "hidden_size",
@@ -122,9 +124,6 @@ OLDER_NAMES: dict[str, tuple[str, ...]] = {
     "sliding_window_pattern": ("_sliding_window_pattern",),
 }
 """Other names of a field: those of GPT-2, BLOOM, MPT, OPT and Falcon, and of Gemma 3 since transformers 4.54."""
-
-PARTS = ("text_config", "language_config", "llm_config")
-"""The language model's part of a configuration that has several."""
 
 TYPE_OF_PART = {
     "gemma3": "gemma3_text",

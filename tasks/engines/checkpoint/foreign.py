@@ -20,7 +20,9 @@ COUNTS = (
     "vocab_size",
     "max_position_embeddings",
 )
-OBJECTS = ("quantization_config", "quantization", "text_config", "rope_scaling", "rope_parameters")
+PARTS = ("text_config", "language_config", "llm_config")
+"""The language model's part of a configuration that has several."""
+OBJECTS = ("quantization_config", "quantization", *PARTS, "rope_scaling", "rope_parameters")
 TEXTS = ("model_type", "torch_dtype", "dtype", "peft_type", "quant_algo", "quant_method")
 EXPECTED = {
     **dict.fromkeys(COUNTS, f"a whole number from 1 to {LARGEST}"),

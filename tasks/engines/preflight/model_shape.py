@@ -16,6 +16,9 @@ is unless --quantize_lm_head; ModelOpt's presets disable it)."""
 NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
 """Fields without which there is no estimate; all others follow from them where they are absent."""
 
+MOST_LAYERS = 10_000
+"""More than any model has. Each layer is looked at, so a file must not be able to name a billion."""
+
 LATENT_ATTENTION = frozenset(
     {"deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "kimi_k2", "longcat_flash"}
 )
@@ -72,9 +75,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
     if missing_fields(config):
         return None
     text = completed(config)
-    layers, heads, hidden = (
-        _number(text, name) for name in ("num_hidden_layers", "num_attention_heads", "hidden_size")
-    )
+    layers, heads, hidden = _layers(text), _number(text, "num_attention_heads"), _number(text, "hidden_size")
     experts = _count(text.get("num_experts_per_tok"))
     intermediate = _number(text, "intermediate_size", 4 * hidden)
     return ModelShape(
@@ -132,6 +133,18 @@ def _number(text: Mapping[str, Any], name: str, otherwise: int | None = None) ->
             remedy="Choose a decoder whose configuration names it.",
         )
     return number
+
+
+def _layers(text: Mapping[str, Any]) -> int:
+    layers = _number(text, "num_hidden_layers")
+    if layers > MOST_LAYERS:
+        raise InputError(
+            f"{CONFIG} has an impossible num_hidden_layers",
+            found=str(layers),
+            expected=f"at most {MOST_LAYERS}",
+            remedy="Choose another revision.",
+        )
+    return layers
 
 
 def _count(value: Any) -> int:

@@ -128,6 +128,12 @@ def test_a_field_that_is_null_is_refused_even_where_the_type_has_a_default():
         shape_of({**MODELS[LLAMA_8B]["config"], "model_type": "llama", "num_hidden_layers": None})
 
 
+@pytest.mark.parametrize("part", ["text_config", "llm_config"])
+def test_more_layers_than_any_model_has_are_refused_before_they_are_looked_at(part):
+    with refused(what="num_hidden_layers", found="1000000000", expected="at most 10000"):
+        shape_of({part: {**MODELS[LLAMA_8B]["config"], "num_hidden_layers": 10**9}})
+
+
 def test_a_dimension_of_a_head_that_is_null_follows_from_the_others():
     config = {**MODELS[LLAMA_8B]["config"], "model_type": "qwen3", "head_dim": None, "num_key_value_heads": None}
 

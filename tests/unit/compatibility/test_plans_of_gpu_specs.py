@@ -342,14 +342,21 @@ def test_what_a_model_says_of_itself_is_heard(planned, name, config, fields):
 
 @pytest.mark.parametrize("name", [AWQ, FP8, VLLM])
 def test_a_model_whose_size_plan_cannot_tell_is_released_with_a_warning(planned, caplog, name):
-    assert planned(asked(name), PublicHub(num_hidden_layers=None)).plan.missing
-    assert "plan cannot tell whether" in caplog.text
-    assert "config.json has no num_hidden_layers" in caplog.text
+    plan = planned(asked(name), PublicHub(num_hidden_layers=None)).plan
+
+    assert plan.missing
+    (warning,) = plan.warnings
+    assert warning in caplog.text
+    assert "plan cannot tell whether" in warning
+    assert "config.json has no num_hidden_layers" in warning
 
 
 def test_a_batch_that_the_cache_cannot_hold_at_once_is_released_with_a_warning(planned, caplog):
-    assert planned(asked(AWQ, engine={"max_batch_size": 64})).plan.missing
-    assert "the KV cache on NVIDIA-L4 holds 27 of max_batch_size 64 sequences of 4096 tokens" in caplog.text
+    (warning,) = planned(asked(AWQ, engine={"max_batch_size": 64})).plan.warnings
+
+    assert warning in caplog.text
+    assert "the KV cache on NVIDIA-L4 holds 27 of max_batch_size 64 sequences of 4096 tokens" in warning
+    assert planned(asked(AWQ, engine={"max_batch_size": 27})).plan.warnings == ()
 
 
 def test_a_refusal_comes_without_warnings_about_the_changes_that_it_proposes(planned, caplog):
