@@ -11,8 +11,11 @@ from typing import Literal
 
 EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
 QuantizationFormat = Literal[
-    "none", "int8", "int4", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"
+    "none", "int8", "int4", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "fp8_online", "nvfp4"
 ]
+KEPT_FORMATS: frozenset[QuantizationFormat] = frozenset({"none", "fp8_online"})
+"""Formats whose checkpoint quantize passes on unchanged: `none` as it is, and `fp8_online`, which the server makes of
+16-bit weights as it loads them."""
 Flavour = Literal["trtllm", "vllm"]
 """Variants of NVIDIA's Triton images that hold a runtime for GPUs."""
 
@@ -40,6 +43,9 @@ class EngineTraits:
     """Triton releases that may serve it, oldest first."""
     quantized_by_modelopt: bool = False
     """Quantize runs in the site's ModelOpt image."""
+    uncalibrated_cache: bool = False
+    """Stores keys and values in FP8 with scale 1.0 beside weights that keep their format; otherwise scales of the cache
+    come from calibration."""
     adapters: bool = False
     """Requests may choose a LoRA adapter."""
     server_per_rank: bool = False
@@ -81,15 +87,19 @@ LLMAPI = EngineTraits(
     flavour="trtllm",
     triton_releases=CONFIRMED_RELEASES,
     quantized_by_modelopt=True,
+    # docs/source/features/quantization.md, FP8 KV Cache, 1.2: also "for checkpoints that do not have it enabled"
+    uncalibrated_cache=True,
     # gpu_device_ids of Triton's llmapi model
     several_gpus_in_a_group=True,
     cache_share_of_free=True,
 )
 VLLM = EngineTraits(
-    formats=frozenset({"none", "fp8", "nvfp4"}),
+    formats=frozenset({"none", "fp8", "fp8_online", "nvfp4"}),
     flavour="vllm",
     triton_releases=CONFIRMED_RELEASES,
     quantized_by_modelopt=True,
+    # vllm/model_executor/layers/quantization/kv_cache.py, at v0.19.0 and v0.24.0: scale 1.0 where a checkpoint has none
+    uncalibrated_cache=True,
     adapters=True,
     cache_of_windows=True,
     # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU

@@ -84,14 +84,18 @@ def _format(spec: ReleaseSpec, quantization: dict[str, Any], missing: list[str])
 
 def _kv_cache(spec: ReleaseSpec, quantization: dict[str, Any], missing: list[str]) -> None:
     requested = spec.quantization.kv_cache
-    if requested == "int8" or (requested == "fp8" and quantization["format"] == "none"):
+    if requested == "int8":
         quantization["kv_cache"] = "none"
         missing.append(f"quantization.kv_cache {requested}: rewritten to none, which takes twice the memory")
+    elif requested == "fp8" and quantization["format"] == "none":
+        missing.append(
+            "scales of quantization.kv_cache fp8: beside weights that are not quantized, "
+            f"{TO} stores keys and values with scale 1.0 in place of a calibrated one"
+        )
 
 
 def _calibration(quantization: dict[str, Any], changes: list[str]) -> None:
-    unused = quantization["format"] == "none" and quantization.get("kv_cache", "none") == "none"
-    if unused and quantization.pop("calibration", None) is not None:
+    if quantization["format"] == "none" and quantization.pop("calibration", None) is not None:
         changes.append("quantization.calibration removed: without quantization no texts are needed")
 
 

@@ -6,7 +6,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tasks.contracts.base import DNS_LABEL, Written
-from tasks.contracts.engine_kinds import ENGINE_KINDS, EngineKind, EngineTraits, QuantizationFormat, kinds_with
+from tasks.contracts.engine_kinds import (
+    ENGINE_KINDS,
+    KEPT_FORMATS,
+    EngineKind,
+    EngineTraits,
+    QuantizationFormat,
+    kinds_with,
+)
 from tasks.contracts.gate_spec import Gate
 from tasks.contracts.kubernetes_text import ImageName, NonEmptyLabelValue
 from tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
@@ -58,10 +65,10 @@ class Quantization(Written):
     kv_cache: Literal["none", "fp8", "int8"] = "none"
     calibration: Calibration | None = None
 
-    @property
-    def reads_texts(self) -> bool:
-        """Whether a GPU engine derives scales from texts, for activations or for the cache."""
-        return self.format in CALIBRATED or self.kv_cache != "none"
+    def reads_texts(self, traits: EngineTraits) -> bool:
+        """Whether an engine of these traits derives scales from texts, for activations or for the cache."""
+        uncalibrated = traits.uncalibrated_cache and self.format in KEPT_FORMATS
+        return self.format in CALIBRATED or (self.kv_cache != "none" and not uncalibrated)
 
 
 class Lora(Written):
@@ -221,6 +228,13 @@ class ReleaseSpec(Written):
         max_length=MAX_SCHEDULE_CHARS,
         description='cron expression of five fields, or a preset such as "@daily"',
     )
+
+    @property
+    def changes_weights(self) -> bool:
+        """Whether quantize computes other weights or scales; otherwise the checkpoint's own pass through it."""
+        if self.quantization.format not in KEPT_FORMATS:
+            return True
+        return self.quantization.kv_cache != "none" and not self.engine.traits.uncalibrated_cache
 
     @property
     def drain_s(self) -> int:

@@ -30,7 +30,7 @@ def needs_gpu(step: Step, spec: ReleaseSpec) -> bool:
     if spec.engine.gpu is None:
         return False
     if step == "quantize":
-        return spec.engine.traits.compiled or spec.quantization.format != "none"
+        return spec.engine.traits.compiled or spec.changes_weights
     return step == "assemble" or (step == "build" and spec.engine.traits.compiled)
 
 

@@ -56,6 +56,25 @@ def test_sharing_the_cache_of_prompts_is_a_field_of_the_llm_api(tmp_path, shared
     assert arguments["kv_cache_config"]["enable_block_reuse"] is shared
 
 
+def test_a_cache_in_fp8_beside_unquantized_weights_is_a_field_of_both_runtimes(tmp_path):
+    for kind, file in (("llmapi", "model.yaml"), ("vllm", "model.json")):
+        (tmp_path / kind).mkdir()
+        folder = repository(kind, tmp_path / kind, quantization={"format": "none", "kv_cache": "fp8"})
+        arguments = yaml.safe_load((folder / "demo" / "1" / file).read_text())
+
+        cache = arguments["kv_cache_config"]["dtype"] if kind == "llmapi" else arguments["kv_cache_dtype"]
+        assert cache == "fp8"
+        assert "quantization" not in arguments
+
+
+def test_weights_that_vllm_quantizes_as_it_loads_them_are_a_field_of_vllm(tmp_path):
+    folder = repository("vllm", tmp_path, quantization={"format": "fp8_online"})
+    arguments = json.loads((folder / "demo" / "1" / "model.json").read_text())
+
+    check_document(arguments, contract("vllm_engine_arguments.yaml"))
+    assert arguments["quantization"] == "fp8"
+
+
 @pytest.mark.parametrize("options", [{}, {"enforce_eager": True, "prefix_caching": False, "max_num_tokens": 512}])
 def test_the_arguments_of_vllm_are_fields_that_it_has(tmp_path, options):
     folder = repository("vllm", tmp_path, options=options)

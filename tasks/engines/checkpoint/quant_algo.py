@@ -12,8 +12,9 @@ QUANT_ALGO: dict[QuantizationFormat, str | None] = {
     "fp8": "FP8",
     "nvfp4": "NVFP4",
 }
-"""`quant_algo` by the format in a spec: tensorrt_llm/quantization/mode.py, QuantAlgo; and, for those that ModelOpt 0.47
-makes, hf_quant_config.json (modelopt/torch/export/model_config.py)."""
+"""`quant_algo` by the format in a spec, for those that are written before a server loads them:
+tensorrt_llm/quantization/mode.py, QuantAlgo; and, for those that ModelOpt 0.47 makes, hf_quant_config.json
+(modelopt/torch/export/model_config.py)."""
 
 KV_QUANT_ALGO: dict[str, str | None] = {"none": None, "fp8": "FP8", "int8": "INT8"}
 """`kv_cache_quant_algo` by the KV cache in a spec."""

@@ -28,11 +28,11 @@ class CheckpointMaker(EngineMaker):
 
     @override
     def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
-        """Quantize with ModelOpt; format none passes the checkpoint on as it is; adapters always pass unchanged."""
+        """Quantize with ModelOpt, or pass the checkpoint on as it is; adapters always pass unchanged."""
         config = read_config(checkpoint)
         check_limits(config, spec)
         source_bytes = check_weights(checkpoint)
-        if spec.quantization.format == "none":
+        if not spec.changes_weights:
             link_all(checkpoint, out)
             link_adapters(checkpoint, out)
             return {"source_bytes": source_bytes, "weights_bytes": source_bytes}
@@ -67,7 +67,7 @@ class CheckpointMaker(EngineMaker):
             "chat_template": chat_template_in(checkpoint, spec),
             "quantization": _read_back(checkpoint, spec),
             "adapters": adapters_in(checkpoint, spec),
-            "versions": {"nvidia-modelopt": MODELOPT} if spec.quantization.format != "none" else {},
+            "versions": {"nvidia-modelopt": MODELOPT} if spec.changes_weights else {},
             "limits": spec.engine.model_dump(include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"}),
         }
         (out / ENGINE_DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
@@ -102,7 +102,7 @@ def checkpoint_values(engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
 def _read_back(checkpoint: Path, spec: ReleaseSpec) -> dict[str, Any]:
     """Algorithms that hf_quant_config.json names; empty where nothing was quantized."""
     quantization = spec.quantization
-    if quantization.format == "none":
+    if not spec.changes_weights:
         return {}
     stated = read_object(checkpoint / QUANTIZED_BY_MODELOPT).get("quantization", {})
     actual = {name: stated.get(name) for name in ("quant_algo", "kv_cache_quant_algo")}

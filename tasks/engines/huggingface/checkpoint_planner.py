@@ -1,21 +1,31 @@
 """Plans a checkpoint in Hugging Face layout that a runtime loads as it is, or as ModelOpt quantized it."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from typing_extensions import override
 
 from tasks.contracts.artifact import Stage
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_formats import FORMATS, check_served
+from tasks.contracts.gpu_formats import (
+    AS_IT_IS,
+    FORMATS,
+    MADE_BY_MODELOPT,
+    Row,
+    check_served,
+    modelopt_makes,
+    only_weights,
+)
 from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
-from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options, memory_warnings
-from tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, quantization_of
+from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options
+from tasks.engines.preflight.hub_metadata import Documents, check_causal, modelopt_algorithm, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
+from tasks.engines.preflight.source_formats import name_of
 from tasks.engines.protocol import EnginePlanner
 
 log = logging.getLogger(__name__)
@@ -38,16 +48,45 @@ class CheckpointPlanner(EnginePlanner):
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        quantization = release.spec.quantization
-        check_options(release.spec, self.options)
-        if quantization.format == "none":
+        self.refuse(release, source, documents)
+        self.warn(release, source, documents)
+
+    def refuse(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        """Refuse what cannot work, without a log: a change of the spec that is only tried comes through here too.
+
+        Raises:
+            InputError: as check.
+        """
+        spec = release.spec
+        check_options(spec, self.options)
+        if spec.quantization.format == "none":
             check_quantized_source(release, source, documents)
-        check_gpu_engine(release, source, documents, self.check)
-        if quantization.format == "none" and quantization.kv_cache != "none":
-            raise InputError(
-                "quantization.kv_cache needs quantized weights, whose files hold the cache's scales",
-                found=f"kv_cache {quantization.kv_cache} with format none",
-                remedy="Choose a format, or kv_cache none.",
+        if spec.changes_weights:
+            check_quantizable(release, source, documents)
+        check_gpu_engine(release, source, documents, self.refuse)
+
+    def warn(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        """Log what a person should know of a release that works."""
+        spec = release.spec
+        kv_cache = spec.quantization.kv_cache
+        if kv_cache != "none" and not spec.changes_weights:
+            log.warning(
+                "quantization.kv_cache %s without quantized weights: keys and values are stored with scale 1.0 unless "
+                "the checkpoint holds scales; nothing is calibrated, so compare answers with kv_cache none",
+                kv_cache,
+            )
+        named = source_format(documents) if spec.quantization.format == "none" else None
+        what, (format_, rows) = (
+            (f"{source.repo} is in {named[0]}", named)
+            if named
+            else (f"quantization.format {spec.quantization.format}", (spec.quantization.format, FORMATS))
+        )
+        kind, gpu = spec.engine.kind, release.gpu
+        if only_weights(format_, rows, kind, gpu.facts.architecture):
+            log.warning(
+                "%s, for which %s (%s) has no arithmetic: %s stores weights in it and computes in 16 bits, which saves "
+                "memory and no time",
+                *(what, gpu.name, gpu.facts.architecture, kind),
             )
 
     @override
@@ -61,7 +100,7 @@ class CheckpointPlanner(EnginePlanner):
         Weights that keep their format are passed on as files.
         """
         weights = weights_bytes(source)
-        if spec.quantization.format == "none":
+        if not spec.changes_weights:
             return Estimate(download_bytes=source.size_bytes, scratch_bytes=2 * source.size_bytes, memory_bytes=GIB)
         result = int(weights * BITS[spec.quantization.format] / BITS["none"]) + weights // 8
         return Estimate(
@@ -75,7 +114,7 @@ class CheckpointPlanner(EnginePlanner):
     def producers(self, release: ResolvedRelease) -> dict[Stage, dict[str, str]]:
         """ModelOpt makes the checkpoint, whatever the GPU; the runtime only reads it."""
         runtime = {self.runtime: release.runtime.runtime}
-        quantized = release.spec.quantization.format != "none"
+        quantized = release.spec.changes_weights
         modelopt = {"image": release.step_image("quantize"), "nvidia-modelopt": MODELOPT} if quantized else {}
         return {
             "quantize": modelopt,
@@ -84,19 +123,41 @@ class CheckpointPlanner(EnginePlanner):
         }
 
 
+def source_format(documents: Documents) -> tuple[str, Sequence[Row]] | None:
+    """The format of a checkpoint that is already quantized, and the table that has it; None if it is not."""
+    if quantization_of(documents) is None:
+        return None
+    if algorithm := modelopt_algorithm(documents):
+        return FORMAT_OF_ALGO.get(algorithm) or algorithm, FORMATS
+    return name_of(documents.get(CONFIG, {}).get("quantization_config") or {}), AS_IT_IS
+
+
 def check_quantized_source(release: ResolvedRelease, source: Source, documents: Documents) -> None:
-    """Refuse a checkpoint that ModelOpt quantized to what the GPU cannot compute; warn of other quantizers.
+    """Refuse a checkpoint that is already quantized to what the runtime or the GPU does not serve.
 
     Raises:
-        InputError: the algorithm, which formats the GPU serves, and which GPUs the format needs.
+        InputError: the format, which ones the GPU serves, and which GPUs this one needs.
     """
-    kind, gpu = release.spec.engine.kind, release.gpu
-    if algorithm := modelopt_algorithm(documents):
-        field = f"{source.repo}@{source.revision} is already quantized ({algorithm}): format"
-        value = FORMAT_OF_ALGO.get(algorithm, algorithm)
-        check_served(field, value, FORMATS, kind, gpu.name, gpu.facts.architecture)
-    elif method := quantization_of(documents):
-        log.warning(
-            "%s@%s is already quantized (%s): plan knows ModelOpt's formats, not whether %s serves this one on %s",
-            *(source.repo, source.revision, method, kind, gpu.name),
+    if named := source_format(documents):
+        algorithm = modelopt_algorithm(documents)
+        of_modelopt = f" ({algorithm})" if algorithm else ""
+        field = f"{source.repo}@{source.revision} is already quantized{of_modelopt}: format"
+        check_served(field, *named, release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture)
+
+
+def check_quantizable(release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    """Refuse what ModelOpt's step cannot load as a causal language model, or cannot make on this GPU.
+
+    Raises:
+        InputError: the model's class, or the format and the GPU.
+    """
+    spec, gpu = release.spec, release.gpu
+    check_causal(documents.get(CONFIG, {}), f"{source.repo}@{source.revision}", spec.quantization.format)
+    format_ = spec.quantization.format
+    if not modelopt_makes(format_, gpu.facts.architecture):
+        raise InputError(
+            f"ModelOpt cannot quantize to {format_} on {gpu.name}",
+            found=gpu.facts.architecture,
+            expected=f"one of {', '.join(MADE_BY_MODELOPT[format_])}",
+            remedy="Choose a checkpoint that is already in this format, with format none, or another format or GPU.",
         )

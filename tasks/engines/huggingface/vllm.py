@@ -1,13 +1,17 @@
 """Engine kind `vllm`: a checkpoint, as it is or quantized by ModelOpt, and its adapters, in Triton's vllm backend."""
 
+import logging
 from pathlib import Path
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from tasks.contracts.errors import InputError
+from tasks.contracts.gpu_formats import TURING
 from tasks.contracts.plan import Source, adapter_folder
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import adapter_arguments
@@ -15,6 +19,16 @@ from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
+
+log = logging.getLogger(__name__)
+
+ONLINE = {"fp8_online": {"quantization": "fp8"}}
+"""Fields of AsyncEngineArgs by a format that vLLM makes as it loads weights: FP8 with one scale per tensor, and scales
+of activations from each batch (Fp8Config.get_quant_method in vllm/model_executor/layers/quantization/fp8.py, at v0.19.0
+and v0.24.0, where config.json has no quantization_config)."""
+
+NOT_IN_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4", "plamo2"})
+"""Values of model_type (vllm/config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS, at v0.19.0 and v0.24.0)."""
 
 
 class VllmPlanner(CheckpointPlanner):
@@ -30,9 +44,29 @@ class VllmPlanner(CheckpointPlanner):
     }
 
     @override
-    def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    def refuse(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         check_adapters(release.spec, documents)
-        super().check(release, source, documents)
+        super().refuse(release, source, documents)
+        model_type = documents[CONFIG].get("model_type")
+        if release.gpu.facts.architecture in TURING and model_type in NOT_IN_FLOAT16:
+            # it would be in float32, which takes twice the memory that plan counts
+            raise InputError(
+                f"{release.gpu.name} has no bfloat16, and vLLM does not compute {source.repo} in float16, which is "
+                "unstable for it",
+                found=f"model_type {model_type}",
+                remedy="Choose a GPU with sm_80 or later, or another model.",
+            )
+
+    @override
+    def warn(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        super().warn(release, source, documents)
+        config = documents[CONFIG]
+        dtype = config.get("dtype") or config.get("torch_dtype")
+        if release.gpu.facts.architecture in TURING and dtype == "bfloat16":
+            log.warning(
+                "%s is in bfloat16, which %s does not have: vLLM computes it in float16",
+                *(source.repo, release.gpu.name),
+            )
 
 
 class VllmMaker(CheckpointMaker):
@@ -53,6 +87,7 @@ class VllmMaker(CheckpointMaker):
                 "enable_prefix_caching": options.get("prefix_caching", True),
                 "enforce_eager": options.get("enforce_eager", False),
                 "trust_remote_code": False,
+                **ONLINE.get(spec.quantization.format, {}),
                 **adapter_arguments(spec, ranks),
             },
         }

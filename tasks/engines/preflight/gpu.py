@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_formats import FORMATS, KV_CACHES, served
+from tasks.contracts.gpu_formats import FORMATS, KV_CACHES, modelopt_makes, served
 from tasks.contracts.plan import Source
 from tasks.contracts.resolution import ResolvedRelease, resolve
 from tasks.contracts.spec import ReleaseSpec
@@ -111,8 +111,8 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     spec = release.spec
     check_files(source)
     config = documents.get(CONFIG, {})
-    check_limits(completed(config), spec)
-    exported = spec.engine.traits.quantized_by_modelopt and spec.quantization.format != "none"
+    check_limits(dict(config), spec)
+    exported = spec.engine.traits.quantized_by_modelopt and spec.changes_weights
     readers = GENERATIONS if exported else generations_of(release.runtime)
     check_readable(config, readers, f"{source.repo}@{source.revision}")
     check_not_quantized_twice(spec, source, documents)
@@ -195,6 +195,7 @@ def _check_quantizing(release: ResolvedRelease, source: Source) -> None:
         if gpus_to_hold(held, other) <= other.per_node
         and quantization.format in served(FORMATS, spec.engine.kind, other.architecture)
         and quantization.kv_cache in served(KV_CACHES, spec.engine.kind, other.architecture)
+        and (not spec.engine.traits.quantized_by_modelopt or modelopt_makes(quantization.format, other.architecture))
     ]
     raise InputError(
         f"{source.repo} has {held / GIB:.1f} GiB of weights before they are quantized to {quantization.format}, which "
@@ -211,13 +212,14 @@ def _check_chat_template(spec: ReleaseSpec, source: Source, documents: Documents
 
 def _check_calibration(spec: ReleaseSpec) -> None:
     quantization = spec.quantization
-    if quantization.reads_texts and quantization.calibration is None:
+    reads_texts = quantization.reads_texts(spec.engine.traits)
+    if reads_texts and quantization.calibration is None:
         raise InputError(
             f"quantization.calibration is missing: {quantization.format} with kv_cache {quantization.kv_cache} takes "
             "its scales from texts, and the quantizer's own would come from the internet",
             remedy="Name a dataset on the Hub.",
         )
-    if not quantization.reads_texts and quantization.calibration is not None:
+    if not reads_texts and quantization.calibration is not None:
         raise InputError(
             f"quantization.calibration has no effect: {quantization.format} reads no texts", remedy="Remove it."
         )

@@ -12,6 +12,10 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 QUANTIZED_BY_MODELOPT = "hf_quant_config.json"
 CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
+PARTS = ("vision_config", "audio_config")
+OF_SEVERAL_PARTS = "ForConditionalGeneration"
+"""How the class of a model that reads more than text ends."""
+
 Documents = Mapping[str, Mapping[str, Any]]
 """JSON objects by file name."""
 
@@ -56,6 +60,34 @@ def check_not_quantized_twice(spec: ReleaseSpec, source: Source, documents: Docu
             remedy="Choose format none to serve it as it is, or the unquantized model.",
         )
     return method is not None
+
+
+def check_causal(config: Mapping[str, Any], what: str, format_: str) -> None:
+    """Refuse to quantize a model that transformers' AutoModelForCausalLM does not load as what it is.
+
+    Models with several parts are of other classes (tests/contracts/causal_models.yaml): none for Mistral Small 3.1,
+    the text part alone for Llama 4, and for Gemma 3 one whose other parts would be quantized too.
+
+    Args:
+        config: config.json.
+        what: the source, for the message.
+        format_: the spec's format.
+
+    Raises:
+        InputError: the class that the configuration names.
+    """
+    architecture = str((config.get("architectures") or ["none"])[0])
+    parts = [name for name in PARTS if config.get(name)]
+    if not parts and not architecture.endswith(OF_SEVERAL_PARTS):
+        return
+    raise InputError(
+        f"{what} cannot be quantized to {format_}: AutoModelForCausalLM, with which it would be loaded, does not load "
+        "a model of several parts as such",
+        found=f"{architecture} with {', '.join(parts)}" if parts else architecture,
+        expected="a causal language model alone",
+        remedy="Choose format none with engine kind llmapi or vllm, a checkpoint that is already quantized, or a model "
+        "that has text only.",
+    )
 
 
 def has_chat_template(names: set[str], documents: Documents) -> bool:

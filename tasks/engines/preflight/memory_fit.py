@@ -25,6 +25,7 @@ BITS: dict[QuantizationFormat, float] = {
     "int4_awq": 4 + 16 / 128,  # a 16-bit scale for 128 weights
     "w4a8_awq": 4 + 16 / 128,
     "fp8": 8,
+    "fp8_online": 8,
     "nvfp4": 4 + 8 / 16,  # an 8-bit scale for 16 weights
 }
 KV_BYTES = {"none": 2, "fp8": 1, "int8": 1}
@@ -68,8 +69,7 @@ def weights_bytes(source: Source) -> int:
 
 def bytes_on_gpus(spec: ReleaseSpec, source: Source) -> int:
     """Bytes that quantize holds on GPUs: the unquantized weights, or none where nothing is quantized."""
-    unquantized = spec.quantization.format == "none" and spec.quantization.kv_cache == "none"
-    return 0 if unquantized or not needs_gpu("quantize", spec) else weights_bytes(source)
+    return weights_bytes(source) if spec.changes_weights else 0
 
 
 def batched_tokens(spec: ReleaseSpec) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.gpu_formats import FORMATS, KV_CACHES, Row, served
-from tasks.contracts.spec import Calibration, Quantization, ReleaseSpec
+from tasks.contracts.spec import Calibration, ReleaseSpec
 from tasks.engines.preflight.memory_fit import BITS, GIB, KV_BYTES, MemoryFit, Need, adapter_slots
 
 Accepts = Callable[[ReleaseSpec], bool]
@@ -82,15 +82,16 @@ def _smaller(fit: MemoryFit) -> Iterator[tuple[str, Changes]]:
     current = fit.spec.quantization
     for name in _served(KV_CACHES, fit):
         if KV_BYTES[name] < KV_BYTES[current.kv_cache]:
-            yield _quantized(f"kv_cache {name}", current, {"kv_cache": name})
+            yield _quantized(f"kv_cache {name}", fit, {"kv_cache": name})
     for name in _served(FORMATS, fit):
         if BITS[name] < BITS[current.format] and not fit.quantized:
-            yield _quantized(f"format {name}", current, {"format": name})
+            yield _quantized(f"format {name}", fit, {"format": name})
 
 
-def _quantized(text: str, current: Quantization, changes: Changes) -> tuple[str, Changes]:
+def _quantized(text: str, fit: MemoryFit, changes: Changes) -> tuple[str, Changes]:
     """The change, and with it the calibration set that it needs or no longer reads."""
-    reads = current.model_copy(update=changes).reads_texts
+    current = fit.spec.quantization
+    reads = current.model_copy(update=changes).reads_texts(fit.spec.engine.traits)
     if reads == (current.calibration is not None):
         return text, changes
     with_or_without = "with" if reads else "without"

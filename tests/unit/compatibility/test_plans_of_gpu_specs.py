@@ -220,8 +220,8 @@ DIGEST = "d" * 64
         (VLLM, {"quantization": {"calibration": CALIBRATION}}, {"what": "none reads no texts"}),
         (
             VLLM,
-            {"quantization": {"kv_cache": "fp8"}, "engine": {"gpu": "NVIDIA-L4"}},
-            {"what": "calibration is missing"},
+            {"quantization": {"kv_cache": "fp8", "calibration": CALIBRATION}, "engine": {"gpu": "NVIDIA-L4"}},
+            {"what": "none reads no texts"},
         ),
         (
             AWQ,
@@ -288,24 +288,34 @@ def with_remedy(data, remedy):
                 "quantization": {"format": "none", "calibration": None},
                 "engine": {**A10G, "tensor_parallel": 2, "pipeline_parallel": 2},
             },
-            smaller("NVIDIA-A10G", 6),
-            ["format int4_awq with calibration"],
+            {},
+            ["max_batch_size 134", "kv_cache fp8"],
         ),
-        # a smaller cache would do, but has no scales where weights keep their format
         (
             VLLM,
-            {"engine": L4},
-            smaller("NVIDIA-L4", 17.4),
-            ["max_sequence_tokens 3954", "format fp8 with calibration"],
+            {"engine": {**L4, "max_batch_size": 16}},
+            {},
+            [
+                *("max_batch_size 10", "kv_cache fp8", "format fp8 with calibration", "format fp8_online"),
+                "format nvfp4 with calibration",
+            ],
+        ),
+        (
+            VLLM,
+            {"engine": {**L4, "max_batch_size": 16}},
+            WITHOUT_MODELOPT,
+            ["max_batch_size 10", "kv_cache fp8", "format fp8_online"],
+        ),
+        # seven ranks share 28 heads, and 4 of keys and values not
+        (
+            VLLM,
+            {"source": QWEN, "engine": {**A10G, "tensor_parallel": 4, "max_batch_size": 270}},
+            SEVEN_A_NODE,
+            ["max_batch_size 263", "format fp8_online"],
         ),
         (VLLM, {"engine": L4}, {**smaller("NVIDIA-L4", 17.4), **WITHOUT_MODELOPT}, ["max_sequence_tokens 3954"]),
         # in a group ranks are as many as the GPUs that the spec names
-        (
-            "mistral-7b",
-            {"engine": {"max_sequence_tokens": 4096}},
-            smaller("NVIDIA-A10G", 17.4),
-            ["max_sequence_tokens 3958"],
-        ),
+        ("mistral-7b", {"engine": {"max_batch_size": 24}}, {}, ["max_batch_size 20", "format fp8_online"]),
     ],
 )
 def test_the_remedies_that_are_named_do_fit(planned, name, changes, site, remedies):
@@ -408,11 +418,6 @@ def by_modelopt(algorithm):
     return PublicHub(quantization_config={"quant_method": "modelopt", "quant_algo": algorithm})
 
 
-def test_a_checkpoint_that_another_quantizer_made_is_served_as_it_is_with_a_warning(planned, caplog):
-    assert planned(asked(VLLM), PublicHub(quantization_config={"quant_method": "awq"})).plan.missing
-    assert "is already quantized (awq)" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("name", "gpu", "algorithm"),
     [(VLLM, "NVIDIA-L4", "FP8"), (FP8, "NVIDIA-L4", "W4A8_AWQ"), (FP8, "NVIDIA-A10G", "W4A16_AWQ")],
@@ -425,7 +430,6 @@ def test_a_checkpoint_of_modelopt_that_the_gpu_has_arithmetic_for_is_served_as_i
     ("name", "gpu", "algorithm", "fields"),
     [
         (VLLM, "NVIDIA-A10G", "FP8", {"what": "(FP8): format fp8 does not run on NVIDIA-A10G", "remedy": "sm_89"}),
-        (VLLM, "NVIDIA-A10G", "NVFP4", {"remedy": "sm_100"}),
         (FP8, "NVIDIA-L4", "NVFP4", {"expected": "fp8", "remedy": "sm_100"}),
         (FP8, "NVIDIA-L4", "MIXED_PRECISION", {"what": "format MIXED_PRECISION"}),
     ],

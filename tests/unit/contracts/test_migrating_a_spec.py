@@ -57,7 +57,7 @@ def test_what_comes_out_is_a_valid_spec_and_the_old_one_is_left_alone(quantizati
         (document("int8_wo", calibration=None), "quantization.format int8_wo: rewritten to none, twice as large"),
         (document("int4_wo", calibration=None), "quantization.format int4_wo: rewritten to none, four times as large"),
         (document("int8_sq", "int8"), "quantization.kv_cache int8: rewritten to none"),
-        (document("none", "fp8"), "quantization.kv_cache fp8: rewritten to none"),
+        (document("none", "fp8"), "scales of quantization.kv_cache fp8: beside weights that are not quantized"),
         (
             document("fp8", tensor_parallel=4, pipeline_parallel=2),
             "pipeline_parallel 2: llmapi is served on one node; plan refuses it unless a node has 8 GPUs",

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tasks.contracts.engine_kinds import LLMAPI, VLLM
+from tasks.contracts.engine_kinds import KEPT_FORMATS, LLMAPI, VLLM
 from tasks.contracts.errors import PipelineError
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
@@ -158,7 +158,7 @@ def test_a_lost_bias_is_noticed(tmp_path):
 
 
 def test_every_format_that_a_hugging_face_checkpoint_is_served_in_has_a_recipe():
-    asked = (LLMAPI.formats | VLLM.formats) - {"none"}
+    asked = (LLMAPI.formats | VLLM.formats) - KEPT_FORMATS
 
     assert asked <= RECIPES.keys()
 

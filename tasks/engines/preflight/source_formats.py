@@ -1,0 +1,88 @@
+"""How a checkpoint that another quantizer than ModelOpt made is quantized, by the names of gpu_formats.AS_IT_IS. Pure.
+
+Sources: the `from_config` of each method in vllm/model_executor/layers/quantization, at v0.19.0 and v0.24.0, and
+tensorrt_llm/_torch/model_config.py, load_hf_quant_config, near 1.2.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Fields = Mapping[str, Any]
+
+GPTQ_BITS = (4, 8)
+"""Widths that all pinned versions of vLLM serve: from 0.24 on only symmetric ones (auto_gptq.py, TYPE_MAP)."""
+
+AWQ_BITS = 4
+BLOCK = [128, 128]
+"""Size of FP8 blocks: the only one that TensorRT-LLM reads, and that of all public checkpoints."""
+
+PACKED = "pack-quantized"
+"""compressed-tensors' layout of integers with fewer bits than a byte."""
+
+
+def name_of(stated: Fields) -> str:
+    """The format of a quantized checkpoint, from `quantization_config` of its config.json.
+
+    A method that no engine kind serves has the name that it has there, with what sets it apart.
+    """
+    method = str(stated.get("quant_method") or "quantization_config without quant_method")
+    match method:
+        case "awq":
+            return _awq(stated)
+        case "gptq":
+            return _gptq(stated)
+        case "fp8":
+            return _fp8(stated)
+        case "compressed-tensors":
+            return f"{method} {_scheme(stated)}"
+        case _:
+            return method
+
+
+def _awq(stated: Fields) -> str:
+    bits = stated.get("bits", stated.get("w_bit"))
+    return "awq" if bits == AWQ_BITS else f"awq of {bits} bits"
+
+
+def _gptq(stated: Fields) -> str:
+    bits, symmetric = stated.get("bits"), stated.get("sym")
+    if bits in GPTQ_BITS and symmetric is True:
+        return "gptq"
+    return f"gptq of {bits} bits, {'symmetric' if symmetric else 'asymmetric'}"
+
+
+def _fp8(stated: Fields) -> str:
+    block = stated.get("weight_block_size")
+    if not block:
+        return "fp8"
+    return "fp8 in blocks" if block == BLOCK else f"fp8 in blocks of {block}"
+
+
+def _scheme(stated: Fields) -> str:
+    """The scheme that all groups of layers share; several are named together, and no row has such a name."""
+    groups = stated.get("config_groups")
+    if not isinstance(groups, Mapping) or not groups:
+        return "without config_groups"
+    return " and ".join(sorted({_scheme_of_group(group, stated) for group in groups.values()}))
+
+
+def _scheme_of_group(group: Any, stated: Fields) -> str:
+    group = group if isinstance(group, Mapping) else {}
+    weights, inputs = _object(group.get("weights")), _object(group.get("input_activations"))
+    layout = str(group.get("format") or stated.get("format"))
+    bits, kind = weights.get("num_bits"), weights.get("type")
+    match (kind, bits, inputs.get("type"), inputs.get("num_bits")):
+        case ("float", 8, None, None) | ("float", 8, "float", 8):
+            return "fp8"
+        case ("float", 4, None, None) | ("float", 4, "float", 4) if "nvfp4" in layout:
+            return "nvfp4"
+        case ("int", 8, "int", 8):
+            return "int8"
+        case ("int", 4 | 8, None, None) if layout == PACKED:
+            return "weights"
+    activations = f", activations {inputs.get('type')} of {inputs.get('num_bits')} bits" if inputs else ""
+    return f"{layout} ({kind} of {bits} bits{activations})"
+
+
+def _object(value: Any) -> Fields:
+    return value if isinstance(value, Mapping) else {}
