@@ -9,7 +9,8 @@ import yaml
 
 from tasks.contracts.gpu_formats import FORMATS, KV_CACHES
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.trtllm.commands import CONVERTERS, build_command, convert_command, converter_of, quantize_command
+from tasks.engines.trtllm.commands import build_command, convert_command, quantize_command
+from tasks.engines.trtllm.families import CONVERTERS, QUANTIZED, check_converted, converter_of
 from tasks.serving import commands
 from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
@@ -66,19 +67,71 @@ def test_every_format_and_cache_is_built_by_flags_that_there_are(quantization, k
     check_command(command[1:], BUILD)
 
 
-@pytest.mark.parametrize(("architecture", "script"), CONVERTERS.items())
-def test_each_architecture_goes_to_a_script_that_takes_its_model_type(architecture, script):
-    assert architecture.removesuffix("ForCausalLM").lower() in CONVERT["models"][script]
+CLASSES = contract("causal_models.yaml")["classes"]
+TYPES = {architecture: model_type for model_type, architecture in CLASSES.items()}
+"""model_type by architecture, of models that AutoModelForCausalLM loads as what they are."""
+
+
+def recorded_flags(folder):
+    """The flags of the script in this folder; those of two scripts are recorded together."""
+    return {**CONVERT, "flags": CONVERT["others"].get(folder, CONVERT["flags"])}
+
+
+def converted(architecture, **engine):
+    converter = converter_of(architecture)
+    script = EXAMPLES / converter.script
+    return convert_command(converter, script, CHECKPOINT, OUT, asked(**engine), dtype="bfloat16")
+
+
+@pytest.mark.parametrize("architecture", CONVERTERS)
+def test_each_architecture_goes_to_a_script_that_takes_its_model_type(architecture):
+    converter = CONVERTERS[architecture]
+
+    assert converter.script == f"{converter.folder}/convert_checkpoint.py"
+    assert TYPES[architecture] in CONVERT["models"][converter.folder]
+
+
+@pytest.mark.parametrize("architecture", CONVERTERS)
+def test_each_script_splits_weights_as_recorded(architecture):
+    converter = CONVERTERS[architecture]
+    splits = CONVERT["splits"].get(converter.folder, {}) | CONVERT["splits"].get(TYPES[architecture], {})
+
+    assert {name for name in ("tensor", "pipeline") if not getattr(converter, name)} == set(splits)
 
 
 @pytest.mark.parametrize("architecture", CONVERTERS)
 def test_weights_that_keep_their_precision_are_converted_by_flags_that_there_are(architecture):
-    command = convert_command(
-        EXAMPLES / converter_of(architecture), CHECKPOINT, OUT, asked(tensor_parallel=4, pipeline_parallel=2)
-    )
+    converter = CONVERTERS[architecture]
+    ranks = {"tensor_parallel": 4 if converter.tensor else 1, "pipeline_parallel": 2 if converter.pipeline else 1}
+    check_converted(architecture, asked(**ranks).engine)
 
-    check_command(command[2:], CONVERT)
-    assert (value_of(command, "--tp_size"), value_of(command, "--pp_size")) == ("4", "2")
+    command = converted(architecture, **ranks)
+
+    check_command(command[2:], recorded_flags(converter.folder))
+    assert value_of(command, converter.tensor_flag) == str(ranks["tensor_parallel"])
+    assert ("--pp_size" in command) == converter.pipeline
+    assert value_of(command, "--dtype") == ("auto" if converter.reads_dtype else "bfloat16")
+
+
+def test_a_script_that_takes_no_auto_gets_the_type_that_auto_would_choose():
+    converter = converter_of("DeepseekV2ForCausalLM")
+    command = convert_command(converter, EXAMPLES / converter.script, CHECKPOINT, OUT, asked(), dtype="float32")
+
+    assert value_of(command, "--dtype") == "float16"
+
+
+@pytest.mark.parametrize("architecture", sorted(QUANTIZED))
+def test_what_plan_lets_quantize_is_loaded_known_and_built_upstream(architecture):
+    known = [name for name in QUANTIZE["models"]["patterns"] if name.lower() in architecture.lower()]
+
+    assert known
+    assert architecture in QUANTIZE["models"]["built"]
+    assert architecture in TYPES
+
+
+@pytest.mark.parametrize("architecture", sorted(set(CONVERTERS) - QUANTIZED))
+def test_what_plan_only_converts_has_no_model_type_for_quantizing(architecture):
+    assert not [name for name in QUANTIZE["models"]["patterns"] if name.lower() in architecture.lower()]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +187,9 @@ def test_the_commands_of_the_specs_that_ship_are_the_ones_that_were_looked_at(na
     ranks = asked.engine.tensor_parallel * asked.engine.pipeline_parallel
     if asked.quantization.format == "none":
         architecture = MODELS[asked.source.repo]["config"]["architectures"][0]
-        first = {"convert.txt": convert_command(EXAMPLES / converter_of(architecture), CHECKPOINT, OUT, asked)}
+        converter = converter_of(architecture)
+        script = EXAMPLES / converter.script
+        first = {"convert.txt": convert_command(converter, script, CHECKPOINT, OUT, asked, dtype="bfloat16")}
     else:
         script, samples = EXAMPLES / "quantization/quantize.py", asked.quantization.calibration.samples
         command = quantize_command(script, CHECKPOINT, OUT, asked, calibration=TEXTS, samples=samples)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tasks.contracts.engine_kinds import QuantizationFormat
-from tasks.contracts.errors import InputError
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.preflight.memory_fit import batched_tokens
+from tasks.engines.trtllm.families import Converter
 
 PYTHON = "python3"
 """The interpreter of TensorRT-LLM's scripts: the image's own, /usr/bin/python3, found on PATH. Not sys.executable: that
@@ -16,22 +16,16 @@ BUILD = "trtllm-build"
 QUANTIZE_SCRIPT = "quantization/quantize.py"
 """Below the folder of TensorRT-LLM's examples."""
 
-CONVERTERS = {
-    "LlamaForCausalLM": "llama",
-    "MistralForCausalLM": "llama",
-    "MixtralForCausalLM": "llama",
-    "Qwen2ForCausalLM": "qwen",
-    "Qwen3ForCausalLM": "qwen",
-}
-"""Folder of convert_checkpoint.py by the architecture in config.json (NVIDIA/TensorRT-LLM examples/models/core,
-1.2)."""
-
 FP8_ATTENTION: frozenset[QuantizationFormat] = frozenset({"fp8", "w4a8_awq", "nvfp4"})
 """Formats with which the builder lets the attention of prompts compute in 8 bits (tensorrt_llm/builder.py, build())."""
 
 GEMM_PLUGIN: dict[QuantizationFormat, str] = {"fp8": "disable", "nvfp4": "nvfp4"}
 """Other formats use `auto`: cuBLASLt in the model's own type. TensorRT's own FP8 kernels are faster
 (docs/source/legacy/performance/performance-tuning-guide/useful-build-time-flags.md @ 2a9abd95)."""
+
+SAVED_TYPE = {"float32": "float16"}
+"""Type that weights are converted to, where it is not their own: as with `--dtype auto` (infer_dtype in
+tensorrt_llm/models/convert_utils.py)."""
 
 TOKENS_PER_BLOCK = 32
 """Tokens in a block of the paged cache: trtllm-build's default (tests/contracts/trtllm_build.yaml)."""
@@ -71,34 +65,31 @@ def quantize_command(
 
 def is_converted(spec: ReleaseSpec) -> bool:
     """Whether weights and cache keep their precision, so that the checkpoint is converted and not quantized."""
-    return spec.quantization.format == "none" and spec.quantization.kv_cache == "none"
+    return not spec.changes_weights
 
 
-def converter_of(architecture: str) -> str:
-    """Path of the script that converts an unquantized checkpoint, below the folder of examples.
+def convert_command(
+    converter: Converter, script: Path, checkpoint: Path, out: Path, spec: ReleaseSpec, *, dtype: str
+) -> list[str]:
+    """Command of convert_checkpoint.py: as quantize_command, for a model that keeps its precision.
 
-    Raises:
-        InputError: no script is known for the architecture.
+    Args:
+        converter: what is special about the script.
+        script: the script in the image.
+        checkpoint: in Hugging Face layout.
+        out: where config.json and one safetensors file per rank go.
+        spec: parallelism, which the script can split weights into (check_converted).
+        dtype: type of the weights in config.json, for a script that does not read it.
     """
-    if architecture not in CONVERTERS:
-        raise InputError(
-            "trt-engine cannot convert this architecture",
-            found=architecture,
-            expected=f"one of {', '.join(sorted(CONVERTERS))}",
-            remedy="Choose a model of one of these, or engine kind llmapi or vllm, which load a checkpoint as it is.",
-        )
-    return f"models/core/{CONVERTERS[architecture]}/convert_checkpoint.py"
-
-
-def convert_command(script: Path, checkpoint: Path, out: Path, spec: ReleaseSpec) -> list[str]:
-    """Command of convert_checkpoint.py: as quantize_command, for a model that keeps its precision."""
+    engine = spec.engine
     return [
         *(PYTHON, str(script)),
         *("--model_dir", str(checkpoint)),
         *("--output_dir", str(out)),
-        *("--dtype", "auto"),
-        *("--tp_size", str(spec.engine.tensor_parallel)),
-        *("--pp_size", str(spec.engine.pipeline_parallel)),
+        *("--dtype", "auto" if converter.reads_dtype else SAVED_TYPE.get(dtype, dtype)),
+        *(converter.tensor_flag, str(engine.tensor_parallel)),
+        *(("--pp_size", str(engine.pipeline_parallel)) if converter.pipeline else ()),
+        *converter.flags,
     ]
 
 

@@ -17,17 +17,18 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import CONFIG, check_limits, check_weights, read_config, read_object
-from tasks.engines.passthrough import chat_template_in, link_all, link_readable, link_tokenizer
+from tasks.engines.passthrough import chat_template_in, link_all, link_tokenizer
 from tasks.engines.preflight.gpu import kv_cache_fraction
+from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG
 from tasks.engines.protocol import EngineMaker
 from tasks.engines.trtllm.commands import (
     QUANTIZE_SCRIPT,
     build_command,
     convert_command,
-    converter_of,
     is_converted,
     quantize_command,
 )
+from tasks.engines.trtllm.families import architecture_of, converter_of
 from tasks.engines.trtllm.readback import check_positions, read_engine
 from tasks.engines.trtllm.tool import run_tool
 from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
@@ -43,6 +44,10 @@ exists is used."""
 TRAIN_SPLIT = "train.jsonl"
 """quantize.py reads column `text` with Hugging Face's datasets library, to which a folder with a file of this name is a
 dataset with a `train` split."""
+
+
+OWN_CODE = "auto_map"
+"""Field of a document that names Python classes for transformers to import."""
 
 
 def visible_gpus() -> int:
@@ -127,7 +132,10 @@ class TrtMaker(EngineMaker):
         scratch: Path,
     ) -> list[str]:
         if is_converted(spec):
-            return convert_command(self._script(converter_of(config["architectures"][0])), checkpoint, out, spec)
+            converter = converter_of(architecture_of(config))
+            dtype = str(config.get("dtype") or config.get("torch_dtype") or "float16")
+            script = self._script(converter.script)
+            return convert_command(converter, script, checkpoint, out, spec, dtype=dtype)
         texts = _dataset(calibration, scratch / "texts") if calibration else None
         script = self._script(QUANTIZE_SCRIPT)
         return quantize_command(script, checkpoint, out, spec, calibration=texts, samples=len(calibration))
@@ -144,11 +152,26 @@ class TrtMaker(EngineMaker):
 
 
 def _readable(checkpoint: Path, config: dict[str, Any], folder: Path) -> Path:
-    """The checkpoint, or links to its files and a config.json that TensorRT-LLM's transformers reads correctly."""
-    if readable(config) == config:
+    """The checkpoint, or links to its files and documents that TensorRT-LLM's transformers reads correctly.
+
+    All of TensorRT-LLM's scripts trust remote code, with which transformers 4.57.3 takes the Python files that
+    `auto_map` names, even for a model that it has its own code for. Download leaves such files out, and files of
+    another repository must not be fetched and run.
+    """
+    documents = {CONFIG: (config, readable(config))}
+    if (checkpoint / TOKENIZER_CONFIG).is_file():
+        tokenizer = read_object(checkpoint / TOKENIZER_CONFIG)
+        documents[TOKENIZER_CONFIG] = (tokenizer, tokenizer)
+    own = {name: {**ready} for name, (_, ready) in documents.items()}
+    for ready in own.values():
+        ready.pop(OWN_CODE, None)
+    if all(own[name] == written for name, (written, _) in documents.items()):
         return checkpoint
     folder.mkdir()
-    link_readable(checkpoint, folder)
+    link_all(checkpoint, folder)
+    for name, ready in own.items():
+        (folder / name).unlink()  # a link: writing to it would change the checkpoint
+        (folder / name).write_text(json.dumps(ready, indent=2) + "\n", encoding="utf-8")
     return folder
 
 

@@ -1,5 +1,9 @@
 """Engine kind `trt-engine` in plan: what can be quantized, built and held by the GPUs."""
 
+import logging
+from collections.abc import Mapping
+from typing import Any
+
 from typing_extensions import override
 
 from tasks.contracts.artifact import Stage
@@ -8,21 +12,26 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.checkpoint.files import CONFIG
-from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options, memory_warnings
+from tasks.engines.checkpoint.files import CONFIG, check_files
+from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options
 from tasks.engines.preflight.hub_metadata import Documents, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
-from tasks.engines.trtllm.commands import converter_of, is_converted
+from tasks.engines.trtllm.commands import is_converted
+from tasks.engines.trtllm.families import architecture_of, check_converted, check_quantized
+
+log = logging.getLogger(__name__)
 
 TOOLKIT_BYTES = 8 * GIB
 """Host memory of a process with CUDA, PyTorch and TensorRT-LLM, and of what TensorRT holds while it builds: an
 allowance."""
 
-QUANTIZED_BY_BUILDER: frozenset[QuantizationFormat] = frozenset({"int8_wo", "int4_wo"})
-"""Formats whose checkpoint has weights in full precision: quantize.py only names the algorithm in its config.json
-(tensorrt_llm/quantization/quantize_by_modelopt.py @ 042c510d), and the builder quantizes what it loads
-(tensorrt_llm/models/modeling_utils.py, preprocess_weights, @ 01ea6d79). So it holds both."""
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+"""Fields of config.json with the number of experts, by family."""
+
+FORMATS_OF_EXPERTS = frozenset({"none", "int8_wo", "int4_wo", "fp8"})
+"""Formats in which ModelOpt exports experts without a warning: weight-only ones are exported unquantized
+(modelopt/torch/export/layer_utils.py, build_decoder_config, at 0.37.0, which TensorRT-LLM 1.2 requires)."""
 
 
 class TrtPlanner(EnginePlanner):
@@ -30,9 +39,24 @@ class TrtPlanner(EnginePlanner):
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        self.refuse(release, source, documents)
+        spec, config = release.spec, documents[CONFIG]
+        if any(config.get(field) for field in EXPERTS) and spec.quantization.format not in FORMATS_OF_EXPERTS:
+            log.warning(
+                "%s has experts: ModelOpt, which TensorRT-LLM's quantize.py calls, says that TensorRT-LLM may not "
+                "support them in %s",
+                *(source.repo, spec.quantization.format),
+            )
+
+    def refuse(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        """Refuse what cannot work, without a log: a change of the spec that is only tried comes through here too.
+
+        Raises:
+            InputError: as check.
+        """
         spec = release.spec
         check_options(spec, COMMON)
-        check_gpu_engine(release, source, documents, self.check)
+        check_files(source)
         if method := quantization_of(documents):
             raise InputError(
                 f"{source.repo}@{source.revision} is already quantized",
@@ -40,8 +64,8 @@ class TrtPlanner(EnginePlanner):
                 expected="16-bit weights, which trt-engine quantizes itself",
                 remedy="Choose the unquantized model, or the engine kinds llmapi or vllm, which serve it as it is.",
             )
-        if is_converted(spec):
-            converter_of(str((documents[CONFIG].get("architectures") or ["none"])[0]))
+        _check_architecture(spec, documents[CONFIG])
+        check_gpu_engine(release, source, documents, self.refuse)
         if spec.gate.quality is not None and spec.gate.quality.perplexity is not None:
             raise InputError(
                 "gate.quality.perplexity cannot be measured: trt-engine has no logits before it is served",
@@ -86,3 +110,19 @@ class TrtPlanner(EnginePlanner):
             "ranks": f"tp{engine.tensor_parallel} pp{engine.pipeline_parallel}",
         }
         return {"quantize": tools, "build": tools, "assemble": {"image": release.engine_image}}
+
+
+def _check_architecture(spec: ReleaseSpec, config: Mapping[str, Any]) -> None:
+    """Refuse a model that none of TensorRT-LLM's scripts makes a checkpoint of.
+
+    Raises:
+        InputError: as check_converted and check_quantized.
+    """
+    architecture, quantization = architecture_of(config), spec.quantization
+    if is_converted(spec):
+        check_converted(architecture, spec.engine)
+    else:
+        check_quantized(
+            architecture,
+            quantization.format if quantization.format != "none" else f"kv_cache {quantization.kv_cache}",
+        )

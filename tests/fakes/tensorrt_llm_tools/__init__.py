@@ -6,16 +6,20 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
+FAMILIES = ("core/llama", "core/gemma", "contrib/deepseek_v2")
+"""Folders of converters: one with the flags that most have, and two that differ."""
 
 
 def install(folder):
     """Put the tools below `folder`; the folder of examples, and the one for PATH."""
     examples, programs = folder / "examples", folder / "bin"
-    quantization, llama = examples / "quantization", examples / "models" / "core" / "llama"
-    for each in (quantization, llama, programs):
+    quantization = examples / "quantization"
+    converters = [examples / "models" / family for family in FAMILIES]
+    for each in (quantization, *converters, programs):
         each.mkdir(parents=True)
     shutil.copyfile(HERE / "to_checkpoint.py", quantization / "quantize.py")
-    shutil.copyfile(HERE / "to_checkpoint.py", llama / "convert_checkpoint.py")
+    for each in converters:
+        shutil.copyfile(HERE / "to_checkpoint.py", each / "convert_checkpoint.py")
     build = programs / "trtllm-build"
     build.write_text(f"#!{sys.executable}\n" + (HERE / "build.py").read_text())
     build.chmod(build.stat().st_mode | stat.S_IXUSR)

@@ -99,6 +99,8 @@ def check_architecture(pretrained):
         "MistralForCausalLM",
         "Qwen2ForCausalLM",
         "Qwen3ForCausalLM",
+        "Gemma2ForCausalLM",
+        "DeepseekV2ForCausalLM",
     ):
         sys.exit(f"AssertionError: Unsupported model architecture: {pretrained['architecture']}")
 

@@ -22,13 +22,21 @@ ALGOS = {
 }
 UNCALIBRATED = ("full_prec", "int8_wo", "int4_wo")
 QUANTIZES = Path(sys.argv[0]).name == "quantize.py"
+FAMILY = Path(sys.argv[0]).parent.name
+TYPES = ["float16", "bfloat16", "float32"] if FAMILY == "deepseek_v2" else ["auto", "float16", "bfloat16", "float32"]
 
 parser = argparse.ArgumentParser(allow_abbrev=False)
 for name in ("--model_dir", "--output_dir"):
     parser.add_argument(name, required=True)
-parser.add_argument("--dtype", choices=["auto", "float16", "bfloat16", "float32"], default="auto")
-for name in ("--tp_size", "--pp_size"):
-    parser.add_argument(name, type=int, default=1)
+parser.add_argument("--dtype", choices=TYPES, default=TYPES[0])
+if FAMILY == "gemma":
+    parser.add_argument("--ckpt-type", choices=["jax", "keras", "torch", "hf"], required=True)
+    parser.add_argument("--load_model_on_cpu", action="store_true")
+    parser.add_argument("--world-size", dest="tp_size", type=int, default=1)
+    parser.set_defaults(pp_size=1)
+else:
+    for name in ("--tp_size", "--pp_size"):
+        parser.add_argument(name, type=int, default=1)
 if QUANTIZES:
     parser.add_argument("--qformat", choices=ALGOS, default="full_prec")
     parser.add_argument("--kv_cache_dtype", choices=["int8", "fp8"])
@@ -50,6 +58,9 @@ if format_ not in UNCALIBRATED or cache:
 if "fail" in (Path(asked.model_dir) / "config.json").read_text():
     sys.exit("torch.cuda.OutOfMemoryError: CUDA out of memory")
 source = json.loads((Path(asked.model_dir) / "config.json").read_text())
+for name in ("config.json", "tokenizer_config.json"):
+    if "auto_map" in json.loads((Path(asked.model_dir) / name).read_text()):
+        sys.exit(f"OSError: {asked.model_dir} does not appear to have the files that auto_map of {name} names")
 config = {
     "architecture": source["architectures"][0],
     "dtype": source.get("dtype", source.get("torch_dtype", "float16")) if asked.dtype == "auto" else asked.dtype,

@@ -334,7 +334,7 @@ def test_the_remedies_that_are_named_do_fit(planned, name, changes, site, remedi
 @pytest.mark.parametrize(
     ("name", "config", "fields"),
     [
-        (AWQ, {"quantization_config": {"quant_method": "gptq"}}, {"found": "gptq", "remedy": "Choose format none"}),
+        (AWQ, {"quantization_config": {"quant_method": "gptq"}}, {"found": "gptq", "remedy": "llmapi or vllm"}),
         (FP8, {"quantization_config": {"quant_algo": "FP8"}}, {"what": "is already quantized", "found": "FP8"}),
         (MULTINODE, {"quantization_config": {"quant_method": "awq"}}, {"found": "awq", "expected": "16-bit weights"}),
         (

@@ -72,6 +72,39 @@ def test_one_engine_per_rank_lies_beside_its_tokenizer(make):
     assert description["mapping"] == {"world_size": 8, "tp_size": 4, "pp_size": 2, "gpus_per_node": 4}
 
 
+@pytest.mark.parametrize(
+    ("architecture", "written", "dtype"),
+    [
+        ("Gemma2ForCausalLM", {"torch_dtype": "bfloat16"}, "bfloat16"),
+        ("DeepseekV2ForCausalLM", {"torch_dtype": "bfloat16"}, "bfloat16"),
+        ("DeepseekV2ForCausalLM", {}, "float16"),
+    ],
+)
+def test_a_script_with_flags_of_its_own_converts_as_the_others_do(make, checkpoint, architecture, written, dtype):
+    (checkpoint / "config.json").write_text(json.dumps({"architectures": [architecture], **written}))
+
+    out, description = make(asked("none", tensor_parallel=2))
+
+    assert description["mapping"]["tp_size"] == 2
+    assert json.loads((out / "config.json").read_text())["pretrained_config"]["dtype"] == dtype
+
+
+@pytest.mark.parametrize("quantization", ["none", "fp8"])
+def test_code_that_a_checkpoint_names_is_not_shown_to_tools_that_would_import_it(make, checkpoint, quantization):
+    """They trust remote code: transformers would import files that are not there, or fetch another repository's."""
+    own_code = {"auto_map": {"AutoConfig": "org/code--configuration_phi3.Phi3Config"}}
+    documents = {
+        "config.json": {"architectures": ["LlamaForCausalLM"]},
+        "tokenizer_config.json": {"chat_template": "{}"},
+    }
+    for name, document in documents.items():
+        (checkpoint / name).write_text(json.dumps({**document, **own_code}))
+
+    make(asked(quantization))
+
+    assert all(own_code.items() <= json.loads((checkpoint / name).read_text()).items() for name in documents)
+
+
 def test_an_engine_of_a_groups_member_may_load_on_the_gpu_id_that_it_has(make):
     """The runtime checks max(device ids) < gpus_per_node."""
     _, description = make(asked(serving={"group": "chat", "gpus": [2]}), gpus=1)
