@@ -32,25 +32,26 @@ LLM_API = (
     "NVIDIA/TensorRT-LLM tensorrt_llm/_torch/model_config.py, load_hf_quant_config and get_mxfp4_quant_algo, and "
     "tensorrt_llm/llmapi/llm_utils.py, _update_from_hf_quant_config, which raises for every other method; near 1.2"
 )
+PINNED = "at v0.19.0, v0.22.1 and v0.24.0"
 QUANTIZATION = "vllm-project/vllm vllm/model_executor/layers/quantization"
-VLLM_MODELOPT = f"{QUANTIZATION}/modelopt.py, QUANT_ALGOS and get_min_capability, at v0.19.0 and v0.24.0"
+VLLM_MODELOPT = f"{QUANTIZATION}/modelopt.py, QUANT_ALGOS and get_min_capability, {PINNED}"
 VLLM_FP8 = (
-    f"{QUANTIZATION}/fp8.py, Fp8Config.get_min_capability 75, at v0.19.0 and v0.24.0; "
+    f"{QUANTIZATION}/fp8.py, Fp8Config.get_min_capability 75, {PINNED}; "
     "docs/features/quantization/llm_compressor/fp8.md: weight-only by FP8 Marlin below 8.9"
 )
 VLLM_NVFP4 = f"{VLLM_MODELOPT} 75; {QUANTIZATION}/utils/marlin_utils_fp4.py, is_fp4_marlin_supported"
-VLLM_AWQ = f"{QUANTIZATION}/awq.py and awq_marlin.py at v0.19.0, auto_awq.py at v0.24.0, get_min_capability 75"
-VLLM_GPTQ = f"{QUANTIZATION}/gptq_marlin.py at v0.19.0, get_min_capability 75; auto_gptq.py at v0.24.0, 60, TYPE_MAP"
-VLLM_MXFP4 = f"{QUANTIZATION}/mxfp4.py, get_min_capability 80, at v0.19.0 and v0.24.0"
+VLLM_AWQ = f"{QUANTIZATION}/awq.py and awq_marlin.py, auto_awq.py at v0.24.0, get_min_capability 75, {PINNED}"
+VLLM_GPTQ = f"{QUANTIZATION}/gptq_marlin.py at v0.19.0, get_min_capability 75; auto_gptq.py from v0.22.1 on, TYPE_MAP"
+VLLM_MXFP4 = f"{QUANTIZATION}/mxfp4.py, get_min_capability 80, {PINNED}"
 VLLM_COMPRESSED = (
     f"{QUANTIZATION}/compressed_tensors/compressed_tensors.py, _get_scheme_from_parts, and get_min_capability of "
-    "schemes/, at v0.19.0 and v0.24.0"
+    f"schemes/, {PINNED}"
 )
 VLLM_INT8 = "docs.vllm.ai/en/v0.14.0/features/quantization: INT8 (W8A8) from Turing to Hopper"
 VLLM_PAGE = "docs.vllm.ai/en/v0.14.0/features/quantization, Supported Hardware"
 VLLM_TURING = (
     "vllm-project/vllm vllm/platforms/cuda.py, supported_dtypes (float16 below 8.0), and v1/attention/backends/"
-    "triton_attn.py, supports_compute_capability, at v0.19.0 and v0.24.0"
+    f"triton_attn.py, supports_compute_capability, {PINNED}"
 )
 VLLM_ALL = f"{VLLM_PAGE}; {VLLM_TURING}"
 VLLM_CACHE = (

@@ -28,7 +28,12 @@ of activations from each batch (Fp8Config.get_quant_method in vllm/model_executo
 and v0.24.0, where config.json has no quantization_config)."""
 
 NOT_IN_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4", "plamo2"})
-"""Values of model_type (vllm/config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS, at v0.19.0 and v0.24.0)."""
+"""Values of model_type (vllm/config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS, at v0.19.0, v0.22.1 and v0.24.0)."""
+
+FAIL_ON_TURING = frozenset({"0.22.1"})
+"""Versions of vLLM that choose FlashInfer on sm_75, whose prefill kernel cannot be launched there (vllm-project/vllm
+pull request 44403: from 0.22.0 on, with FlashInfer 0.6.11; flashinfer-ai/flashinfer issue 3620). 0.19.0 requires 0.6.6;
+0.24.0 leaves FlashInfer out there (vllm/v1/attention/backends/flashinfer.py, supports_compute_capability)."""
 
 
 class VllmPlanner(CheckpointPlanner):
@@ -47,8 +52,20 @@ class VllmPlanner(CheckpointPlanner):
     def refuse(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         check_adapters(release.spec, documents)
         super().refuse(release, source, documents)
+        if release.gpu.facts.architecture in TURING:
+            self._refuse_on_turing(release, source, documents)
+
+    def _refuse_on_turing(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        if release.runtime.runtime in FAIL_ON_TURING:
+            raise InputError(
+                f"vLLM {release.runtime.runtime} of {release.engine_image} chooses an attention kernel on "
+                f"{release.gpu.name} that fails there",
+                found=f"FlashInfer on {release.gpu.facts.architecture}",
+                remedy="Choose an image of Triton 26.07, whose vLLM leaves FlashInfer out there, or a GPU with sm_80 "
+                "or later.",
+            )
         model_type = documents[CONFIG].get("model_type")
-        if release.gpu.facts.architecture in TURING and model_type in NOT_IN_FLOAT16:
+        if model_type in NOT_IN_FLOAT16:
             # it would be in float32, which takes twice the memory that plan counts
             raise InputError(
                 f"{release.gpu.name} has no bfloat16, and vLLM does not compute {source.repo} in float16, which is "

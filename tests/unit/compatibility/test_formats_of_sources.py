@@ -3,8 +3,9 @@
 import pytest
 
 from tasks.contracts.errors import InputError
+from tasks.contracts.site import Site
 from tasks.contracts.step_needs import needs_gpu
-from tests.fakes.gpu_planning import WITHOUT_MODELOPT, asked, plan
+from tests.fakes.gpu_planning import SITE, WITHOUT_MODELOPT, asked, plan
 from tests.refused import refused
 
 SEVERAL_PARTS = [
@@ -153,6 +154,20 @@ def test_a_model_in_bfloat16_is_computed_in_float16_on_turing_with_a_warning(cap
 
     assert "vLLM computes it in float16" in caplog.text
     assert "fp8_online, for which Tesla-T4 (sm_75) has no arithmetic" in caplog.text
+
+
+@pytest.mark.parametrize(("release", "runs"), [("26.05", True), ("26.06", False), ("26.07", True)])
+def test_a_vllm_whose_attention_fails_on_turing_is_refused_there(release, runs):
+    site = SITE.model_dump(mode="json")
+    image = f"example.com/slipway/tasks-gpu:0.1.0-{release}-vllm@sha256:{'d' * 64}"
+    site["images"]["serving"]["vllm"] = image
+    spec = asked("vllm", "fp8_online", gpu="Tesla-T4")
+
+    if runs:
+        plan(spec, Site.model_validate(site))
+    else:
+        with refused(what="vLLM 0.22.1", found="FlashInfer on sm_75", remedy="26.07"):
+            plan(spec, Site.model_validate(site))
 
 
 @pytest.mark.parametrize("model_type", ["gemma2", "gemma3", "gemma3_text"])
