@@ -50,13 +50,14 @@ def asked(kind, format_="none", kv_cache="none", gpu="NVIDIA-H100", **engine):
 
 
 def plan(spec, site=SITE, **config):
-    """Judge the spec for the model with these fields of config.json changed; the spec on the site."""
+    """Judge the spec for the model with these fields of config.json changed; the planner's warnings."""
     hub = PublicHub(**config)
     source = hub.resolve(REPO, "main")
     documents = documents_of(source, spec.engine.traits.reads_at_plan, hub)
     release = resolve(spec, site)
-    planner_for(spec.engine.kind).check(release, source, documents)
-    return release
+    planner = planner_for(spec.engine.kind)
+    planner.check(release, source, documents)
+    return planner.warnings(release, source, documents)
 
 
 def of_class(architecture):

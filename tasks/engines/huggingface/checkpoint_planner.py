@@ -1,6 +1,5 @@
 """Plans a checkpoint in Hugging Face layout that a runtime loads as it is, or as ModelOpt quantized it."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -22,13 +21,11 @@ from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
-from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options
+from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options, memory_warnings
 from tasks.engines.preflight.hub_metadata import Documents, check_causal, modelopt_algorithm, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.source_formats import name_of
 from tasks.engines.protocol import EnginePlanner
-
-log = logging.getLogger(__name__)
 
 MODELOPT = "0.47.0"
 """The version that requirements/modelopt.in pins."""
@@ -48,50 +45,17 @@ class CheckpointPlanner(EnginePlanner):
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        self.refuse(release, source, documents)
-        self.warn(release, source, documents)
-
-    def refuse(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        """Refuse what cannot work, without a log: a change of the spec that is only tried comes through here too.
-
-        Raises:
-            InputError: as check.
-        """
         spec = release.spec
         check_options(spec, self.options)
         if spec.quantization.format == "none":
             check_quantized_source(release, source, documents)
         if spec.changes_weights:
             check_quantizable(release, source, documents)
-        check_gpu_engine(release, source, documents, self.refuse)
-
-    def warn(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        """Log what a person should know of a release that works."""
-        spec = release.spec
-        kv_cache = spec.quantization.kv_cache
-        if kv_cache != "none" and not spec.changes_weights:
-            log.warning(
-                "quantization.kv_cache %s without quantized weights: keys and values are stored with scale 1.0 unless "
-                "the checkpoint holds scales; nothing is calibrated, so compare answers with kv_cache none",
-                kv_cache,
-            )
-        named = source_format(documents) if spec.quantization.format == "none" else None
-        what, (format_, rows) = (
-            (f"{source.repo} is in {named[0]}", named)
-            if named
-            else (f"quantization.format {spec.quantization.format}", (spec.quantization.format, FORMATS))
-        )
-        kind, gpu = spec.engine.kind, release.gpu
-        if only_weights(format_, rows, kind, gpu.facts.architecture):
-            log.warning(
-                "%s, for which %s (%s) has no arithmetic: %s stores weights in it and computes in 16 bits, which saves "
-                "memory and no time",
-                *(what, gpu.name, gpu.facts.architecture, kind),
-            )
+        check_gpu_engine(release, source, documents, self.check)
 
     @override
     def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
-        return memory_warnings(release, source, documents)
+        return (*memory_warnings(release, source, documents), *format_warnings(release, source, documents))
 
     @override
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
@@ -143,6 +107,26 @@ def check_quantized_source(release: ResolvedRelease, source: Source, documents: 
         of_modelopt = f" ({algorithm})" if algorithm else ""
         field = f"{source.repo}@{source.revision} is already quantized{of_modelopt}: format"
         check_served(field, *named, release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture)
+
+
+def format_warnings(release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+    """What a person should know about formats that work: a cache without scales, and weights that are only stored."""
+    spec, gpu = release.spec, release.gpu
+    kind, kv_cache, format_ = spec.engine.kind, spec.quantization.kv_cache, spec.quantization.format
+    warnings = []
+    if kv_cache != "none" and not spec.changes_weights:
+        warnings.append(
+            f"quantization.kv_cache {kv_cache} without quantized weights: keys and values are stored with scale 1.0 "
+            "unless the checkpoint holds scales; nothing is calibrated, so compare answers with kv_cache none"
+        )
+    named = source_format(documents) if format_ == "none" else None
+    what = f"{source.repo} is in {named[0]}" if named else f"quantization.format {format_}"
+    if only_weights(*(named or (format_, FORMATS)), kind, gpu.facts.architecture):
+        warnings.append(
+            f"{what}, for which {gpu.name} ({gpu.facts.architecture}) has no arithmetic: {kind} stores weights in it "
+            "and computes in 16 bits, which saves memory and no time"
+        )
+    return tuple(warnings)
 
 
 def check_quantizable(release: ResolvedRelease, source: Source, documents: Documents) -> None:

@@ -1,6 +1,5 @@
 """Engine kind `vllm`: a checkpoint, as it is or quantized by ModelOpt, and its adapters, in Triton's vllm backend."""
 
-import logging
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,8 +18,6 @@ from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
-
-log = logging.getLogger(__name__)
 
 ONLINE = {"fp8_online": {"quantization": "fp8"}}
 """Fields of AsyncEngineArgs by a format that vLLM makes as it loads weights: FP8 with one scale per tensor, and scales
@@ -49,9 +46,9 @@ class VllmPlanner(CheckpointPlanner):
     }
 
     @override
-    def refuse(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         check_adapters(release.spec, documents)
-        super().refuse(release, source, documents)
+        super().check(release, source, documents)
         if release.gpu.facts.architecture in TURING:
             self._refuse_on_turing(release, source, documents)
 
@@ -75,15 +72,14 @@ class VllmPlanner(CheckpointPlanner):
             )
 
     @override
-    def warn(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        super().warn(release, source, documents)
-        config = documents[CONFIG]
-        dtype = config.get("dtype") or config.get("torch_dtype")
-        if release.gpu.facts.architecture in TURING and dtype == "bfloat16":
-            log.warning(
-                "%s is in bfloat16, which %s does not have: vLLM computes it in float16",
-                *(source.repo, release.gpu.name),
+    def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+        warnings, config = super().warnings(release, source, documents), documents[CONFIG]
+        if release.gpu.facts.architecture in TURING and "bfloat16" in (config.get("dtype"), config.get("torch_dtype")):
+            in_float16 = (
+                f"{source.repo} is in bfloat16, which {release.gpu.name} does not have: vLLM computes in float16"
             )
+            return (*warnings, in_float16)
+        return warnings
 
 
 class VllmMaker(CheckpointMaker):

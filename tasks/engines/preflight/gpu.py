@@ -111,7 +111,7 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     spec = release.spec
     check_files(source)
     config = documents.get(CONFIG, {})
-    check_limits(dict(config), spec)
+    check_limits(completed(config), spec)
     exported = spec.engine.traits.quantized_by_modelopt and spec.changes_weights
     readers = GENERATIONS if exported else generations_of(release.runtime)
     check_readable(config, readers, f"{source.repo}@{source.revision}")

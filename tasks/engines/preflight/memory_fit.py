@@ -69,7 +69,7 @@ def weights_bytes(source: Source) -> int:
 
 def bytes_on_gpus(spec: ReleaseSpec, source: Source) -> int:
     """Bytes that quantize holds on GPUs: the unquantized weights, or none where nothing is quantized."""
-    return weights_bytes(source) if spec.changes_weights else 0
+    return weights_bytes(source) if spec.changes_weights and needs_gpu("quantize", spec) else 0
 
 
 def batched_tokens(spec: ReleaseSpec) -> int:

@@ -1,6 +1,5 @@
 """Engine kind `trt-engine` in plan: what can be quantized, built and held by the GPUs."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,14 +12,12 @@ from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG, check_files
-from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options
+from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options, memory_warnings
 from tasks.engines.preflight.hub_metadata import Documents, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.trtllm.commands import is_converted
 from tasks.engines.trtllm.families import architecture_of, check_converted, check_quantized
-
-log = logging.getLogger(__name__)
 
 TOOLKIT_BYTES = 8 * GIB
 """Host memory of a process with CUDA, PyTorch and TensorRT-LLM, and of what TensorRT holds while it builds: an
@@ -33,27 +30,17 @@ FORMATS_OF_EXPERTS = frozenset({"none", "int8_wo", "int4_wo", "fp8"})
 """Formats in which ModelOpt exports experts without a warning: weight-only ones are exported unquantized
 (modelopt/torch/export/layer_utils.py, build_decoder_config, at 0.37.0, which TensorRT-LLM 1.2 requires)."""
 
+QUANTIZED_BY_BUILDER: frozenset[QuantizationFormat] = frozenset({"int8_wo", "int4_wo"})
+"""Formats whose checkpoint has weights in full precision: quantize.py only names the algorithm in its config.json
+(tensorrt_llm/quantization/quantize_by_modelopt.py @ 042c510d), and the builder quantizes what it loads
+(tensorrt_llm/models/modeling_utils.py, preprocess_weights, @ 01ea6d79). So it holds both."""
+
 
 class TrtPlanner(EnginePlanner):
     """Plans engines that are compiled for one GPU product."""
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        self.refuse(release, source, documents)
-        spec, config = release.spec, documents[CONFIG]
-        if any(config.get(field) for field in EXPERTS) and spec.quantization.format not in FORMATS_OF_EXPERTS:
-            log.warning(
-                "%s has experts: ModelOpt, which TensorRT-LLM's quantize.py calls, says that TensorRT-LLM may not "
-                "support them in %s",
-                *(source.repo, spec.quantization.format),
-            )
-
-    def refuse(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        """Refuse what cannot work, without a log: a change of the spec that is only tried comes through here too.
-
-        Raises:
-            InputError: as check.
-        """
         spec = release.spec
         check_options(spec, COMMON)
         check_files(source)
@@ -65,7 +52,7 @@ class TrtPlanner(EnginePlanner):
                 remedy="Choose the unquantized model, or the engine kinds llmapi or vllm, which serve it as it is.",
             )
         _check_architecture(spec, documents[CONFIG])
-        check_gpu_engine(release, source, documents, self.refuse)
+        check_gpu_engine(release, source, documents, self.check)
         if spec.gate.quality is not None and spec.gate.quality.perplexity is not None:
             raise InputError(
                 "gate.quality.perplexity cannot be measured: trt-engine has no logits before it is served",
@@ -74,7 +61,11 @@ class TrtPlanner(EnginePlanner):
 
     @override
     def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
-        return memory_warnings(release, source, documents)
+        warnings, format_ = memory_warnings(release, source, documents), release.spec.quantization.format
+        if not any(documents[CONFIG].get(field) for field in EXPERTS) or format_ in FORMATS_OF_EXPERTS:
+            return warnings
+        warned = f"ModelOpt, which quantize.py calls, warns that TensorRT-LLM may not support them in {format_}"
+        return (*warnings, f"{source.repo} has experts: {warned}")
 
     @override
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:

@@ -25,33 +25,29 @@ def test_a_model_of_several_parts_is_not_quantized_but_served_as_it_is(kind, con
 
 
 @pytest.mark.parametrize("kind", ["llmapi", "vllm"])
-def test_a_cache_in_fp8_beside_unquantized_weights_needs_no_texts_no_modelopt_and_no_gpu_to_make(kind, caplog):
+def test_a_cache_in_fp8_beside_unquantized_weights_needs_no_texts_no_modelopt_and_no_gpu_to_make(kind):
     spec = asked(kind, kv_cache="fp8")
 
-    plan(spec, WITHOUT_MODELOPT)
+    (warning,) = plan(spec, WITHOUT_MODELOPT)
 
     assert spec.quantization.calibration is None
     assert not needs_gpu("quantize", spec)
-    assert "stored with scale 1.0" in caplog.text
+    assert "stored with scale 1.0" in warning
 
 
 @pytest.mark.parametrize("kind", ["llmapi", "vllm"])
-def test_a_cache_in_fp8_beside_quantized_weights_is_calibrated_as_before(kind, caplog):
+def test_a_cache_in_fp8_beside_quantized_weights_is_calibrated_as_before(kind):
     spec = asked(kind, "fp8", kv_cache="fp8")
 
-    plan(spec)
-
+    assert plan(spec) == ()
     assert needs_gpu("quantize", spec)
-    assert "scale 1.0" not in caplog.text
 
 
-def test_weights_that_vllm_quantizes_as_it_loads_them_need_no_modelopt_and_no_gpu_to_make(caplog):
+def test_weights_that_vllm_quantizes_as_it_loads_them_need_no_modelopt_and_no_gpu_to_make():
     spec = asked("vllm", "fp8_online")
 
-    plan(spec, WITHOUT_MODELOPT)
-
+    assert plan(spec, WITHOUT_MODELOPT) == ()
     assert not needs_gpu("quantize", spec)
-    assert "no arithmetic" not in caplog.text
 
 
 def test_a_checkpoint_that_is_already_quantized_is_not_quantized_as_it_is_loaded():
@@ -90,21 +86,21 @@ COMPRESSED = {
         ("llmapi", MXFP4, "NVIDIA-GB10"),
     ],
 )
-def test_a_checkpoint_of_another_quantizer_is_served_as_it_is_where_a_source_says_so(kind, stated, gpu, caplog):
-    plan(asked(kind, gpu=gpu, tensor_parallel=2), quantization_config=stated, torch_dtype="float16")
+def test_a_checkpoint_of_another_quantizer_is_served_as_it_is_where_a_source_says_so(kind, stated, gpu):
+    spec = asked(kind, gpu=gpu, tensor_parallel=2)
 
-    assert caplog.text == ""
+    assert plan(spec, quantization_config=stated, torch_dtype="float16") == ()
 
 
 @pytest.mark.parametrize(
     ("kind", "stated", "gpu"),
     [("vllm", BLOCKS, "NVIDIA-A10G"), ("vllm", MXFP4, "NVIDIA-L4"), ("llmapi", MXFP4, "NVIDIA-H100")],
 )
-def test_a_format_that_the_gpu_only_stores_weights_in_is_warned_of(kind, stated, gpu, caplog):
-    plan(asked(kind, gpu=gpu), quantization_config=stated)
+def test_a_format_that_the_gpu_only_stores_weights_in_is_warned_of(kind, stated, gpu):
+    (warning,) = plan(asked(kind, gpu=gpu), quantization_config=stated)
 
-    assert f"for which {gpu}" in caplog.text
-    assert "computes in 16 bits" in caplog.text
+    assert f"for which {gpu}" in warning
+    assert "computes in 16 bits" in warning
 
 
 @pytest.mark.parametrize(
@@ -129,18 +125,20 @@ def test_a_checkpoint_of_another_quantizer_is_refused_by_name_where_no_source_sa
         plan(asked(kind, gpu=gpu), quantization_config=stated)
 
 
-def test_nvfp4_that_exists_is_served_by_older_gpus_and_not_made_on_them(caplog):
-    plan(asked("vllm", gpu="NVIDIA-A10G"), quantization_config={"quant_method": "modelopt", "quant_algo": "NVFP4"})
-    assert "nvfp4, for which NVIDIA-A10G (sm_86) has no arithmetic" in caplog.text
+def test_nvfp4_that_exists_is_served_by_older_gpus_and_not_made_on_them():
+    made = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
 
+    (warning,) = plan(asked("vllm", gpu="NVIDIA-A10G"), quantization_config=made)
+
+    assert "nvfp4, for which NVIDIA-A10G (sm_86) has no arithmetic" in warning
     with refused(what="ModelOpt cannot quantize to nvfp4 on NVIDIA-A10G", expected="sm_89", remedy="format none"):
         plan(asked("vllm", "nvfp4", gpu="NVIDIA-A10G"))
 
 
-def test_nvfp4_is_made_and_served_by_weights_alone_from_ada_on(caplog):
-    plan(asked("vllm", "nvfp4", gpu="NVIDIA-L4"))
+def test_nvfp4_is_made_and_served_by_weights_alone_from_ada_on():
+    (warning,) = plan(asked("vllm", "nvfp4", gpu="NVIDIA-L4"))
 
-    assert "quantization.format nvfp4, for which NVIDIA-L4 (sm_89) has no arithmetic" in caplog.text
+    assert "quantization.format nvfp4, for which NVIDIA-L4 (sm_89) has no arithmetic" in warning
 
 
 @pytest.mark.parametrize("kind", ["trt-engine", "llmapi"])
@@ -149,11 +147,11 @@ def test_only_vllm_is_known_to_run_on_turing(kind):
         plan(asked(kind, gpu="Tesla-T4"))
 
 
-def test_a_model_in_bfloat16_is_computed_in_float16_on_turing_with_a_warning(caplog):
-    plan(asked("vllm", "fp8_online", gpu="Tesla-T4"))
+def test_a_model_in_bfloat16_is_computed_in_float16_on_turing_with_a_warning():
+    weights_only, in_float16 = plan(asked("vllm", "fp8_online", gpu="Tesla-T4"))
 
-    assert "vLLM computes it in float16" in caplog.text
-    assert "fp8_online, for which Tesla-T4 (sm_75) has no arithmetic" in caplog.text
+    assert "vLLM computes in float16" in in_float16
+    assert "fp8_online, for which Tesla-T4 (sm_75) has no arithmetic" in weights_only
 
 
 @pytest.mark.parametrize(("release", "runs"), [("26.05", True), ("26.06", False), ("26.07", True)])
@@ -190,9 +188,8 @@ def test_what_no_source_confirms_on_dgx_spark_is_refused(kind, format_):
         plan(asked(kind, format_, gpu="NVIDIA-GB10"))
 
 
-def test_changes_that_a_refusal_only_tries_are_not_warned_of(caplog):
+def test_a_format_that_would_fit_is_suggested_where_weights_alone_are_stored_in_it():
     with pytest.raises(InputError) as refusal:
         plan(asked("vllm", gpu="Tesla-T4"))
 
     assert "format fp8_online" in refusal.value.remedy
-    assert caplog.text == ""

@@ -288,34 +288,31 @@ def with_remedy(data, remedy):
                 "quantization": {"format": "none", "calibration": None},
                 "engine": {**A10G, "tensor_parallel": 2, "pipeline_parallel": 2},
             },
-            {},
-            ["max_batch_size 134", "kv_cache fp8"],
+            smaller("NVIDIA-A10G", 6),
+            ["format int4_awq with calibration"],
         ),
         (
             VLLM,
-            {"engine": {**L4, "max_batch_size": 16}},
-            {},
+            {"engine": L4},
+            smaller("NVIDIA-L4", 17.4),
             [
-                *("max_batch_size 10", "kv_cache fp8", "format fp8 with calibration", "format fp8_online"),
+                *("max_sequence_tokens 3954", "kv_cache fp8", "format fp8 with calibration", "format fp8_online"),
                 "format nvfp4 with calibration",
             ],
         ),
         (
             VLLM,
-            {"engine": {**L4, "max_batch_size": 16}},
-            WITHOUT_MODELOPT,
-            ["max_batch_size 10", "kv_cache fp8", "format fp8_online"],
+            {"engine": L4},
+            {**smaller("NVIDIA-L4", 17.4), **WITHOUT_MODELOPT},
+            ["max_sequence_tokens 3954", "kv_cache fp8", "format fp8_online"],
         ),
-        # seven ranks share 28 heads, and 4 of keys and values not
-        (
-            VLLM,
-            {"source": QWEN, "engine": {**A10G, "tensor_parallel": 4, "max_batch_size": 270}},
-            SEVEN_A_NODE,
-            ["max_batch_size 263", "format fp8_online"],
-        ),
-        (VLLM, {"engine": L4}, {**smaller("NVIDIA-L4", 17.4), **WITHOUT_MODELOPT}, ["max_sequence_tokens 3954"]),
         # in a group ranks are as many as the GPUs that the spec names
-        ("mistral-7b", {"engine": {"max_batch_size": 24}}, {}, ["max_batch_size 20", "format fp8_online"]),
+        (
+            "mistral-7b",
+            {"engine": {"max_sequence_tokens": 4096}},
+            smaller("NVIDIA-A10G", 17.4),
+            ["max_sequence_tokens 3958", "format fp8_online"],
+        ),
     ],
 )
 def test_the_remedies_that_are_named_do_fit(planned, name, changes, site, remedies):
