@@ -22,7 +22,13 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options, memory_warnings
-from tasks.engines.preflight.hub_metadata import Documents, check_causal, modelopt_algorithm, quantization_of
+from tasks.engines.preflight.hub_metadata import (
+    Documents,
+    check_causal,
+    check_not_quantized_twice,
+    modelopt_algorithm,
+    quantization_of,
+)
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.source_formats import name_of
 from tasks.engines.protocol import EnginePlanner
@@ -49,6 +55,7 @@ class CheckpointPlanner(EnginePlanner):
         check_options(spec, self.options)
         if spec.quantization.format == "none":
             check_quantized_source(release, source, documents)
+        check_not_quantized_twice(spec, source, documents)
         if spec.changes_weights:
             check_quantizable(release, source, documents)
         check_gpu_engine(release, source, documents, self.check)

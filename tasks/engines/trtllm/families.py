@@ -133,8 +133,8 @@ def check_quantized(architecture: str, format_: str) -> None:
     if architecture not in QUANTIZED:
         converted = " (quantization.format none converts it without)" if architecture in CONVERTERS else ""
         raise InputError(
-            f"TensorRT-LLM's quantize.py does not know this architecture, so trt-engine cannot make {format_} of it"
-            f"{converted}",
+            "TensorRT-LLM's quantize.py and trtllm-build do not both know this architecture, so trt-engine cannot make "
+            f"{format_} of it{converted}",
             found=architecture,
             expected=f"one of {', '.join(sorted(QUANTIZED))}",
             remedy=f"Choose a model of one of these, or {OTHER_KINDS}.",

@@ -13,7 +13,7 @@ from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG, check_files
 from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options, memory_warnings
-from tasks.engines.preflight.hub_metadata import Documents, quantization_of
+from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.trtllm.commands import is_converted
@@ -51,7 +51,7 @@ class TrtPlanner(EnginePlanner):
                 expected="16-bit weights, which trt-engine quantizes itself",
                 remedy="Choose the unquantized model, or the engine kinds llmapi or vllm, which serve it as it is.",
             )
-        _check_architecture(spec, documents[CONFIG])
+        _check_architecture(spec, source, documents[CONFIG])
         check_gpu_engine(release, source, documents, self.check)
         if spec.gate.quality is not None and spec.gate.quality.perplexity is not None:
             raise InputError(
@@ -103,17 +103,16 @@ class TrtPlanner(EnginePlanner):
         return {"quantize": tools, "build": tools, "assemble": {"image": release.engine_image}}
 
 
-def _check_architecture(spec: ReleaseSpec, config: Mapping[str, Any]) -> None:
+def _check_architecture(spec: ReleaseSpec, source: Source, config: Mapping[str, Any]) -> None:
     """Refuse a model that none of TensorRT-LLM's scripts makes a checkpoint of.
 
     Raises:
-        InputError: as check_converted and check_quantized.
+        InputError: as check_converted, check_causal and check_quantized.
     """
     architecture, quantization = architecture_of(config), spec.quantization
     if is_converted(spec):
         check_converted(architecture, spec.engine)
-    else:
-        check_quantized(
-            architecture,
-            quantization.format if quantization.format != "none" else f"kv_cache {quantization.kv_cache}",
-        )
+        return
+    made = quantization.format if quantization.format != "none" else f"kv_cache {quantization.kv_cache}"
+    check_causal(config, f"{source.repo}@{source.revision}", made)
+    check_quantized(architecture, made)

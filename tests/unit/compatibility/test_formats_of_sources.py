@@ -55,6 +55,11 @@ def test_a_checkpoint_that_is_already_quantized_is_not_quantized_as_it_is_loaded
         plan(asked("vllm", "fp8_online"), quantization_config={"quant_method": "awq", "bits": 4})
 
 
+def test_a_checkpoint_that_is_already_quantized_is_refused_as_such_on_a_gpu_that_cannot_quantize():
+    with refused(what="already quantized", found="fp8", remedy="format none"):
+        plan(asked("vllm", "nvfp4", gpu="NVIDIA-A10G"), quantization_config=BLOCKS)
+
+
 def test_other_kinds_do_not_quantize_as_they_load():
     with pytest.raises(ValueError, match="engine llmapi cannot serve format fp8_online"):
         asked("llmapi", "fp8_online")

@@ -21,15 +21,24 @@ def test_each_family_that_quantize_py_knows_is_planned_quantized(architecture, f
 @pytest.mark.parametrize(
     ("format_", "kv_cache"), [("fp8", "none"), ("int8_wo", "none"), ("none", "fp8"), ("nvfp4", "fp8")]
 )
-@pytest.mark.parametrize(
-    "architecture", ["PhiForCausalLM", "DeepseekV2ForCausalLM", "GptOssForCausalLM", "Llama4ForConditionalGeneration"]
-)
+@pytest.mark.parametrize("architecture", ["PhiForCausalLM", "DeepseekV2ForCausalLM", "GptOssForCausalLM"])
 def test_a_family_that_quantize_py_does_not_know_is_refused_at_plan_and_not_after_hours(
     architecture, format_, kv_cache
 ):
-    with refused(what="quantize.py does not know", found=architecture, expected="LlamaForCausalLM"):
+    with refused(what="quantize.py and trtllm-build do not both know", found=architecture, expected="LlamaForCausalLM"):
         gpu = "NVIDIA-B200" if format_ == "nvfp4" else "NVIDIA-H100"
         plan(asked("trt-engine", format_, kv_cache, gpu=gpu), architectures=[architecture])
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    ["Llama4ForConditionalGeneration", "Mistral3ForConditionalGeneration", "Gemma3ForConditionalGeneration"],
+)
+def test_a_model_of_several_parts_is_neither_converted_nor_quantized(architecture):
+    with refused(what="cannot convert this architecture", found=architecture):
+        plan(asked("trt-engine"), architectures=[architecture])
+    with refused(what="AutoModelForCausalLM", found=architecture, remedy="llmapi or vllm"):
+        plan(asked("trt-engine", "fp8"), architectures=[architecture])
 
 
 @pytest.mark.parametrize(
