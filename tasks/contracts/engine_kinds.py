@@ -19,7 +19,13 @@ KEPT_FORMATS: frozenset[QuantizationFormat] = frozenset({"none", "fp8_online"})
 Flavour = Literal["trtllm", "vllm"]
 """Variants of NVIDIA's Triton images that hold a runtime for GPUs."""
 
-DOCUMENTS = ("config.json", "tokenizer_config.json", "hf_quant_config.json")
+DOCUMENTS = (
+    "config.json",
+    "tokenizer_config.json",
+    "hf_quant_config.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
 """Small files of a model that plan reads from the Hub before any weight is downloaded."""
 
 CONFIRMED_RELEASES = ("26.04", "26.05", "26.06", "26.07")
@@ -48,6 +54,8 @@ class EngineTraits:
     come from calibration."""
     adapters: bool = False
     """Requests may choose a LoRA adapter."""
+    applies_chat_template: bool = True
+    """The server wraps a prompt in the tokenizer's chat template; otherwise it passes prompts on unchanged."""
     server_per_rank: bool = False
     """Each rank is a tritonserver process that mpirun starts; otherwise one server starts all its ranks."""
     spans_nodes: bool = False
@@ -102,6 +110,7 @@ VLLM = EngineTraits(
     uncalibrated_cache=True,
     adapters=True,
     cache_of_windows=True,
+    applies_chat_template=False,
     # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU
 )
 

@@ -10,8 +10,7 @@ from tasks.contracts.plan import ADAPTERS_FOLDER
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import COMPANIONS, CONFIG, read_object
-from tasks.engines.preflight.gpu import chat_template_of
-from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, has_chat_template
+from tasks.engines.preflight import chat
 
 
 def link_tokenizer(checkpoint: Path, out: Path) -> None:
@@ -53,9 +52,8 @@ def chat_template_in(folder: Path, spec: ReleaseSpec) -> Literal["apply", "none"
     Raises:
         InputError: the spec wants a chat template and there is none.
     """
-    names = {file.name for file in folder.iterdir()}
-    documents = {TOKENIZER_CONFIG: read_object(folder / TOKENIZER_CONFIG)} if TOKENIZER_CONFIG in names else {}
-    return chat_template_of(spec, has_template=has_chat_template(names, documents))
+    files = [folder / name for name in chat.DOCUMENTS]
+    return chat.chat_template_of(spec, {file.name: read_object(file) for file in files if file.is_file()})
 
 
 def link_file(source: Path, target: Path) -> None:

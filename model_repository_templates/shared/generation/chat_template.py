@@ -17,9 +17,15 @@ SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 DEFAULT = "default"
 """The one that counts where a checkpoint brings several templates."""
 
+PROBE = "Hello"
+
 
 class ChatTemplate:
-    """Wraps a question. Called from several threads."""
+    """Wraps a question. Called from several threads.
+
+    A question is a text, or the one part of a message, whichever the template puts into the prompt: templates of
+    multimodal models may take parts only.
+    """
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         from jinja2.exceptions import TemplateError
@@ -34,10 +40,14 @@ class ChatTemplate:
         except TemplateError as error:
             raise SettingsError(f"the chat template is no Jinja2: {error}. Set chat_template to none.") from error
         self._special = dict(special_tokens)
-        try:
-            self.wrap("Hello")
-        except RefusedError as error:
-            raise SettingsError(f"{error} Set chat_template to none.") from error
+        self._in_parts = False
+        whole, refusal = self._probe()
+        if PROBE in whole:
+            return
+        self._in_parts = True
+        self._in_parts = PROBE in self._probe()[0]
+        if refusal is not None and not self._in_parts:
+            raise SettingsError(f"{refusal} Set chat_template to none.") from refusal
 
     def wrap(self, question: str) -> str:
         """The whole prompt, up to where the model's answer begins.
@@ -47,20 +57,35 @@ class ChatTemplate:
         """
         from jinja2.exceptions import TemplateError
 
-        messages = [{"role": "user", "content": question}]
+        content = [{"type": "text", "text": question}] if self._in_parts else question
+        messages = [{"role": "user", "content": content}]
         try:
             return self._template.render(messages=messages, add_generation_prompt=True, **self._special)
         except (TemplateError, TypeError) as error:
             raise RefusedError(f"the chat template does not take {question[:64]!r}: {str(error)[:256]}.") from error
 
+    def _probe(self) -> tuple[str, RefusedError | None]:
+        """What becomes of a question. A template that wants parts may leave a text out instead of refusing it."""
+        try:
+            return self.wrap(PROBE), None
+        except RefusedError as error:
+            return "", error
+
 
 def read_chat_template(folder: Path) -> ChatTemplate | None:
-    """The template of a checkpoint: chat_template.jinja, else what tokenizer_config.json holds; None without one."""
+    """The template of a checkpoint; None without one.
+
+    The first of chat_template.jinja, tokenizer_config.json and chat_template.json counts; of several named templates,
+    the default. plan reads in the same order (tasks/engines/preflight/chat.py).
+    """
     config = read_json(folder / "tokenizer_config.json")
     file = folder / "chat_template.jinja"
-    source = file.read_text(encoding="utf-8") if file.exists() else config.get("chat_template")
-    if isinstance(source, list):
-        source = next((each["template"] for each in source if each["name"] == DEFAULT), None)
+    found = (
+        file.read_text(encoding="utf-8") if file.exists() else None,
+        _default(config),
+        _default(read_json(folder / "chat_template.json")),
+    )
+    source = next((source for source in found if source), None)
     return ChatTemplate(source, special_tokens(config)) if source else None
 
 
@@ -73,6 +98,15 @@ def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 def read_json(file: Path) -> dict[str, Any]:
     """A checkpoint's JSON file; empty where there is none."""
     return dict(json.loads(file.read_bytes())) if file.exists() else {}
+
+
+def _default(document: Mapping[str, Any]) -> str | None:
+    """A document's default template. A list of templates has objects with `name` and `template`."""
+    found = document.get("chat_template")
+    if isinstance(found, list):
+        entries = (entry for entry in found if isinstance(entry, dict))
+        found = next((entry.get("template") for entry in entries if entry.get("name") == DEFAULT), None)
+    return found if isinstance(found, str) else None
 
 
 def _refuse(message: str) -> NoReturn:

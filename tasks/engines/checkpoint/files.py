@@ -125,16 +125,30 @@ def read_object(file: Path) -> dict[str, Any]:
         InputError: the file does not exist or holds something else.
     """
     try:
-        value = json.loads(file.read_bytes())
+        data = file.read_bytes()
     except FileNotFoundError as error:
         raise InputError(f"the checkpoint has no {file.name}", remedy="Choose a revision that has it.") from error
+    return parse_document(file.name, data)
+
+
+def parse_document(what: str, data: bytes) -> dict[str, Any]:
+    """The object in a checkpoint's document. A Jinja template is the object that chat_template.json would hold.
+
+    Args:
+        what: name of the document in messages; the ending of the file's name says what it is.
+        data: its bytes.
+
+    Raises:
+        InputError: it is not a JSON object or not UTF-8, or a field of it has the wrong type.
+    """
+    try:
+        value = {"chat_template": data.decode("utf-8")} if what.endswith(".jinja") else json.loads(data)
     except (ValueError, RecursionError) as error:
+        expected = "UTF-8" if what.endswith(".jinja") else "JSON"
         raise InputError(
-            f"{file.name} is not valid JSON", found=str(error)[:160], remedy="Choose another revision."
+            f"{what} is not valid {expected}", found=str(error)[:160], remedy="Choose another revision."
         ) from error
     if not isinstance(value, dict):
-        raise InputError(
-            f"{file.name} is not a JSON object", found=type(value).__name__, remedy="Choose another revision."
-        )
-    check_document(file.name, value)
+        raise InputError(f"{what} is not a JSON object", found=type(value).__name__, remedy="Choose another revision.")
+    check_document(what, value)
     return value

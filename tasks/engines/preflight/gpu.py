@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
@@ -15,12 +15,8 @@ from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable, generations_of
 from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
 from tasks.engines.preflight.adapters import highest_rank
-from tasks.engines.preflight.hub_metadata import (
-    Documents,
-    check_not_quantized_twice,
-    has_chat_template,
-    quantization_of,
-)
+from tasks.engines.preflight.chat import chat_template_of
+from tasks.engines.preflight.hub_metadata import Documents, check_not_quantized_twice, quantization_of
 from tasks.engines.preflight.memory_fit import GIB, USABLE, MemoryFit, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.model_shape import check_parallel, missing_fields, shape_of
 from tasks.engines.preflight.suggestions import check_fit, queueing
@@ -117,7 +113,7 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     check_readable(config, readers, f"{source.repo}@{source.revision}")
     check_not_quantized_twice(spec, source, documents)
     _check_calibration(spec)
-    _check_chat_template(spec, source, documents)
+    chat_template_of(spec, documents)
     fit = _fit(release, source, documents)
 
     def accepts(changed: ReleaseSpec) -> bool:
@@ -160,22 +156,6 @@ def _fit(release: ResolvedRelease, source: Source, documents: Documents) -> Memo
     return MemoryFit(release.spec, release.gpu.facts, shape, weights_bytes(source), quantized, rank)
 
 
-def chat_template_of(spec: ReleaseSpec, *, has_template: bool) -> Literal["apply", "none"]:
-    """Whether serving applies a chat template: as the spec says, else if the tokenizer has one.
-
-    Raises:
-        InputError: the spec says apply, but the tokenizer has none.
-    """
-    requested = spec.engine.options.get("chat_template")
-    if requested == "apply" and not has_template:
-        raise InputError(
-            f"engine.options.chat_template is apply, but the tokenizer of {spec.source.repo} has no chat template",
-            expected="a file of its own, or a template in tokenizer_config.json",
-            remedy="Choose none, or a model that was trained to chat.",
-        )
-    return "apply" if has_template and requested != "none" else "none"
-
-
 def kv_cache_fraction(spec: ReleaseSpec) -> float:
     """The runtime's share of memory, in the sense of its own setting."""
     return float(spec.engine.options.get("kv_cache_fraction", USABLE))
@@ -203,11 +183,6 @@ def _check_quantizing(release: ResolvedRelease, source: Source) -> None:
         found=f"{gpu.facts.per_node} on a node of site {site.name}",
         remedy=f"What would hold them: {'; '.join(holding) or 'a GPU with more memory, or nodes with more GPUs'}.",
     )
-
-
-def _check_chat_template(spec: ReleaseSpec, source: Source, documents: Documents) -> None:
-    names = {file.path for file in source.files}
-    chat_template_of(spec, has_template=has_chat_template(names, documents))
 
 
 def _check_calibration(spec: ReleaseSpec) -> None:

@@ -10,7 +10,6 @@ from tasks.engines.checkpoint.files import CONFIG
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 QUANTIZED_BY_MODELOPT = "hf_quant_config.json"
-CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
 PARTS = ("vision_config", "audio_config")
 OF_SEVERAL_PARTS = "ForConditionalGeneration"
@@ -87,11 +86,4 @@ def check_causal(config: Mapping[str, Any], what: str, format_: str) -> None:
         expected="a causal language model alone",
         remedy="Choose format none with engine kind llmapi or vllm, a checkpoint that is already quantized, or a model "
         "that has text only.",
-    )
-
-
-def has_chat_template(names: set[str], documents: Documents) -> bool:
-    """Whether the tokenizer has a chat template, in a file of its own or inside its configuration."""
-    return any(name in names for name in CHAT_TEMPLATES) or bool(
-        documents.get(TOKENIZER_CONFIG, {}).get("chat_template")
     )

@@ -1,6 +1,5 @@
 """What a release takes of a model's and an adapter's repositories: files to download, and documents that plan reads."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,7 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import HubFile, Source, adapter_folder
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.checkpoint.files import COMPANIONS, INDEX
-from tasks.engines.checkpoint.foreign import check_document
+from tasks.engines.checkpoint.files import COMPANIONS, INDEX, parse_document
 from tasks.engines.preflight.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 
@@ -50,28 +48,16 @@ def adapters_of(spec: ReleaseSpec, hub: "Hub") -> dict[str, Source]:
 
 
 def documents_of(source: Source, wanted: Iterable[str], hub: "Hub") -> dict[str, dict[str, Any]]:
-    """The JSON documents among `wanted` that the source has, by file name.
+    """The documents among `wanted` that the source has, by file name.
 
     Raises:
-        InputError: a document is not a JSON object, or a field of it has the wrong type.
+        InputError: as parse_document.
     """
     names = {file.path for file in source.files}
     documents = {}
     for name in (name for name in wanted if name in names):
         what = f"{source.repo}@{source.revision} {name}"
-        try:
-            documents[name] = json.loads(hub.read_file(source, name))
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"{what} is not valid JSON", found=str(error)[:160], remedy="Choose another revision."
-            ) from error
-        if not isinstance(documents[name], dict):
-            raise InputError(
-                f"{what} is not a JSON object",
-                found=type(documents[name]).__name__,
-                remedy="Choose another revision.",
-            )
-        check_document(what, documents[name])
+        documents[name] = parse_document(what, hub.read_file(source, name))
     return documents
 
 

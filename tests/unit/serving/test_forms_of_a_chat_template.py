@@ -1,0 +1,112 @@
+"""Every form in which a checkpoint brings its chat template: plan, build and the server read the same."""
+
+import json
+from pathlib import Path
+
+import pytest
+from generation.chat_template import ChatTemplate, read_chat_template
+
+from tasks.contracts.errors import InputError
+from tasks.engines.passthrough import chat_template_in
+from tasks.engines.preflight.chat import template_of
+from tasks.engines.preflight.sources import documents_of, files_of_release
+from tests.fakes.hub import MemoryHub
+from tests.fakes.releases import SPEC, spec
+from tests.refused import refused
+
+FIRST, SECOND, THIRD = ("{{ messages[0].content }} " + word for word in ("first", "second", "third"))
+NAMED = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": SECOND}]
+FORMS = {
+    "none": ({}, None),
+    "a file": ({"chat_template.jinja": FIRST}, FIRST),
+    "the tokenizer": ({"tokenizer_config.json": {"chat_template": SECOND}}, SECOND),
+    "named templates": ({"tokenizer_config.json": {"chat_template": NAMED}}, SECOND),
+    "named templates without a default": ({"tokenizer_config.json": {"chat_template": NAMED[:1]}}, None),
+    "entries of other shapes": ({"tokenizer_config.json": {"chat_template": ["x", {"name": "default"}]}}, None),
+    "a processor": ({"chat_template.json": {"chat_template": THIRD}}, THIRD),
+    "a processor without one": ({"chat_template.json": {}}, None),
+    "a file and a tokenizer": (
+        {"chat_template.jinja": FIRST, "tokenizer_config.json": {"chat_template": SECOND}},
+        FIRST,
+    ),
+    "a tokenizer and a processor": (
+        {"tokenizer_config.json": {"chat_template": SECOND}, "chat_template.json": {"chat_template": THIRD}},
+        SECOND,
+    ),
+    "an empty file and a processor": (
+        {"chat_template.jinja": "", "chat_template.json": {"chat_template": THIRD}},
+        THIRD,
+    ),
+    "templates for special uses": ({"additional_chat_templates/tool_use.jinja": "tools"}, None),
+}
+GPU = {
+    "quantization": {"format": "none"},
+    "engine": {**SPEC["engine"], "kind": "llmapi", "gpu": "NVIDIA-L4"},
+}
+
+
+def as_bytes(content):
+    return content.encode() if isinstance(content, str) else json.dumps(content).encode()
+
+
+def at_plan(files):
+    """Documents that plan reads of a repository with these files."""
+    published = {"model.safetensors": b"x", **{name: as_bytes(content) for name, content in files.items()}}
+    hub, wanted = MemoryHub({"org/model": {"main": published}}), spec(**GPU).engine.traits.reads_at_plan
+    return documents_of(files_of_release(hub.resolve("org/model", "main")), wanted, hub)
+
+
+def on_disk(files, folder):
+    for name, content in files.items():
+        if "/" not in name:
+            Path(folder, name).write_bytes(as_bytes(content))
+    return folder
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_plan_and_the_server_read_the_same_template(form, tmp_path):
+    files, template = FORMS[form]
+    served = read_chat_template(on_disk(files, tmp_path))
+
+    assert template_of(at_plan(files)) == template
+    assert (served.wrap("Hi") if served else None) == (template and f"Hi {template.split()[-1]}")
+
+
+@pytest.mark.parametrize("form", set(FORMS) - {"named templates without a default"})
+def test_build_tells_the_server_to_apply_a_template_where_it_finds_one(form, tmp_path):
+    files, template = FORMS[form]
+
+    assert chat_template_in(on_disk(files, tmp_path), spec(**GPU)) == ("apply" if template else "none")
+
+
+def test_templates_without_a_default_are_refused_unless_prompts_are_sent_as_they_are(tmp_path):
+    folder = on_disk(FORMS["named templates without a default"][0], tmp_path)
+    as_they_are = {**GPU, "engine": {**GPU["engine"], "options": {"chat_template": "none"}}}
+
+    with refused(what="no chat template named default", found="tool_use"):
+        chat_template_in(folder, spec(**GPU))
+    assert chat_template_in(folder, spec(**as_they_are)) == "none"
+
+
+def test_a_template_that_is_not_utf_8_is_refused_at_plan():
+    with pytest.raises(InputError, match=r"chat_template\.jinja is not valid UTF-8"):
+        documents_of(*undecodable())
+
+
+def undecodable():
+    hub = MemoryHub({"org/model": {"main": {"model.safetensors": b"x", "chat_template.jinja": b"\xff"}}})
+    return hub.resolve("org/model", "main"), ("chat_template.jinja",), hub
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for part in messages[0].content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}!",
+        (
+            "{% if messages[0].content is string %}{{ raise_exception('parts only') }}{% endif %}"
+            "{{ messages[0].content[0].text }}!"
+        ),
+    ],
+)
+def test_a_template_that_takes_parts_gets_the_question_as_a_part(source):
+    assert ChatTemplate(source, {}).wrap("Hi") == "Hi!"
