@@ -1,0 +1,41 @@
+"""The pool of threads that wait for TensorRT-LLM's answers."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+MODEL = ROOT / "model_repository_templates" / "trt-engine" / "model" / "1" / "model.py"
+CHECKPOINT = ROOT / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """The model's module, as Triton's stub loads it."""
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", ModuleType("triton_python_backend_utils"))
+    monkeypatch.delitem(sys.modules, "generation.service", raising=False)
+    spec = importlib.util.spec_from_file_location("trt_engine_model", MODEL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.modules.pop("generation.service", None)
+
+
+@pytest.mark.parametrize(("slots", "threads"), [(1, 5), (64, 320), (256, 512), (2048, 2304)])
+def test_a_whole_batch_runs_and_a_bounded_number_of_requests_waits_in_the_engine(model, slots, threads):
+    parameters = {
+        "engine_folder": str(CHECKPOINT),
+        "max_batch_size": str(slots),
+        "preprocessing": "demo_preprocessing",
+        "tensorrt_llm": "demo_tensorrt_llm",
+    }
+    config = {"parameters": {name: {"string_value": value} for name, value in parameters.items()}}
+    served = model.TritonPythonModel()
+    served.initialize({"model_config": json.dumps(config), "model_repository": "/", "model_version": "1"})
+
+    assert served._threads._max_workers == threads
+    served.finalize()
