@@ -67,6 +67,8 @@ class EngineTraits:
     share of the whole GPU that everything may take."""
     cache_of_windows: bool = False
     """Its cache keeps only the window of a layer with sliding-window attention; otherwise the whole sequence."""
+    unloads_dead_engine: bool = False
+    """Its backend unloads a model whose engine has died, for which Triton has to allow that models are unloaded."""
     complete_configs: bool = False
     """Its config.pbtxt files are complete; otherwise Triton fills in what they leave out."""
     migrates_to: EngineKind | None = None
@@ -111,6 +113,8 @@ VLLM = EngineTraits(
     adapters=True,
     cache_of_windows=True,
     applies_chat_template=False,
+    # vllm_backend, src/model.py, _check_health: since r24.12 (b594d07); read at r26.01 (c70d654)
+    unloads_dead_engine=True,
     # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU
 )
 

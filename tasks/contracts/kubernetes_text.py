@@ -32,8 +32,8 @@ ReleaseId = Annotated[str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9]
 ObjectUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][A-Za-z0-9._/-]*$", max_length=1000)]
 """An object's address, checked by its allowed characters."""
 
-REFERENCES = frozenset({"$(POD_IP)", "$(POD_NAME)", "$(GROUP_KEY)"})
-"""The only intended expansions: the pod's own address, name and group."""
+REFERENCES = frozenset({"$(POD_IP)", "$(POD_NAME)", "$(POD_UID)", "$(GROUP_KEY)"})
+"""The only intended expansions: the pod's own address, name, identity and group."""
 _INTENDED = re.compile("|".join(re.escape(reference) for reference in sorted(REFERENCES)))
 _TOUCHED = re.compile(r"\$[$(]|[\x00-\x08\x0b-\x1f\x7f]")
 MAX_VALUE_CHARS = 100_000  # Linux refuses a single argument or variable of 128 KiB (MAX_ARG_STRLEN)

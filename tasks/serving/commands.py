@@ -18,6 +18,8 @@ Ranks above 0 load nothing else, as in triton_backend/scripts/launch_triton_serv
 TRITON = "tritonserver"
 MPIRUN = "mpirun"
 SSH = "ssh"
+CONTROL_HEADER = "slipway-model-control"
+"""Header that a request to load or unload a model would need. Slipway sends none."""
 SSH_PORT = 2222
 """Port of the workers' sshd, which does not run as root."""
 KILL_AFTER_S = 5
@@ -53,6 +55,10 @@ class Server:
     """By protocol, as in PORTS; a protocol without a port is switched off."""
     ranked_model: str | None = None
     """The model that every rank loads, where there are ranks."""
+    unloads_models: bool = False
+    """Whether a model may unload itself, which Triton allows in explicit model control only."""
+    control_key: str = "$(POD_UID)"
+    """What a client would have to know to load or unload models; by default, what Kubernetes alone knows beforehand."""
     completes_configs: bool = True
     """Whether Triton fills in what a config.pbtxt leaves out. A trt-engine's is complete; llmapi and vllm need it."""
 
@@ -64,6 +70,7 @@ def server_of(spec: ReleaseSpec, server: Server) -> Server:
     return replace(
         server,
         ranked_model=f"{spec.name}{RANKED_MODEL_SUFFIX}" if ranked else None,
+        unloads_models=traits.unloads_dead_engine,
         completes_configs=not traits.complete_configs,
     )
 
@@ -75,7 +82,8 @@ def in_a_pod(server: Server, ranks: int) -> list[str]:
 
 def single(server: Server) -> list[str]:
     """The command of one server, which answers HTTP, gRPC and metrics."""
-    return [TRITON, *_repository(server), *_listening(server), *_common(server, server.shared_memory_prefix)]
+    words = (*_repository(server), *_listening(server), *_model_control(server))
+    return [TRITON, *words, *_common(server, server.shared_memory_prefix)]
 
 
 def rank(server: Server, number: int) -> list[str]:
@@ -155,6 +163,17 @@ def _listening(server: Server) -> list[str]:
             else [f"--{name}-address={server.bind_address}", f"--{name}-port={port}"]
         )
     return arguments
+
+
+def _model_control(server: Server) -> list[str]:
+    """Let models unload themselves. Clients may not: one that loads a model may send its files, which Triton runs."""
+    if not server.unloads_models:
+        return []
+    restricted = f"model-repository:{CONTROL_HEADER}={server.control_key}"
+    return [
+        *("--model-control-mode=explicit", "--load-model=*"),
+        *(f"--http-restricted-api={restricted}", f"--grpc-restricted-protocol={restricted}"),
+    ]
 
 
 def _common(server: Server, prefix: str) -> list[str]:

@@ -83,7 +83,12 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
     labels = {**manifests.OWN_LABELS, manifests.NAME_LABEL: _group(members), **selector}
     specs = [member.release.spec for member in members]
     drain_s = max(spec.drain_s for spec in specs)
-    server = commands.Server(site.serving.bind_address, manifests.exit_timeout_s(drain_s), "$(POD_NAME)")
+    server = commands.Server(
+        site.serving.bind_address,
+        manifests.exit_timeout_s(drain_s),
+        "$(POD_NAME)",
+        unloads_models=any(spec.engine.traits.unloads_dead_engine for spec in specs),
+    )
     values: dict[str, Any] = {
         "name": name,
         "labels": {**labels, **{key: value for member in members for key, value in member.label.items()}},
@@ -93,6 +98,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         "ready_timeout_s": ready_timeout_s(members),
         # of all models: a combination that lost one of them is no better than one that lost all
         "ready_path": "/v2/health/ready",
+        **manifests.probes(*specs),
         "fetched": [{"name": f"fetch-{member.name}", "release_uri": member.release_uri} for member in members],
         "command": commands.single(server),
         "drain_s": drain_s,

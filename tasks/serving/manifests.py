@@ -19,7 +19,7 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.writes import FRONT, MODELS, SHARED_MEMORY, TEMPORARY, WRITES, ServingContainer, volumes
 from tasks.serving import commands, front
 from tasks.serving import templates as template_files
-from tasks.serving.commands import PORTS, Server
+from tasks.serving.commands import PORTS, TRITON_PORTS, Server
 
 __all__ = ["GPU_PRODUCT", "GPU_RESOURCE", "MANIFEST", "PORTS", "deployment", "service"]
 
@@ -32,6 +32,8 @@ MANIFEST = "slipway.dev/manifest-sha256"
 """Annotation with the digest of what was rendered: it tells whether a manifest differs from the one applied."""
 WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
 """Kinds that a release's workload may have; both are named after the release."""
+READY = ("python", "-m", "tasks.serving.ready", f"--port={TRITON_PORTS['http']}")
+"""Start of the command that probes several models, whose names follow."""
 UNLOAD_S = 10
 """Part of Triton's --exit-timeout-secs in which models are unloaded, after requests in flight."""
 SPARE_S = 10
@@ -68,6 +70,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "ready_timeout_s": spec.serving.ready_timeout_s,
         # the model itself, because a server is ready before its model can answer
         "ready_path": f"/v2/models/{spec.name}/ready",
+        **probes(spec),
         "fetched": [{"name": "fetch-repository", "release_uri": release_uri}],
         **_running(spec, site, where),
         **pod_values(site, where),
@@ -75,6 +78,22 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
     }
     template = "leaderworkerset.yaml.j2" if where.nodes > 1 else "deployment.yaml.j2"
     return workload(templates, template, values)
+
+
+def probes(*specs: ReleaseSpec) -> dict[str, Any]:
+    """Template values of the server's probes, and of what they need.
+
+    Triton calls a server ready although a model has unloaded itself (core, src/server.cc, InferenceServer::IsReady, at
+    r26.06, eaff04d). A model's own path tells; a server with several such models needs one answer about all of them.
+    """
+    names = [spec.name for spec in specs]
+    unloading = any(spec.engine.traits.unloads_dead_engine for spec in specs)
+    by_name = unloading and len(names) == 1
+    return {
+        "live_path": f"/v2/models/{names[0]}/ready" if by_name else "/v2/health/ready",
+        "ready_command": [*READY, *names] if unloading and not by_name else None,
+        "pod_uid": unloading,
+    }
 
 
 def selector_of(model: str, release_id: str) -> dict[str, str]:

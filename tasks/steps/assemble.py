@@ -73,7 +73,14 @@ def _booted(spec: ReleaseSpec, values: dict[str, Any], engine_dir: Path, workspa
 
 def serving_command(spec: ReleaseSpec, place: BootPlace) -> list[str]:
     """What serves the release, in another place."""
-    server = Server(place.address, place.exit_timeout_s, place.shared_memory_prefix, str(place.repository), place.ports)
+    server = Server(
+        place.address,
+        place.exit_timeout_s,
+        place.shared_memory_prefix,
+        str(place.repository),
+        place.ports,
+        control_key=place.shared_memory_prefix,
+    )
     return in_a_pod(server_of(spec, server), spec.engine.ranks)
 
 

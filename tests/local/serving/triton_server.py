@@ -27,7 +27,7 @@ class TritonServer:
     The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way.
     """
 
-    def __init__(self, repository, folder, first_on_path=None, environment=None):
+    def __init__(self, repository, folder, first_on_path=None, environment=None, arguments=()):
         self.http_port, self.grpc_port = _free_ports(2)
         self.log = folder / "tritonserver.log"
         command = [
@@ -40,6 +40,7 @@ class TritonServer:
             "--allow-metrics=false",
             "--pinned-memory-pool-byte-size=0",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
+            *arguments,
         ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
