@@ -3,10 +3,11 @@
 Nothing here imports the Kubernetes client, gRPC or numpy, so the first token arrives within two seconds.
 """
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,11 +16,12 @@ from cli.generate import GenerateClient
 from cli.model_connection import ModelServers
 from cli.route import Direct, ThroughPod
 from tasks.adapters.triton import Chunk, GenerateRequest
+from tasks.contracts.errors import InputError
 
 ANSWER_TIMEOUT_S = 120.0
 
 
-def ask(
+def ask(  # noqa: PLR0913, PLR0917 - an argument for each option of the command
     context: typer.Context,
     name: Name,
     question: Annotated[str, typer.Argument(help="The prompt.")],
@@ -29,6 +31,12 @@ def ask(
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Print the answer as it arrives.")] = True,
     lora: Annotated[
         str | None, typer.Option("--lora", metavar="ADAPTER", help="Answer with this adapter of the release.")
+    ] = None,
+    template_arguments: Annotated[
+        str | None,
+        typer.Option(
+            "--chat-template-kwargs", metavar="JSON", help="Override the chat template's arguments of the release."
+        ),
     ] = None,
     max_tokens: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum length of the answer, in tokens.")] = 128,
     host: Annotated[
@@ -41,11 +49,27 @@ def ask(
     Uses the Service's external address if it has one. Otherwise the Kubernetes API forwards a port of a ready pod,
     which needs the Role slipway-user.
     """
-    request = GenerateRequest(question, max_tokens, lora=lora)
+    arguments = _object("--chat-template-kwargs", template_arguments) if template_arguments else {}
+    request = GenerateRequest(question, max_tokens, lora=lora, chat_template_kwargs=arguments)
     servers = ModelServers(name, api=None if host else settings_of(context).kube_api(), host=host, candidate=candidate)
     connection, where = servers.open()
     with closing(connection):
         _print(GenerateClient(connection, str(where)).stream(name, request, ANSWER_TIMEOUT_S), where, stream=stream)
+
+
+def _object(option: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InputError(
+            f"{option} is not a JSON object",
+            found=repr(text[:60]),
+            expected="an object such as '{\"enable_thinking\": false}'",
+            remedy="Correct it; a shell needs single quotes around it.",
+        )
+    return value
 
 
 def _print(chunks: Iterator[Chunk], where: Direct | ThroughPod, *, stream: bool) -> None:

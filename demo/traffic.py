@@ -12,8 +12,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.triton import TritonClient
 from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.serving.questions import request_of
 
 PAUSE_S = 0.25
 ANSWER_TIMEOUT_S = 30.0
@@ -59,7 +60,7 @@ class KeptGrpc:
 
     def ask(self) -> str:
         """The model's whole answer, in pieces."""
-        request = GenerateRequest(self._question.prompt, self._question.max_tokens)
+        request = request_of(self._question)
         return "".join(chunk.text for chunk in self._client.stream(self._model, request, ANSWER_TIMEOUT_S))
 
     def close(self) -> None:
@@ -74,7 +75,9 @@ class KeptHttp:
 
     def __init__(self, model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -> None:
         self._url = f"/v2/models/{model}/{self.path}"
-        self._body = json.dumps({"text_input": question.prompt, "max_tokens": question.max_tokens, **self._more()})
+        self._body = json.dumps(
+            {"text_input": question.prompt, "max_tokens": request_of(question).max_tokens, **self._more()}
+        )
         self._connection = http.client.HTTPConnection(host, ports["http"], timeout=ANSWER_TIMEOUT_S)
 
     def ask(self) -> str:
@@ -176,4 +179,4 @@ def ask(model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -
         PipelineError: the server does not answer, or refuses the prompt.
     """
     with TritonClient(host, ports["http"], ports["grpc"]) as connection:
-        return connection.generate(model, GenerateRequest(question.prompt, question.max_tokens), ANSWER_TIMEOUT_S).text
+        return connection.generate(model, request_of(question), ANSWER_TIMEOUT_S).text

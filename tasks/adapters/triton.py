@@ -9,8 +9,8 @@ time.
 import json
 import queue
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tasks.contracts.errors import InputError, UnavailableError
@@ -21,6 +21,7 @@ PASSING = ("failed to connect", "has no available versions", "is not ready")
 says "is not found" of a model that it does not have."""
 READY_TIMEOUT_S = 5.0
 MESSAGE_CHARS = 256
+TEMPLATE_ARGUMENTS = "chat_template_kwargs"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class GenerateRequest:
     """A prompt and how to answer it. Temperature 0 is greedy; a seed makes an answer at another one repeatable.
 
     `lora` names an adapter that answers instead of the model. Only models of Triton's vLLM backend have adapters; the
-    server rejects a name that it does not know.
+    server rejects a name that it does not know. `chat_template_kwargs` override the chat template's arguments of the
+    release; models of Slipway's own take them, and the server rejects them where it applies no template.
     """
 
     prompt: str
@@ -36,6 +38,7 @@ class GenerateRequest:
     temperature: float = 0.0
     seed: int | None = None
     lora: str | None = None
+    chat_template_kwargs: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,16 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
         stream: whether the answer comes in pieces.
 
     Raises:
-        InputError: the request names an adapter and the model has no input for one.
+        InputError: the request names an adapter, or has arguments of a chat template, and the model has no input for
+            them.
     """
+    if request.chat_template_kwargs and TEMPLATE_ARGUMENTS not in inputs:
+        raise InputError(
+            "arguments of the chat template were sent to a model that takes none",
+            found=", ".join(request.chat_template_kwargs),
+            expected=f"a model with the input {TEMPLATE_ARGUMENTS}, which those of Triton's vLLM backend lack",
+            remedy="Leave them out, or release the model again.",
+        )
     if "sampling_parameters" in inputs:
         return _vllm_columns(request, inputs, stream=stream)
     if request.lora is not None:
@@ -207,6 +218,8 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
     ]
     if request.seed is not None:
         values.append(("seed", "UINT64", request.seed))
+    if request.chat_template_kwargs:
+        values.append((TEMPLATE_ARGUMENTS, "BYTES", json.dumps(dict(request.chat_template_kwargs)).encode()))
     return [column for column in values if column[0] != "stream" or "stream" in inputs]
 
 

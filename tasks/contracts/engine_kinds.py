@@ -56,6 +56,8 @@ class EngineTraits:
     """Requests may choose a LoRA adapter."""
     applies_chat_template: bool = True
     """The server wraps a prompt in the tokenizer's chat template; otherwise it passes prompts on unchanged."""
+    final_channel_only: bool = False
+    """Of an answer in channels, the server returns the final one; otherwise all of them as one text."""
     server_per_rank: bool = False
     """Each rank is a tritonserver process that mpirun starts; otherwise one server starts all its ranks."""
     spans_nodes: bool = False
@@ -99,6 +101,7 @@ LLMAPI = EngineTraits(
     quantized_by_modelopt=True,
     # docs/source/features/quantization.md, FP8 KV Cache, 1.2: also "for checkpoints that do not have it enabled"
     uncalibrated_cache=True,
+    final_channel_only=True,
     # gpu_device_ids of Triton's llmapi model
     several_gpus_in_a_group=True,
     cache_share_of_free=True,

@@ -14,11 +14,14 @@ from tasks.contracts.spec_fields import (
     MAX_QUESTIONS,
     MAX_REQUEST_S,
     MAX_REQUESTS,
+    PLAIN_ANSWER_TOKENS,
+    THOUGHTFUL_ANSWER_TOKENS,
     AnswerTokens,
     HubFileUri,
     Limit,
     Milliseconds,
     Ratio,
+    TemplateArguments,
 )
 
 Metric = Literal[
@@ -44,14 +47,41 @@ PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
 COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
 
 
+QUESTION_TOKENS = Field(
+    default=None,
+    description=f"tokens of an answer at most; when absent {PLAIN_ANSWER_TOKENS}, or for a chat template that mentions "
+    f"thinking what the engine has room for, at most {THOUGHTFUL_ANSWER_TOKENS}",
+)
+
+
+def answer_tokens(max_tokens: int | None, *, room: int, thinks: bool) -> int:
+    """How many tokens an answer may have.
+
+    Args:
+        max_tokens: as the question says, or None.
+        room: tokens that the engine surely has for an answer.
+        thinks: whether the chat template mentions thinking.
+    """
+    if max_tokens is not None:
+        return max_tokens
+    return max(PLAIN_ANSWER_TOKENS, min(THOUGHTFUL_ANSWER_TOKENS, room)) if thinks else PLAIN_ANSWER_TOKENS
+
+
+END_OF_THOUGHT = "</think>"
+"""What DeepSeek-R1, Qwen3 and others write between their thoughts and their answer. The token is part of the text."""
+
+
 class SmokeQuestion(Written):
     """A question with a known answer. The boot test uses the first one too."""
 
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
     answer: str = Field(min_length=1, max_length=MAX_ANSWER_CHARS, description="what the stripped answer must match")
     match: Literal["exact", "contains", "regex"] = "exact"
-    max_tokens: AnswerTokens = 32
+    max_tokens: AnswerTokens | None = QUESTION_TOKENS
     lora: str | None = Field(default=None, description="adapter of engine.lora that answers; the model when absent")
+    chat_template_kwargs: TemplateArguments = Field(
+        default_factory=dict, description="override those of engine.chat_template_kwargs"
+    )
 
     @field_validator("answer")
     @classmethod
@@ -70,8 +100,8 @@ class SmokeQuestion(Written):
         return self
 
     def accepts(self, text: str) -> bool:
-        """Whether `text`, stripped, is a right answer."""
-        answer = text.strip()
+        """Whether `text` is a right answer. It is what follows the model's thoughts, stripped."""
+        answer = text.rpartition(END_OF_THOUGHT)[2].strip()
         match self.match:
             case "exact":
                 return answer == self.answer
@@ -85,7 +115,10 @@ class Quality(Written):
     """Questions with known answers, sent to the candidate through its Service."""
 
     dataset: HubFileUri = Field(description='JSONL on the Hub, one {"prompt": str, "answer": str} per line')
-    max_tokens: AnswerTokens = 32
+    max_tokens: AnswerTokens | None = QUESTION_TOKENS
+    chat_template_kwargs: TemplateArguments = Field(
+        default_factory=dict, description="override those of engine.chat_template_kwargs, for every question"
+    )
     perplexity: HubFileUri | None = Field(
         default=None, description='JSONL, one {"text": str} per line, for perplexity of source and quantize output'
     )
@@ -109,7 +142,7 @@ class Benchmark(Written):
     warmup: int = Field(
         default=8, ge=0, le=MAX_REQUESTS, description="requests per level that are sent but not counted"
     )
-    max_tokens: AnswerTokens = 32
+    max_tokens: AnswerTokens = PLAIN_ANSWER_TOKENS
     request_timeout_s: float = Field(default=30.0, gt=0, le=MAX_REQUEST_S)
     goodput: Goodput = Goodput()
 

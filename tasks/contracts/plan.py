@@ -112,6 +112,7 @@ class Plan(Contract):
     estimate: Estimate
     warnings: tuple[str, ...] = Field(default=(), description="what may surprise a person, and does not stop a release")
     forced: bool = False
+    thinks: bool = Field(default=False, description="the chat template mentions thinking")
 
     @property
     def missing(self) -> tuple[Stage, ...]:
@@ -155,6 +156,8 @@ def stage_fields(
     quality = {"perplexity": datasets.perplexity.file.digest} if datasets.perplexity else {}
     calibration = {"calibration": _calibration(spec, datasets)} if datasets.calibration else {}
     limits = spec.engine.model_dump(mode="json", include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"})
+    arguments = dict(spec.engine.chat_template_kwargs)
+    wrapped = {"chat_template_kwargs": arguments} if arguments else {}
     pinned = {"gpus": list(spec.serving.gpus)} if spec.serving.gpus else {}
     fields: dict[Stage, Fields] = {
         "download": {"files": files},
@@ -163,10 +166,10 @@ def stage_fields(
             "quantization": {"format": spec.quantization.format, "kv_cache": spec.quantization.kv_cache, **calibration},
             **quality,
         },
-        "build": {"engine": spec.engine.model_dump(mode="json", exclude={"lora"})},
+        "build": {"engine": spec.engine.model_dump(mode="json", exclude={"lora", "chat_template_kwargs"})},
         "assemble": {
             "name": spec.name,
-            "engine": {"kind": spec.engine.kind, **limits},
+            "engine": {"kind": spec.engine.kind, **limits, **wrapped},
             "templates": tools.templates,
             **pinned,
         },

@@ -1,5 +1,6 @@
 """The release spec: what a user requests. `slipway schema` prints it as JSON Schema."""
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, Literal, Self
 
@@ -35,6 +36,7 @@ from tasks.contracts.spec_fields import (
     OptionNumber,
     Revision,
     SecretRef,
+    TemplateArguments,
     Tokens,
 )
 
@@ -94,6 +96,10 @@ class Engine(Written):
     options: dict[OptionName, str | OptionNumber | float | bool] = Field(
         default_factory=dict, max_length=MAX_OPTIONS, description="settings of this engine kind"
     )
+    chat_template_kwargs: TemplateArguments = Field(
+        default_factory=dict,
+        description="arguments of the chat template for every request, e.g. enable_thinking: false",
+    )
     lora: tuple[Lora, ...] = Field(
         default=(), max_length=MAX_ADAPTERS, description="vllm: adapters that are served beside the model itself"
     )
@@ -107,6 +113,11 @@ class Engine(Written):
     def ranks(self) -> int:
         """Processes that one replica is split over, each on a GPU of its own; 1 on CPU."""
         return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def answer_room(self) -> int:
+        """Tokens that are left for an answer after the longest prompt."""
+        return self.max_sequence_tokens - self.max_input_tokens
 
     @model_validator(mode="after")
     def _a_sequence_has_room_for_an_answer(self) -> Self:
@@ -124,6 +135,26 @@ class Engine(Written):
         if self.traits.on_gpu and not self.gpu:
             raise ValueError(f"{self.kind} needs gpu, the product it is built for and served on, e.g. NVIDIA-L4")
         return self
+
+    @model_validator(mode="after")
+    def _arguments_have_a_template(self) -> Self:
+        self.check_template_arguments("chat_template_kwargs", self.chat_template_kwargs)
+        return self
+
+    def check_template_arguments(self, field: str, arguments: Mapping[str, object]) -> None:
+        """Refuse arguments that no chat template would get.
+
+        Raises:
+            ValueError: serving applies no template.
+        """
+        if arguments and not self.traits.applies_chat_template:
+            kinds = ", ".join(kinds_with("applies_chat_template"))
+            raise ValueError(
+                f"{field} has no effect: the server of {self.kind} passes prompts on unchanged. Remove it, or choose "
+                f"{kinds}"
+            )
+        if arguments and self.options.get("chat_template") == "none":
+            raise ValueError(f"{field} has no effect with engine.options.chat_template none: remove one of them")
 
     @model_validator(mode="after")
     def _adapters_have_an_engine_and_a_name_each(self) -> Self:
@@ -283,6 +314,15 @@ class ReleaseSpec(Written):
                 raise ValueError(
                     f"gate.smoke uses the adapter {question.lora}; engine.lora has {', '.join(sorted(names)) or 'none'}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _questions_have_a_template_for_their_arguments(self) -> Self:
+        for question in self.gate.smoke:
+            self.engine.check_template_arguments("gate.smoke: chat_template_kwargs", question.chat_template_kwargs)
+        if self.gate.quality is not None:
+            field = "gate.quality.chat_template_kwargs"
+            self.engine.check_template_arguments(field, self.gate.quality.chat_template_kwargs)
         return self
 
     @model_validator(mode="after")

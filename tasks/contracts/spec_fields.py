@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 # a DNS label holds 63 characters: room for a release id's "-" and 12 hex digits, and for "-candidate"
 MAX_NAME_CHARS = 40
@@ -11,6 +11,8 @@ MAX_NAME_CHARS = 40
 # timedelta refuse. They keep a typo from becoming a deadline of years.
 MAX_TOKENS = 2**24  # the longest contexts published have 10 million tokens
 MAX_ANSWER_TOKENS = 2**17
+PLAIN_ANSWER_TOKENS, THOUGHTFUL_ANSWER_TOKENS = 32, 2048
+"""Limits of a question that sets none: room for a short answer, and for one that comes after thinking about it."""
 MAX_RANKS = 64
 MAX_GPUS_OF_A_POD = 64
 MAX_REPLICAS = 1000
@@ -26,6 +28,7 @@ MAX_QUESTIONS = 500
 MAX_EXPECTATIONS = 200
 MAX_ADAPTERS = 64
 MAX_OPTIONS = 100
+MAX_TEMPLATE_ARGUMENTS = 20
 MAX_PROMPT_CHARS = 2**18
 MAX_ANSWER_CHARS = 2**16
 MAX_REVISION_CHARS = 250
@@ -63,3 +66,27 @@ Limit = Annotated[float, Field(ge=-MAX_LIMIT, le=MAX_LIMIT)]
 Ratio = Annotated[float, Field(gt=0, le=MAX_LIMIT)]
 OptionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 OptionNumber = Annotated[int, Field(ge=-(2**53), le=2**53)]
+
+TEMPLATE_NAMES = frozenset(
+    {
+        *("messages", "add_generation_prompt", "tools", "documents", "raise_exception", "strftime_now"),
+        *("bos_token", "eos_token", "pad_token", "unk_token"),
+    }
+)
+"""Names that serving gives to a chat template, or that mean a list in it. The serving code has its own copy
+(model_repository_templates/shared/generation/template_arguments.py)."""
+
+
+def _is_free(name: str) -> str:
+    if name in TEMPLATE_NAMES:
+        raise ValueError(f"{name} is not free: serving gives it to the chat template itself")
+    return name
+
+
+TemplateArgumentName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64), AfterValidator(_is_free)
+]
+TemplateArguments = Annotated[
+    dict[TemplateArgumentName, str | OptionNumber | Limit | bool], Field(max_length=MAX_TEMPLATE_ARGUMENTS)
+]
+"""Arguments of a chat template by name, e.g. `enable_thinking: false`; which ones it knows is in its text."""

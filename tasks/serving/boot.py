@@ -12,16 +12,16 @@ from typing import Any
 
 from tasks.adapters.clock import Clock
 from tasks.adapters.process import Process, free_ports
-from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.triton import TritonClient
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.serving.questions import request_of, timeout_s
 
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 POLL_S = 0.1
 PROGRESS_S = 10.0
-ANSWER_TIMEOUT_S = 60.0
 EXIT_TIMEOUT_S = 10
 LOGGED_LINES = 40
 QUOTED_CHARS = 256
@@ -121,9 +121,9 @@ class BootTest:
             self._clock.sleep(POLL_S)
 
     def _answer(self, server: Process, client: TritonClient, model: str, question: SmokeQuestion) -> str:
-        request = GenerateRequest(question.prompt, question.max_tokens, lora=question.lora)
+        request = request_of(question)
         try:
-            text = client.generate(model, request, ANSWER_TIMEOUT_S).text
+            text = client.generate(model, request, timeout_s(request)).text
         except (InputError, UnavailableError) as error:
             raise InputError(
                 f"{model} is ready but did not answer {question.prompt!r}: {error.what}",

@@ -12,6 +12,7 @@ from tasks.engines.registry import maker_for
 from tasks.serving.boot import BootAnswer, BootPlace, BootTest
 from tasks.serving.commands import Server, in_a_pod, server_of
 from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, MODEL_VERSION
+from tasks.serving.questions import with_tokens
 from tasks.serving.repository import render
 
 
@@ -32,7 +33,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     started = workspace.clock.monotonic()
     values = maker_for(spec.engine.kind).template_values(engine_dir, spec)
     models = render(workspace.templates, spec.engine.kind, values, rendered)
-    answer = _booted(spec, values, engine_dir, workspace) if boots else None
+    answer = _booted(release, values, engine_dir, workspace) if boots else None
     boot = answer.as_json() if answer else {"not_booted": f"the engine's ranks span {nodes} nodes"}
     manifest = workspace.artifacts.store(
         "assemble",
@@ -54,8 +55,9 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     )
 
 
-def _booted(spec: ReleaseSpec, values: dict[str, Any], engine_dir: Path, workspace: Workspace) -> BootAnswer:
+def _booted(release: Release, values: dict[str, Any], engine_dir: Path, workspace: Workspace) -> BootAnswer:
     """The answer of a server that is started as the candidate will be."""
+    spec = release.spec
     repository = workspace.folder("repository")
     # some configurations hold the absolute path where serving pods keep the repository. The GPU ids of a group's member
     # stay as they are: this pod has as many GPUs as they reach, and an engine loads on some ids and not on others
@@ -68,7 +70,7 @@ def _booted(spec: ReleaseSpec, values: dict[str, Any], engine_dir: Path, workspa
         partial(serving_command, spec),
         ready_timeout_s=spec.serving.ready_timeout_s,
     )
-    return boot.ask(repository, spec.name, spec.gate.smoke[0])
+    return boot.ask(repository, spec.name, with_tokens(spec.gate.smoke[0], release))
 
 
 def serving_command(spec: ReleaseSpec, place: BootPlace) -> list[str]:

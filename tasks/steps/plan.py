@@ -32,6 +32,7 @@ from tasks.contracts.site import quantity
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import step_shape
 from tasks.engines.checkpoint.calibration_texts import texts_for
+from tasks.engines.preflight import chat
 from tasks.engines.preflight.sources import adapter_documents, adapters_of, documents_of, files_of_release
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.registry import planner_for
@@ -84,7 +85,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     adapters = adapters_of(spec, hub)
     documents = documents_of(source, spec.engine.traits.reads_at_plan, hub) | adapter_documents(adapters, hub)
     engine.check(resolved, source, documents)
-    warnings = engine.warnings(resolved, source, documents)
+    warnings = (*engine.warnings(resolved, source, documents), *chat.warnings(spec, documents))
     for warning in warnings:
         log.warning(warning)
     estimate = _with_adapters(engine.estimate(spec, source), adapters)
@@ -109,6 +110,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
         estimate=estimate,
         warnings=warnings,
         forced=request.force,
+        thinks=chat.thinks(documents),
     )
 
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.triton import TritonClient
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
 from tasks.contracts.errors import InputError
 from tasks.contracts.gate_spec import SmokeQuestion
 from tasks.contracts.measurement import AnswerRow
 from tasks.contracts.release import Release
+from tasks.serving.questions import request_of, timeout_s, with_tokens
 
 QUESTIONS_AT_ONCE = 4
-ANSWER_TIMEOUT_S = 60.0
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -29,7 +29,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     questions += [("quality", question) for question in quality_questions(release, workspace)]
 
     def ask(item: tuple[str, SmokeQuestion]) -> AnswerRow:
-        suite, question = item
+        suite, question = item[0], with_tokens(item[1], release)
         with TritonClient(service.host, service.ports["http"], service.ports["grpc"]) as client:
             return answered(client, release.spec.name, suite, question)
 
@@ -56,7 +56,13 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
         raise InputError(f"quality dataset {quality.dataset} is empty", remedy="Give a dataset with questions.")
     try:
         return [
-            SmokeQuestion(prompt=line["prompt"], answer=line["answer"], max_tokens=quality.max_tokens) for line in lines
+            SmokeQuestion(
+                prompt=line["prompt"],
+                answer=line["answer"],
+                max_tokens=quality.max_tokens,
+                chat_template_kwargs=quality.chat_template_kwargs,
+            )
+            for line in lines
         ]
     except KeyError as error:
         raise InputError(
@@ -68,10 +74,10 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
 
 def answered(client: TritonClient, model: str, suite: str, question: SmokeQuestion) -> AnswerRow:
     """Send one question and record its answer."""
-    request = GenerateRequest(question.prompt, question.max_tokens, lora=question.lora)
+    request = request_of(question)
     row = {"suite": suite, "prompt": question.prompt, "lora": question.lora, "expected": question.answer}
     try:
-        answer = client.generate(model, request, ANSWER_TIMEOUT_S)
+        answer = client.generate(model, request, timeout_s(request))
     except InputError as error:
         return AnswerRow.model_validate({**row, "answer": "", "ok": False, "error": str(error)})
     return AnswerRow.model_validate({**row, "answer": answer.text, "ok": question.accepts(answer.text)})

@@ -8,7 +8,7 @@ from generation.runtime import Progress
 class ByteTokenizer:
     """Bytes as ids, as byte-level vocabularies do in the worst case: a character may take four tokens."""
 
-    def encode(self, question):
+    def encode(self, question, template_arguments=None):
         return tuple(question.encode())
 
     def decode(self, sequences):

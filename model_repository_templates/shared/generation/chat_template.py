@@ -27,7 +27,10 @@ class ChatTemplate:
     multimodal models may take parts only.
     """
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self, source: str, special_tokens: Mapping[str, str], arguments: Mapping[str, Any] | None = None
+    ) -> None:
+        """`arguments` reach the template with every question."""
         from jinja2.exceptions import TemplateError
         from jinja2.ext import loopcontrols
         from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -39,7 +42,7 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except TemplateError as error:
             raise SettingsError(f"the chat template is no Jinja2: {error}. Set chat_template to none.") from error
-        self._special = dict(special_tokens)
+        self._given = {**(arguments or {}), **special_tokens}
         self._in_parts = False
         whole, refusal = self._probe()
         if PROBE in whole:
@@ -49,8 +52,8 @@ class ChatTemplate:
         if refusal is not None and not self._in_parts:
             raise SettingsError(f"{refusal} Set chat_template to none.") from refusal
 
-    def wrap(self, question: str) -> str:
-        """The whole prompt, up to where the model's answer begins.
+    def wrap(self, question: str, arguments: Mapping[str, Any] | None = None) -> str:
+        """The whole prompt, up to where the model's answer begins. `arguments` override those of every question.
 
         Raises:
             RefusedError: the template does not take this question.
@@ -60,7 +63,8 @@ class ChatTemplate:
         content = [{"type": "text", "text": question}] if self._in_parts else question
         messages = [{"role": "user", "content": content}]
         try:
-            return self._template.render(messages=messages, add_generation_prompt=True, **self._special)
+            given = {**self._given, **(arguments or {}), "messages": messages, "add_generation_prompt": True}
+            return self._template.render(given)
         except (TemplateError, TypeError) as error:
             raise RefusedError(f"the chat template does not take {question[:64]!r}: {str(error)[:256]}.") from error
 
@@ -72,7 +76,7 @@ class ChatTemplate:
             return "", error
 
 
-def read_chat_template(folder: Path) -> ChatTemplate | None:
+def read_chat_template(folder: Path, arguments: Mapping[str, Any] | None = None) -> ChatTemplate | None:
     """The template of a checkpoint; None without one.
 
     The first of chat_template.jinja, tokenizer_config.json and chat_template.json counts; of several named templates,
@@ -86,7 +90,7 @@ def read_chat_template(folder: Path) -> ChatTemplate | None:
         _default(read_json(folder / "chat_template.json")),
     )
     source = next((source for source in found if source), None)
-    return ChatTemplate(source, special_tokens(config)) if source else None
+    return ChatTemplate(source, special_tokens(config), arguments) if source else None
 
 
 def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:

@@ -1,10 +1,13 @@
 """The tokenizer that a Hugging Face checkpoint brings, by the tokenizers library: a Tokenizer for every GPU engine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from generation.chat_template import read_chat_template, read_json, special_tokens
+from generation.question import RefusedError
 from generation.settings import SettingsError
+from generation.template_arguments import NO_TEMPLATE
 
 
 class HuggingFaceTokenizer:
@@ -16,14 +19,15 @@ class HuggingFaceTokenizer:
         default_max_tokens: the checkpoint's own bound of an answer, or None.
     """
 
-    def __init__(self, folder: Path, *, chat: bool) -> None:
+    def __init__(self, folder: Path, *, chat: bool, arguments: Mapping[str, Any] | None = None) -> None:
+        """`arguments` are those of the chat template for every question."""
         from tokenizers import Tokenizer
 
         file = folder / "tokenizer.json"
         if not file.exists():
             raise SettingsError(f"{file} is not there; expected the tokenizer of the checkpoint.")
         self._tokenizer = Tokenizer.from_file(str(file))
-        self._template = read_chat_template(folder) if chat else None
+        self._template = read_chat_template(folder, arguments) if chat else None
         if chat and self._template is None:
             raise SettingsError(f"the tokenizer of {folder} has no chat template; set chat_template to none.")
         generation = read_json(folder / "generation_config.json")
@@ -33,9 +37,11 @@ class HuggingFaceTokenizer:
         self.pad_id: int = self.end_ids[0] if pad is None else pad
         self.default_max_tokens: int | None = generation.get("max_new_tokens")
 
-    def encode(self, question: str) -> list[int]:
+    def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
-        text = self._template.wrap(question) if self._template else question
+        if self._template is None and template_arguments:
+            raise RefusedError(NO_TEMPLATE)
+        text = self._template.wrap(question, template_arguments) if self._template else question
         return list(self._tokenizer.encode(text, add_special_tokens=self._template is None).ids)
 
     def encode_word(self, word: str) -> list[int]:

@@ -1,8 +1,9 @@
 """What a client asks, checked against the model's limits. Computes only."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from generation.runtime import Sampling
 from generation.settings import Limits
@@ -22,6 +23,7 @@ class Question:
     temperature: float = 0.0
     seed: int | None = None
     stop_words: tuple[str, ...] = ()
+    template_arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What an engine must offer to be served: the seam between the scheduler and a vendor's runtime."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,16 @@ class Runtime(Protocol):
 class Tokenizer(Protocol):
     """Text to ids and back. Called from several threads."""
 
-    def encode(self, question: str) -> Sequence[int]:
-        """Ids of a user's question as the model was trained to see it, BOS and chat template included."""
+    def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> Sequence[int]:
+        """Ids of a user's question as the model was trained to see it, BOS and chat template included.
+
+        Args:
+            question: the text.
+            template_arguments: arguments of the chat template, which override those that the model is configured with.
+
+        Raises:
+            RefusedError: the chat template does not take the question, or there is none for the arguments.
+        """
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> Sequence[str]:
         """Texts without special tokens; bytes that are no whole character become U+FFFD."""

@@ -13,6 +13,7 @@ from generation.question import Question, RefusedError, check, job
 from generation.runtime import Runtime, Tokenizer
 from generation.scheduler import Scheduler, StoppedError
 from generation.settings import Limits
+from generation.template_arguments import INPUT, read_arguments
 
 DRAIN_S = "SLIPWAY_DRAIN_S"
 """Environment of the serving pod: how long answers under way may take when the server ends. No parameter of
@@ -42,7 +43,8 @@ class Service:
         try:
             question = question_of(request)
             check(question)
-            self._scheduler.submit(job(question, self._tokenizer.encode(question.text), self._limits), sender)
+            prompt = self._tokenizer.encode(question.text, question.template_arguments)
+            self._scheduler.submit(job(question, prompt, self._limits), sender)
         except RefusedError as error:
             sender.refuse(str(error))
         except StoppedError as error:
@@ -98,8 +100,9 @@ def question_of(request: Any) -> Question:
     """The inputs of a Triton request, unchecked.
 
     Raises:
-        RefusedError: a text is not UTF-8.
+        RefusedError: a text is not UTF-8, or the chat template's arguments are wrong.
     """
+    arguments = texts(request, INPUT)
     max_tokens, stream, temperature, seed = (
         _input(request, name) for name in ("max_tokens", "stream", "temperature", "seed")
     )
@@ -110,6 +113,7 @@ def question_of(request: Any) -> Question:
         temperature=0.0 if temperature is None else float(temperature),
         seed=None if seed is None else int(seed),
         stop_words=texts(request, "stop_words"),
+        template_arguments=read_arguments(arguments[0]) if arguments else {},
     )
 
 

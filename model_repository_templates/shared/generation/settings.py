@@ -8,6 +8,7 @@ from typing import Any
 
 NUMPY_BELOW = 2
 CHAT_TEMPLATE = ("apply", "none")
+TEMPLATE_ARGUMENTS = "chat_template_kwargs"
 
 
 class SettingsError(Exception):
@@ -59,6 +60,10 @@ class Settings:
         if not isinstance(found, dict):
             raise SettingsError(f"config.pbtxt has a wrong parameter {name}: {found!r}; expected a JSON object.")
         return found
+
+    def template_arguments(self) -> Mapping[str, Any]:
+        """Arguments of the chat template for every request; those of a request itself override them."""
+        return self.document(TEMPLATE_ARGUMENTS) if TEMPLATE_ARGUMENTS in self.parameters else {}
 
 
 def read_settings(args: Mapping[str, str]) -> Settings:

@@ -89,6 +89,7 @@ def checkpoint_values(engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
         "engine_folder": ENGINE_FOLDER,
         "repository_root": REPOSITORY_ROOT,
         "chat_template": description["chat_template"],
+        "chat_template_kwargs": spec.engine.chat_template_kwargs,
         **description["limits"],
         "tensor_parallel": spec.engine.tensor_parallel,
         "pipeline_parallel": spec.engine.pipeline_parallel,

@@ -11,6 +11,7 @@ from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
+from tasks.engines.preflight.chat import chat_template_of
 from tasks.engines.preflight.hub_metadata import Documents, quantization_of
 from tasks.engines.protocol import EnginePlanner
 
@@ -40,6 +41,7 @@ class OpenVinoPlanner(EnginePlanner):
         check_files(source)
         check_limits(dict(documents.get(CONFIG, {})), spec)
         _check_options(spec)
+        chat_template_of(spec, documents)
         if method := quantization_of(documents):
             raise InputError(
                 f"{source.repo}@{source.revision} is already quantized",

@@ -1,9 +1,11 @@
 """Reads the chat template that serving will apply, from a source's documents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from tasks.contracts.engine_kinds import kinds_with
 from tasks.contracts.errors import InputError
+from tasks.contracts.gate_spec import answer_tokens
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents
 
@@ -17,6 +19,20 @@ DOCUMENTS = (TEMPLATE_FILE, TOKENIZER_CONFIG, PROCESSOR_TEMPLATE)
 DEFAULT = "default"
 """The template that counts where tokenizer_config.json lists several. The files in additional_chat_templates/ are the
 others (transformers 4.57.3, utils/hub.py, CHAT_TEMPLATE_DIR), so they are not downloaded."""
+THINKING = ("thinking", "reasoning", "<think>", "</think>", "<|channel|>")
+"""What the templates of models that think before they answer mention: Qwen3, DeepSeek-R1 and V3.1, gpt-oss, Granite."""
+CHANNELS = "<|channel|>"
+"""gpt-oss answers in channels, of which `final` is for the reader (OpenAI's harmony format: openai/openai-cookbook,
+articles/openai-harmony.md, 16e9d6f4)."""
+FEW_TOKENS = 512
+"""Fewer cut off most answers within the thoughts: a lower limit is worth a warning."""
+
+VLLM_MARKS = (
+    "A client gets the marks with skip_special_tokens false among its sampling_parameters, and has to take the final "
+    "channel itself. "
+)
+"""Triton's vLLM backend gives sampling_parameters to vLLM's SamplingParams (vllm_backend at c70d654,
+src/utils/vllm_backend_utils.py, TritonSamplingParams.from_dict)."""
 
 
 def template_of(documents: Documents) -> str | None:
@@ -29,7 +45,8 @@ def chat_template_of(spec: ReleaseSpec, documents: Documents) -> Literal["apply"
     """Whether serving applies a chat template: as the spec says, else if the tokenizer has one.
 
     Raises:
-        InputError: the spec says apply, but the tokenizer has none; or all its templates are for special uses.
+        InputError: the spec says apply, but the tokenizer has none; or all its templates are for special uses; or there
+            is none that would get the spec's arguments.
     """
     requested = spec.engine.options.get(FIELD)
     if requested == "none":
@@ -45,6 +62,12 @@ def chat_template_of(spec: ReleaseSpec, documents: Documents) -> Literal["apply"
             expected="a file of its own, or a template in tokenizer_config.json",
             remedy="Choose none, or a model that was trained to chat.",
         )
+    if spec.engine.chat_template_kwargs:
+        raise InputError(
+            f"engine.chat_template_kwargs has no effect: the tokenizer of {spec.source.repo} has no chat template",
+            found=", ".join(spec.engine.chat_template_kwargs),
+            remedy="Remove it, or choose a model that was trained to chat.",
+        )
     return "none"
 
 
@@ -56,3 +79,61 @@ def _templates(document: Mapping[str, Any]) -> dict[str, str]:
     entries = (entry for entry in value if isinstance(entry, Mapping))
     pairs = [(entry.get("name"), entry.get("template")) for entry in entries]
     return {name: template for name, template in pairs if isinstance(name, str) and isinstance(template, str)}
+
+
+def thinks(documents: Documents) -> bool:
+    """Whether the tokenizer's chat template mentions thinking."""
+    template = template_of(documents) or ""
+    return any(word in template for word in THINKING)
+
+
+def warnings(spec: ReleaseSpec, documents: Documents) -> list[str]:
+    """What a person should know of questions to a model that thinks, and of its answers; one line each."""
+    if not thinks(documents):
+        return []
+    return [*_short_answers(spec), *(_channels(spec) if CHANNELS in (template_of(documents) or "") else ())]
+
+
+def _short_answers(spec: ReleaseSpec) -> Iterator[str]:
+    gate = spec.gate
+    questions = [("gate.smoke", question.max_tokens, question.chat_template_kwargs) for question in gate.smoke]
+    if gate.quality is not None:
+        questions.append(("gate.quality", gate.quality.max_tokens, gate.quality.chat_template_kwargs))
+    few: dict[str, int] = {}
+    for where, max_tokens, arguments in questions:
+        tokens = answer_tokens(max_tokens, room=spec.engine.answer_room, thinks=True)
+        if tokens < FEW_TOKENS and not _switched_off({**spec.engine.chat_template_kwargs, **arguments}):
+            few[where] = min(tokens, few.get(where, tokens))
+    for where, tokens in few.items():
+        yield (
+            f"{where} has questions with {tokens} tokens for an answer, and the chat template of {spec.source.repo} "
+            f"mentions thinking: an answer that ends within the thoughts is wrong. {_remedy(spec)}"
+        )
+
+
+def _channels(spec: ReleaseSpec) -> Iterator[str]:
+    if not spec.engine.traits.final_channel_only:
+        marks = "" if spec.engine.traits.applies_chat_template else VLLM_MARKS
+        yield (
+            f"{spec.source.repo} answers in channels, and {spec.engine.kind} returns their text in one piece, without "
+            f"what separates them (analysis...assistantfinal...). {marks}Only the final channel is returned by "
+            f"{', '.join(kinds_with('final_channel_only'))}."
+        )
+    elif spec.gate.benchmark.max_tokens < FEW_TOKENS:
+        yield (
+            f"gate.benchmark.max_tokens is {spec.gate.benchmark.max_tokens}, and only the final channel of "
+            f"{spec.source.repo} is returned: a request that ends before it has no answer and counts as failed. "
+            f"{_remedy(spec)}"
+        )
+
+
+def _switched_off(arguments: Mapping[str, object]) -> bool:
+    return any(value is False and "think" in name for name, value in arguments.items())
+
+
+def _remedy(spec: ReleaseSpec) -> str:
+    if not spec.engine.traits.applies_chat_template:
+        return "Raise max_tokens."
+    return (
+        "Raise max_tokens, or set what the template takes in engine.chat_template_kwargs, e.g. enable_thinking: false."
+    )

@@ -114,6 +114,7 @@ class TrtMaker(EngineMaker):
             "kind": spec.engine.kind,
             "engine_folder": ENGINE_FOLDER,
             "chat_template": description["chat_template"],
+            "chat_template_kwargs": spec.engine.chat_template_kwargs,
             **description["limits"],
             "kv_cache_fraction": description["kv_cache_fraction"],
             "paged_context": description["paged_attention"],

@@ -6,6 +6,7 @@ import urllib.request
 import pytest
 
 from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
 from tests.local.chain.whole_chain import MODEL
 
 pytestmark = pytest.mark.timeout(600)
@@ -18,7 +19,7 @@ def service(chain, promoted):
 
 @pytest.fixture
 def question(chain):
-    return chain.spec.gate.smoke[0]
+    return chain.spec.gate.smoke[0].model_copy(update={"max_tokens": PLAIN_ANSWER_TOKENS})
 
 
 def post(service, path, **document):

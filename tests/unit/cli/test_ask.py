@@ -81,6 +81,21 @@ def test_a_model_is_asked_through_a_forwarded_port_of_a_ready_pod(slipway, clust
     ]
 
 
+def test_arguments_of_the_chat_template_are_sent_with_the_question(slipway, cluster, triton):
+    triton.inputs = (*triton.inputs, "chat_template_kwargs")
+
+    assert slipway("ask", "demo", "Who?", "--chat-template-kwargs", '{"enable_thinking": false}')[0] == 0
+    assert triton.asked[0]["chat_template_kwargs"] == '{"enable_thinking": false}'
+
+
+@pytest.mark.parametrize("text", ["enable_thinking=false", "[1]"])
+def test_arguments_that_are_not_an_object_are_refused(slipway, cluster, text):
+    code, printed = slipway("ask", "demo", "Who?", "--chat-template-kwargs", text)
+
+    assert code == 65
+    assert "--chat-template-kwargs is not a JSON object" in printed
+
+
 def test_the_role_for_people_allows_each_request_of_a_question_and_nothing_more(slipway, cluster):
     slipway("ask", "demo", "Who?")
     cluster.objects["endpointslices"] = []

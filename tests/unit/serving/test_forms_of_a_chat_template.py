@@ -88,6 +88,13 @@ def test_templates_without_a_default_are_refused_unless_prompts_are_sent_as_they
     assert chat_template_in(folder, spec(**as_they_are)) == "none"
 
 
+def test_arguments_for_a_template_that_is_not_there_are_refused(tmp_path):
+    arguments = {**GPU, "engine": {**GPU["engine"], "chat_template_kwargs": {"enable_thinking": False}}}
+
+    with refused(what="engine.chat_template_kwargs has no effect", found="enable_thinking"):
+        chat_template_in(tmp_path, spec(**arguments))
+
+
 def test_a_template_that_is_not_utf_8_is_refused_at_plan():
     with pytest.raises(InputError, match=r"chat_template\.jinja is not valid UTF-8"):
         documents_of(*undecodable())

@@ -34,7 +34,9 @@ class TritonPythonModel:
         gpus = settings.parameters.get("gpu_device_ids")
         if gpus:  # before anything loads CUDA; the workers look for the second name
             os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRTLLM_VISIBLE_DEVICES"] = gpus
-        tokenizer = HuggingFaceTokenizer(settings.engine, chat=settings.apply_chat_template)
+        tokenizer = HuggingFaceTokenizer(
+            settings.engine, chat=settings.apply_chat_template, arguments=settings.template_arguments()
+        )
         self._llm = _load(settings.engine, Path(__file__).with_name("model.yaml"))
         limits = settings.limits(tokenizer.default_max_tokens or settings.max_sequence_tokens)
         runtime = LlmApiRuntime(self._llm, tokenizer.end_ids)

@@ -1,14 +1,16 @@
 """Triton model over OpenVINO GenAI's continuous batching. Everything that is not OpenVINO is in generation/."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from generation.question import RefusedError
 from generation.runtime import Progress, Sampling
 from generation.service import Service
 from generation.settings import SettingsError, check_numpy, read_settings
+from generation.template_arguments import NO_TEMPLATE
 
 ONE_THREAD = {"INFERENCE_NUM_THREADS": 1}
 """Unless the release asks for more: OpenVINO alone would take every CPU of the machine, whatever the pod's limit."""
@@ -28,7 +30,12 @@ class TritonPythonModel:
             setattr(scheduler, name, value)
         properties = {**ONE_THREAD, **settings.document("properties")}
         pipeline = genai.ContinuousBatchingPipeline(str(settings.engine), scheduler, "CPU", properties)
-        tokenizer = OpenVinoTokenizer(pipeline.get_tokenizer(), settings.engine, chat=settings.apply_chat_template)
+        tokenizer = OpenVinoTokenizer(
+            pipeline.get_tokenizer(),
+            settings.engine,
+            chat=settings.apply_chat_template,
+            arguments=settings.template_arguments(),
+        )
         limits = settings.limits(pipeline.get_config().max_new_tokens)
         self._service = Service(OpenVinoRuntime(pipeline), tokenizer, limits, slots=settings.max_batch_size)
 
@@ -44,15 +51,22 @@ class TritonPythonModel:
 class OpenVinoTokenizer:
     """A Tokenizer: the engine's own, compiled by openvino-tokenizers."""
 
-    def __init__(self, tokenizer: Any, engine: Path, *, chat: bool) -> None:
+    def __init__(self, tokenizer: Any, engine: Path, *, chat: bool, arguments: Mapping[str, Any] | None = None) -> None:
+        """`arguments` are those of the chat template for every question."""
         if chat and not tokenizer.chat_template:
             raise SettingsError(f"the tokenizer of {engine} has no chat template; set chat_template to none.")
-        self._tokenizer, self._chat = tokenizer, chat
+        self._tokenizer, self._chat, self._arguments = tokenizer, chat, dict(arguments or {})
 
-    def encode(self, question: str) -> list[int]:
+    def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
         if self._chat:
-            question = self._tokenizer.apply_chat_template([{"role": "user", "content": question}], True)
+            messages, arguments = (
+                [{"role": "user", "content": question}],
+                {**self._arguments, **(template_arguments or {})},
+            )
+            question = self._tokenizer.apply_chat_template(messages, True, extra_context=arguments or None)
+        elif template_arguments:
+            raise RefusedError(NO_TEMPLATE)
         encoded = self._tokenizer.encode(question, add_special_tokens=not self._chat)
         return [int(token) for token in encoded.input_ids.data[0]]
 

@@ -16,7 +16,9 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Load the tokenizer; an error here keeps the model from becoming ready."""
         settings = read_settings(args)
-        self._tokenizer = HuggingFaceTokenizer(settings.engine, chat=settings.apply_chat_template)
+        self._tokenizer = HuggingFaceTokenizer(
+            settings.engine, chat=settings.apply_chat_template, arguments=settings.template_arguments()
+        )
         self._limits = settings.limits(self._tokenizer.default_max_tokens or settings.max_sequence_tokens)
 
     def execute(self, requests: list[Any]) -> list[Any]:
@@ -28,7 +30,8 @@ class TritonPythonModel:
         try:
             question = question_of(request)
             check(question)
-            taken = job(question, tokenizer.encode(question.text), self._limits)
+            prompt = tokenizer.encode(question.text, question.template_arguments)
+            taken = job(question, prompt, self._limits)
         except RefusedError as error:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
         words = [tokenizer.encode_word(word) for word in question.stop_words]

@@ -1,0 +1,32 @@
+"""The requests that questions of a gate become, and how long their answers may take. Pure."""
+
+from tasks.adapters.triton import GenerateRequest
+from tasks.contracts.gate_spec import SmokeQuestion, answer_tokens
+from tasks.contracts.release import Release
+from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
+
+TIMEOUT_S = 60.0
+SLOWEST_TOKENS_PER_S = 10
+"""Below what people wait for. A longer answer gets more time than TIMEOUT_S."""
+
+
+def with_tokens(question: SmokeQuestion, release: Release) -> SmokeQuestion:
+    """The question with the limit of its answer."""
+    room, thinks = release.spec.engine.answer_room, release.plan.thinks
+    tokens = answer_tokens(question.max_tokens, room=room, thinks=thinks)
+    return question.model_copy(update={"max_tokens": tokens})
+
+
+def request_of(question: SmokeQuestion) -> GenerateRequest:
+    """What is sent to the server."""
+    return GenerateRequest(
+        question.prompt,
+        question.max_tokens or PLAIN_ANSWER_TOKENS,
+        lora=question.lora,
+        chat_template_kwargs=question.chat_template_kwargs,
+    )
+
+
+def timeout_s(request: GenerateRequest) -> float:
+    """How long the answer may take."""
+    return max(TIMEOUT_S, request.max_tokens / SLOWEST_TOKENS_PER_S)
