@@ -77,7 +77,7 @@ class EngineTraits:
     """Kind that `slipway migrate` rewrites its specs to."""
 
 
-OPENVINO = EngineTraits(formats=frozenset({"none", "int8", "int4"}), on_gpu=False)
+OPENVINO = EngineTraits(formats=frozenset({"none", "int8", "int4"}), on_gpu=False, final_channel_only=True)
 TRT_ENGINE = EngineTraits(
     formats=frozenset({"none", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
     compiled=True,

@@ -11,6 +11,9 @@ class ByteTokenizer:
     def encode(self, question, template_arguments=None):
         return tuple(question.encode())
 
+    def shown(self, prompt):
+        return list
+
     def decode(self, sequences):
         return [bytes(sequence).decode("utf-8", errors="replace") for sequence in sequences]
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from generation.channels import harmony_of
 from generation.chat_template import read_chat_template, read_json, special_tokens
 from generation.question import RefusedError
+from generation.runtime import Shown
 from generation.settings import SettingsError
 from generation.template_arguments import NO_TEMPLATE
 
@@ -30,6 +32,7 @@ class HuggingFaceTokenizer:
         self._template = read_chat_template(folder, arguments) if chat else None
         if chat and self._template is None:
             raise SettingsError(f"the tokenizer of {folder} has no chat template; set chat_template to none.")
+        self._harmony = harmony_of(self._tokenizer.token_to_id, self.encode_word)
         generation = read_json(folder / "generation_config.json")
         tokens = special_tokens(read_json(folder / "tokenizer_config.json"))
         self.end_ids = self._ends(folder, generation.get("eos_token_id"), tokens.get("eos_token"))
@@ -47,6 +50,10 @@ class HuggingFaceTokenizer:
     def encode_word(self, word: str) -> list[int]:
         """Ids of a text that stands within another one."""
         return list(self._tokenizer.encode(word, add_special_tokens=False).ids)
+
+    def shown(self, prompt: Sequence[int]) -> Shown:
+        """Everything, or the final one of the channels in which gpt-oss answers."""
+        return self._harmony.answer(prompt).take if self._harmony else list
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """Texts without special tokens."""

@@ -1,6 +1,6 @@
 """What an engine must offer to be served: the seam between the scheduler and a vendor's runtime."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +29,10 @@ class Progress:
     tokens: Sequence[int]
     finish_reason: str = ""
     failure: str = ""
+
+
+Shown = Callable[[Sequence[int]], Sequence[int]]
+"""From the new tokens of an answer to those that are part of what a client reads."""
 
 
 class Runtime(Protocol):
@@ -60,6 +64,9 @@ class Tokenizer(Protocol):
         Raises:
             RefusedError: the chat template does not take the question, or there is none for the arguments.
         """
+
+    def shown(self, prompt: Sequence[int]) -> Shown:
+        """What keeps those tokens of the answer to a prompt that a client sees. One answer has one of its own."""
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> Sequence[str]:
         """Texts without special tokens; bytes that are no whole character become U+FFFD."""

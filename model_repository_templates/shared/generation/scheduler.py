@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from generation.question import Job
-from generation.runtime import Progress, Runtime, Tokenizer
+from generation.runtime import Progress, Runtime, Shown, Tokenizer
 from generation.text_stream import TextStream
 
 CANCELLED = "cancelled"
@@ -46,6 +46,7 @@ class _Request:
     job: Job
     reply: Reply
     checked_s: float
+    shown: Shown
     text: TextStream = field(default_factory=TextStream)
 
 
@@ -72,12 +73,13 @@ class Scheduler:
         Raises:
             StoppedError: it was closed, or its runtime failed.
         """
+        shown = self._tokenizer.shown(job.prompt)
         with self._changed:
             if self._closing:
                 raise StoppedError(
                     "the model is stopping and takes no requests; ask again, another replica will answer."
                 )
-            self._arrived.append(_Request(job, reply, time.monotonic()))
+            self._arrived.append(_Request(job, reply, time.monotonic(), shown))
             self._changed.notify()
 
     def close(self, timeout_s: float) -> None:
@@ -132,7 +134,7 @@ class Scheduler:
     def _deliver(self, steps: Iterable[Progress]) -> None:
         current = [(step, self._running[step.number]) for step in steps if step.number in self._running]
         for step, request in current:
-            request.text.add(step.tokens)
+            request.text.add(request.shown(step.tokens))
             if step.finish_reason or step.failure:
                 del self._running[step.number]
             if step.failure:

@@ -1,6 +1,23 @@
 """The served model's own package is found as Triton's stub finds it: in the version's folder."""
 
+import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "model_repository_templates" / "openvino" / "model" / "1"))
+import pytest
+
+OPENVINO = Path(__file__).parents[3] / "model_repository_templates" / "openvino" / "model" / "1"
+sys.path.insert(0, str(OPENVINO))
+
+
+@pytest.fixture
+def openvino(monkeypatch):
+    """The openvino model's module, as Triton's stub loads it."""
+    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", ModuleType("triton_python_backend_utils"))
+    monkeypatch.delitem(sys.modules, "generation.service", raising=False)
+    spec = importlib.util.spec_from_file_location("openvino_model", OPENVINO / "model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.modules.pop("generation.service", None)

@@ -128,18 +128,6 @@ class OpenVinoGenAi:
         return type("Encoded", (), {"input_ids": ids})
 
 
-@pytest.fixture
-def openvino(monkeypatch):
-    """The openvino model's module, as Triton's stub loads it."""
-    monkeypatch.setitem(sys.modules, "triton_python_backend_utils", ModuleType("triton_python_backend_utils"))
-    monkeypatch.delitem(sys.modules, "generation.service", raising=False)
-    spec = importlib.util.spec_from_file_location("openvino_model", TEMPLATES / "openvino/model/1/model.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.modules.pop("generation.service", None)
-
-
 def test_openvinos_tokenizer_wraps_with_arguments_and_refuses_them_without_a_template(openvino):
     wraps = openvino.OpenVinoTokenizer(OpenVinoGenAi(), Path(), chat=True, arguments={"effort": "low"})
     plain = openvino.OpenVinoTokenizer(OpenVinoGenAi(), Path(), chat=False)

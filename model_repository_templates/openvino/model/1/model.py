@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from generation.channels import CHANNEL, Harmony, harmony_of
 from generation.question import RefusedError
-from generation.runtime import Progress, Sampling
+from generation.runtime import Progress, Sampling, Shown
 from generation.service import Service
 from generation.settings import SettingsError, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
@@ -56,6 +57,7 @@ class OpenVinoTokenizer:
         if chat and not tokenizer.chat_template:
             raise SettingsError(f"the tokenizer of {engine} has no chat template; set chat_template to none.")
         self._tokenizer, self._chat, self._arguments = tokenizer, chat, dict(arguments or {})
+        self._harmony = self._channels() if CHANNEL in (tokenizer.chat_template or "") else None
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
@@ -67,12 +69,23 @@ class OpenVinoTokenizer:
             question = self._tokenizer.apply_chat_template(messages, True, extra_context=arguments or None)
         elif template_arguments:
             raise RefusedError(NO_TEMPLATE)
-        encoded = self._tokenizer.encode(question, add_special_tokens=not self._chat)
-        return [int(token) for token in encoded.input_ids.data[0]]
+        return self._ids(question, add_special_tokens=not self._chat)
+
+    def shown(self, prompt: Sequence[int]) -> Shown:
+        """Everything, or the final one of the channels in which gpt-oss answers."""
+        return self._harmony.answer(prompt).take if self._harmony else list
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> Sequence[str]:
         """Texts of all sequences in one call, which costs as much as one of them."""
         return list(self._tokenizer.decode([list(sequence) for sequence in sequences]))
+
+    def _channels(self) -> Harmony | None:
+        vocabulary = self._tokenizer.get_vocab()  # its tokens are bytes
+        return harmony_of(lambda token: vocabulary.get(token.encode()), self._ids)
+
+    def _ids(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        encoded = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        return [int(token) for token in encoded.input_ids.data[0]]
 
 
 class OpenVinoRuntime:
