@@ -20,7 +20,7 @@ DEFAULT = "default"
 """The template that counts where tokenizer_config.json lists several. The files in additional_chat_templates/ are the
 others (transformers 4.57.3, utils/hub.py, CHAT_TEMPLATE_DIR), so they are not downloaded."""
 THINKING = ("thinking", "reasoning", "<think>", "</think>", "<|channel|>")
-"""What the templates of models that think before they answer mention: Qwen3, DeepSeek-R1 and V3.1, gpt-oss, Granite."""
+"""What the templates of models that think before they answer mention: Qwen3, DeepSeek-R1 and V3.1, gpt-oss."""
 CHANNELS = "<|channel|>"
 """gpt-oss answers in channels, of which `final` is for the reader (OpenAI's harmony format: openai/openai-cookbook,
 articles/openai-harmony.md, 16e9d6f4)."""
@@ -60,7 +60,7 @@ def chat_template_of(spec: ReleaseSpec, documents: Documents) -> Literal["apply"
             f"chat template{' named default' if named else ''}",
             found=f"templates named {', '.join(named)}" if named else "",
             expected="a file of its own, or a template in tokenizer_config.json",
-            remedy="Choose none, or a model that was trained to chat.",
+            remedy="Choose a model that was trained to chat, or none for kinds that have this option.",
         )
     if spec.engine.chat_template_kwargs:
         raise InputError(
