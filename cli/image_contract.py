@@ -42,9 +42,9 @@ CONTRACTS = (
         "llm_arguments.yaml",
         "tasks-gpu-trtllm",
         'python3 -c "from tensorrt_llm.llmapi import llm_args as a; [print(m.__name__, n, f.default) '
-        'for m in (a.TorchLlmArgs, a.KvCacheConfig) for n, f in m.model_fields.items()]"',
+        'for m in (a.TorchLlmArgs, a.KvCacheConfig, a.PeftCacheConfig) for n, f in m.model_fields.items()]"',
         gpu=True,
-        shows="fields and defaults of LLM() and of kv_cache_config",
+        shows="fields and defaults of LLM(), of kv_cache_config and of peft_cache_config",
     ),
     Confirmation(
         "tensorrt_llm_llmapi.json",
@@ -153,7 +153,7 @@ PACKAGES_OF_STEPS: dict[Image, tuple[str, ...]] = {
 PACKAGES_OF_SERVERS: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
         *("numpy", "yaml", "jinja2", "tokenizers", "tensorrt_llm", "tensorrt_llm.llmapi"),
-        *("tensorrt_llm.commands.build", "tensorrt_llm.quantization"),
+        *("tensorrt_llm.commands.build", "tensorrt_llm.executor.request", "tensorrt_llm.quantization"),
     ),
     "tasks-gpu-vllm": ("numpy", "vllm", "vllm.engine.arg_utils", "vllm.lora.request", "vllm.sampling_params"),
 }

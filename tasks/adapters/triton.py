@@ -28,9 +28,9 @@ TEMPLATE_ARGUMENTS = "chat_template_kwargs"
 class GenerateRequest:
     """A prompt and how to answer it. Temperature 0 is greedy; a seed makes an answer at another one repeatable.
 
-    `lora` names an adapter that answers instead of the model. Only models of Triton's vLLM backend have adapters; the
-    server rejects a name that it does not know. `chat_template_kwargs` override the chat template's arguments of the
-    release; models of Slipway's own take them, and the server rejects them where it applies no template.
+    `lora` names an adapter that answers instead of the model, if the release has adapters; the server rejects a name
+    that it does not know. `chat_template_kwargs` override the chat template's arguments of the release; models of
+    Slipway's own take them, and the server rejects them where it applies no template.
     """
 
     prompt: str
@@ -204,11 +204,11 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
         )
     if "sampling_parameters" in inputs:
         return _vllm_columns(request, inputs, stream=stream)
-    if request.lora is not None:
+    if request.lora is not None and "lora_name" not in inputs:
         raise InputError(
             f"adapter {request.lora} was requested from a model without LoRA adapters",
-            expected="a model of engine kind vllm",
-            remedy="Leave the adapter out, or use a release of that kind.",
+            expected="a model that was released with adapters (engine.lora)",
+            remedy="Leave the adapter out, or ask a release that has it.",
         )
     values: list[Column] = [
         ("text_input", "BYTES", request.prompt.encode()),
@@ -220,6 +220,8 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
         values.append(("seed", "UINT64", request.seed))
     if request.chat_template_kwargs:
         values.append((TEMPLATE_ARGUMENTS, "BYTES", json.dumps(dict(request.chat_template_kwargs)).encode()))
+    if request.lora is not None:
+        values.append(("lora_name", "BYTES", request.lora.encode()))
     return [column for column in values if column[0] != "stream" or "stream" in inputs]
 
 

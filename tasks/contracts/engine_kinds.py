@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from tasks.contracts.adapter_support import LLMAPI_ADAPTERS, VLLM_ADAPTERS, AdapterSupport
+
 EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
 QuantizationFormat = Literal[
     "none", "int8", "int4", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "fp8_online", "nvfp4"
@@ -52,8 +54,8 @@ class EngineTraits:
     uncalibrated_cache: bool = False
     """Stores keys and values in FP8 with scale 1.0 beside weights that keep their format; otherwise scales of the cache
     come from calibration."""
-    adapters: bool = False
-    """Requests may choose a LoRA adapter."""
+    adapters: AdapterSupport | None = None
+    """What it serves of LoRA adapters, which requests choose by name; None: none."""
     applies_chat_template: bool = True
     """The server wraps a prompt in the tokenizer's chat template; otherwise it passes prompts on unchanged."""
     final_channel_only: bool = False
@@ -102,6 +104,7 @@ LLMAPI = EngineTraits(
     # docs/source/features/quantization.md, FP8 KV Cache, 1.2: also "for checkpoints that do not have it enabled"
     uncalibrated_cache=True,
     final_channel_only=True,
+    adapters=LLMAPI_ADAPTERS,
     # gpu_device_ids of Triton's llmapi model
     several_gpus_in_a_group=True,
     cache_share_of_free=True,
@@ -113,7 +116,7 @@ VLLM = EngineTraits(
     quantized_by_modelopt=True,
     # vllm/model_executor/layers/quantization/kv_cache.py, at v0.19.0 and v0.24.0: scale 1.0 where a checkpoint has none
     uncalibrated_cache=True,
-    adapters=True,
+    adapters=VLLM_ADAPTERS,
     cache_of_windows=True,
     applies_chat_template=False,
     # vllm_backend, src/model.py, _check_health: since r24.12 (b594d07); read at r26.01 (c70d654)
@@ -124,6 +127,11 @@ VLLM = EngineTraits(
 ENGINE_KINDS: Mapping[EngineKind, EngineTraits] = MappingProxyType(
     {"openvino": OPENVINO, "trt-engine": TRT_ENGINE, "llmapi": LLMAPI, "vllm": VLLM}
 )
+
+
+def kinds_with_adapters() -> tuple[EngineKind, ...]:
+    """Kinds that serve LoRA adapters."""
+    return tuple(kind for kind, traits in ENGINE_KINDS.items() if traits.adapters)
 
 
 def kinds_with(trait: str, value: object = True) -> tuple[EngineKind, ...]:

@@ -14,6 +14,7 @@ from tasks.contracts.engine_kinds import (
     EngineTraits,
     QuantizationFormat,
     kinds_with,
+    kinds_with_adapters,
 )
 from tasks.contracts.gate_spec import Gate
 from tasks.contracts.kubernetes_text import ImageName, NonEmptyLabelValue
@@ -101,7 +102,7 @@ class Engine(Written):
         description="arguments of the chat template for every request, e.g. enable_thinking: false",
     )
     lora: tuple[Lora, ...] = Field(
-        default=(), max_length=MAX_ADAPTERS, description="vllm: adapters that are served beside the model itself"
+        default=(), max_length=MAX_ADAPTERS, description="adapters that are served beside the model itself"
     )
 
     @property
@@ -162,7 +163,7 @@ class Engine(Written):
         if names and not self.traits.adapters:
             raise ValueError(
                 f"{self.kind} cannot serve LoRA adapters, found {', '.join(names)}: remove lora, or choose "
-                f"{', '.join(kinds_with('adapters'))}"
+                f"{', '.join(kinds_with_adapters())}"
             )
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"lora names {', '.join(twice)} twice; requests choose an adapter by its name")

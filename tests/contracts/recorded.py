@@ -28,6 +28,11 @@ def check_command(words, recorded):
         if flag["type"] == "switch":
             assert not joined, f"{name} takes no value"
             continue
+        if flag["type"] == "list":
+            assert rest, f"{name} takes values"
+            while rest and not rest[0].startswith("--"):
+                rest.pop(0)
+            continue
         check_value(name, value if joined else rest.pop(0), flag)
 
 
@@ -56,6 +61,8 @@ def check_document(document, recorded):
         assert name in recorded["fields"], f"{recorded.get('tool', 'object')} has no field {name}"
         field = recorded["fields"][name]
         assert not field.get("deprecated"), f"{name} is deprecated"
+        if value is None and field.get("nullable"):
+            continue
         assert isinstance(value, TYPES[field["type"]]), f"{name} is {value!r}, expected {field['type']}"
         assert field["type"] in {"bool", "object"} or not isinstance(value, bool), f"{name} is a truth value"
         assert value in field.get("choices", [value]), f"{name} is {value!r}"

@@ -29,6 +29,7 @@ def repository(kind, tmp_path, *, quantization=None, serving=None, adapters=None
         "paged_attention": True,
         "versions": {},
         "adapters": adapters or {},
+        **({"adapter_modules": ["attn_q", "attn_k", "attn_v"]} if adapters else {}),
     }
     (tmp_path / ENGINE_DESCRIPTION).write_text(json.dumps(description))
     out = tmp_path / "repository"
@@ -96,6 +97,18 @@ def test_adapters_are_named_to_the_backend_where_it_looks_for_them(tmp_path):
     assert arguments[recorded["adapters"]["read_when"]] is True
     assert arguments["max_lora_rank"] == 16
     assert {name: Path(path).is_absolute() for name, path in adapters.items()} == {"polite": True}
+
+
+def test_adapters_are_fields_of_the_llm_api(tmp_path):
+    lora = [{"name": "polite", "repo": "org/polite"}, {"name": "terse", "repo": "org/terse"}]
+    folder = repository("llmapi", tmp_path, adapters={"polite": 8, "terse": 16}, lora=lora) / "demo"
+    arguments = yaml.safe_load((folder / "1" / "model.yaml").read_text())
+    config = text_format.Parse((folder / "config.pbtxt").read_text(), ModelConfig())
+
+    check_document(arguments, contract("llm_arguments.yaml"))
+    assert arguments["lora_config"]["max_lora_rank"] == 16
+    assert {tensor.name: tensor.optional for tensor in config.input}["lora_name"]
+    assert json.loads(config.parameters["adapters"].string_value) == {"polite": "lora/polite", "terse": "lora/terse"}
 
 
 @pytest.mark.parametrize("lora", [[], [{"name": "polite", "repo": "org/polite"}]])

@@ -7,6 +7,7 @@ RequestError, one in `breaks` ends the engine, one in `endless` never ends.
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 
 
@@ -20,6 +21,17 @@ class SamplingParams:
     seed: int | None = None
     temperature: float | None = None
     detokenize: bool = True
+
+
+@dataclass
+class LoRARequest:
+    lora_name: str
+    lora_int_id: int
+    lora_path: str = ""
+
+    def __post_init__(self):
+        if not Path(self.lora_path).exists():
+            raise ValueError(f"lora_path ({self.lora_path}) does not exist.")
 
 
 class RequestError(RuntimeError):
@@ -87,15 +99,16 @@ class LLM:
         self.model, self.arguments = model, arguments
         self.answers, self.reports, self.with_end = dict(answers), reports, with_end
         self.refuses, self.breaks, self.endless = refuses, breaks, endless
-        self.asked, self.aborted, self.is_shut_down = [], [], False
+        self.asked, self.adapters, self.aborted, self.is_shut_down = [], [], [], False
 
-    def generate_async(self, inputs, sampling_params=None, streaming=False):
+    def generate_async(self, inputs, sampling_params=None, lora_request=None, streaming=False):
         assert streaming
         assert asyncio.get_running_loop(), "without a loop the real one gives results to a thread's queue"
         result = RequestOutput(self, inputs, sampling_params)
         if result.prompt in self.refuses:
             raise RequestError("the prompt is too long for this engine")
         self.asked.append(sampling_params)
+        self.adapters.append(lora_request)
         return result
 
     def shutdown(self):
@@ -107,4 +120,11 @@ def modules():
     package, llmapi = ModuleType("tensorrt_llm"), ModuleType("tensorrt_llm.llmapi")
     package.LLM, package.SamplingParams, package.llmapi = LLM, SamplingParams, llmapi
     llmapi.RequestError, llmapi.RequestOutput, llmapi.CompletionOutput = RequestError, RequestOutput, CompletionOutput
-    return {"tensorrt_llm": package, "tensorrt_llm.llmapi": llmapi}
+    executor, request = ModuleType("tensorrt_llm.executor"), ModuleType("tensorrt_llm.executor.request")
+    request.LoRARequest = LoRARequest
+    return {
+        "tensorrt_llm": package,
+        "tensorrt_llm.llmapi": llmapi,
+        "tensorrt_llm.executor": executor,
+        "tensorrt_llm.executor.request": request,
+    }

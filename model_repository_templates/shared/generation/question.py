@@ -24,6 +24,7 @@ class Question:
     seed: int | None = None
     stop_words: tuple[str, ...] = ()
     template_arguments: Mapping[str, Any] = field(default_factory=dict)
+    lora_name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,4 +75,5 @@ def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
             f"prompt and max_tokens together are {len(prompt)} + {max_tokens} tokens; this model holds "
             f"{limits.max_sequence_tokens}. Ask for at most {room} tokens, or shorten the text."
         )
-    return Job(tuple(prompt), Sampling(max_tokens, question.temperature, question.seed), question.stream)
+    sampling = Sampling(max_tokens, question.temperature, question.seed, question.lora_name or "")
+    return Job(tuple(prompt), sampling, question.stream)

@@ -7,11 +7,15 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen. Temperature 0 is greedy; without a seed every run of a warmer one differs."""
+    """How tokens are chosen. Temperature 0 is greedy; without a seed every run of a warmer one differs.
+
+    `adapter` names the LoRA adapter that answers instead of the model itself, or is empty.
+    """
 
     max_tokens: int
     temperature: float = 0.0
     seed: int | None = None
+    adapter: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from generation.adapters import Adapter, chosen
 from generation.question import Question, RefusedError, check, job
 from generation.runtime import Runtime, Tokenizer
 from generation.scheduler import Scheduler, StoppedError
@@ -25,8 +26,16 @@ DRAIN_UNLESS_SET_S = "20"
 class Service:
     """Answers the requests of one model."""
 
-    def __init__(self, runtime: Runtime, tokenizer: Tokenizer, limits: Limits, *, slots: int) -> None:
-        self._tokenizer, self._limits = tokenizer, limits
+    def __init__(
+        self,
+        runtime: Runtime,
+        tokenizer: Tokenizer,
+        limits: Limits,
+        *,
+        slots: int,
+        adapters: Mapping[str, Adapter] | None = None,
+    ) -> None:
+        self._tokenizer, self._limits, self._adapters = tokenizer, limits, adapters or {}
         self._drain_s = float(os.environ.get(DRAIN_S, DRAIN_UNLESS_SET_S))
         self._scheduler = Scheduler(runtime, tokenizer, slots=slots, on_failure=_stop_server)
 
@@ -43,6 +52,7 @@ class Service:
         try:
             question = question_of(request)
             check(question)
+            chosen(question.lora_name, self._adapters)
             prompt = self._tokenizer.encode(question.text, question.template_arguments)
             self._scheduler.submit(job(question, prompt, self._limits), sender)
         except RefusedError as error:
@@ -114,7 +124,17 @@ def question_of(request: Any) -> Question:
         seed=None if seed is None else int(seed),
         stop_words=texts(request, "stop_words"),
         template_arguments=read_arguments(arguments[0]) if arguments else {},
+        lora_name=lora_name_of(request),
     )
+
+
+def lora_name_of(request: Any) -> str | None:
+    """The adapter that a Triton request chooses, unchecked; None where it chooses none.
+
+    Raises:
+        RefusedError: the name is not UTF-8.
+    """
+    return next(iter(texts(request, "lora_name")), None)
 
 
 def _input(request: Any, name: str) -> Any:

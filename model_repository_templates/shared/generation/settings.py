@@ -53,13 +53,7 @@ class Settings:
         Raises:
             SettingsError: it is missing, or something else.
         """
-        try:
-            found = json.loads(self.text(name))
-        except ValueError as error:
-            raise SettingsError(f"config.pbtxt has a wrong parameter {name}: {error}; expected JSON.") from error
-        if not isinstance(found, dict):
-            raise SettingsError(f"config.pbtxt has a wrong parameter {name}: {found!r}; expected a JSON object.")
-        return found
+        return document_in(self.parameters, name)
 
     def template_arguments(self) -> Mapping[str, Any]:
         """Arguments of the chat template for every request; those of a request itself override them."""
@@ -94,6 +88,21 @@ def read_settings(args: Mapping[str, str]) -> Settings:
 def read_parameters(args: Mapping[str, str]) -> Mapping[str, str]:
     """The parameters of config.pbtxt, from what Triton passes to `initialize`."""
     return {key: value["string_value"] for key, value in json.loads(args["model_config"])["parameters"].items()}
+
+
+def document_in(parameters: Mapping[str, str], name: str) -> Mapping[str, Any]:
+    """A parameter that is a JSON object.
+
+    Raises:
+        SettingsError: it is missing, or something else.
+    """
+    try:
+        found = json.loads(_parameter(parameters, name))
+    except ValueError as error:
+        raise SettingsError(f"config.pbtxt has a wrong parameter {name}: {error}; expected JSON.") from error
+    if not isinstance(found, dict):
+        raise SettingsError(f"config.pbtxt has a wrong parameter {name}: {found!r}; expected a JSON object.")
+    return found
 
 
 def engine_of(args: Mapping[str, str]) -> Path:

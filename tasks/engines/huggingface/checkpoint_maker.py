@@ -2,17 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.adapters import adapter_modules, adapters_in, check_adapter_weights
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.files import check_limits, check_weights, read_config, read_object
 from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
 from tasks.engines.huggingface.checkpoint_planner import MODELOPT
-from tasks.engines.huggingface.lora import adapters_in
 from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_readable
 from tasks.engines.preflight.gpu import kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
@@ -26,12 +26,16 @@ KV_CACHE_TYPE = {"none": "auto", "fp8": "fp8"}
 class CheckpointMaker(EngineMaker):
     """Base of both makers; a kind adds the values of its templates."""
 
+    names_modules: ClassVar[bool] = False
+    """Whether the runtime must be told which layers adapters change."""
+
     @override
     def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
         """Quantize with ModelOpt, or pass the checkpoint on as it is; adapters always pass unchanged."""
         config = read_config(checkpoint)
         check_limits(config, spec)
         source_bytes = check_weights(checkpoint)
+        check_adapter_weights(checkpoint, spec)
         if not spec.changes_weights:
             link_all(checkpoint, out)
             link_adapters(checkpoint, out)
@@ -67,6 +71,11 @@ class CheckpointMaker(EngineMaker):
             "chat_template": chat_template_in(checkpoint, spec),
             "quantization": _read_back(checkpoint, spec),
             "adapters": adapters_in(checkpoint, spec),
+            **(
+                {"adapter_modules": adapter_modules(checkpoint, spec)}
+                if self.names_modules and spec.engine.lora
+                else {}
+            ),
             "versions": {"nvidia-modelopt": MODELOPT} if spec.changes_weights else {},
             "limits": spec.engine.model_dump(include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"}),
         }

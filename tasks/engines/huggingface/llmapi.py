@@ -1,32 +1,59 @@
-"""Engine kind `llmapi`: a checkpoint quantized by ModelOpt, loaded by TensorRT-LLM's LLM API. Nothing is built."""
+"""Engine kind `llmapi`: a checkpoint quantized by ModelOpt, and its adapters, loaded by TensorRT-LLM's LLM API.
+
+Nothing is built.
+"""
 
 from pathlib import Path
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from tasks.contracts.plan import Source, adapter_folder
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, checkpoint_values
+from tasks.engines.checkpoint.files import read_object
+from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
-from tasks.engines.preflight.gpu import COMMON, PREFIX_CACHING
+from tasks.engines.huggingface.lora import llm_api_arguments
+from tasks.engines.preflight.adapters import check_adapters
+from tasks.engines.preflight.gpu import COMMON, MAX_LORAS, PREFIX_CACHING
+from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
+from tasks.serving.paths import ENGINE_DESCRIPTION
 
 
 class LlmApiPlanner(CheckpointPlanner):
-    """Plans checkpoints for the LLM API."""
+    """Plans checkpoints and adapters for the LLM API."""
 
     runtime: ClassVar[str] = "tensorrt_llm"
-    options: ClassVar = {**COMMON, "prefix_caching": PREFIX_CACHING}
+    options: ClassVar = {**COMMON, "prefix_caching": PREFIX_CACHING, "max_loras": MAX_LORAS}
+
+    @override
+    def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        check_adapters(release.spec, documents)
+        super().check(release, source, documents)
 
 
 class LlmApiMaker(CheckpointMaker):
-    """Makes checkpoints for the LLM API."""
+    """Makes checkpoints and adapters for the LLM API."""
+
+    names_modules: ClassVar[bool] = True
 
     @override
     def template_values(self, engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
-        """Values that build recorded; `options` are further fields of LLM()."""
+        """Values that build recorded; `options` are further fields of LLM().
+
+        `loras` maps the name by which requests choose an adapter to its folder below the engine's.
+        """
+        ranks = adapter_ranks(engine_dir)
+        modules = read_object(engine_dir / ENGINE_DESCRIPTION).get("adapter_modules", [])
         return {
             **checkpoint_values(engine_dir, spec),
             "prefix_caching": spec.engine.options.get("prefix_caching", True),
-            "options": {"max_num_tokens": batched_tokens(spec), "trust_remote_code": False},
+            "loras": {name: adapter_folder(name) for name in ranks},
+            "options": {
+                "max_num_tokens": batched_tokens(spec),
+                "trust_remote_code": False,
+                **llm_api_arguments(spec, ranks, modules),
+            },
         }

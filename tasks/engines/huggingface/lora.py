@@ -1,32 +1,15 @@
-"""Reads the LoRA adapters beside a checkpoint, and sets vLLM's arguments that make room for them."""
+"""Sets the runtimes' arguments that make room for LoRA adapters."""
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.contracts.plan import adapter_folder
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.checkpoint.files import check_weights, read_object
-from tasks.engines.preflight.adapters import ADAPTER_CONFIG, max_rank, rank_of
+from tasks.engines.preflight.adapters import max_rank, support_of
 from tasks.engines.preflight.memory_fit import adapter_slots
 
 
-def adapters_in(checkpoint: Path, spec: ReleaseSpec) -> dict[str, int]:
-    """Ranks of the adapters beside a checkpoint, by name, in order of name.
-
-    Raises:
-        InputError: one that the spec names is missing or unreadable.
-    """
-    ranks = {}
-    for adapter in sorted(spec.engine.lora, key=lambda each: each.name):
-        folder = checkpoint / adapter_folder(adapter.name)
-        check_weights(folder)
-        ranks[adapter.name] = rank_of(adapter, read_object(folder / ADAPTER_CONFIG))
-    return ranks
-
-
-def adapter_arguments(spec: ReleaseSpec, ranks: Mapping[str, int]) -> dict[str, Any]:
-    """Fields of AsyncEngineArgs that make room for adapters; empty without any.
+def vllm_arguments(spec: ReleaseSpec, ranks: Mapping[str, int]) -> dict[str, Any]:
+    """Fields of vLLM's AsyncEngineArgs that make room for adapters; empty without any.
 
     All of them stay in the host's memory; `max_loras` of them are on the GPU at once.
     """
@@ -36,5 +19,34 @@ def adapter_arguments(spec: ReleaseSpec, ranks: Mapping[str, int]) -> dict[str, 
         "enable_lora": True,
         "max_loras": adapter_slots(spec),
         "max_cpu_loras": len(ranks),
-        "max_lora_rank": max_rank(ranks.values()),
+        "max_lora_rank": max_rank(ranks.values(), support_of(spec)),
+    }
+
+
+def llm_api_arguments(spec: ReleaseSpec, ranks: Mapping[str, int], modules: Sequence[str]) -> dict[str, Any]:
+    """Fields of TensorRT-LLM's LLM() that make room for adapters; empty without any.
+
+    No lora_dir: with exactly one, the modules of that adapter alone would be served (_torch/pyexecutor/_util.py). A
+    page of the cache holds one adapter of the highest rank: with smaller pages, ranks that do not fill them leave room
+    unused, and the last adapter finds none (cpp/tensorrt_llm/runtime/loraCache.cpp, determineNumPages). CUDA graphs are
+    off: upstream's own tests of adapters set them to None until a fix, and which release has it is not known
+    (tests/unittest/llmapi/test_llm_pytorch.py).
+
+    Args:
+        spec: the release's spec.
+        ranks: each adapter's rank, by name.
+        modules: TensorRT-LLM's names of the layers that they change together.
+    """
+    if not ranks:
+        return {}
+    highest = max_rank(ranks.values(), support_of(spec))
+    return {
+        "lora_config": {
+            "lora_target_modules": list(modules),
+            "max_lora_rank": highest,
+            "max_loras": adapter_slots(spec),
+            "max_cpu_loras": len(ranks),
+        },
+        "peft_cache_config": {"optimal_adapter_size": highest, "max_adapter_size": highest},
+        "cuda_graph_config": None,
     }

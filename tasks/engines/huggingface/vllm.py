@@ -13,7 +13,7 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
-from tasks.engines.huggingface.lora import adapter_arguments
+from tasks.engines.huggingface.lora import vllm_arguments
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents
@@ -101,6 +101,6 @@ class VllmMaker(CheckpointMaker):
                 "enforce_eager": options.get("enforce_eager", False),
                 "trust_remote_code": False,
                 **ONLINE.get(spec.quantization.format, {}),
-                **adapter_arguments(spec, ranks),
+                **vllm_arguments(spec, ranks),
             },
         }

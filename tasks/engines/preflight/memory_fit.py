@@ -14,6 +14,7 @@ from tasks.contracts.plan import Source
 from tasks.contracts.site import Gpu
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import needs_gpu
+from tasks.engines.preflight.adapter_memory import adapter_bytes
 from tasks.engines.preflight.model_shape import KEPT_BYTES, ModelShape
 
 GIB = 2**30
@@ -109,7 +110,7 @@ def need_of(
         weights=_weights(spec, shape, source_bytes, quantized=quantized),
         kv_cache=sequence_bytes(spec, shape),
         workspace=_workspace(spec, shape),
-        adapters=adapter_slots(spec) * layers * _adapter_bytes_per_layer(shape, adapter_rank),
+        adapters=adapter_slots(spec) * adapter_bytes(spec, shape, adapter_rank),
     )
 
 
@@ -169,13 +170,6 @@ def _token_slots(spec: ReleaseSpec, windows: Sequence[int | None]) -> int:
 
 def _in_window(spec: ReleaseSpec, window: int) -> int:
     return min(window - 1 + batched_tokens(spec) + BLOCK_TOKENS, spec.engine.max_sequence_tokens)
-
-
-def _adapter_bytes_per_layer(shape: ModelShape, rank: int) -> int:
-    """Tensor parallel ranks share only a part of it (vllm/lora/layers/base_linear.py @ 01235a49)."""
-    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    attention = 2 * (shape.hidden + queries) + 2 * (shape.hidden + keys)
-    return KEPT_BYTES * rank * (attention + 3 * (shape.hidden + shape.intermediate))
 
 
 def _workspace(spec: ReleaseSpec, shape: ModelShape) -> int:

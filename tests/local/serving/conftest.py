@@ -8,6 +8,7 @@ import subprocess
 import sys
 from hashlib import sha256
 
+import numpy as np
 import pytest
 
 from tasks.serving.repository import render
@@ -72,6 +73,14 @@ def make_long_repository(make_repository, engine):
     return make
 
 
+def write_adapter(folder, *, tokens):
+    """An adapter for the stand-ins, with which answers have so many tokens."""
+    folder.mkdir(parents=True)
+    (folder / "tokens").write_text(str(tokens))
+    np.save(folder / "model.lora_weights.npy", np.full((1, 4, 8), tokens, dtype=np.float16))
+    np.save(folder / "model.lora_config.npy", np.ones((1, 4, 3), dtype=np.int32))
+
+
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory):
     """Start servers that end with the session, if a test did not end them before."""
@@ -101,10 +110,12 @@ def make_topology(engine, tmp_path_factory):
         repository = tmp_path_factory.mktemp("topology")
         known = json.loads((engine / "template_values.json").read_text())
         values = {**known, "repository_root": str(repository), "gpus": [], "kv_cache_fraction": 0.9}
-        values |= {"paged_context": True, **changed}
+        values |= {"paged_context": True, "loras": {}, "lora_cache": {}, "lora_type": "TYPE_FP16", **changed}
         assert len(render(TEMPLATES, "trt-engine", values, repository)) == 5
         name = values["name"]
         shutil.copytree(engine, repository / name / "1" / "engine")
+        for number, folder in enumerate(sorted(values["loras"].values()), start=2):
+            write_adapter(repository / name / "1" / "engine" / folder, tokens=number)
         scheduler = {**known["scheduler"], **values["scheduler"]}
         (repository / name / "1" / "engine" / "template_values.json").write_text(json.dumps({"scheduler": scheduler}))
         config = repository / name / "1" / "engine" / "config.json"

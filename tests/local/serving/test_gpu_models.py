@@ -8,7 +8,7 @@ import pytest
 from tasks.adapters.triton import GenerateRequest, TritonClient
 from tasks.contracts.errors import InputError
 from tasks.serving.repository import render
-from tests.local.serving.conftest import TEMPLATES
+from tests.local.serving.conftest import TEMPLATES, write_adapter
 from tests.local.serving.test_continuous_batching import QUESTIONS
 from tests.local.serving.triton_server import LOOPBACK, ROOT, GrpcStream, has_package, together
 
@@ -26,9 +26,10 @@ def both(engine, start_server, tmp_path_factory):
         pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
     repository = tmp_path_factory.mktemp("both")
     values = {**json.loads((engine / "template_values.json").read_text()), **SHARED, "options": {}}
-    render(TEMPLATES, "llmapi", values, repository)
+    render(TEMPLATES, "llmapi", {**values, "loras": {"terse": "lora/terse"}}, repository)
     render(TEMPLATES, "vllm", {**values, "name": "other", "repository_root": str(repository)}, repository)
     shutil.copytree(engine, repository / "demo" / "1" / "engine")
+    write_adapter(repository / "demo" / "1" / "engine" / "lora" / "terse", tokens=3)
     shutil.copytree(STAND_INS / "tensorrt_llm", repository / "demo" / "1" / "tensorrt_llm")
     config = repository / "other" / "config.pbtxt"
     cpu = config.read_text().replace('backend: "vllm"', 'backend: "python"').replace("KIND_MODEL", "KIND_CPU")
@@ -99,15 +100,18 @@ def test_one_client_asks_vllm_in_its_own_words(client):
     assert answer.finish_reason == "length"
 
 
-def test_vllm_hears_which_adapter_shall_answer_and_the_llm_api_is_not_asked_for_one(client):
-    request = GenerateRequest("Hi?", 40, lora="polite")
+def test_vllm_hears_which_adapter_shall_answer(client):
+    answer = client.generate("other", GenerateRequest("Hi?", 40, lora="polite"), timeout_s=30)
 
-    assert (
-        client.generate("other", request, timeout_s=30).text == "'Hi?' lora_name=polite max_tokens=40 temperature=0.0 "
-    )
-    with pytest.raises(InputError) as caught:
-        client.generate("demo", request, timeout_s=30)
-    assert caught.value.expected == "a model of engine kind vllm"
+    assert answer.text == "'Hi?' lora_name=polite max_tokens=40 temperature=0.0 "
+
+
+def test_an_adapter_of_the_llm_api_answers_and_an_unknown_one_is_refused_in_words(client):
+    answer = client.generate("demo", GenerateRequest(QUESTION, 40, lora="terse"), timeout_s=30)
+
+    assert answer.text == "The capital of"
+    with pytest.raises(InputError, match="lora_name is 'polite'; this release has terse"):
+        client.generate("demo", GenerateRequest(QUESTION, 40, lora="polite"), timeout_s=30)
 
 
 def test_a_model_that_is_not_there_is_an_error_of_the_one_who_asks(client):

@@ -14,9 +14,8 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
-from tests.fakes.hub import MemoryHub
+from tests.fakes.hub_with_adapters import HubWithAdapters
 from tests.fakes.object_store import MemoryObjectStore
-from tests.fakes.public_hub import PublicHub
 from tests.refused import refused
 
 ROOT = Path(__file__).parents[3]
@@ -30,23 +29,6 @@ TERSE = {"name": "terse", "repo": "org/terse", "revision": "v2"}
 
 def files(weights=b"weights", name="adapter_model.safetensors", **config):
     return {"README.md": b"about", "adapter_config.json": json.dumps({**CONFIG, **config}).encode(), name: weights}
-
-
-class HubWithAdapters(PublicHub):
-    """Public models, and adapters whose files are here."""
-
-    def __init__(self, **adapters):
-        super().__init__()
-        self.adapters = MemoryHub({f"org/{name}": revisions for name, revisions in adapters.items()})
-
-    def _hub(self, repo):
-        return self.adapters if repo in self.adapters.models else super()
-
-    def resolve(self, repo, revision):
-        return self._hub(repo).resolve(repo, revision)
-
-    def read_file(self, source, path):
-        return self._hub(source.repo).read_file(source, path)
 
 
 @pytest.fixture

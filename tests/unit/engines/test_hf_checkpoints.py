@@ -5,6 +5,7 @@ import json
 import pytest
 from safetensors.numpy import save_file
 
+from tasks.contracts.adapter_support import VLLM_ADAPTERS
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import differences
 from tasks.engines.preflight.adapters import max_rank
@@ -207,4 +208,4 @@ def test_an_adapter_that_is_cut_off_is_refused_by_build(adapted, out):
 
 @pytest.mark.parametrize(("ranks", "size"), [([], 0), ([1], 1), ([2], 8), ([16, 8], 16), ([17], 32), ([257], 320)])
 def test_room_is_of_a_size_that_vllm_takes(ranks, size):
-    assert max_rank(ranks) == size
+    assert max_rank(ranks, VLLM_ADAPTERS) == size

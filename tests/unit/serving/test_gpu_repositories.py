@@ -39,7 +39,7 @@ VALUES = {
 USED = {
     "trt-engine": VALUES.keys()
     - {"kv_cache", "tensor_parallel", "pipeline_parallel", "prefix_caching", "loras", "options"},
-    "llmapi": VALUES.keys() - {"repository_root", "paged_context", "loras"},
+    "llmapi": VALUES.keys() - {"repository_root", "paged_context"},
     "vllm": VALUES.keys() - {"chat_template", "max_input_tokens", "paged_context", "prefix_caching"},
 }
 CASES = {

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from generation.adapters import Adapter
 from generation.question import Job
 from generation.runtime import Sampling
 from generation.scheduler import Scheduler
@@ -44,10 +45,10 @@ def model(monkeypatch):
 class Service:
     """A scheduler over the runtime, and what it reported."""
 
-    def __init__(self, model, slots=4, **behaviour):
+    def __init__(self, model, slots=4, adapters=None, **behaviour):
         self.llm = tensorrt_llm_api.LLM("engine", skip_tokenizer_init=True, **behaviour)
         self.failed = threading.Event()
-        runtime = model.LlmApiRuntime(self.llm, [END, OTHER_END])
+        runtime = model.LlmApiRuntime(self.llm, [END, OTHER_END], adapters or {})
         self.scheduler = Scheduler(runtime, TOKENIZER, slots=slots, on_failure=lambda _: self.failed.set())
 
     def ask(self, text, *, sampling=None, stream=True):
@@ -120,6 +121,24 @@ def test_a_warm_answer_takes_its_seed_and_without_one_a_new_seed_each_time(serve
 
     assert (given.temperature, given.top_k, given.seed) == (0.5, None, 7)
     assert one.seed != other.seed
+
+
+def test_an_adapter_answers_where_the_request_chose_it(serve, tmp_path):
+    adapters = {name: Adapter(name, number, tmp_path) for number, name in ((1, "polite"), (2, "terse"))}
+    service = serve(adapters=adapters)
+    for name in ("terse", ""):
+        assert service.ask("hi", sampling=Sampling(7, adapter=name)).text == "hi"
+    terse, nobody = service.llm.adapters
+
+    assert (terse.lora_name, terse.lora_int_id, terse.lora_path) == ("terse", 2, str(tmp_path))
+    assert nobody is None
+
+
+def test_an_adapter_whose_folder_is_missing_keeps_the_model_from_loading(model, tmp_path):
+    missing = {"polite": Adapter("polite", 1, tmp_path / "nowhere")}
+
+    with pytest.raises(ValueError, match="nowhere"):
+        model.LlmApiRuntime(tensorrt_llm_api.LLM("engine", skip_tokenizer_init=True), [END], missing)
 
 
 def test_a_client_that_left_is_aborted_and_frees_its_slot(serve):
@@ -199,7 +218,7 @@ def test_the_fake_has_nothing_that_the_real_one_has_not():
     fake = tensorrt_llm_api
     for module, names in CONTRACT["exports"].items():
         assert {name for name in vars(fake.modules()[module]) if name[0].isupper()} == set(names)
-    for made in (fake.SamplingParams, fake.CompletionOutput):
+    for made in (fake.SamplingParams, fake.CompletionOutput, fake.LoRARequest):
         assert {each.name for each in dataclasses.fields(made)} <= set(CONTRACT[made.__name__])
     assert set(inspect.signature(fake.LLM.generate_async).parameters) - {"self"} <= set(CONTRACT["generate_async"])
     assert {name for name in vars(fake.LLM) if name[0] != "_"} == set(CONTRACT["LLM"])

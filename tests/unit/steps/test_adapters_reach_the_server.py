@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -20,6 +21,7 @@ from tests.fakes.eks_site import eks
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
+from tests.fixtures.adapters import ATTENTION, TINY, adapter_files
 
 ROOT = Path(__file__).parents[3]
 SHAPE = {
@@ -45,25 +47,33 @@ def adapter(rank):
     return {"adapter_config.json": json.dumps(config).encode(), "adapter_model.safetensors": tensors(rank, 8)}
 
 
+def model(config):
+    return {"config.json": json.dumps(config).encode(), "tokenizer.json": b"{}", "model.safetensors": tensors(16, 8)}
+
+
 @pytest.fixture
-def workspace(tmp_path):
-    """A new workspace, as each step's pod has one, over the same Hub and object store."""
-    model = {"config.json": json.dumps(SHAPE).encode(), "tokenizer.json": b"{}", "model.safetensors": tensors(16, 8)}
-    adapters = {"org/polite": {"main": adapter(8)}, "org/terse": {"main": adapter(20)}}
-    hub, store = MemoryHub({"slipway/demo-llama": {"v1": model}, **adapters}), MemoryObjectStore()
-    site = Site.model_validate(eks())
+def workspaces(tmp_path):
+    """New workspaces, as each step's pod has one, over one Hub and object store."""
 
-    def new(step):
-        scratch = tmp_path / step
-        scratch.mkdir()
-        return Workspace(site, store, ManualClock(), scratch, ROOT, lambda: hub, lambda _: 2**45)
+    def over(config, **adapters):
+        models = {"slipway/demo-llama": {"v1": model(config)}}
+        hub = MemoryHub(models | {f"org/{name}": {"main": each} for name, each in adapters.items()})
+        store, site = MemoryObjectStore(), Site.model_validate(eks())
 
-    return new
+        def new(step):
+            scratch = tmp_path / step
+            scratch.mkdir()
+            return Workspace(site, store, ManualClock(), scratch, ROOT, lambda: hub, lambda _: 2**45)
+
+        return new
+
+    return over
 
 
-def test_the_server_finds_every_adapter_where_the_engine_lies_and_has_room_for_it(workspace, tmp_path):
+def made(workspace, tmp_path, kind):
+    """The engine and the repository that a release of the kind is served from."""
     asked = spec(
-        engine={**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-A10G", "lora": LORA},
+        engine={**SPEC["engine"], "kind": kind, "gpu": "NVIDIA-A10G", "lora": LORA},
         quantization={"format": "none"},
         gate={**SPEC["gate"], "smoke": [{"prompt": "?", "answer": "!", "lora": "terse"}]},
     )
@@ -75,13 +85,16 @@ def test_the_server_finds_every_adapter_where_the_engine_lies_and_has_room_for_i
     engine, repository = tmp_path / "built", tmp_path / "repository"
     repository.mkdir()
     space.artifacts.fetch("build", release.plan.stages["build"].key, engine)
+    render(space.templates, kind, maker_for(kind).template_values(engine, release.spec), repository)
+    return engine, repository / "demo"
 
-    render(space.templates, "vllm", maker_for("vllm").template_values(engine, release.spec), repository)
 
-    version = repository / "demo" / "1"
-    listed = json.loads((version / "multi_lora.json").read_text())
-    arguments = json.loads((version / "model.json").read_text())
-    assert text_format.Parse((repository / "demo" / "config.pbtxt").read_text(), ModelConfig()).backend == "vllm"
+def test_vllm_finds_every_adapter_where_the_engine_lies_and_has_room_for_it(workspaces, tmp_path):
+    engine, repository = made(workspaces(SHAPE, polite=adapter(8), terse=adapter(20)), tmp_path, "vllm")
+
+    listed = json.loads((repository / "1" / "multi_lora.json").read_text())
+    arguments = json.loads((repository / "1" / "model.json").read_text())
+    assert text_format.Parse((repository / "config.pbtxt").read_text(), ModelConfig()).backend == "vllm"
     assert list(listed) == ["polite", "terse"]
     for name, rank in (("polite", 8), ("terse", 20)):
         folder = engine / Path(listed[name]).relative_to("/models/repository/demo/1/engine")
@@ -89,3 +102,21 @@ def test_the_server_finds_every_adapter_where_the_engine_lies_and_has_room_for_i
         assert (folder / "adapter_model.safetensors").read_bytes() == tensors(rank, 8)
     check_document(arguments, contract("vllm_engine_arguments.yaml"))
     assert (arguments["enable_lora"], arguments["max_loras"], arguments["max_lora_rank"]) == (True, 2, 32)
+
+
+def test_the_llm_api_finds_every_adapter_below_its_engine_and_serves_what_both_change(workspaces, tmp_path):
+    adapters = {"polite": adapter_files(8), "terse": adapter_files(16, ATTENTION)}
+    engine, repository = made(workspaces(TINY, **adapters), tmp_path, "llmapi")
+
+    parameters = text_format.Parse((repository / "config.pbtxt").read_text(), ModelConfig()).parameters
+    arguments = yaml.safe_load((repository / "1" / "model.yaml").read_text())
+    for name, folder in json.loads(parameters["adapters"].string_value).items():
+        for file, content in adapters[name].items():
+            assert (engine / folder / file).read_bytes() == content
+    check_document(arguments, contract("llm_arguments.yaml"))
+    assert arguments["lora_config"] == {
+        "lora_target_modules": ["attn_q", "attn_k", "attn_v", "attn_dense"],
+        "max_lora_rank": 16,
+        "max_loras": 2,
+        "max_cpu_loras": 2,
+    }

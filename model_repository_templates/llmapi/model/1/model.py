@@ -5,13 +5,14 @@ import os
 import queue
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import yaml
+from generation.adapters import Adapter, read_adapters
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.runtime import Progress, Sampling
 from generation.service import Service
@@ -39,8 +40,9 @@ class TritonPythonModel:
         )
         self._llm = _load(settings.engine, Path(__file__).with_name("model.yaml"))
         limits = settings.limits(tokenizer.default_max_tokens or settings.max_sequence_tokens)
-        runtime = LlmApiRuntime(self._llm, tokenizer.end_ids)
-        self._service = Service(runtime, tokenizer, limits, slots=settings.max_batch_size)
+        adapters = read_adapters(settings.parameters, settings.engine)
+        runtime = LlmApiRuntime(self._llm, tokenizer.end_ids, adapters)
+        self._service = Service(runtime, tokenizer, limits, slots=settings.max_batch_size, adapters=adapters)
 
     def execute(self, requests: list[Any]) -> None:
         """Take requests; their answers follow."""
@@ -58,13 +60,22 @@ def _load(engine: Path, arguments: Path) -> Any:
     return LLM(model=str(engine), skip_tokenizer_init=True, **yaml.safe_load(arguments.read_text(encoding="utf-8")))
 
 
+def _requests(adapters: Mapping[str, Adapter]) -> dict[str, Any]:
+    """What the LLM API takes instead of a name. Its number is the key of its cache."""
+    if not adapters:
+        return {}
+    from tensorrt_llm.executor.request import LoRARequest
+
+    return {each.name: LoRARequest(each.name, each.number, str(each.folder)) for each in adapters.values()}
+
+
 class LlmApiRuntime:
     """A Runtime: tensorrt_llm.LLM (1.2), whose requests live in an event loop of their own thread."""
 
-    def __init__(self, llm: Any, end_ids: Sequence[int]) -> None:
+    def __init__(self, llm: Any, end_ids: Sequence[int], adapters: Mapping[str, Adapter]) -> None:
         import tensorrt_llm
 
-        self._api, self._llm, self._end_ids = tensorrt_llm, llm, list(end_ids)
+        self._api, self._llm, self._end_ids, self._adapters = tensorrt_llm, llm, list(end_ids), _requests(adapters)
         self._followed: dict[int, Future[None]] = {}
         self._arrived: queue.Queue[Progress | Exception] = queue.Queue()
         self._loop = asyncio.new_event_loop()
@@ -77,8 +88,8 @@ class LlmApiRuntime:
         how = warm if sampling.temperature > 0 else {"top_k": 1}
         ends = {"end_id": self._end_ids[0], "stop_token_ids": self._end_ids[1:] or None}
         chosen = self._api.SamplingParams(max_tokens=sampling.max_tokens, detokenize=False, **ends, **how)
-        following = asyncio.run_coroutine_threadsafe(self._follow(number, list(prompt), chosen), self._loop)
-        self._followed[number] = following
+        answer = self._follow(number, list(prompt), chosen, sampling.adapter)
+        self._followed[number] = following = asyncio.run_coroutine_threadsafe(answer, self._loop)
         following.add_done_callback(lambda _: self._followed.pop(number, None))
 
     def step(self) -> list[Progress]:
@@ -101,10 +112,10 @@ class LlmApiRuntime:
         """Whether a request runs, or something of one was not taken yet."""
         return bool(self._followed) or not self._arrived.empty()
 
-    async def _follow(self, number: int, prompt: list[int], chosen: Any) -> None:
+    async def _follow(self, number: int, prompt: list[int], chosen: Any, adapter: str) -> None:
         result: Any = None
         try:
-            result = self._llm.generate_async(prompt, chosen, streaming=True)
+            result = self._llm.generate_async(prompt, chosen, lora_request=self._adapters.get(adapter), streaming=True)
             async for report in result:
                 output = report.outputs[0]
                 tokens = [token for token in output.token_ids_diff if token not in self._end_ids]

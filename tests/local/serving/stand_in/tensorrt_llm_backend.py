@@ -2,7 +2,9 @@
 
 What it must know of the real backend is written in tests/contracts/triton_tensorrt_llm_model.json: tokens come as they
 are made when `streaming` is set, else all at once; the last response is marked as final; a second request of the same id
-with `stop` ends the first one. Beside it lies the openvino model's own file, whose runtime it drives.
+with `stop` ends the first one; an adapter's weights stay after the first request that brings them. An adapter makes
+answers short here: of as many tokens as its weights say. Beside it lies the openvino model's own file, whose runtime it
+drives.
 """
 
 import itertools
@@ -20,6 +22,7 @@ from openvino_model import OpenVinoRuntime
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 GREEDY_TOP_K = 1
+NOT_CACHED = "Executor failed: LoRA task {} not found in cache. Please send LoRA weights with request"
 
 
 class TritonPythonModel:
@@ -35,7 +38,7 @@ class TritonPythonModel:
         self.pipeline = Pipeline(genai.ContinuousBatchingPipeline(str(engine), scheduler, "CPU", threads))
         self.arrived, self.running, self.numbers = queue.SimpleQueue(), {}, 0
         self.runtime = OpenVinoRuntime(self.pipeline)
-        self.closing = threading.Event()
+        self.closing, self.adapters = threading.Event(), {}
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
@@ -72,11 +75,18 @@ class TritonPythonModel:
         self.numbers += 1
         prompt = tensor(request, "input_ids")[0].tolist()
         assert len(prompt) == scalar(request, "input_lengths")
+        room = scalar(request, "request_output_len")
+        if (adapter := scalar(request, "lora_task_id")) is not None:
+            if adapter not in self.adapters and pb_utils.get_input_tensor_by_name(request, "lora_weights") is None:
+                error = pb_utils.TritonError(NOT_CACHED.format(adapter))
+                request.get_response_sender().send(pb_utils.InferenceResponse(error=error), flags=FINAL)
+                return
+            room = self.adapters.setdefault(adapter, self.adapters.get(adapter) or short_of(request))
         self.pipeline.ends = [scalar(request, "end_id"), *one_token_words(tensor(request, "stop_words_list"))]
         greedy = scalar(request, "runtime_top_k") == GREEDY_TOP_K
         temperature = 0.0 if greedy else scalar(request, "temperature")
         assert scalar(request, "temperature") > 0, "TensorRT-LLM refuses it"
-        sampling = Sampling(scalar(request, "request_output_len"), temperature, scalar(request, "seed") % 2**32)
+        sampling = Sampling(room, temperature, scalar(request, "seed") % 2**32)
         sender, streaming = request.get_response_sender(), bool(scalar(request, "streaming"))
         self.running[self.numbers] = (request.request_id(), sender, streaming, [])
         self.runtime.add(self.numbers, prompt, sampling)
@@ -98,6 +108,13 @@ class TritonPythonModel:
         if progress.finish_reason or streaming:
             sender.send(response(tokens), flags=FINAL if progress.finish_reason else 0)
             tokens.clear()
+
+
+def short_of(request):
+    """Tokens of an answer by the adapter that a request brings."""
+    weights, config = tensor(request, "lora_weights"), tensor(request, "lora_config")
+    assert (weights.shape[:2], weights.dtype, config.shape[2]) == (config.shape[:2], np.float16, 3)
+    return int(weights.max())
 
 
 def check_devices(parameter, config):

@@ -46,11 +46,14 @@ class LLM:
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
-    def generate_async(self, inputs, sampling_params, streaming):
+    def generate_async(self, inputs, sampling_params, streaming, lora_request=None):
+        """An adapter makes answers short here: of as many tokens as its file says."""
         assert streaming
         assert not sampling_params.detokenize
         config = self.pipeline.get_config()
         config.max_new_tokens, config.do_sample = sampling_params.max_tokens, sampling_params.top_k != 1
+        if lora_request is not None:
+            config.max_new_tokens = int((Path(lora_request.lora_path) / "tokens").read_text())
         config.set_eos_token_id(sampling_params.end_id)
         if config.do_sample:
             config.temperature, config.rng_seed = sampling_params.temperature, sampling_params.seed % 2**32

@@ -1,0 +1,74 @@
+"""Facts about the LoRA adapters that each runtime serves. EngineTraits.adapters refers to one record per kind.
+
+PEFT's names of layers are those of a model's own: q_proj, gate_proj and so on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+ATTENTION = frozenset({"q_proj", "k_proj", "v_proj", "o_proj"})
+MLP = frozenset({"gate_proj", "up_proj", "down_proj"})
+
+MAX_RANK = 512
+
+
+@dataclass(frozen=True)
+class AdapterSupport:
+    """What one runtime serves of LoRA adapters."""
+
+    runtime: str
+    """Its name in messages."""
+    ranks: tuple[int, ...]
+    """Ranks that an adapter may have, lowest first."""
+    room: tuple[int, ...]
+    """Ranks that the runtime can make room for, lowest first; the room has the size of its highest adapter's."""
+    layers: Mapping[str, frozenset[str]] | None = None
+    """Layers to which it applies an adapter, by architecture; None where it refuses by itself what it cannot apply."""
+    formats: frozenset[str] | None = None
+    """Weight formats of the model on which it applies adapters; None: every one that the kind serves."""
+    pages: bool = False
+    """Room for an adapter is a page whose rows are as wide as the widest layer needs (TensorRT-LLM)."""
+    whole_stages: bool = False
+    """Each pipeline stage must have the same number of layers."""
+    quantized_inputs: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By format: layers whose input is quantized before it reaches them, so that no adapter can be applied to it."""
+    quantized_above: int | None = None
+    """With these formats and tensor parallelism, all layers of models with a larger hidden size get such inputs."""
+
+
+VLLM_SIZES = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Values of `max_lora_rank` (vllm/config/lora.py @ 01230b40, MaxLoRARanks)."""
+
+GEMM_RANKS = (1, 2, 4, *range(8, MAX_RANK + 1, 8))
+"""TensorRT-LLM's LoRA kernels read 8, 4, 2 or 1 elements at once, by the lowest rank of a batch: one of 12 would be
+read in eights (cpp/tensorrt_llm/kernels/groupGemm.cu @ a57181bb, splitkGroupGemm.cu). No upper limit was found there;
+the default of max_lora_rank is 64 (tensorrt_llm/lora_helper.py @ 037d4ba1)."""
+
+VLLM_ADAPTERS = AdapterSupport(runtime="vLLM", ranks=tuple(range(1, MAX_RANK + 1)), room=VLLM_SIZES)
+
+LLMAPI_ADAPTERS = AdapterSupport(
+    runtime="TensorRT-LLM's LLM API",
+    ranks=GEMM_RANKS,
+    room=GEMM_RANKS,
+    # Classes of tensorrt_llm/_torch/models that hand adapters to their layers: modeling_llama.py (attention and MLP);
+    # modeling_mistral.py @ 002f3cc3 (attention: its MLP is called without them); Gemma 3 with q, k and v as
+    # tests/unittest/llmapi/test_llm_pytorch.py has it, o_proj being the same linear layer for all models
+    # (modules/attention.py). Not Qwen2: GatedMLP asserts a layer_idx, which modeling_qwen.py @ 047098b7 does not give.
+    # Not Qwen3: modeling_qwen3.py @ 010bb95f drops the adapters, so the model itself would answer.
+    layers=MappingProxyType(
+        {
+            "LlamaForCausalLM": ATTENTION | MLP,
+            "MistralForCausalLM": ATTENTION,
+            "Gemma3ForCausalLM": ATTENTION,
+        }
+    ),
+    # docs/source/features/lora.md: quantized models, with FP8 as its example; layers of the AWQ formats scale a copy of
+    # their input. Not NVFP4: modeling_llama.py hands layers activations that are already packed (Fp4QuantizedTensor).
+    formats=frozenset({"none", "int4_awq", "w4a8_awq", "fp8"}),
+    pages=True,
+    # modules/attention.py, _use_quantize_output: attention writes 8 bits where the layer behind it reads 8 bits
+    quantized_inputs=MappingProxyType({"fp8": frozenset({"o_proj"})}),
+    # modeling_llama.py, LlamaDecoderLayer: RESIDUAL_RMS_NORM_QUANT_FP8 where hidden_size is above this
+    quantized_above=4096,
+)

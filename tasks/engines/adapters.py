@@ -1,0 +1,65 @@
+"""Reads the LoRA adapters beside a checkpoint: their ranks, and the layers that they change."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.contracts.plan import adapter_folder
+from tasks.contracts.spec import Lora, ReleaseSpec
+from tasks.engines.checkpoint.adapter_modules import modules_of
+from tasks.engines.checkpoint.adapter_tensors import changed_layers
+from tasks.engines.checkpoint.files import CONFIG, check_weights, read_object
+from tasks.engines.preflight.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_layers, rank_of, support_of
+from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
+
+
+def adapters_in(checkpoint: Path, spec: ReleaseSpec) -> dict[str, int]:
+    """Ranks of the adapters beside a checkpoint, by name, in order of name.
+
+    Raises:
+        InputError: one that the spec names is missing or unreadable.
+    """
+    ranks = {}
+    for adapter, folder in _folders(checkpoint, spec):
+        check_weights(folder)
+        ranks[adapter.name] = rank_of(adapter, read_object(folder / ADAPTER_CONFIG), support_of(spec))
+    return ranks
+
+
+def check_adapter_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
+    """Refuse adapters beside a Hugging Face checkpoint whose weights the runtime would not apply, or not all of them.
+
+    plan knows only what adapter_config.json says of them, which may be a pattern.
+
+    Raises:
+        InputError: the adapter, and what of it.
+    """
+    if not spec.engine.lora or support_of(spec).layers is None:
+        return
+    names = (name for name in (CONFIG, QUANTIZED_BY_MODELOPT) if (checkpoint / name).is_file())
+    documents = {name: read_object(checkpoint / name) for name in names}
+    changed = adapter_layers(checkpoint, spec)
+    for adapter, _ in _folders(checkpoint, spec):
+        check_layers(spec, adapter, changed[adapter.name], documents)
+
+
+def adapter_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, frozenset[int]]]:
+    """What each adapter beside a checkpoint changes, by its weights: numbers of decoder layers by PEFT's layer name.
+
+    Raises:
+        InputError: an adapter is damaged, or has weights that are not of a decoder's linear layers.
+    """
+    return {
+        adapter.name: changed_layers(folder / ADAPTER_WEIGHTS, f"adapter {adapter.name}")
+        for adapter, folder in _folders(checkpoint, spec)
+    }
+
+
+def adapter_modules(checkpoint: Path, spec: ReleaseSpec) -> list[str]:
+    """TensorRT-LLM's names of the layers that the adapters change together."""
+    changed = adapter_layers(checkpoint, spec).values()
+    return modules_of({layer for layers in changed for layer in layers})
+
+
+def _folders(checkpoint: Path, spec: ReleaseSpec) -> Iterator[tuple[Lora, Path]]:
+    for adapter in sorted(spec.engine.lora, key=lambda each: each.name):
+        yield adapter, checkpoint / adapter_folder(adapter.name)
