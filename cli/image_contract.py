@@ -39,6 +39,14 @@ CONTRACTS = (
         shows="flags that both scripts have",
     ),
     Confirmation(
+        "hf_lora_convert.yaml",
+        "trtllm",
+        f"{EXAMPLES}; python3 $d/hf_lora_convert.py --help; "
+        "python3 -c 'from tensorrt_llm.lora_manager import LoraManager as m; print(m.LORA_MODULE_IDS)'",
+        gpu=True,
+        shows="flags and choices; numbers of modules",
+    ),
+    Confirmation(
         "llm_arguments.yaml",
         "tasks-gpu-trtllm",
         'python3 -c "from tensorrt_llm.llmapi import llm_args as a; [print(m.__name__, n, f.default) '
@@ -152,13 +160,15 @@ PACKAGES_OF_STEPS: dict[Image, tuple[str, ...]] = {
 
 PACKAGES_OF_SERVERS: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
-        *("numpy", "yaml", "jinja2", "tokenizers", "tensorrt_llm", "tensorrt_llm.llmapi"),
-        *("tensorrt_llm.commands.build", "tensorrt_llm.executor.request", "tensorrt_llm.quantization"),
+        *("numpy", "yaml", "jinja2", "tokenizers", "tensorrt_llm", "tensorrt_llm.llmapi", "torch"),
+        *("tensorrt_llm.commands.build", "tensorrt_llm.executor.request", "tensorrt_llm.lora_manager"),
+        "tensorrt_llm.quantization",
     ),
     "tasks-gpu-vllm": ("numpy", "vllm", "vllm.engine.arg_utils", "vllm.lora.request", "vllm.sampling_params"),
 }
 """What Triton's Python backend and TensorRT-LLM's tools import by the image's own `python3`: Slipway's models
-(model_repository_templates/), quantize.py, convert_checkpoint.py, trtllm-build, and Triton's vllm backend."""
+(model_repository_templates/), quantize.py, convert_checkpoint.py, hf_lora_convert.py, trtllm-build, and Triton's vllm
+backend."""
 
 
 def _imports() -> tuple[Confirmation, ...]:

@@ -47,6 +47,30 @@ the default of max_lora_rank is 64 (tensorrt_llm/lora_helper.py @ 037d4ba1)."""
 
 VLLM_ADAPTERS = AdapterSupport(runtime="vLLM", ranks=tuple(range(1, MAX_RANK + 1)), room=VLLM_SIZES)
 
+ENGINE_ADAPTERS = AdapterSupport(
+    runtime="TensorRT-LLM's engine",
+    ranks=GEMM_RANKS,
+    room=GEMM_RANKS,
+    # Classes that pass lora_params on to attention and MLP, and take the default names of layers:
+    # tensorrt_llm/models/llama/model.py (use_lora); tensorrt_llm/models/qwen/model.py @ 04a2cacb; LoRA before the norm
+    # of queries and keys: tensorrt_llm/layers/attention.py. Not Mixtral: layers/moe.py takes the LoRA of experts for
+    # granted where there is any (get_params).
+    layers=MappingProxyType(
+        {
+            "LlamaForCausalLM": ATTENTION | MLP,
+            "MistralForCausalLM": ATTENTION | MLP,
+            "Qwen2ForCausalLM": ATTENTION | MLP,
+            "Qwen3ForCausalLM": ATTENTION | MLP,
+        }
+    ),
+    # Layers that add LoRA: Linear, FP8Linear, WeightOnlyQuantLinear and WeightOnlyGroupwiseQuantLinear
+    # (tensorrt_llm/quantization/layers.py). SmoothQuant's refuse it; NVFP4's were not found to take it.
+    formats=frozenset({"none", "int8_wo", "int4_wo", "int4_awq", "w4a8_awq", "fp8"}),
+    pages=True,
+    # cpp/tensorrt_llm/runtime/loraCache.cpp @ 063e02f7: the first layer of a stage is its number times its layers
+    whole_stages=True,
+)
+
 LLMAPI_ADAPTERS = AdapterSupport(
     runtime="TensorRT-LLM's LLM API",
     ranks=GEMM_RANKS,

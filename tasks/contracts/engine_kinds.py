@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from tasks.contracts.adapter_support import LLMAPI_ADAPTERS, VLLM_ADAPTERS, AdapterSupport
+from tasks.contracts.adapter_support import ENGINE_ADAPTERS, LLMAPI_ADAPTERS, VLLM_ADAPTERS, AdapterSupport
 
 EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
 QuantizationFormat = Literal[
@@ -85,6 +85,7 @@ TRT_ENGINE = EngineTraits(
     compiled=True,
     flavour="trtllm",
     triton_releases=CONFIRMED_RELEASES,
+    adapters=ENGINE_ADAPTERS,
     server_per_rank=True,
     # the ranks of the C++ runtime are processes, which mpirun can start on other nodes
     spans_nodes=True,

@@ -9,7 +9,16 @@ import yaml
 
 from tasks.contracts.gpu_formats import FORMATS, KV_CACHES
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.trtllm.commands import build_command, convert_command, quantize_command
+from tasks.engines.checkpoint.adapter_modules import MODULES
+from tasks.engines.trtllm.adapters import LORA_CONFIG, LORA_WEIGHTS, TRITON_TYPES
+from tasks.engines.trtllm.commands import (
+    EngineLora,
+    build_command,
+    convert_command,
+    lora_command,
+    lora_flags,
+    quantize_command,
+)
 from tasks.engines.trtllm.families import CONVERTERS, QUANTIZED, check_converted, converter_of
 from tasks.serving import commands
 from tests.contracts.recorded import check_command, contract
@@ -19,6 +28,7 @@ from tests.goldens import check_goldens
 
 ROOT = Path(__file__).parents[2]
 BUILD, QUANTIZE, CONVERT = (contract(f"{name}.yaml") for name in ("trtllm_build", "quantize", "convert_checkpoint"))
+LORA = contract("hf_lora_convert.yaml")
 SERVER = contract("tritonserver.yaml")
 FORMATS_OF_ENGINES = [row.format for row in FORMATS if row.kind == "trt-engine"]
 CACHES_OF_ENGINES = [row.format for row in KV_CACHES if row.kind == "trt-engine"]
@@ -132,6 +142,30 @@ def test_what_plan_lets_quantize_is_loaded_known_and_built_upstream(architecture
 @pytest.mark.parametrize("architecture", sorted(set(CONVERTERS) - QUANTIZED))
 def test_what_plan_only_converts_has_no_model_type_for_quantizing(architecture):
     assert not [name for name in QUANTIZE["models"]["patterns"] if name.lower() in architecture.lower()]
+
+
+def test_room_for_adapters_is_built_by_flags_that_there_are():
+    lora = EngineLora(("attn_q", "attn_k", "attn_v"), 16)
+    command = build_command(CHECKPOINT, OUT, asked(), timing_cache=TIMING, workers=1, lora=lora)
+    plain = build_command(CHECKPOINT, OUT, asked(), timing_cache=TIMING, workers=1)
+
+    assert command == [*plain, *lora_flags(lora)]
+    assert command[-4:] == ["--lora_target_modules", "attn_q", "attn_k", "attn_v"]
+    check_command(command[1:], BUILD)
+    assert value_of(command, "--max_lora_rank") == "16"
+
+
+@pytest.mark.parametrize("dtype", TRITON_TYPES)
+def test_adapters_are_converted_by_flags_that_there_are(dtype):
+    command = lora_command(EXAMPLES / "hf_lora_convert.py", Path("/scratch/lora/polite"), OUT, dtype)
+
+    assert command[:2] == ["python3", "/app/examples/hf_lora_convert.py"]
+    check_command(command[2:], LORA)
+
+
+def test_adapters_have_the_names_of_layers_and_files_that_tensorrt_llm_gives():
+    assert {layer: name for layer, (name, _) in LORA["modules"].items()} == MODULES
+    assert LORA["files"] == [LORA_WEIGHTS, LORA_CONFIG]
 
 
 @pytest.mark.parametrize(

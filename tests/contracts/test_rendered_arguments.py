@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from google.protobuf import text_format
-from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from tasks.engines.registry import maker_for
 from tasks.serving.paths import ENGINE_DESCRIPTION
@@ -15,6 +15,12 @@ from tests.contracts.recorded import check_document, check_value, contract
 from tests.fakes.releases import SPEC, spec
 
 TEMPLATES = Path(__file__).parents[2] / "model_repository_templates"
+CACHE = {
+    "optimal_adapter_size": 16,
+    "max_adapter_size": 16,
+    "gpu_memory_fraction": 0.0123,
+    "host_memory_bytes": 2**28,
+}
 LIMITS = {"max_batch_size": 8, "max_input_tokens": 64, "max_sequence_tokens": 128}
 
 
@@ -29,7 +35,8 @@ def repository(kind, tmp_path, *, quantization=None, serving=None, adapters=None
         "paged_attention": True,
         "versions": {},
         "adapters": adapters or {},
-        **({"adapter_modules": ["attn_q", "attn_k", "attn_v"]} if adapters else {}),
+        **({"adapter_modules": ["attn_q", "attn_k", "attn_v"], "adapter_cache": CACHE} if adapters else {}),
+        **({"adapter_dtype": "bfloat16"} if adapters else {}),
     }
     (tmp_path / ENGINE_DESCRIPTION).write_text(json.dumps(description))
     out = tmp_path / "repository"
@@ -109,6 +116,23 @@ def test_adapters_are_fields_of_the_llm_api(tmp_path):
     assert arguments["lora_config"]["max_lora_rank"] == 16
     assert {tensor.name: tensor.optional for tensor in config.input}["lora_name"]
     assert json.loads(config.parameters["adapters"].string_value) == {"polite": "lora/polite", "terse": "lora/terse"}
+
+
+def test_adapters_are_parameters_of_the_tensorrt_llm_model_and_weights_have_the_models_type(tmp_path):
+    recorded = contract("template_parameters.yaml")["models"]["tensorrt_llm"]
+    lora = [{"name": "polite", "repo": "org/polite"}]
+    folder = repository("trt-engine", tmp_path, adapters={"polite": 16}, lora=lora)
+    backend = text_format.Parse((folder / "demo_tensorrt_llm" / "config.pbtxt").read_text(), ModelConfig())
+    front = text_format.Parse((folder / "demo" / "config.pbtxt").read_text(), ModelConfig())
+    given = {name: value.string_value for name, value in backend.parameters.items() if name.startswith("lora_")}
+
+    assert given.keys() == {f"lora_cache_{name}" for name in CACHE}
+    for name, value in given.items():
+        check_value(name, value, recorded["optional"][name])
+    types = {tensor.name: DataType.Name(tensor.data_type) for tensor in backend.input}
+    assert (types["lora_weights"], types["lora_config"]) == ("TYPE_BF16", "TYPE_INT32")
+    assert {tensor.name: tensor.optional for tensor in front.input}["lora_name"]
+    assert json.loads(front.parameters["adapters"].string_value) == {"polite": "lora/polite"}
 
 
 @pytest.mark.parametrize("lora", [[], [{"name": "polite", "repo": "org/polite"}]])

@@ -105,7 +105,6 @@ def need_of(
         quantized: the checkpoint is already in its format, and its files are as large as its weights.
         adapter_rank: highest rank that LoRA adapters have room for.
     """
-    layers = -(-shape.layers // spec.engine.pipeline_parallel)
     return Need(
         weights=_weights(spec, shape, source_bytes, quantized=quantized),
         kv_cache=sequence_bytes(spec, shape),

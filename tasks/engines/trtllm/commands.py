@@ -1,5 +1,6 @@
 """Command lines of TensorRT-LLM 1.2's tools, whose arguments tests/contracts records. Pure."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.contracts.engine_kinds import QuantizationFormat
@@ -15,6 +16,7 @@ is `python` of the steps' own environment, which is first on PATH, has it under 
 BUILD = "trtllm-build"
 QUANTIZE_SCRIPT = "quantization/quantize.py"
 """Below the folder of TensorRT-LLM's examples."""
+LORA_SCRIPT = "hf_lora_convert.py"
 
 FP8_ATTENTION: frozenset[QuantizationFormat] = frozenset({"fp8", "w4a8_awq", "nvfp4"})
 """Formats with which the builder lets the attention of prompts compute in 8 bits (tensorrt_llm/builder.py, build())."""
@@ -29,6 +31,14 @@ tensorrt_llm/models/convert_utils.py)."""
 
 TOKENS_PER_BLOCK = 32
 """Tokens in a block of the paged cache: trtllm-build's default (tests/contracts/trtllm_build.yaml)."""
+
+
+@dataclass(frozen=True)
+class EngineLora:
+    """What an engine has room for: TensorRT-LLM's names of the layers that adapters change, and their highest rank."""
+
+    modules: tuple[str, ...]
+    max_rank: int
 
 
 def quantize_command(
@@ -93,7 +103,27 @@ def convert_command(
     ]
 
 
-def build_command(checkpoint: Path, out: Path, spec: ReleaseSpec, *, timing_cache: Path, workers: int) -> list[str]:
+def lora_command(script: Path, adapter: Path, out: Path, dtype: str) -> list[str]:
+    """Command of hf_lora_convert.py: from an adapter as PEFT saves it to inputs of TensorRT-LLM's Triton backend.
+
+    Args:
+        script: hf_lora_convert.py in the image.
+        adapter: folder of the adapter.
+        out: where the two arrays go.
+        dtype: type of the model, as its TensorRT-LLM checkpoint names it.
+    """
+    return [PYTHON, str(script), "--in-file", str(adapter), "--out-dir", str(out), "--storage-type", dtype]
+
+
+def build_command(
+    checkpoint: Path,
+    out: Path,
+    spec: ReleaseSpec,
+    *,
+    timing_cache: Path,
+    workers: int,
+    lora: EngineLora | None = None,
+) -> list[str]:
     """Command of trtllm-build: one engine per rank; the checkpoint's config.json holds parallelism, type and format.
 
     Several profiles and paged attention are what TensorRT-LLM's own benchmark builds with (trtllm-bench build, 1.2).
@@ -105,6 +135,7 @@ def build_command(checkpoint: Path, out: Path, spec: ReleaseSpec, *, timing_cach
         spec: limits, format and KV cache.
         timing_cache: file for the builder's measurements; the default is in the working folder, which is read-only.
         workers: ranks built at once, each on a GPU of its own.
+        lora: what requests may choose adapters for; None without adapters.
     """
     engine, paged = spec.engine, paged_attention(spec)
     fp8_attention = paged and spec.quantization.kv_cache == "fp8"
@@ -126,7 +157,13 @@ def build_command(checkpoint: Path, out: Path, spec: ReleaseSpec, *, timing_cach
         *("--multiple_profiles", "enable"),
         *("--workers", str(workers)),
         *("--output_timing_cache", str(timing_cache)),
+        *(lora_flags(lora) if lora else ()),
     ]
+
+
+def lora_flags(lora: EngineLora) -> list[str]:
+    """Flags of trtllm-build that leave room for adapters; their weights come with requests, in the model's own type."""
+    return ["--lora_plugin", "auto", "--max_lora_rank", str(lora.max_rank), "--lora_target_modules", *lora.modules]
 
 
 def step_tokens(spec: ReleaseSpec) -> int:

@@ -13,16 +13,21 @@ from typing import Any
 from typing_extensions import override
 
 from tasks.contracts.errors import InputError
+from tasks.contracts.plan import adapter_folder
 from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.adapters import adapters_in, check_adapter_weights
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import CONFIG, check_limits, check_weights, read_config, read_object
-from tasks.engines.passthrough import chat_template_in, link_all, link_tokenizer
+from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_tokenizer
 from tasks.engines.preflight.gpu import kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG
 from tasks.engines.protocol import EngineMaker
+from tasks.engines.trtllm.adapters import TRITON_TYPES, cache_settings, convert_adapters, engine_lora
 from tasks.engines.trtllm.commands import (
+    LORA_SCRIPT,
     QUANTIZE_SCRIPT,
+    EngineLora,
     build_command,
     convert_command,
     is_converted,
@@ -57,12 +62,24 @@ def visible_gpus() -> int:
     return torch.cuda.device_count()
 
 
+def gpu_memory() -> int:
+    """Bytes of memory of this pod's first GPU; a pod's GPUs are of one product."""
+    import torch
+
+    return int(torch.cuda.get_device_properties(0).total_memory)
+
+
 class TrtMaker(EngineMaker):
     """Runs TensorRT-LLM's scripts and builder."""
 
-    def __init__(self, examples: Sequence[Path] = EXAMPLES, gpus: Callable[[], int] = visible_gpus) -> None:
-        """`examples`: folders to look for the scripts in; `gpus`: how many GPUs this pod has."""
-        self._examples, self._gpus = examples, gpus
+    def __init__(
+        self,
+        examples: Sequence[Path] = EXAMPLES,
+        gpus: Callable[[], int] = visible_gpus,
+        memory: Callable[[], int] = gpu_memory,
+    ) -> None:
+        """`examples`: folders to look for the scripts in; `gpus`, `memory`: number and size of this pod's GPUs."""
+        self._examples, self._gpus, self._memory = examples, gpus, memory
 
     @override
     def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
@@ -70,12 +87,14 @@ class TrtMaker(EngineMaker):
         config = read_config(checkpoint)
         check_limits(config, spec)
         source_bytes = check_weights(checkpoint)
+        check_adapter_weights(checkpoint, spec)
         with TemporaryDirectory(dir=out.parent) as scratch:
             source = _readable(checkpoint, config, Path(scratch) / "source")
             command = self._to_checkpoint(source, spec, out, config, texts.calibration, Path(scratch))
             run_tool(command, Path(scratch) / "quantize.log", f"{spec.quantization.format} of {spec.source.repo}")
         check_positions(config, out)
         link_tokenizer(checkpoint, out)
+        link_adapters(checkpoint, out)
         weights = sum(file.stat().st_size for file in out.glob("rank*.safetensors"))
         return {"source_bytes": source_bytes, "weights_bytes": weights}
 
@@ -90,16 +109,18 @@ class TrtMaker(EngineMaker):
             )
         workers = min(gpus, ranks)
         per_node = max(workers, spec.gpus_reached)
+        lora = engine_lora(checkpoint, spec)
         with TemporaryDirectory(dir=out.parent) as scratch:
             ready = _with_nodes(checkpoint, Path(scratch) / "checkpoint", per_node)
             cache = Path(scratch) / "timing.cache"
-            command = build_command(ready, out, spec, timing_cache=cache, workers=workers)
+            command = build_command(ready, out, spec, timing_cache=cache, workers=workers, lora=lora)
             run_tool(command, Path(scratch) / "build.log", f"building {ranks} engines")
         description = {
             "kind": spec.engine.kind,
-            **read_engine(out, spec, version=TENSORRT_LLM, gpus_per_node=per_node),
+            **read_engine(out, spec, version=TENSORRT_LLM, gpus_per_node=per_node, lora=lora),
             "chat_template": chat_template_in(checkpoint, spec),
             "kv_cache_fraction": kv_cache_fraction(spec),
+            **(self._with_adapters(checkpoint, spec, out, lora) if lora else {}),
         }
         link_tokenizer(checkpoint, out)
         (out / ENGINE_DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
@@ -107,7 +128,7 @@ class TrtMaker(EngineMaker):
 
     @override
     def template_values(self, engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
-        """Values that build read back."""
+        """Values that build read back; `loras` maps each adapter's name to its folder below the engine's."""
         description = json.loads((engine_dir / ENGINE_DESCRIPTION).read_bytes())
         return {
             "name": spec.name,
@@ -121,6 +142,21 @@ class TrtMaker(EngineMaker):
             "repository_root": REPOSITORY_ROOT,
             "gpus": list(spec.serving.gpus),
             "versions": description["versions"],
+            "loras": {name: adapter_folder(name) for name in description.get("adapters", {})},
+            "lora_cache": description.get("adapter_cache", {}),
+            "lora_type": TRITON_TYPES[description.get("adapter_dtype", "float16")],
+        }
+
+    def _with_adapters(self, checkpoint: Path, spec: ReleaseSpec, out: Path, lora: EngineLora) -> dict[str, Any]:
+        """Convert the adapters, and describe them."""
+        config = read_object(checkpoint / CONFIG)
+        dtype = str(config.get("dtype"))
+        convert_adapters(self._script(LORA_SCRIPT), checkpoint, spec, out, dtype)
+        return {
+            "adapters": adapters_in(checkpoint, spec),
+            "adapter_modules": list(lora.modules),
+            "adapter_dtype": dtype,
+            "adapter_cache": cache_settings(spec, lora, config, sorted(out.glob("rank*.engine")), self._memory()),
         }
 
     def _to_checkpoint(

@@ -12,7 +12,8 @@ from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG, check_files
-from tasks.engines.preflight.gpu import COMMON, check_gpu_engine, check_options, memory_warnings
+from tasks.engines.preflight.adapters import check_adapters
+from tasks.engines.preflight.gpu import COMMON, MAX_LORAS, check_gpu_engine, check_options, memory_warnings
 from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
@@ -42,7 +43,8 @@ class TrtPlanner(EnginePlanner):
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
-        check_options(spec, COMMON)
+        check_options(spec, {**COMMON, "max_loras": MAX_LORAS})
+        check_adapters(spec, documents)
         check_files(source)
         if method := quantization_of(documents):
             raise InputError(

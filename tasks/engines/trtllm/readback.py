@@ -9,12 +9,14 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.config_reading import reading
 from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
-from tasks.engines.trtllm.commands import paged_attention, step_tokens
+from tasks.engines.trtllm.commands import EngineLora, paged_attention, step_tokens
 
 CONFIG = "config.json"
 
 
-def read_engine(engine_dir: Path, spec: ReleaseSpec, *, version: str, gpus_per_node: int) -> dict[str, Any]:
+def read_engine(
+    engine_dir: Path, spec: ReleaseSpec, *, version: str, gpus_per_node: int, lora: EngineLora | None = None
+) -> dict[str, Any]:
     """Read the engine back and compare it with the spec.
 
     Args:
@@ -22,6 +24,7 @@ def read_engine(engine_dir: Path, spec: ReleaseSpec, *, version: str, gpus_per_n
         spec: the release's spec.
         version: TensorRT-LLM's in the serving image.
         gpus_per_node: GPUs of a serving pod, which its ranks or the ids in serving.gpus reach.
+        lora: what the engine has room for; None without adapters.
 
     Returns:
         `versions`, `architecture`, `dtype`, `mapping`, `limits`, `quantization`, `paged_attention`.
@@ -30,7 +33,7 @@ def read_engine(engine_dir: Path, spec: ReleaseSpec, *, version: str, gpus_per_n
         InputError: the field that differs, with both values; or a rank's file is missing.
     """
     config = _read(engine_dir)
-    for field, expected in _expected(spec, version, gpus_per_node):
+    for field, expected in (*_expected(spec, version, gpus_per_node), *_expected_of_adapters(lora)):
         actual = _at(config, field)
         if actual != expected:
             raise InputError(
@@ -110,6 +113,12 @@ def _expected(spec: ReleaseSpec, version: str, gpus_per_node: int) -> Iterator[t
     yield "build_config.max_num_tokens", step_tokens(spec)
     yield "build_config.max_beam_width", 1
     yield "build_config.plugin_config.use_paged_context_fmha", paged_attention(spec)
+
+
+def _expected_of_adapters(lora: EngineLora | None) -> Iterator[tuple[str, Any]]:
+    if lora is not None:
+        yield "build_config.lora_config.max_lora_rank", lora.max_rank
+        yield "build_config.lora_config.lora_target_modules", list(lora.modules)
 
 
 def _check_ranks(engine_dir: Path, spec: ReleaseSpec) -> None:

@@ -20,8 +20,12 @@ def install(folder):
     shutil.copyfile(HERE / "to_checkpoint.py", quantization / "quantize.py")
     for each in converters:
         shutil.copyfile(HERE / "to_checkpoint.py", each / "convert_checkpoint.py")
+    shutil.copyfile(HERE / "lora_convert.py", examples / "hf_lora_convert.py")
     build = programs / "trtllm-build"
     build.write_text(f"#!{sys.executable}\n" + (HERE / "build.py").read_text())
-    build.chmod(build.stat().st_mode | stat.S_IXUSR)
-    (programs / "python3").symlink_to(sys.executable)
+    python = programs / "python3"
+    # no link: by its own path it has the packages beside it
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    for program in (build, python):
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return examples, programs

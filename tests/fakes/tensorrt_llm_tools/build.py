@@ -14,6 +14,7 @@ from pathlib import Path
 FP8_WORKFLOW = ("FP8", "W4A8_AWQ", "NVFP4")
 SWITCH = {"enable": True, "disable": False}
 TOKENS_PER_BLOCK = 32
+LORA_MODULES = ["attn_q", "attn_k", "attn_v", "attn_dense", "mlp_h_to_4h", "mlp_4h_to_h", "mlp_gate"]
 
 
 def main():
@@ -27,7 +28,12 @@ def main():
     config = {
         "version": "1.2.1",
         "pretrained_config": pretrained,
-        "build_config": {**limits, "kv_cache_type": flags.kv_cache_type.upper(), "plugin_config": plugins},
+        "build_config": {
+            **limits,
+            "kv_cache_type": flags.kv_cache_type.upper(),
+            "plugin_config": plugins,
+            "lora_config": lora_config_of(flags),
+        },
     }
     Path(flags.output_timing_cache).write_bytes(b"timings")
     ranks = spoil(config, range(pretrained["mapping"]["world_size"]))
@@ -54,7 +60,21 @@ def arguments():
     for name in ("remove_input_padding", "context_fmha", "use_paged_context_fmha", "use_fp8_context_fmha"):
         parser.add_argument(f"--{name}", choices=SWITCH, default="enable")
     parser.add_argument("--multiple_profiles", choices=SWITCH, default="disable")
+    parser.add_argument("--lora_plugin", choices=["auto", "float16", "bfloat16", "float32", "disable"])
+    parser.add_argument("--lora_target_modules", nargs="+", choices=LORA_MODULES)
+    parser.add_argument("--max_lora_rank", type=int, default=64)
     return parser.parse_args()
+
+
+def lora_config_of(flags):
+    """Queries, keys and values are enabled together (tensorrt_llm/lora_helper.py, at 037d4ba1)."""
+    modules = list(flags.lora_target_modules or [])
+    attention = LORA_MODULES[:3]
+    if set(modules) & set(attention):
+        modules += [each for each in attention if each not in modules]
+    if flags.lora_plugin and not modules:
+        sys.exit("ValueError: lora_target_modules is empty.")
+    return {"lora_dir": [], "max_lora_rank": flags.max_lora_rank, "lora_target_modules": modules}
 
 
 def limits_of(flags):

@@ -20,6 +20,14 @@ ALGOS = {
     "fp8": "FP8",
     "nvfp4": "NVFP4",
 }
+DIMENSIONS = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_size",
+    "intermediate_size",
+    "vocab_size",
+)
 UNCALIBRATED = ("full_prec", "int8_wo", "int4_wo")
 QUANTIZES = Path(sys.argv[0]).name == "quantize.py"
 FAMILY = Path(sys.argv[0]).parent.name
@@ -59,11 +67,14 @@ if "fail" in (Path(asked.model_dir) / "config.json").read_text():
     sys.exit("torch.cuda.OutOfMemoryError: CUDA out of memory")
 source = json.loads((Path(asked.model_dir) / "config.json").read_text())
 for name in ("config.json", "tokenizer_config.json"):
-    if "auto_map" in json.loads((Path(asked.model_dir) / name).read_text()):
+    document = Path(asked.model_dir) / name
+    if document.exists() and "auto_map" in json.loads(document.read_text()):
         sys.exit(f"OSError: {asked.model_dir} does not appear to have the files that auto_map of {name} names")
 config = {
     "architecture": source["architectures"][0],
     "dtype": source.get("dtype", source.get("torch_dtype", "float16")) if asked.dtype == "auto" else asked.dtype,
+    **{name: source[name] for name in DIMENSIONS if name in source},
+    "head_size": source.get("head_dim", source.get("hidden_size", 0) // source.get("num_attention_heads", 1)),
     "norm_epsilon": source.get("rms_norm_eps", 1e-6),
     "rotary_base": source.get("rope_theta", 10000.0),
     "rotary_scaling": source.get("rope_scaling"),

@@ -18,7 +18,7 @@ LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max
 
 @pytest.fixture(scope="module")
 def five(start_server, make_topology):
-    server = start_server(make_topology())
+    server = start_server(make_topology(loras={"polite": "lora/polite", "terse": "lora/terse"}))
     yield server
     server.end()
 
@@ -63,6 +63,33 @@ def test_the_pipelines_own_client_asks_both_in_the_same_words(five, model, reaso
     assert (whole.text, whole.finish_reason) == (ANSWER, reason)
     assert ("".join(chunk.text for chunk in chunks), chunks[-1].finish_reason) == (ANSWER, reason)
     assert (len(chunks) == 1) == (model == "demo_ensemble")
+
+
+@pytest.mark.parametrize(("adapter", "text"), [("polite", "The capital"), ("terse", "The capital of"), (None, ANSWER)])
+def test_an_adapter_answers_the_first_time_and_again(five, adapter, text):
+    """The first request meets an engine that does not have the adapter's weights."""
+    with TritonClient(LOOPBACK, five.http_port, five.grpc_port) as client:
+        request = GenerateRequest(QUESTION, 40, lora=adapter)
+        answers = [client.generate("demo", request, timeout_s=30).text for _ in range(2)]
+        answers.append("".join(chunk.text for chunk in client.stream("demo", request, timeout_s=30)))
+
+    assert answers == [text] * 3
+
+
+def test_adapters_and_the_model_answer_at_once(five):
+    names = ["polite", "terse", None] * 4
+
+    def text(number):
+        chosen = {"lora_name": names[number]} if names[number] else {}
+        return five.generate(text_input=QUESTION, **chosen)[1]["text_output"]
+
+    assert together(12, text) == ["The capital", "The capital of", ANSWER] * 4
+
+
+def test_an_unknown_adapter_is_refused_in_words(five):
+    status, body = five.generate(text_input=QUESTION, lora_name="rude")
+
+    assert (status, "lora_name is 'rude'; this release has polite, terse." in body["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("model", ["demo", "demo_ensemble"])

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.engine_kinds import kinds_with_adapters
+from tasks.contracts.engine_kinds import ENGINE_KINDS, kinds_with_adapters
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.preflight.adapter_memory import adapter_bytes
-from tasks.engines.preflight.memory_fit import shape_of
+from tasks.engines.preflight.model_shape import shape_of
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
@@ -29,7 +29,7 @@ QWEN = "Qwen/Qwen2.5-7B-Instruct"
 SPEC = yaml.safe_load((ROOT / "specs" / "llama-3-8b-awq-l4.yaml").read_text())
 CALIBRATION = SPEC["quantization"]["calibration"]
 H100 = "NVIDIA-H100-80GB-HBM3"
-TENSORRT_LLM = ("llmapi",)
+TENSORRT_LLM = ("trt-engine", "llmapi")
 POLITE = {"name": "polite", "repo": "org/polite"}
 ENGINE = {**SPEC["engine"], "kind": "llmapi", "lora": [POLITE]}
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -72,6 +72,10 @@ def test_each_kind_with_adapters_pins_them(planned, kind):
     assert "lora/polite/adapter_config.json" in release.plan.stages["download"].fields["files"]
 
 
+def test_the_kinds_with_adapters_are_those_of_gpus():
+    assert set(kinds_with_adapters()) == {kind for kind, traits in ENGINE_KINDS.items() if traits.on_gpu}
+
+
 @pytest.mark.parametrize("kind", TENSORRT_LLM)
 @pytest.mark.parametrize("rank", [12, 63, 520, 0])
 def test_a_rank_that_tensorrt_llms_kernels_would_read_wrongly_is_refused(planned, kind, rank):
@@ -92,6 +96,9 @@ def test_vllm_takes_ranks_between(planned):
 @pytest.mark.parametrize(
     ("kind", "repo", "layers"),
     [
+        ("trt-engine", LLAMA, ALL),
+        ("trt-engine", MISTRAL, ALL),
+        ("trt-engine", QWEN, ALL),
         ("llmapi", LLAMA, ALL),
         ("llmapi", MISTRAL, ALL[:4]),
         ("vllm", QWEN, ["lm_head"]),
@@ -106,6 +113,8 @@ def test_layers_that_the_runtime_changes_are_taken(planned, kind, repo, layers):
     [
         ("llmapi", MISTRAL, ALL, "down_proj, gate_proj, up_proj"),
         ("llmapi", LLAMA, ["q_proj", "lm_head"], "lm_head"),
+        ("trt-engine", LLAMA, ["model.layers.0.self_attn.q_proj", "embed_tokens"], "embed_tokens"),
+        ("trt-engine", QWEN, ["mlp.gate"], "gate"),
     ],
 )
 def test_layers_that_the_runtime_would_leave_as_they_are_are_refused(planned, kind, repo, layers, foreign):
@@ -122,6 +131,7 @@ def test_a_pattern_of_layers_is_left_to_quantize(planned):
     [
         ("llmapi", QWEN, None, "Qwen2ForCausalLM"),
         ("llmapi", LLAMA, {"architectures": ["Qwen3ForCausalLM"]}, "Qwen3ForCausalLM"),
+        ("trt-engine", LLAMA, {"architectures": ["MixtralForCausalLM"]}, "MixtralForCausalLM"),
     ],
 )
 def test_a_model_to_which_the_runtime_applies_no_adapter_is_refused(planned, kind, repo, model, architecture):
@@ -129,9 +139,14 @@ def test_a_model_to_which_the_runtime_applies_no_adapter_is_refused(planned, kin
         planned(kind, repo=repo, model=model)
 
 
-@pytest.mark.parametrize(("kind", "format"), [("llmapi", "fp8")])
+@pytest.mark.parametrize(("kind", "format"), [("trt-engine", "int8_wo"), ("llmapi", "fp8")])
 def test_formats_with_adapters_are_taken(planned, kind, format):  # noqa: A002
     assert planned(kind, format=format, adapter={"target_modules": ALL[:3]}).plan.adapters
+
+
+def test_a_format_whose_layers_refuse_adapters_is_refused(planned):
+    with refused(what="adapters to a model in int8_sq", expected="int4_awq"):
+        planned("trt-engine", format="int8_sq")
 
 
 def test_a_checkpoint_that_comes_in_such_a_format_is_refused_too(planned):
@@ -152,6 +167,16 @@ def test_a_wide_model_in_8_bits_over_several_gpus_is_refused(planned):
     with refused(what="already quantized to fp8", found="hidden_size 8192 with tensor_parallel 4"):
         planned("llmapi", repo=LLAMA_70B, format="fp8", tensor_parallel=4, adapter=adapter)
     assert planned("llmapi", repo=LLAMA_70B, tensor_parallel=4, adapter=adapter).plan.adapters
+
+
+def test_an_engine_of_a_wide_model_in_8_bits_takes_adapters(planned):
+    assert planned("trt-engine", repo=LLAMA_70B, format="fp8", tensor_parallel=4).plan.adapters
+
+
+def test_an_engine_whose_stages_differ_in_length_is_refused(planned):
+    with refused(what="wrong layers", found="32 layers in 3 stages"):
+        planned("trt-engine", pipeline_parallel=3)
+    assert planned("llmapi", pipeline_parallel=3).plan.adapters
 
 
 @pytest.mark.parametrize("kind", TENSORRT_LLM)

@@ -34,13 +34,15 @@ VALUES = {
     "pipeline_parallel": 1,
     "prefix_caching": True,
     "loras": {},
+    "lora_cache": {},
+    "lora_type": "TYPE_FP16",
     "options": {},
 }
 USED = {
-    "trt-engine": VALUES.keys()
-    - {"kv_cache", "tensor_parallel", "pipeline_parallel", "prefix_caching", "loras", "options"},
-    "llmapi": VALUES.keys() - {"repository_root", "paged_context"},
-    "vllm": VALUES.keys() - {"chat_template", "max_input_tokens", "paged_context", "prefix_caching"},
+    "trt-engine": VALUES.keys() - {"kv_cache", "tensor_parallel", "pipeline_parallel", "prefix_caching", "options"},
+    "llmapi": VALUES.keys() - {"repository_root", "paged_context", "lora_cache", "lora_type"},
+    "vllm": VALUES.keys()
+    - {"chat_template", "max_input_tokens", "paged_context", "prefix_caching", "lora_cache", "lora_type"},
 }
 CASES = {
     "llama-3-8b-awq-l4": ["llama-3-8b-awq-l4"],

@@ -18,6 +18,7 @@ def model(monkeypatch):
     """The model's module, as Triton's stub loads it."""
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", ModuleType("triton_python_backend_utils"))
     monkeypatch.delitem(sys.modules, "generation.service", raising=False)
+    monkeypatch.syspath_prepend(str(MODEL.parent))
     spec = importlib.util.spec_from_file_location("trt_engine_model", MODEL)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

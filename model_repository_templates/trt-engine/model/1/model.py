@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from engine_adapters import identity, is_missing, with_weights
+from generation.adapters import Adapter, chosen, read_adapters
 from generation.answer_text import AnswerText
 from generation.hf_tokenizer import HuggingFaceTokenizer
+from generation.question import RefusedError
 from generation.scheduler import CANCELLED
-from generation.service import Sender, texts
+from generation.service import Sender, lora_name_of, texts
 from generation.settings import engine_of, read_parameters
 
 PREPARED = [
@@ -28,6 +31,8 @@ PREPARED = [
     "seed",
 ]
 GENERATED = ["output_ids", "sequence_length"]
+NOT_PREPARED = ("stream", "lora_name")
+"""Inputs of this model that the preprocessing model does not have."""
 
 WAITING_PER_SLOT = 4
 """Requests handed to TensorRT-LLM beyond those that fit its batch: they show in its own count of waiting ones."""
@@ -48,6 +53,7 @@ class TritonPythonModel:
         """Load the tokenizer; an error here keeps the model from becoming ready."""
         parameters = read_parameters(args)
         self._tokenizer = HuggingFaceTokenizer(engine_of(args), chat=False)
+        self._adapters = read_adapters(parameters, engine_of(args))
         self._preprocessing, self._engine = parameters["preprocessing"], Engine(parameters["tensorrt_llm"])
         slots = int(parameters["max_batch_size"])
         threads = slots + min(WAITING_PER_SLOT * slots, MAX_WAITING)
@@ -65,28 +71,32 @@ class TritonPythonModel:
 
     def _answer(self, request: Any, reply: Sender) -> None:
         try:
+            adapter = chosen(lora_name_of(request), self._adapters)
             prepared = self._prepared(request)
             if prepared.has_error():
                 reply.pass_on(prepared.error())
             else:
-                self._generate(request, {tensor.name(): tensor for tensor in prepared.output_tensors()}, reply)
+                self._generate(request, {tensor.name(): tensor for tensor in prepared.output_tensors()}, adapter, reply)
+        except RefusedError as error:
+            reply.refuse(str(error))
         except Exception as error:  # noqa: BLE001 - a thread's exception is seen by nobody, and a client must not be left waiting
             reply.fail(f"no answer: {str(error)[:256]}. Ask again; see the server's log.")
 
     def _prepared(self, request: Any) -> Any:
-        inputs = [tensor for tensor in request.inputs() if tensor.name() != "stream"]
+        inputs = [tensor for tensor in request.inputs() if tensor.name() not in NOT_PREPARED]
         asked = pb_utils.InferenceRequest(
             model_name=self._preprocessing, inputs=inputs, requested_output_names=PREPARED
         )
         return asked.exec()
 
-    def _generate(self, request: Any, prepared: dict[str, Any], reply: Sender) -> None:
+    def _generate(self, request: Any, prepared: dict[str, Any], adapter: Adapter | None, reply: Sender) -> None:
         stream = pb_utils.get_input_tensor_by_name(request, "stream")
         streams = stream is not None and bool(stream.as_numpy().reshape(-1)[0])
         room = int(prepared["request_output_len"].as_numpy()[0, 0])
         answer = AnswerText(self._tokenizer, self._tokenizer.end_ids, room, texts(request, "stop_words"))
         whole = []
-        with self._engine.generation(list(prepared.values()), reply, stream=streams) as generation:
+        inputs = list(prepared.values())
+        with self._engine.generation(inputs, reply, stream=streams, adapter=adapter) as generation:
             for tokens in generation:
                 whole.append(answer.add(tokens))
                 if streams and whole[-1]:
@@ -113,14 +123,17 @@ class Engine:
         self._watcher.start()
 
     @contextmanager
-    def generation(self, inputs: list[Any], reply: Sender, *, stream: bool) -> "Iterator[Generation]":
-        """Tokens for prepared inputs, asked for when they are iterated."""
-        generation = Generation(self._model, [*inputs, _flag("streaming", value=stream)], reply)
-        self._running[generation.number] = generation
+    def generation(
+        self, inputs: list[Any], reply: Sender, *, stream: bool, adapter: Adapter | None = None
+    ) -> "Iterator[Generation]":
+        """Tokens for prepared inputs, asked for when they are iterated; `adapter` makes them instead of the model."""
+        generation = Generation(self._model, [*inputs, _flag("streaming", value=stream)], reply, adapter)
+        began_as = generation.number
+        self._running[began_as] = generation
         try:
             yield generation
         finally:
-            del self._running[generation.number]
+            del self._running[began_as]
 
     def close(self) -> None:
         """End the watching."""
@@ -139,21 +152,31 @@ class Generation:
     """One request to the tensorrt_llm model; iterating gives new tokens.
 
     Attributes:
-        number: names the request to the engine.
+        number: names the request to the engine; another one where the request is sent again.
         reply: the way back to the client.
         left: whether the client has gone.
         error: what the engine said instead of tokens, or None.
     """
 
-    def __init__(self, model: str, inputs: list[Any], reply: Sender) -> None:
-        self.number, self.reply = secrets.token_hex(16), reply
+    def __init__(self, model: str, inputs: list[Any], reply: Sender, adapter: Adapter | None) -> None:
+        self.number, self.reply, self._adapter = secrets.token_hex(16), reply, adapter
         self.left = False
         self.error: Any = None
         self._model, self._inputs = model, inputs
 
     def __iter__(self) -> Iterator[list[int]]:
+        """Tokens of the model, or of its adapter, whose weights follow if the engine's cache does not have them."""
+        if self._adapter is None:
+            yield from self._tokens(self._inputs)
+            return
+        yield from self._tokens([*self._inputs, *identity(self._adapter)])
+        if is_missing(self.error) and not self.left:
+            self.number, self.error = secrets.token_hex(16), None
+            yield from self._tokens([*self._inputs, *with_weights(self._adapter)])
+
+    def _tokens(self, inputs: list[Any]) -> Iterator[list[int]]:
         """Beams are not asked for, so the first one is all there is."""
-        for response in self._ask(self._inputs):
+        for response in self._ask(inputs):
             if response.has_error():
                 self.error = response.error()
             elif response.output_tensors():
