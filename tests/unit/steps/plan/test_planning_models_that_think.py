@@ -37,11 +37,12 @@ def test_the_plan_records_whether_the_template_mentions_thinking(planned, templa
 
 
 @pytest.mark.parametrize(("template", "warnings"), [("thinks", 1), ("answers", 0)])
-def test_a_low_limit_is_a_warning_in_the_log(planned, caplog, template, warnings):
+def test_a_low_limit_is_a_warning_in_the_log_and_in_the_plan(planned, caplog, template, warnings):
     with caplog.at_level(logging.WARNING):
-        planned(template, gate=GATE)
+        made = planned(template, gate=GATE)
 
-    assert sum("gate.smoke has questions with 16 tokens" in record.message for record in caplog.records) == warnings
+    for said in ([record.message for record in caplog.records], made.plan.warnings):
+        assert sum("gate.smoke has questions with 16 tokens" in line for line in said) == warnings
 
 
 def test_arguments_without_a_template_are_refused(planned):
