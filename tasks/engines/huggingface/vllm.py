@@ -18,6 +18,7 @@ from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
+from tasks.engines.preflight.model_shape import shape_of
 
 ONLINE = {"fp8_online": {"quantization": "fp8"}}
 """Fields of AsyncEngineArgs by a format that vLLM makes as it loads weights: FP8 with one scale per tensor, and scales
@@ -31,6 +32,10 @@ FAIL_ON_TURING = frozenset({"0.22.1"})
 """Versions of vLLM that choose FlashInfer on sm_75, whose prefill kernel cannot be launched there (vllm-project/vllm
 pull request 44403: from 0.22.0 on, with FlashInfer 0.6.11; flashinfer-ai/flashinfer issue 3620). 0.19.0 requires 0.6.6;
 0.24.0 leaves FlashInfer out there (vllm/v1/attention/backends/flashinfer.py, supports_compute_capability)."""
+
+VOCABULARY_STEP = 64
+"""vLLM rounds the vocabulary up to a multiple of this, and every rank holds an equal part (DEFAULT_VOCAB_PADDING_SIZE
+and `divide` in vllm/model_executor/layers/vocab_parallel_embedding.py). TensorRT-LLM rounds up to its ranks instead."""
 
 
 class VllmPlanner(CheckpointPlanner):
@@ -48,9 +53,10 @@ class VllmPlanner(CheckpointPlanner):
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         check_adapters(release.spec, documents)
-        super().check(release, source, documents)
         if release.gpu.facts.architecture in TURING:
             self._refuse_on_turing(release, source, documents)
+        _check_vocabulary(release.spec, documents)
+        super().check(release, source, documents)
 
     def _refuse_on_turing(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         if release.runtime.runtime in FAIL_ON_TURING:
@@ -61,7 +67,7 @@ class VllmPlanner(CheckpointPlanner):
                 remedy="Choose an image of Triton 26.07, whose vLLM leaves FlashInfer out there, or a GPU with sm_80 "
                 "or later.",
             )
-        model_type = documents[CONFIG].get("model_type")
+        model_type = documents.get(CONFIG, {}).get("model_type")
         if model_type in NOT_IN_FLOAT16:
             # it would be in float32, which takes twice the memory that plan counts
             raise InputError(
@@ -80,6 +86,22 @@ class VllmPlanner(CheckpointPlanner):
             )
             return (*warnings, in_float16)
         return warnings
+
+
+def _check_vocabulary(spec: ReleaseSpec, documents: Documents) -> None:
+    """Refuse ranks over which vLLM does not divide the vocabulary.
+
+    Raises:
+        InputError: the rows that it would divide.
+    """
+    shape, tensor = shape_of(documents.get(CONFIG, {})), spec.engine.tensor_parallel
+    rows = -(-shape.vocabulary // VOCABULARY_STEP) * VOCABULARY_STEP if shape else 0
+    if rows % tensor:
+        raise InputError(
+            f"engine.tensor_parallel {tensor} does not divide the vocabulary of {spec.source.repo}",
+            found=f"{rows} rows, rounded up as vLLM does",
+            remedy="Choose 1, 2, 4 or 8, or another number that divides them.",
+        )
 
 
 class VllmMaker(CheckpointMaker):

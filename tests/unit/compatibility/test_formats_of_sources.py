@@ -173,10 +173,11 @@ def test_a_vllm_whose_attention_fails_on_turing_is_refused_there(release, runs):
             plan(spec, Site.model_validate(site))
 
 
+@pytest.mark.parametrize("format_", ["none", "fp8_online"])
 @pytest.mark.parametrize("model_type", ["gemma2", "gemma3", "gemma3_text"])
-def test_a_model_that_float16_is_too_narrow_for_is_refused_on_turing(model_type):
+def test_a_model_that_float16_is_too_narrow_for_is_refused_on_turing_whether_it_fits_or_not(model_type, format_):
     with refused(what="Tesla-T4 has no bfloat16", found=model_type, remedy="sm_80"):
-        plan(asked("vllm", "fp8_online", gpu="Tesla-T4"), model_type=model_type)
+        plan(asked("vllm", format_, gpu="Tesla-T4"), model_type=model_type)
 
 
 @pytest.mark.parametrize(
