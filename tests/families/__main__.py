@@ -1,0 +1,7 @@
+"""Writes docs/models.md: .slipway/envs/tasks/bin/python -m tests.families."""
+
+from tests.families import page
+
+if __name__ == "__main__":
+    page.FILE.write_text(page.page())
+    print(f"wrote {page.FILE.relative_to(page.records.ROOT)}")

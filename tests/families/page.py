@@ -1,0 +1,147 @@
+"""docs/models.md: which model runs on which GPU in which format, as plan answers it."""
+
+import textwrap
+from itertools import groupby
+
+from tasks.contracts.triton_images import triton_image
+from tests.families import planning, reasons, records
+
+FILE = records.ROOT / "docs" / "models.md"
+COMMAND = "`.slipway/envs/tasks/bin/python -m tests.families`"
+GIB = 2**30
+WIDTH = 126
+INTRODUCTION = (
+    "Which public models `plan` takes, on which GPU and in which format, and why it refuses the others. Everything here was "
+    "planned, and its server's files were rendered; none of it was run on a GPU (docs/verified.md). {command} writes this "
+    "page, and a test compares the two."
+)
+LEGEND = """\
+A number is how many GPUs of one node the model takes: the smallest `tensor_parallel` that plan proposes. A letter or - is the
+reason of a refusal; [Reasons](#reasons) explains each and names its source.
+
+The format is `quantization.format`. Format none serves a checkpoint as it is; so do those that are already quantized (gpt-oss
+in MXFP4, DeepSeek-V3 and R1 in FP8).
+
+Each model serves {max_batch_size} sequences at once, with prompts of {max_input_tokens} tokens and {max_sequence_tokens}
+tokens in all. Other limits need other GPUs: `slipway plan` says which.
+
+The images hold {runtimes}.
+
+A node has {nodes}. What a site chooses for itself is not counted: disk and memory of its pod shapes, and drivers.
+"""
+NOT_CONFIRMED = (
+    "The configurations are copied from public sources, which tests/families/models.yaml names, and not from the Hub "
+    "itself. These models have fields for which no source was found, only what is likely:"
+)
+
+
+def page():
+    """The whole text."""
+    families = [_family(name, models) for name, models in records.families().items()]
+    parts = [_introduction(), _summary(), *families, _reasons(), _not_confirmed()]
+    return "\n".join(line for part in parts for line in [*part, ""]).rstrip("\n") + "\n"
+
+
+def used():
+    """Codes of the reasons that stand in the tables."""
+    return {
+        cell.reason
+        for repo in records.models()
+        for kind in planning.kinds()
+        for cells in _rows(repo, kind).values()
+        for cell in cells
+        if cell.reason
+    }
+
+
+def _introduction():
+    facts = {**planning.LIMITS, "runtimes": _runtimes(), "nodes": _nodes()}
+    paragraphs = LEGEND.format(**facts).split("\n\n")
+    bullets = (_filled(f"- {text}", subsequent_indent="  ") for text in paragraphs)
+    return ["# Models on GPUs", "", _filled(INTRODUCTION.format(command=COMMAND)), "", *bullets]
+
+
+def _runtimes():
+    images = records.site().images.serving
+    versions = {kind: triton_image(images[kind], kind) for kind in planning.kinds()}
+    names = {"trtllm": "TensorRT-LLM", "vllm": "vLLM"}
+    stated = dict.fromkeys(f"{names[image.flavour]} {image.runtime}" for image in versions.values())
+    (release,) = {image.release for image in versions.values()}
+    return f"{' and '.join(stated)} (Triton {release})"
+
+
+def _nodes():
+    sizes = {}
+    for gpu in records.gpus():
+        sizes.setdefault(records.site().gpus[gpu.product].per_node, []).append(gpu.name)
+    usual = max(sizes, key=lambda count: len(sizes[count]))
+    others = (f"that of {', '.join(names)} has {count}" for count, names in sizes.items() if count != usual)
+    return "; ".join([f"{usual} GPUs", *others])
+
+
+def _summary():
+    kinds = planning.kinds()
+    lines = ["## At a glance", "", "Formats that run on at least one of the GPUs.", ""]
+    lines += [_row("model", *kinds), _row(*["---"] * (1 + len(kinds)))]
+    for repo in records.models():
+        name = repo.partition("/")[2]
+        anchor = repo.lower().replace("/", "").replace(".", "")
+        lines.append(_row(f"[{name}](#{anchor})", *(_formats_that_run(repo, kind) for kind in kinds)))
+    return lines
+
+
+def _formats_that_run(repo, kind):
+    rows = _rows(repo, kind)
+    run = [weights for weights, cells in rows.items() if any(cell.gpus for cell in cells)]
+    if run:
+        return "all" if run == list(rows) else ", ".join(run)
+    codes = {cell.reason for cells in rows.values() for cell in cells}
+    of_the_model = [code for code in reasons.reviewed() if code in codes - reasons.of_gpus()]
+    return f"no: {', '.join(of_the_model or sorted(codes))}"
+
+
+def _family(name, models):
+    columns = [gpu.name for gpu in records.gpus()]
+    lines = [f"## {name}"]
+    for repo, model in models.items():
+        size_bytes = model.get("weights_bytes") or sum(model["shards"])
+        (architecture,) = model["config"]["architectures"]
+        lines += ["", f"### {repo}", "", f"{architecture}, {size_bytes / GIB:.1f} GiB of weights", ""]
+        lines += [_row("engine", "format", *columns), _row("---", "---", *[":-:"] * len(columns))]
+        for kind in planning.kinds():
+            shown = [(weights, [cell.text for cell in cells]) for weights, cells in _rows(repo, kind).items()]
+            for texts, same in groupby(shown, key=lambda row: row[1]):
+                lines.append(_row(kind, ", ".join(weights for weights, _ in same), *texts))
+    return lines
+
+
+def _rows(repo, kind):
+    """Cells by format."""
+    columns = records.gpus()
+    return {
+        weights: [planning.cell(repo, kind, weights, gpu.product) for gpu in columns]
+        for weights in planning.formats_of(kind)
+    }
+
+
+def _reasons():
+    rows = [
+        _row(code, *(" ".join(reason[field].split()) for field in ("why", "source")))
+        for code, reason in reasons.reviewed().items()
+        if code in used()
+    ]
+    return ["## Reasons", "", _row("", "why", "source"), _row("---", "---", "---"), *rows]
+
+
+def _not_confirmed():
+    models = records.models().items()
+    lines = [f"- {repo}: {', '.join(model['unconfirmed'])}" for repo, model in models if "unconfirmed" in model]
+    return ["## What is not confirmed", "", _filled(NOT_CONFIRMED), "", *lines]
+
+
+def _filled(text, **options):
+    return textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False, break_long_words=False, **options)
+
+
+def _row(*cells):
+    return f"| {' | '.join(cells)} |"
