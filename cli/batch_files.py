@@ -16,7 +16,7 @@ from pydantic import Field
 from tasks.adapters.triton import GenerateRequest
 from tasks.contracts.base import Contract, canonical_json, read_contract_json, sha256_of
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec_fields import MAX_TOKENS
+from tasks.contracts.spec_fields import MAX_TOKENS, TemplateArguments
 
 DIGEST_DIGITS = 16
 MAX_PROMPT_CHARS = 1 << 22
@@ -33,10 +33,18 @@ class Prompt(Contract):
     temperature: float = Field(default=0.0, ge=0, le=10, description="0 chooses the most probable token each time")
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     lora: str | None = Field(default=None, min_length=1, max_length=256, description="adapter of the release")
+    chat_template_kwargs: TemplateArguments = Field(default_factory=dict, description="arguments of the chat template")
 
     def request(self, max_tokens: int) -> GenerateRequest:
         """What is sent; `max_tokens` applies to a prompt that has none of its own."""
-        return GenerateRequest(self.prompt, self.max_tokens or max_tokens, self.temperature, self.seed, self.lora)
+        return GenerateRequest(
+            self.prompt,
+            self.max_tokens or max_tokens,
+            self.temperature,
+            self.seed,
+            self.lora,
+            self.chat_template_kwargs,
+        )
 
 
 class Result(Contract):

@@ -68,6 +68,15 @@ def test_each_prompt_has_one_answer(run, triton, files):
     ]
 
 
+def test_a_prompt_may_have_arguments_of_the_chat_template(run, triton, files):
+    prompts, _ = files
+    write(prompts, {"prompt": "one", "chat_template_kwargs": {"enable_thinking": False}})
+    triton.inputs = (*triton.inputs, "chat_template_kwargs")
+
+    assert run()[0] == 0
+    assert triton.asked[0]["chat_template_kwargs"] == '{"enable_thinking": false}'
+
+
 def test_a_killed_batch_goes_on_and_asks_nothing_twice(run, triton, files):
     prompts, results = files
     write(prompts, *({"prompt": str(number)} for number in range(9)))
