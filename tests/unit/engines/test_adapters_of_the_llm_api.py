@@ -2,15 +2,14 @@
 
 import json
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from tasks.engines.checkpoint.adapter_modules import modules_of
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
-from tests.fixtures.adapters import ATTENTION, MLP, TINY, write_adapter
+from tests.fixtures.adapters import TINY, write_adapter, write_model_with_adapters
 from tests.refused import refused
 
 LORA = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite")]
@@ -24,15 +23,7 @@ def asked(**engine):
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """A model with two adapters: `polite` of rank 8 for queries and values, `terse` of rank 16 for all layers."""
-    folder = tmp_path / "source"
-    folder.mkdir()
-    save_file({"weight": np.zeros((2, 2), dtype=np.float16)}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(TINY))
-    (folder / "tokenizer.json").write_text("{}")
-    write_adapter(folder / "lora" / "polite", 8)
-    write_adapter(folder / "lora" / "terse", 16, (*ATTENTION, *MLP))
-    return folder
+    return write_model_with_adapters(tmp_path / "source")
 
 
 def build(checkpoint, tmp_path, settings):
