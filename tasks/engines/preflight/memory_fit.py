@@ -95,8 +95,8 @@ def need_of(
     sequence. Every runtime has a cache of pages, and lets requests wait that it has no pages for; without room for one
     sequence vLLM does not start, and TensorRT-LLM shortens max_seq_len (vllm/v1/core/kv_cache_utils.py,
     _check_enough_kv_cache_memory; trtGptModelInflightBatching.cpp, clampWindowSizesToFitAtLeastOneSequence). Workspace:
-    activations of one step and the logits of one token per sequence. Adapters: both matrices of the highest rank at
-    every linear layer, for each that is loaded at once.
+    activations of one step and the logits of one token per sequence. Adapters: adapter_memory.py, for each that is
+    loaded at once.
 
     Args:
         spec: format, parallelism and limits.

@@ -44,7 +44,6 @@ class TrtPlanner(EnginePlanner):
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
         check_options(spec, {**COMMON, "max_loras": MAX_LORAS})
-        check_adapters(spec, documents)
         check_files(source)
         if method := quantization_of(documents):
             raise InputError(
@@ -54,6 +53,7 @@ class TrtPlanner(EnginePlanner):
                 remedy="Choose the unquantized model, or the engine kinds llmapi or vllm, which serve it as it is.",
             )
         _check_architecture(spec, source, documents[CONFIG])
+        check_adapters(spec, documents)
         check_gpu_engine(release, source, documents, self.check)
         if spec.gate.quality is not None and spec.gate.quality.perplexity is not None:
             raise InputError(
