@@ -18,6 +18,8 @@ QuantizationFormat = Literal[
 KEPT_FORMATS: frozenset[QuantizationFormat] = frozenset({"none", "fp8_online"})
 """Formats whose checkpoint quantize passes on unchanged: `none` as it is, and `fp8_online`, which the server makes of
 16-bit weights as it loads them."""
+ExpertParallel = Literal["none", "any", "all"]
+"""Numbers of ranks that may share out the experts of a mixture: none, any divisor of tensor_parallel, or all ranks."""
 Flavour = Literal["trtllm", "vllm"]
 """Variants of NVIDIA's Triton images that hold a runtime for GPUs."""
 
@@ -66,6 +68,12 @@ class EngineTraits:
     """Ranks may run on several nodes."""
     several_gpus_in_a_group: bool = False
     """A group's member may have more than one GPU."""
+    expert_parallel: ExpertParallel = "none"
+    """Over how many ranks it can share out the experts of a mixture."""
+    uneven_experts: bool = False
+    """Ranks may hold different numbers of experts."""
+    attention_dp: bool = False
+    """Each rank may compute the attention of its own requests, in place of a part of everyone's."""
     cache_share_of_free: bool = False
     """`kv_cache_fraction` is the cache's share of the memory that is free once the model is loaded; otherwise it is the
     share of the whole GPU that everything may take."""
@@ -89,6 +97,8 @@ TRT_ENGINE = EngineTraits(
     server_per_rank=True,
     # the ranks of the C++ runtime are processes, which mpirun can start on other nodes
     spans_nodes=True,
+    # --moe_tp_size and --moe_ep_size of convert_checkpoint.py (tests/contracts/convert_checkpoint.yaml)
+    expert_parallel="any",
     # TensorRT-LLM's free_gpu_memory_fraction
     cache_share_of_free=True,
     complete_configs=True,
@@ -108,6 +118,9 @@ LLMAPI = EngineTraits(
     adapters=LLMAPI_ADAPTERS,
     # gpu_device_ids of Triton's llmapi model
     several_gpus_in_a_group=True,
+    # moe_expert_parallel_size and enable_attention_dp of LLM() (tests/contracts/llm_arguments.yaml)
+    expert_parallel="any",
+    attention_dp=True,
     cache_share_of_free=True,
 )
 VLLM = EngineTraits(
@@ -122,6 +135,12 @@ VLLM = EngineTraits(
     applies_chat_template=False,
     # vllm_backend, src/model.py, _check_health: since r24.12 (b594d07); read at r26.01 (c70d654)
     unloads_dead_engine=True,
+    # enable_expert_parallel is a switch: the experts are shared out over all ranks of a stage, as evenly as they can be
+    # (vllm/model_executor/layers/fused_moe, determine_expert_map at v0.19.0)
+    expert_parallel="all",
+    uneven_experts=True,
+    # no attention_dp: it is data_parallel_size there, whose ranks are engines of their own, and Triton's backend is not
+    # known to serve several (docs/decisions/0018)
     # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU
 )
 

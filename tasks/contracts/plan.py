@@ -25,6 +25,9 @@ RELEASE_DIGITS = 12
 ADAPTERS_FOLDER = "lora"
 """Where artifacts of download, quantize and build keep adapters, beside the model's own files."""
 
+LATER_ENGINE_FIELDS = ("expert_parallel", "attention_dp")
+"""Fields of the engine that are part of no key while they have their defaults, so that no older key changed."""
+
 Fields = dict[str, Any]
 """What a stage's output depends on, besides its inputs: JSON values by name, possibly nested."""
 
@@ -166,7 +169,7 @@ def stage_fields(
             "quantization": {"format": spec.quantization.format, "kv_cache": spec.quantization.kv_cache, **calibration},
             **quality,
         },
-        "build": {"engine": spec.engine.model_dump(mode="json", exclude={"lora", "chat_template_kwargs"})},
+        "build": {"engine": _engine_fields(spec)},
         "assemble": {
             "name": spec.name,
             "engine": {"kind": spec.engine.kind, **limits, **wrapped},
@@ -183,6 +186,13 @@ def stage_fields(
     if salt:
         fields["download"]["salt"] = salt
     return fields
+
+
+def _engine_fields(spec: ReleaseSpec) -> Fields:
+    engine = spec.engine
+    defaults = {name: type(engine).model_fields[name].default for name in LATER_ENGINE_FIELDS}
+    unset = {name for name, default in defaults.items() if getattr(engine, name) == default}
+    return engine.model_dump(mode="json", exclude={"lora", "chat_template_kwargs", *unset})
 
 
 def _calibration(spec: ReleaseSpec, datasets: Datasets) -> Fields:

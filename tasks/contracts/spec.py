@@ -16,6 +16,7 @@ from tasks.contracts.engine_kinds import (
     kinds_with,
     kinds_with_adapters,
 )
+from tasks.contracts.expert_parallel import expert_problem
 from tasks.contracts.gate_spec import Gate
 from tasks.contracts.kubernetes_text import ImageName, NonEmptyLabelValue
 from tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
@@ -91,6 +92,16 @@ class Engine(Written):
     )
     tensor_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)
     pipeline_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)
+    expert_parallel: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_RANKS,
+        description="mixtures of experts: ranks that share out the experts, a divisor of tensor_parallel",
+    )
+    attention_dp: bool = Field(
+        default=False,
+        description="mixtures of experts on llmapi: each rank computes the attention of its own requests",
+    )
     max_batch_size: int = Field(ge=1, le=2048, description="sequences that run at once")
     max_input_tokens: Tokens
     max_sequence_tokens: int = Field(ge=2, le=MAX_TOKENS, description="prompt and answer together")
@@ -156,6 +167,14 @@ class Engine(Written):
             )
         if arguments and self.options.get("chat_template") == "none":
             raise ValueError(f"{field} has no effect with engine.options.chat_template none: remove one of them")
+
+    @model_validator(mode="after")
+    def _experts_are_shared_out_as_the_kind_can(self) -> Self:
+        if problem := expert_problem(
+            self.kind, self.tensor_parallel, experts=self.expert_parallel, attention_dp=self.attention_dp
+        ):
+            raise ValueError(problem)
+        return self
 
     @model_validator(mode="after")
     def _adapters_have_an_engine_and_a_name_each(self) -> Self:

@@ -168,6 +168,14 @@ def test_adapters_have_the_names_of_layers_and_files_that_tensorrt_llm_gives():
     assert LORA["files"] == [LORA_WEIGHTS, LORA_CONFIG]
 
 
+@pytest.mark.parametrize("architecture", [name for name, converter in CONVERTERS.items() if converter.experts])
+def test_experts_are_shared_out_by_flags_that_the_converters_have(architecture):
+    command = converted(architecture, tensor_parallel=4, expert_parallel=2)
+
+    check_command(command[2:], recorded_flags(CONVERTERS[architecture].folder))
+    assert (value_of(command, "--moe_tp_size"), value_of(command, "--moe_ep_size")) == ("2", "2")
+
+
 @pytest.mark.parametrize(
     ("quantization", "kv_cache", "paged", "fp8"),
     [

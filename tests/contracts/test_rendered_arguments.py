@@ -83,6 +83,33 @@ def test_weights_that_vllm_quantizes_as_it_loads_them_are_a_field_of_vllm(tmp_pa
     assert arguments["quantization"] == "fp8"
 
 
+def test_the_places_of_experts_and_attention_are_fields_of_the_llm_api(tmp_path):
+    folder = repository("llmapi", tmp_path, tensor_parallel=4, expert_parallel=2, attention_dp=True)
+    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+
+    check_document(arguments, contract("llm_arguments.yaml"))
+    assert (arguments["moe_expert_parallel_size"], arguments["moe_tensor_parallel_size"]) == (2, 2)
+    assert arguments["enable_attention_dp"] is True
+
+
+def test_sharing_out_experts_is_a_field_of_vllm(tmp_path):
+    folder = repository("vllm", tmp_path, tensor_parallel=4, expert_parallel=4)
+    arguments = json.loads((folder / "demo" / "1" / "model.json").read_text())
+
+    check_document(arguments, contract("vllm_engine_arguments.yaml"))
+    assert arguments["enable_expert_parallel"] is True
+
+
+@pytest.mark.parametrize("kind", ["llmapi", "vllm"])
+def test_a_model_without_experts_is_rendered_without_their_fields(tmp_path, kind):
+    folder = repository(kind, tmp_path, tensor_parallel=4) / "demo" / "1"
+    rendered = "".join(file.read_text() for file in folder.glob("model.[jy]*"))
+
+    assert "moe_" not in rendered
+    assert "expert" not in rendered
+    assert "attention_dp" not in rendered
+
+
 @pytest.mark.parametrize("options", [{}, {"enforce_eager": True, "prefix_caching": False, "max_num_tokens": 512}])
 def test_the_arguments_of_vllm_are_fields_that_it_has(tmp_path, options):
     folder = repository("vllm", tmp_path, options=options)

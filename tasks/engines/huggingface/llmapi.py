@@ -54,6 +54,22 @@ class LlmApiMaker(CheckpointMaker):
             "options": {
                 "max_num_tokens": batched_tokens(spec),
                 "trust_remote_code": False,
+                **expert_arguments(spec),
                 **llm_api_arguments(spec, ranks, modules),
             },
         }
+
+
+def expert_arguments(spec: ReleaseSpec) -> dict[str, Any]:
+    """Fields of LLM() that say where a mixture's experts and its attention are; empty for the defaults.
+
+    The product of both sizes is tensor_parallel_size (tensorrt_llm/mapping.py at 05ebebb2).
+    """
+    engine = spec.engine
+    arguments: dict[str, Any] = {}
+    if engine.expert_parallel > 1:
+        arguments["moe_expert_parallel_size"] = engine.expert_parallel
+        arguments["moe_tensor_parallel_size"] = engine.tensor_parallel // engine.expert_parallel
+    if engine.attention_dp:
+        arguments["enable_attention_dp"] = True
+    return arguments

@@ -123,6 +123,7 @@ class VllmMaker(CheckpointMaker):
                 "enforce_eager": options.get("enforce_eager", False),
                 "trust_remote_code": False,
                 **ONLINE.get(spec.quantization.format, {}),
+                **({"enable_expert_parallel": True} if spec.engine.expert_parallel > 1 else {}),
                 **vllm_arguments(spec, ranks),
             },
         }

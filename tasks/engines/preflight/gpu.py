@@ -16,6 +16,7 @@ from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable,
 from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
 from tasks.engines.preflight.adapters import highest_rank
 from tasks.engines.preflight.chat import chat_template_of
+from tasks.engines.preflight.experts import check_experts
 from tasks.engines.preflight.hub_metadata import Documents, check_not_quantized_twice, quantization_of
 from tasks.engines.preflight.memory_fit import GIB, USABLE, MemoryFit, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.model_shape import check_parallel, missing_fields, shape_of
@@ -114,6 +115,7 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     check_not_quantized_twice(spec, source, documents)
     _check_calibration(spec)
     chat_template_of(spec, documents)
+    check_experts(spec, config)
     fit = _fit(release, source, documents)
 
     def accepts(changed: ReleaseSpec) -> bool:

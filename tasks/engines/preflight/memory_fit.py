@@ -15,6 +15,7 @@ from tasks.contracts.site import Gpu
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import needs_gpu
 from tasks.engines.preflight.adapter_memory import adapter_bytes
+from tasks.engines.preflight.experts import attention_ranks, replicated_parameters
 from tasks.engines.preflight.model_shape import KEPT_BYTES, ModelShape
 
 GIB = 2**30
@@ -123,8 +124,11 @@ def _weights(spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantiz
     if quantized:
         body = max(0, source_bytes - matrices * embedding)
     # an engine has two matrices even where the checkpoint has one; the other runtimes share it
-    last = 0 if shape.tied and not spec.engine.traits.compiled else embedding / tensor
-    return int(body * layers / shape.layers / tensor + embedding + last)
+    last = 0 if shape.tied and not spec.engine.traits.compiled else embedding / attention_ranks(spec)
+    # a checkpoint that is already quantized is taken to have 8 bits in its attention
+    attention = layers * 2 * shape.hidden * (shape.heads + shape.kv_heads) * shape.head_dim
+    replicated = replicated_parameters(spec, attention) * (1 if quantized else BITS[spec.quantization.format] / 8)
+    return int(body * layers / shape.layers / tensor + embedding + last + replicated)
 
 
 def sequence_bytes(spec: ReleaseSpec, shape: ModelShape) -> int:
@@ -145,7 +149,7 @@ def _elements_per_token(spec: ReleaseSpec, shape: ModelShape) -> int:
     """
     if shape.latent is not None:
         return shape.latent * (2 if spec.engine.traits.compiled else 1)
-    heads = max(1, shape.kv_heads // spec.engine.tensor_parallel)
+    heads = max(1, shape.kv_heads // attention_ranks(spec))
     return 2 * heads * shape.head_dim
 
 

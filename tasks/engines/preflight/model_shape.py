@@ -8,6 +8,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG
+from tasks.engines.preflight.experts import attention_ranks
 
 KEPT_BYTES = 2
 """Bytes of a parameter that no format touches: embedding and last layer (TensorRT-LLM quantize.py leaves lm_head as it
@@ -101,7 +102,7 @@ def check_parallel(spec: ReleaseSpec, shape: ModelShape) -> None:
     Raises:
         InputError: heads over tensor parallel ranks, or layers over pipeline stages.
     """
-    tensor, pipeline = spec.engine.tensor_parallel, spec.engine.pipeline_parallel
+    tensor, pipeline = attention_ranks(spec), spec.engine.pipeline_parallel
     if shape.heads % tensor or (shape.kv_heads % tensor and tensor % shape.kv_heads):
         fit = [
             n

@@ -88,11 +88,11 @@ def convert_command(
         script: the script in the image.
         checkpoint: in Hugging Face layout.
         out: where config.json and one safetensors file per rank go.
-        spec: parallelism, which the script can split weights into (check_converted).
+        spec: parallelism, which the script can split weights and experts into (check_converted).
         dtype: type of the weights in config.json, for a script that does not read it.
     """
     engine = spec.engine
-    return [
+    command = [
         *(PYTHON, str(script)),
         *("--model_dir", str(checkpoint)),
         *("--output_dir", str(out)),
@@ -101,6 +101,10 @@ def convert_command(
         *(("--pp_size", str(engine.pipeline_parallel)) if converter.pipeline else ()),
         *converter.flags,
     ]
+    if engine.expert_parallel > 1:
+        command += ["--moe_tp_size", str(engine.tensor_parallel // engine.expert_parallel)]
+        command += ["--moe_ep_size", str(engine.expert_parallel)]
+    return command
 
 
 def lora_command(script: Path, adapter: Path, out: Path, dtype: str) -> list[str]:

@@ -28,6 +28,8 @@ class Converter:
     """Splits weights over tensor parallel ranks."""
     pipeline: bool = True
     """Splits layers over pipeline stages."""
+    experts: bool = False
+    """Shares out the experts of a mixture over ranks, as `--moe_tp_size` and `--moe_ep_size` ask."""
 
     @property
     def script(self) -> str:
@@ -35,7 +37,7 @@ class Converter:
         return f"{self.folder}/convert_checkpoint.py"
 
 
-LLAMA, QWEN = Converter("models/core/llama"), Converter("models/core/qwen")
+LLAMA, QWEN = Converter("models/core/llama", experts=True), Converter("models/core/qwen", experts=True)
 # loads the model on GPUs unless told otherwise, and the pod has those of the engine only
 GPT = Converter("models/core/gpt", flags=("--load_model_on_cpu",))
 GEMMA = Converter(
@@ -48,6 +50,8 @@ PHI = Converter("models/core/phi", pipeline=False)
 # the README's support matrix leaves TP empty for them, and load_weights_from_hf_model (models/phi3/convert.py) does
 # not split their weights
 PHI3 = replace(PHI, tensor=False)
+# no experts: the script has the flags, but its weights are split by tp_size in place of moe_tp_size
+# (tensorrt_llm/models/deepseek_v2/convert.py @ 130232d9, load_weights_from_hf_model)
 DEEPSEEK_V2 = Converter("models/contrib/deepseek_v2", reads_dtype=False)
 
 CONVERTERS: Mapping[str, Converter] = {
@@ -114,6 +118,7 @@ def check_converted(architecture: str, engine: Engine) -> None:
     for field, ranks, splits in (
         ("tensor_parallel", engine.tensor_parallel, converter.tensor),
         ("pipeline_parallel", engine.pipeline_parallel, converter.pipeline),
+        ("expert_parallel", engine.expert_parallel, converter.experts),
     ):
         if ranks > 1 and not splits:
             raise InputError(

@@ -13,6 +13,7 @@ from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG, check_files
 from tasks.engines.preflight.adapters import check_adapters
+from tasks.engines.preflight.experts import experts_of
 from tasks.engines.preflight.gpu import COMMON, MAX_LORAS, check_gpu_engine, check_options, memory_warnings
 from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
@@ -23,9 +24,6 @@ from tasks.engines.trtllm.families import architecture_of, check_converted, chec
 TOOLKIT_BYTES = 8 * GIB
 """Host memory of a process with CUDA, PyTorch and TensorRT-LLM, and of what TensorRT holds while it builds: an
 allowance."""
-
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-"""Fields of config.json with the number of experts, by family."""
 
 FORMATS_OF_EXPERTS = frozenset({"none", "int8_wo", "int4_wo", "fp8"})
 """Formats in which ModelOpt exports experts without a warning: weight-only ones are exported unquantized
@@ -52,6 +50,13 @@ class TrtPlanner(EnginePlanner):
                 expected="16-bit weights, which trt-engine quantizes itself",
                 remedy="Choose the unquantized model, or the engine kinds llmapi or vllm, which serve it as it is.",
             )
+        if spec.engine.expert_parallel > 1 and not is_converted(spec):
+            raise InputError(
+                "engine.expert_parallel needs weights that keep their precision: TensorRT-LLM's quantize.py splits "
+                "every expert over all ranks, and has no flag for anything else",
+                found=f"format {spec.quantization.format} with kv_cache {spec.quantization.kv_cache}",
+                remedy="Choose format none and kv_cache none, remove expert_parallel, or choose engine kind llmapi.",
+            )
         _check_architecture(spec, source, documents[CONFIG])
         check_adapters(spec, documents)
         check_gpu_engine(release, source, documents, self.check)
@@ -64,7 +69,7 @@ class TrtPlanner(EnginePlanner):
     @override
     def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
         warnings, format_ = memory_warnings(release, source, documents), release.spec.quantization.format
-        if not any(documents[CONFIG].get(field) for field in EXPERTS) or format_ in FORMATS_OF_EXPERTS:
+        if not experts_of(documents[CONFIG]) or format_ in FORMATS_OF_EXPERTS:
             return warnings
         warned = f"ModelOpt, which quantize.py calls, warns that TensorRT-LLM may not support them in {format_}"
         return (*warnings, f"{source.repo} has experts: {warned}")
@@ -100,7 +105,8 @@ class TrtPlanner(EnginePlanner):
             "tensorrt_llm": release.runtime.runtime,
             "tensorrt": release.runtime.tensorrt or "",
             "gpu_architecture": release.gpu.facts.architecture,
-            "ranks": f"tp{engine.tensor_parallel} pp{engine.pipeline_parallel}",
+            "ranks": f"tp{engine.tensor_parallel} pp{engine.pipeline_parallel}"
+            + (f" ep{engine.expert_parallel}" if engine.expert_parallel > 1 else ""),
         }
         return {"quantize": tools, "build": tools, "assemble": {"image": release.engine_image}}
 

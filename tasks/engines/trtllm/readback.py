@@ -104,6 +104,9 @@ def _expected(spec: ReleaseSpec, version: str, gpus_per_node: int) -> Iterator[t
     yield "pretrained_config.mapping.world_size", engine.ranks
     yield "pretrained_config.mapping.tp_size", engine.tensor_parallel
     yield "pretrained_config.mapping.pp_size", engine.pipeline_parallel
+    if engine.expert_parallel > 1:
+        yield "pretrained_config.mapping.moe_ep_size", engine.expert_parallel
+        yield "pretrained_config.mapping.moe_tp_size", engine.tensor_parallel // engine.expert_parallel
     yield "pretrained_config.mapping.gpus_per_node", gpus_per_node
     yield "pretrained_config.quantization.quant_algo", QUANT_ALGO[quantization.format]
     yield "pretrained_config.quantization.kv_cache_quant_algo", KV_QUANT_ALGO[quantization.kv_cache]

@@ -45,6 +45,10 @@ if FAMILY == "gemma":
 else:
     for name in ("--tp_size", "--pp_size"):
         parser.add_argument(name, type=int, default=1)
+parser.set_defaults(moe_tp_size=-1, moe_ep_size=-1)
+if not QUANTIZES and FAMILY not in {"gemma", "gpt"}:
+    for name in ("--moe_tp_size", "--moe_ep_size"):
+        parser.add_argument(name, type=int, default=-1)
 if QUANTIZES:
     parser.add_argument("--qformat", choices=ALGOS, default="full_prec")
     parser.add_argument("--kv_cache_dtype", choices=["int8", "fp8"])
@@ -52,6 +56,8 @@ if QUANTIZES:
     for name, default in (("calib_size", 512), ("calib_max_seq_length", 512), ("tokenizer_max_seq_length", 2048)):
         parser.add_argument(f"--{name}", type=int, default=default)
 asked = parser.parse_args()
+if not QUANTIZES and asked.moe_ep_size > 0 and asked.moe_tp_size * asked.moe_ep_size != asked.tp_size:
+    sys.exit("AssertionError: moe_tp_size * moe_ep_size must equal to tp_size")
 format_, cache = (asked.qformat, asked.kv_cache_dtype) if QUANTIZES else ("full_prec", None)
 
 if QUANTIZES and os.environ.get("GPUS") == "0":
@@ -83,6 +89,7 @@ config = {
         "tp_size": asked.tp_size,
         "pp_size": asked.pp_size,
         "gpus_per_node": 8,
+        **({} if QUANTIZES else {"moe_tp_size": asked.moe_tp_size, "moe_ep_size": asked.moe_ep_size}),
     },
     "quantization": {"quant_algo": ALGOS[format_], "kv_cache_quant_algo": cache.upper() if cache else None},
 }

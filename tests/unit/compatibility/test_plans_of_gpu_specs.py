@@ -598,3 +598,24 @@ def test_positions_that_transformers_5_wrote_are_planned_for_every_engine(planne
 def test_positions_that_the_runtimes_transformers_reads_otherwise_are_refused_before_any_pod(planned, name, rope):
     with refused(what="transformers 4 of the serving runtime reads a different rope", remedy="Choose a revision"):
         planned(asked(name), PublicHub(**rope))
+
+
+FOUR_RANKS = {"gpu": "NVIDIA-H100-80GB-HBM3", "tensor_parallel": 4}
+WITH_EXPERTS = {"num_experts": 64, "moe_intermediate_size": 768}
+
+
+@pytest.mark.parametrize("engine", [{"expert_parallel": 2}, {"attention_dp": True}])
+def test_experts_of_a_model_without_any_are_refused_by_plan(planned, engine):
+    with refused(what="is for mixtures of experts"):
+        planned(asked(FP8, engine={**FOUR_RANKS, **engine}))
+
+
+def test_a_mixture_of_experts_is_planned_over_ranks(planned):
+    spec = asked(FP8, engine={**FOUR_RANKS, "expert_parallel": 4, "attention_dp": True})
+
+    assert planned(spec, hub=PublicHub(**WITH_EXPERTS)).spec.engine.expert_parallel == 4
+
+
+def test_quantize_has_no_flag_that_shares_out_experts(planned):
+    with refused(what="engine.expert_parallel needs weights that keep their precision", remedy="format none"):
+        planned(asked(AWQ, engine={**FOUR_RANKS, "expert_parallel": 2}), hub=PublicHub(**WITH_EXPERTS))

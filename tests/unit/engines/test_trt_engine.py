@@ -245,3 +245,13 @@ def test_nothing_of_the_scratch_is_left_beside_the_output(make, tmp_path):
     make(asked())
 
     assert {each.name for each in tmp_path.iterdir()} == {"source", "image", "quantized", "engine"}
+
+
+def test_an_engine_says_how_many_ranks_share_out_its_experts(make, checkpoint):
+    make(asked("none", tensor_parallel=4, expert_parallel=2))
+
+
+def test_an_engine_with_its_experts_elsewhere_is_refused(make):
+    spoil = {"pretrained_config.mapping.moe_ep_size": 1}
+    with refused(what="moe_ep_size differs from the spec", found="1", expected="2"):
+        make(asked("none", tensor_parallel=4, expert_parallel=2), spoil=spoil)
