@@ -10,6 +10,7 @@ from functools import cached_property
 from tasks.contracts.engine_kinds import kinds_with
 from tasks.contracts.errors import InputError
 from tasks.contracts.gpu_formats import check_format
+from tasks.contracts.host_cache import host_cache_bytes, with_memory
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
 from tasks.contracts.site import Gpu, PodShape, Site
@@ -197,6 +198,7 @@ class ResolvedRelease:
         several = self.nodes > 1
         gpus = self.gpu.facts.per_node if several else engine.ranks
         shape = _on_gpus(self._shape("gpu", "serving"), self.gpu.name, gpus)
+        shape = with_memory(shape, min(gpus, engine.ranks) * host_cache_bytes(self.spec))
         if not several:
             return Placement(self.engine_image, shape, engine.ranks)
         self._check_multinode_names()
@@ -215,6 +217,8 @@ class ResolvedRelease:
         shape = self._shape(step_shape(step, self.spec), step)
         gpus = self.step_gpus(step, estimate)
         shape = _on_gpus(shape, self.gpu.name, gpus) if gpus else shape.model_copy(update={"gpus": 0})
+        if step == "assemble" and gpus:
+            shape = with_memory(shape, self.spec.engine.ranks * host_cache_bytes(self.spec))
         return StepPod(self.step_image(step), shape)
 
     def step_image(self, step: Step) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tasks.contracts.base import sha256_of
 from tasks.contracts.errors import InputError
+from tasks.contracts.host_cache import host_cache_bytes, with_memory
 from tasks.contracts.plan import RELEASE_DIGITS
 from tasks.contracts.release import Release
 from tasks.contracts.resolution import Placement, ResolvedRelease
@@ -149,7 +150,8 @@ def placed_together(specs: Sequence[ReleaseSpec], site: Site) -> Placement:
                 )
             owners[number] = spec.name
     count = max(owners, default=-1) + 1
-    shape = placements[0].shape
+    # the first member's shape already has what that member keeps in the host's memory
+    shape = with_memory(placements[0].shape, sum(spec.engine.ranks * host_cache_bytes(spec) for spec in specs[1:]))
     return replace(placements[0], shape=shape.model_copy(update={"gpus": count}), ranks=count)
 
 

@@ -110,6 +110,40 @@ def test_a_model_without_experts_is_rendered_without_their_fields(tmp_path, kind
     assert "attention_dp" not in rendered
 
 
+GIB = 2**30
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_prompts_in_several_steps_and_the_hosts_memory_are_fields_of_the_llm_api(tmp_path, chunked):
+    options = {"chunked_prefill": chunked, "kv_cache_host_gib": 1.5}
+    folder = repository("llmapi", tmp_path, options=options, tensor_parallel=2)
+    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+
+    check_document(arguments, contract("llm_arguments.yaml"))
+    assert arguments["enable_chunked_prefill"] is chunked
+    assert arguments["kv_cache_config"]["host_cache_size"] == 1.5 * GIB
+
+
+def test_the_hosts_memory_of_all_ranks_together_is_a_field_of_vllm(tmp_path):
+    options = {"chunked_prefill": True, "kv_cache_host_gib": 3}
+    folder = repository("vllm", tmp_path, options=options, tensor_parallel=2, pipeline_parallel=2)
+    arguments = json.loads((folder / "demo" / "1" / "model.json").read_text())
+
+    check_document(arguments, contract("vllm_engine_arguments.yaml"))
+    assert arguments["enable_chunked_prefill"] is True
+    assert arguments["kv_offloading_size"] == 12
+
+
+@pytest.mark.parametrize(("options", "chunked"), [({}, "true"), ({"chunked_prefill": False}, "false")])
+def test_prompts_in_several_steps_are_a_parameter_of_the_tensorrt_llm_model(tmp_path, options, chunked):
+    assert tensorrt_llm_parameters(tmp_path, options=options)["enable_chunked_context"] == chunked
+
+
+@pytest.mark.parametrize(("options", "memory"), [({}, None), ({"kv_cache_host_gib": 2}, str(2 * GIB))])
+def test_the_hosts_memory_is_a_parameter_of_the_tensorrt_llm_model(tmp_path, options, memory):
+    assert tensorrt_llm_parameters(tmp_path, options=options).get("kv_cache_host_memory_bytes") == memory
+
+
 @pytest.mark.parametrize("options", [{}, {"enforce_eager": True, "prefix_caching": False, "max_num_tokens": 512}])
 def test_the_arguments_of_vllm_are_fields_that_it_has(tmp_path, options):
     folder = repository("vllm", tmp_path, options=options)
@@ -176,9 +210,15 @@ def test_the_backend_of_vllm_is_told_only_what_it_reads(tmp_path, lora):
     assert json.loads((folder / "demo" / "1" / "model.json").read_text())["disable_log_stats"] is False
 
 
-def test_the_parameters_of_the_tensorrt_llm_model_are_among_those_of_its_own_template(tmp_path):
+@pytest.mark.parametrize("options", [{}, {"chunked_prefill": True, "kv_cache_host_gib": 2}])
+def test_the_parameters_of_the_tensorrt_llm_model_are_among_those_of_its_own_template(tmp_path, options):
+    assert tensorrt_llm_parameters(tmp_path, options=options)
+
+
+def tensorrt_llm_parameters(tmp_path, **engine):
+    """The model's parameters by name, once all of them are known to be recorded."""
     recorded = contract("template_parameters.yaml")["models"]["tensorrt_llm"]
-    text = (repository("trt-engine", tmp_path) / "demo_tensorrt_llm" / "config.pbtxt").read_text()
+    text = (repository("trt-engine", tmp_path, **engine) / "demo_tensorrt_llm" / "config.pbtxt").read_text()
     config = text_format.Parse(text, ModelConfig())
     known = {**recorded["required"], **recorded["optional"]}
     for template_name, written in recorded["named_otherwise"].items():
@@ -188,3 +228,4 @@ def test_the_parameters_of_the_tensorrt_llm_model_are_among_those_of_its_own_tem
         assert name in {*known, *recorded["fixed"]}, f"{name} is no parameter of the template"
         if name in known and value.string_value:
             check_value(name, value.string_value, known[name])
+    return {name: value.string_value for name, value in config.parameters.items()}

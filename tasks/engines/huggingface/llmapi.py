@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from tasks.contracts.host_cache import host_cache_bytes
 from tasks.contracts.plan import Source, adapter_folder
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
@@ -16,7 +17,7 @@ from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import llm_api_arguments
 from tasks.engines.preflight.adapters import check_adapters
-from tasks.engines.preflight.gpu import COMMON, MAX_LORAS, PREFIX_CACHING
+from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, MAX_LORAS, PREFIX_CACHING, check_host_cache
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.serving.paths import ENGINE_DESCRIPTION
@@ -32,6 +33,7 @@ class LlmApiPlanner(CheckpointPlanner):
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         check_adapters(release.spec, documents)
         super().check(release, source, documents)
+        check_host_cache(release.spec, shares_cache=release.spec.engine.options.get("prefix_caching") is not False)
 
 
 class LlmApiMaker(CheckpointMaker):
@@ -51,13 +53,21 @@ class LlmApiMaker(CheckpointMaker):
             **checkpoint_values(engine_dir, spec),
             "prefix_caching": spec.engine.options.get("prefix_caching", True),
             "loras": {name: adapter_folder(name) for name in ranks},
+            "host_cache_bytes": host_cache_bytes(spec),
             "options": {
                 "max_num_tokens": batched_tokens(spec),
                 "trust_remote_code": False,
                 **expert_arguments(spec),
+                **chunked_prefill_argument(spec),
                 **llm_api_arguments(spec, ranks, modules),
             },
         }
+
+
+def chunked_prefill_argument(spec: ReleaseSpec) -> dict[str, bool]:
+    """The field of LLM() that lets prompts be computed in several steps; empty where the spec leaves it open."""
+    chunked = spec.engine.options.get(CHUNKED_PREFILL)
+    return {} if chunked is None else {"enable_chunked_prefill": bool(chunked)}
 
 
 def expert_arguments(spec: ReleaseSpec) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.gpu_formats import TURING
+from tasks.contracts.host_cache import GIB, host_cache_bytes
 from tasks.contracts.plan import Source, adapter_folder
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
@@ -15,7 +16,7 @@ from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import vllm_arguments
 from tasks.engines.preflight.adapters import check_adapters
-from tasks.engines.preflight.gpu import COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
+from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.model_shape import shape_of
@@ -53,6 +54,7 @@ class VllmPlanner(CheckpointPlanner):
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         check_adapters(release.spec, documents)
+        _check_chunked_prefill(release.spec)
         if release.gpu.facts.architecture in TURING:
             self._refuse_on_turing(release, source, documents)
         _check_vocabulary(release.spec, documents)
@@ -124,6 +126,33 @@ class VllmMaker(CheckpointMaker):
                 "trust_remote_code": False,
                 **ONLINE.get(spec.quantization.format, {}),
                 **({"enable_expert_parallel": True} if spec.engine.expert_parallel > 1 else {}),
+                **({"enable_chunked_prefill": True} if CHUNKED_PREFILL in options else {}),
+                **_host_cache(spec),
                 **vllm_arguments(spec, ranks),
             },
         }
+
+
+def _check_chunked_prefill(spec: ReleaseSpec) -> None:
+    """Refuse to switch off what vLLM supports only switched on.
+
+    Raises:
+        InputError: chunked_prefill is false. vLLM takes it, and warns that models that generate may then crash or
+            answer incorrectly (vllm/engine/arg_utils.py at v0.19.0 and v0.24.0,
+            _set_default_chunked_prefill_and_prefix_caching_args).
+    """
+    if spec.engine.options.get(CHUNKED_PREFILL) is False:
+        raise InputError(
+            f"engine.options.{CHUNKED_PREFILL} cannot be false for vllm, which does not support models that generate "
+            "without it",
+            remedy="Remove it, or set it to true, which lets max_num_tokens be lower than max_input_tokens.",
+        )
+
+
+def _host_cache(spec: ReleaseSpec) -> dict[str, float]:
+    """The field of AsyncEngineArgs with the GiB that all ranks together keep in the host's memory; empty for none.
+
+    Its default backend is vLLM's own (vllm/config/cache.py at v0.19.0 to v0.27.1, kv_offloading_size).
+    """
+    size_bytes = spec.engine.ranks * host_cache_bytes(spec)
+    return {"kv_offloading_size": size_bytes / GIB} if size_bytes else {}

@@ -7,6 +7,7 @@ from typing import Any
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.gpu_formats import FORMATS, KV_CACHES, modelopt_makes, served
+from tasks.contracts.host_cache import HOST_CACHE
 from tasks.contracts.plan import Source
 from tasks.contracts.resolution import ResolvedRelease, resolve
 from tasks.contracts.spec import ReleaseSpec
@@ -43,15 +44,26 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MAX_HOST_GIB
+
+
+MAX_HOST_GIB = 2**14
+"""More than the memory of any node."""
+
+CHUNKED_PREFILL = "chunked_prefill"
 COMMON: Mapping[str, Option] = {
     "chat_template": Option(
         "apply or none; apply where the tokenizer has one when absent", {"apply", "none"}.__contains__
     ),
     "kv_cache_fraction": Option("above 0 and below 1, 0.9 when absent", _is_share),
     "max_num_tokens": Option("1 or more", _is_count),
+    CHUNKED_PREFILL: Option("true or false, the runtime's own choice when absent", _is_switch),
+    HOST_CACHE: Option("above 0, none when absent", _is_size),
 }
 """Whether prompts are wrapped; the cache's share of the memory that the model leaves free (vllm: the server's share of
-the whole GPU); and tokens of one step."""
+the whole GPU); tokens of one step; whether a prompt may be computed in several steps; and GiB of the host's memory, for
+each GPU, that keep blocks of the cache which left the GPU."""
 
 PREFIX_CACHING = Option("true or false, true when absent", _is_switch)
 """Whether prompts that begin alike share their cache."""
@@ -78,14 +90,38 @@ def check_options(spec: ReleaseSpec, options: Mapping[str, Option]) -> None:
                 expected=known,
                 remedy="Correct or remove it.",
             )
-    tokens = spec.engine.options.get("max_num_tokens")
-    if tokens is not None and int(tokens) < max(spec.engine.max_batch_size, spec.engine.max_input_tokens):
+    _check_step(spec)
+
+
+def _check_step(spec: ReleaseSpec) -> None:
+    """Refuse steps that hold fewer tokens than the engine may have to compute at once."""
+    engine, chunked = spec.engine, spec.engine.options.get(CHUNKED_PREFILL) is True
+    tokens = engine.options.get("max_num_tokens")
+    least = engine.max_batch_size if chunked else max(engine.max_batch_size, engine.max_input_tokens)
+    if tokens is not None and int(tokens) < least:
+        prompt = "" if chunked else f"{engine.max_input_tokens} (max_input_tokens) and "
         raise InputError(
-            "engine.options.max_num_tokens is too low: a step holds a whole prompt and a token of every sequence",
+            "engine.options.max_num_tokens is too low: a step holds "
+            f"{'' if chunked else 'a whole prompt and '}a token of every sequence",
             found=str(tokens),
-            expected=f"at least {spec.engine.max_input_tokens} (max_input_tokens) and {spec.engine.max_batch_size} "
-            "(max_batch_size)",
-            remedy="Raise it or remove it.",
+            expected=f"at least {prompt}{engine.max_batch_size} (max_batch_size)",
+            remedy="Raise it or remove it." if chunked else f"Raise it, remove it, or set {CHUNKED_PREFILL}.",
+        )
+
+
+def check_host_cache(spec: ReleaseSpec, *, shares_cache: bool) -> None:
+    """Refuse host memory that TensorRT-LLM would not use: only blocks that other requests may share move there.
+
+    Raises:
+        InputError: the engine shares none of its cache between requests.
+    """
+    if HOST_CACHE in spec.engine.options and not shares_cache:
+        raise InputError(
+            f"engine.options.{HOST_CACHE} has no effect: TensorRT-LLM keeps only blocks that requests may share, and "
+            "this engine shares none",
+            found=f"format {spec.quantization.format}, kv_cache {spec.quantization.kv_cache}, prefix_caching "
+            f"{str(spec.engine.options.get('prefix_caching', True)).lower()}",
+            remedy="Remove it, or let prompts share their cache.",
         )
 
 

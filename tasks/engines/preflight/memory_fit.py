@@ -75,9 +75,14 @@ def bytes_on_gpus(spec: ReleaseSpec, source: Source) -> int:
 
 
 def batched_tokens(spec: ReleaseSpec) -> int:
-    """Maximum tokens of one step; by default a whole prompt, and no less than the runtimes' own default."""
-    tokens = spec.engine.options.get("max_num_tokens")
-    return int(tokens) if tokens else max(BATCHED_TOKENS, spec.engine.max_input_tokens, spec.engine.max_batch_size)
+    """Maximum tokens of one step; by default a whole prompt, and no less than the runtimes' own default.
+
+    A prompt that may be computed in several steps need not fit into one.
+    """
+    engine = spec.engine
+    tokens = engine.options.get("max_num_tokens")
+    prompt = 0 if engine.options.get("chunked_prefill") is True else engine.max_input_tokens
+    return int(tokens) if tokens else max(BATCHED_TOKENS, prompt, engine.max_batch_size)
 
 
 def adapter_slots(spec: ReleaseSpec) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from typing_extensions import override
 
 from tasks.contracts.errors import InputError
+from tasks.contracts.host_cache import host_cache_bytes
 from tasks.contracts.plan import adapter_folder
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.adapters import adapters_in, check_adapter_weights
@@ -20,7 +21,7 @@ from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import CONFIG, check_limits, check_weights, read_config, read_object
 from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_tokenizer
-from tasks.engines.preflight.gpu import kv_cache_fraction
+from tasks.engines.preflight.gpu import CHUNKED_PREFILL, kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG
 from tasks.engines.protocol import EngineMaker
 from tasks.engines.trtllm.adapters import TRITON_TYPES, cache_settings, convert_adapters, engine_lora
@@ -139,6 +140,8 @@ class TrtMaker(EngineMaker):
             **description["limits"],
             "kv_cache_fraction": description["kv_cache_fraction"],
             "paged_context": description["paged_attention"],
+            "chunked_prefill": spec.engine.options.get(CHUNKED_PREFILL) is not False,
+            "host_cache_bytes": host_cache_bytes(spec),
             "repository_root": REPOSITORY_ROOT,
             "gpus": list(spec.serving.gpus),
             "versions": description["versions"],

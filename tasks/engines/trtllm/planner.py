@@ -14,11 +14,19 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG, check_files
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.experts import experts_of
-from tasks.engines.preflight.gpu import COMMON, MAX_LORAS, check_gpu_engine, check_options, memory_warnings
+from tasks.engines.preflight.gpu import (
+    CHUNKED_PREFILL,
+    COMMON,
+    MAX_LORAS,
+    check_gpu_engine,
+    check_host_cache,
+    check_options,
+    memory_warnings,
+)
 from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
-from tasks.engines.trtllm.commands import is_converted
+from tasks.engines.trtllm.commands import is_converted, paged_attention
 from tasks.engines.trtllm.families import architecture_of, check_converted, check_quantized
 
 TOOLKIT_BYTES = 8 * GIB
@@ -42,6 +50,8 @@ class TrtPlanner(EnginePlanner):
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
         check_options(spec, {**COMMON, "max_loras": MAX_LORAS})
+        check_host_cache(spec, shares_cache=paged_attention(spec))
+        _check_chunked_prefill(spec)
         check_files(source)
         if method := quantization_of(documents):
             raise InputError(
@@ -124,3 +134,13 @@ def _check_architecture(spec: ReleaseSpec, source: Source, config: Mapping[str, 
     made = quantization.format if quantization.format != "none" else f"kv_cache {quantization.kv_cache}"
     check_causal(config, f"{source.repo}@{source.revision}", made)
     check_quantized(architecture, made)
+
+
+def _check_chunked_prefill(spec: ReleaseSpec) -> None:
+    if spec.engine.options.get(CHUNKED_PREFILL) is True and not paged_attention(spec):
+        raise InputError(
+            f"engine.options.{CHUNKED_PREFILL} needs attention over a paged cache, which TensorRT-LLM does not build "
+            "for this format and cache",
+            found=f"format {spec.quantization.format}, kv_cache {spec.quantization.kv_cache}",
+            remedy="Remove it, or choose kv_cache none.",
+        )

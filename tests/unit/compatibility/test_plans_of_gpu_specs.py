@@ -619,3 +619,16 @@ def test_a_mixture_of_experts_is_planned_over_ranks(planned):
 def test_quantize_has_no_flag_that_shares_out_experts(planned):
     with refused(what="engine.expert_parallel needs weights that keep their precision", remedy="format none"):
         planned(asked(AWQ, engine={**FOUR_RANKS, "expert_parallel": 2}), hub=PublicHub(**WITH_EXPERTS))
+
+
+def test_tensorrt_llm_keeps_nothing_on_the_host_where_prompts_share_nothing(planned):
+    options = {"kv_cache_host_gib": 1, "prefix_caching": False}
+    with refused(what="kv_cache_host_gib has no effect", found="prefix_caching false"):
+        planned(asked(FP8, engine={"options": options}))
+
+
+@pytest.mark.parametrize("name", [AWQ, FP8, VLLM])
+def test_options_of_cache_and_prompts_are_planned_for_every_gpu_kind(planned, name):
+    options = {"kv_cache_host_gib": 2, "chunked_prefill": True, "max_num_tokens": 1024}
+
+    assert planned(asked(name, engine={"options": options})).spec.engine.options == options

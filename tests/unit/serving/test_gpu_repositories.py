@@ -29,6 +29,8 @@ VALUES = {
     "gpus": [0],
     "kv_cache_fraction": 0.9,
     "paged_context": True,
+    "chunked_prefill": True,
+    "host_cache_bytes": 0,
     "kv_cache": "auto",
     "tensor_parallel": 1,
     "pipeline_parallel": 1,
@@ -40,9 +42,18 @@ VALUES = {
 }
 USED = {
     "trt-engine": VALUES.keys() - {"kv_cache", "tensor_parallel", "pipeline_parallel", "prefix_caching", "options"},
-    "llmapi": VALUES.keys() - {"repository_root", "paged_context", "lora_cache", "lora_type"},
+    "llmapi": VALUES.keys() - {"repository_root", "paged_context", "chunked_prefill", "lora_cache", "lora_type"},
     "vllm": VALUES.keys()
-    - {"chat_template", "max_input_tokens", "paged_context", "prefix_caching", "lora_cache", "lora_type"},
+    - {
+        "chat_template",
+        "max_input_tokens",
+        "paged_context",
+        "chunked_prefill",
+        "host_cache_bytes",
+        "prefix_caching",
+        "lora_cache",
+        "lora_type",
+    },
 }
 CASES = {
     "llama-3-8b-awq-l4": ["llama-3-8b-awq-l4"],
