@@ -20,6 +20,8 @@ KEPT_FORMATS: frozenset[QuantizationFormat] = frozenset({"none", "fp8_online"})
 16-bit weights as it loads them."""
 ExpertParallel = Literal["none", "any", "all"]
 """Numbers of ranks that may share out the experts of a mixture: none, any divisor of tensor_parallel, or all ranks."""
+SpeculativeMethod = Literal["eagle", "eagle3", "draft_model", "mtp", "ngram"]
+"""Ways to guess tokens ahead (tasks/contracts/speculation.py)."""
 Flavour = Literal["trtllm", "vllm"]
 """Variants of NVIDIA's Triton images that hold a runtime for GPUs."""
 
@@ -72,6 +74,8 @@ class EngineTraits:
     """Over how many ranks it can share out the experts of a mixture."""
     uneven_experts: bool = False
     """Ranks may hold different numbers of experts."""
+    speculative: frozenset[SpeculativeMethod] = frozenset()
+    """Ways in which it can guess tokens ahead."""
     attention_dp: bool = False
     """Each rank may compute the attention of its own requests, in place of a part of everyone's."""
     cache_share_of_free: bool = False
@@ -121,6 +125,8 @@ LLMAPI = EngineTraits(
     # moe_expert_parallel_size and enable_attention_dp of LLM() (tests/contracts/llm_arguments.yaml)
     expert_parallel="any",
     attention_dp=True,
+    # no EAGLE 1 and 2: the PyTorch runtime has EAGLE 3 only (docs/source/features/speculative-decoding.md at 04c8822c)
+    speculative=frozenset({"eagle3", "draft_model", "mtp", "ngram"}),
     cache_share_of_free=True,
 )
 VLLM = EngineTraits(
@@ -139,6 +145,8 @@ VLLM = EngineTraits(
     # (vllm/model_executor/layers/fused_moe, determine_expert_map at v0.19.0)
     expert_parallel="all",
     uneven_experts=True,
+    # vllm/config/speculative.py, SpeculativeMethod, at v0.19.0, v0.22.1 and v0.24.0
+    speculative=frozenset({"eagle", "eagle3", "draft_model", "mtp", "ngram"}),
     # no attention_dp: it is data_parallel_size there, whose ranks are engines of their own, and Triton's backend is not
     # known to serve several (docs/decisions/0018)
     # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU

@@ -25,7 +25,10 @@ RELEASE_DIGITS = 12
 ADAPTERS_FOLDER = "lora"
 """Where artifacts of download, quantize and build keep adapters, beside the model's own files."""
 
-LATER_ENGINE_FIELDS = ("expert_parallel", "attention_dp")
+DRAFT_FOLDER = "draft"
+"""Where the same artifacts keep the model that guesses tokens (engine.speculative)."""
+
+LATER_ENGINE_FIELDS = ("expert_parallel", "attention_dp", "speculative")
 """Fields of the engine that are part of no key while they have their defaults, so that no older key changed."""
 
 Fields = dict[str, Any]
@@ -109,6 +112,7 @@ class Plan(Contract):
     action: Literal["nothing", "release"]
     source: Source
     adapters: dict[str, Source] = Field(default_factory=dict, description="engine.lora, resolved, by name")
+    draft: Source | None = Field(default=None, description="engine.speculative's own model, resolved")
     datasets: Datasets
     stages: dict[Stage, StagePlan]
     live: str | None = Field(description="id of the live release")
@@ -124,8 +128,9 @@ class Plan(Contract):
 
     @property
     def download_bytes(self) -> int:
-        """Bytes of the model and of its adapters."""
-        return self.source.size_bytes + sum(adapter.size_bytes for adapter in self.adapters.values())
+        """Bytes of the model, of its adapters and of its draft model."""
+        others = [*self.adapters.values(), *([self.draft] if self.draft else [])]
+        return self.source.size_bytes + sum(other.size_bytes for other in others)
 
 
 class PlanRequest(Contract):
@@ -146,16 +151,20 @@ def stage_fields(
     tools: Tools,
     *,
     adapters: Mapping[str, Source] | None = None,
+    draft: Source | None = None,
     salt: str | None = None,
 ) -> dict[Stage, Fields]:
     """What each stage's output depends on.
 
-    A commit is not a field: two commits with the same files are the same model. Neither are an adapter's repository and
-    revision; its files are, under the paths that download gives them. The salt of a forced run changes every key.
+    A commit is not a field: two commits with the same files are the same model. Neither are repository and revision of
+    an adapter or a draft model; their files are, under the paths that download gives them. The salt of a forced run
+    changes every key.
     """
     files = {file.path: file.digest for file in source.files}
     for name, adapter in (adapters or {}).items():
         files |= {f"{adapter_folder(name)}/{file.path}": file.digest for file in adapter.files}
+    if draft is not None:
+        files |= {f"{DRAFT_FOLDER}/{file.path}": file.digest for file in draft.files}
     quality = {"perplexity": datasets.perplexity.file.digest} if datasets.perplexity else {}
     calibration = {"calibration": _calibration(spec, datasets)} if datasets.calibration else {}
     limits = spec.engine.model_dump(mode="json", include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"})
@@ -191,8 +200,10 @@ def stage_fields(
 def _engine_fields(spec: ReleaseSpec) -> Fields:
     engine = spec.engine
     defaults = {name: type(engine).model_fields[name].default for name in LATER_ENGINE_FIELDS}
-    unset = {name for name, default in defaults.items() if getattr(engine, name) == default}
-    return engine.model_dump(mode="json", exclude={"lora", "chat_template_kwargs", *unset})
+    left_out: dict[str, Any] = {name: True for name, value in defaults.items() if getattr(engine, name) == value}
+    if engine.draft is not None:
+        left_out["speculative"] = {"repo", "revision"}
+    return engine.model_dump(mode="json", exclude={"lora": True, "chat_template_kwargs": True, **left_out})
 
 
 def _calibration(spec: ReleaseSpec, datasets: Datasets) -> Fields:

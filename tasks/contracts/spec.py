@@ -41,6 +41,7 @@ from tasks.contracts.spec_fields import (
     TemplateArguments,
     Tokens,
 )
+from tasks.contracts.speculation import Drafted, Speculative
 
 CALIBRATED: frozenset[str] = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
 """Formats whose scales come from activations on calibration texts."""
@@ -116,6 +117,10 @@ class Engine(Written):
         default=(), max_length=MAX_ADAPTERS, description="adapters that are served beside the model itself"
     )
 
+    speculative: Speculative | None = Field(
+        default=None, description="llmapi and vllm: how tokens are guessed ahead; not at all when absent"
+    )
+
     @property
     def traits(self) -> EngineTraits:
         """What is true of every engine of this kind."""
@@ -130,6 +135,28 @@ class Engine(Written):
     def answer_room(self) -> int:
         """Tokens that are left for an answer after the longest prompt."""
         return self.max_sequence_tokens - self.max_input_tokens
+
+    @property
+    def draft(self) -> Drafted | None:
+        """The model of its own that guesses tokens; None: none does."""
+        return self.speculative if isinstance(self.speculative, Drafted) else None
+
+    @property
+    def tokens_of_a_batch(self) -> int:
+        """Tokens of a step in which every sequence generates: its next one, and those that were guessed."""
+        guessed = self.speculative.num_tokens if self.speculative else 0
+        return self.max_batch_size * (1 + guessed)
+
+    @model_validator(mode="after")
+    def _the_kind_can_guess_tokens_so(self) -> Self:
+        if self.speculative is not None and self.speculative.method not in self.traits.speculative:
+            method = self.speculative.method
+            others = [kind for kind, traits in ENGINE_KINDS.items() if method in traits.speculative]
+            raise ValueError(
+                f"{self.kind} cannot guess tokens by {method}: remove speculative, choose "
+                f"{', '.join(sorted(self.traits.speculative)) or 'no method'}, or engine kind {', '.join(others)}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _a_sequence_has_room_for_an_answer(self) -> Self:

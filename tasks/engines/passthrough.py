@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from tasks.contracts.plan import ADAPTERS_FOLDER
+from tasks.contracts.plan import ADAPTERS_FOLDER, DRAFT_FOLDER
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import COMPANIONS, CONFIG, read_object
@@ -44,6 +44,14 @@ def link_adapters(checkpoint: Path, out: Path) -> None:
             target = out / file.relative_to(checkpoint)
             target.parent.mkdir(parents=True, exist_ok=True)
             link_file(file, target)
+
+
+def link_draft(checkpoint: Path, out: Path) -> None:
+    """Link the draft model beside the checkpoint, with a config.json that all serving runtimes read alike."""
+    folder = checkpoint / DRAFT_FOLDER
+    if folder.is_dir():
+        (out / DRAFT_FOLDER).mkdir(parents=True)
+        link_readable(folder, out / DRAFT_FOLDER)
 
 
 def chat_template_in(folder: Path, spec: ReleaseSpec) -> Literal["apply", "none"]:

@@ -1,8 +1,8 @@
-"""download: store the planned files of the model and its adapters in the object store, with verified digests."""
+"""download: store the planned files of model, adapters and draft model in the object store, with verified digests."""
 
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.plan import adapter_folder
+from tasks.contracts.plan import DRAFT_FOLDER, Plan, Source, adapter_folder
 from tasks.contracts.release import Release
 
 
@@ -18,10 +18,10 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     checkpoint = workspace.folder("checkpoint")
     started = workspace.clock.monotonic()
     workspace.hub.download(source, checkpoint)
-    for name, adapter in release.plan.adapters.items():
-        folder = checkpoint / adapter_folder(name)
+    for path, other in _beside(release.plan).items():
+        folder = checkpoint / path
         folder.mkdir(parents=True)
-        workspace.hub.download(adapter, folder)
+        workspace.hub.download(other, folder)
     seconds = workspace.clock.monotonic() - started
     manifest = workspace.artifacts.store(
         "download",
@@ -31,7 +31,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         producer={
             "repo": source.repo,
             "commit": source.commit,
-            **{f"lora {name}": f"{each.repo}@{each.commit}" for name, each in release.plan.adapters.items()},
+            **{path.replace("/", " "): f"{each.repo}@{each.commit}" for path, each in _beside(release.plan).items()},
         },
         metrics={},
         seconds=seconds,
@@ -41,3 +41,9 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         f"{source.repo}@{source.commit[:12]}: {len(manifest.files)} files, {size(manifest.size_bytes)}{rate}",
         {"key": manifest.key, "size_bytes": manifest.size_bytes, "files": len(manifest.files)},
     )
+
+
+def _beside(plan: Plan) -> dict[str, Source]:
+    """Repositories that lie beside the model, by their folders in the artifact."""
+    folders = {adapter_folder(name): adapter for name, adapter in plan.adapters.items()}
+    return folders | ({DRAFT_FOLDER: plan.draft} if plan.draft else {})

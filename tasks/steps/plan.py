@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,14 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import step_shape
 from tasks.engines.checkpoint.calibration_texts import texts_for
 from tasks.engines.preflight import chat
-from tasks.engines.preflight.sources import adapter_documents, adapters_of, documents_of, files_of_release
+from tasks.engines.preflight.sources import (
+    adapter_documents,
+    adapters_of,
+    documents_of,
+    draft_documents,
+    draft_of,
+    files_of_release,
+)
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.registry import planner_for
 from tasks.rollout import server_target
@@ -82,19 +89,21 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     engine = planner_for(spec.engine.kind)
     hub = workspace.hub
     source = files_of_release(hub.resolve(spec.source.repo, spec.source.revision))
-    adapters = adapters_of(spec, hub)
-    documents = documents_of(source, spec.engine.traits.reads_at_plan, hub) | adapter_documents(adapters, hub)
+    adapters, draft = adapters_of(spec, hub), draft_of(spec, hub)
+    documents = documents_of(source, spec.engine.traits.reads_at_plan, hub)
+    documents |= adapter_documents(adapters, hub) | draft_documents(draft, hub)
     engine.check(resolved, source, documents)
     warnings = (*engine.warnings(resolved, source, documents), *chat.warnings(spec, documents))
     for warning in warnings:
         log.warning(warning)
-    estimate = _with_adapters(engine.estimate(spec, source), adapters)
+    beside = [*adapters.values(), *([draft] if draft else [])]
+    estimate = _with_others(engine.estimate(spec, source), beside)
     _check_fit(resolved, estimate)
     tools = _tools(resolved, engine, workspace)
     server_target.check(spec, workspace)
     datasets = _pinned(spec, workspace)
     salt = request.run if request.force else None
-    fields = stage_fields(spec, source, datasets, tools, adapters=adapters, salt=salt)
+    fields = stage_fields(spec, source, datasets, tools, adapters=adapters, draft=draft, salt=salt)
     stages = _stages(fields, live, workspace)
     identity = release_id(spec.name, stages["publish"].key)
     return Plan(
@@ -104,6 +113,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
         action="nothing" if live and live.release_id == identity else "release",
         source=source,
         adapters=adapters,
+        draft=draft,
         datasets=datasets,
         stages=stages,
         live=live.release_id if live else None,
@@ -121,9 +131,9 @@ def _spec_of(request: PlanRequest) -> ReleaseSpec:
     return request.spec.model_copy(update={"source": source})
 
 
-def _with_adapters(estimate: Estimate, adapters: Mapping[str, Source]) -> Estimate:
-    """Add the adapters, which are on disk as downloaded and once more as passed on."""
-    size_bytes = sum(adapter.size_bytes for adapter in adapters.values())
+def _with_others(estimate: Estimate, others: Sequence[Source]) -> Estimate:
+    """Add adapters and a draft model, which are on disk as downloaded and once more as passed on."""
+    size_bytes = sum(other.size_bytes for other in others)
     return estimate.model_copy(
         update={
             "download_bytes": estimate.download_bytes + size_bytes,
@@ -214,6 +224,9 @@ def _log_lines(plan: Plan) -> list[str]:
     for name, adapter in plan.adapters.items():
         commit, amount = adapter.commit[:KEY_DIGITS], size(adapter.size_bytes)
         lines.append(f"  adapter {name}: {adapter.repo}@{adapter.revision} is commit {commit}: {amount}")
+    if draft := plan.draft:
+        commit, amount = draft.commit[:KEY_DIGITS], size(draft.size_bytes)
+        lines.append(f"  draft model: {draft.repo}@{draft.revision} is commit {commit}: {amount}")
     for stage, planned in plan.stages.items():
         sign, state = ("=", "stored") if planned.stored else ("+", "to be made")
         why = f": {'; '.join(planned.changed)}" if planned.changed else ""

@@ -110,6 +110,59 @@ def test_a_model_without_experts_is_rendered_without_their_fields(tmp_path, kind
     assert "attention_dp" not in rendered
 
 
+DRAFTED = {"repo": "org/draft", "num_tokens": 3}
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "decoding_type"),
+    [
+        ("eagle3", DRAFTED, "Eagle"),
+        ("draft_model", DRAFTED, "DraftTarget"),
+        ("mtp", {"num_tokens": 3}, "MTP"),
+        ("ngram", {"num_tokens": 3, "lookup_tokens": 5}, "NGram"),
+    ],
+)
+def test_ways_to_guess_tokens_are_fields_of_the_llm_api(tmp_path, method, more, decoding_type):
+    folder = repository("llmapi", tmp_path, speculative={"method": method, **more})
+    arguments = yaml.safe_load((folder / "demo" / "1" / "model.yaml").read_text())
+    stated = arguments["speculative_config"]
+
+    check_document(arguments, contract("llm_arguments.yaml"))
+    assert stated["decoding_type"] == decoding_type
+    assert 3 in (stated.get("max_draft_len"), stated.get("num_nextn_predict_layers"))
+    assert stated.get("speculative_model_dir") == ("draft" if "repo" in more else None)
+    assert stated.get("max_matching_ngram_size") == more.get("lookup_tokens")
+    assert arguments.get("disable_overlap_scheduler", False) is (method in ("draft_model", "ngram"))
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("eagle", DRAFTED),
+        ("eagle3", DRAFTED),
+        ("draft_model", DRAFTED),
+        ("mtp", {"num_tokens": 3}),
+        ("ngram", {"num_tokens": 3, "lookup_tokens": 5}),
+    ],
+)
+def test_ways_to_guess_tokens_are_fields_of_vllm(tmp_path, method, more):
+    folder = repository("vllm", tmp_path, speculative={"method": method, **more})
+    arguments = json.loads((folder / "demo" / "1" / "model.json").read_text())
+    stated = arguments["speculative_config"]
+
+    check_document(arguments, contract("vllm_engine_arguments.yaml"))
+    assert (stated["method"], stated["num_speculative_tokens"]) == (method, 3)
+    assert stated.get("model") == (f"{arguments['model']}/draft" if "repo" in more else None)
+    assert stated.get("prompt_lookup_max") == more.get("lookup_tokens")
+
+
+@pytest.mark.parametrize("kind", ["llmapi", "vllm"])
+def test_an_engine_that_guesses_no_tokens_says_nothing_of_it(tmp_path, kind):
+    folder = repository(kind, tmp_path) / "demo" / "1"
+
+    assert "specul" not in "".join(file.read_text() for file in folder.glob("model.[jy]*"))
+
+
 GIB = 2**30
 
 

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from tasks.contracts.errors import InputError
+from tasks.contracts.plan import DRAFT_FOLDER
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.adapters import adapter_modules, adapters_in, check_adapter_weights
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.files import check_limits, check_weights, read_config, read_object
 from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
 from tasks.engines.huggingface.checkpoint_planner import MODELOPT
-from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_readable
+from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_draft, link_readable
 from tasks.engines.preflight.gpu import kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from tasks.engines.protocol import EngineMaker
@@ -31,7 +32,7 @@ class CheckpointMaker(EngineMaker):
 
     @override
     def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
-        """Quantize with ModelOpt, or pass the checkpoint on as it is; adapters always pass unchanged."""
+        """Quantize with ModelOpt, or pass the checkpoint on as it is; so pass adapters and a draft always."""
         config = read_config(checkpoint)
         check_limits(config, spec)
         source_bytes = check_weights(checkpoint)
@@ -39,6 +40,7 @@ class CheckpointMaker(EngineMaker):
         if not spec.changes_weights:
             link_all(checkpoint, out)
             link_adapters(checkpoint, out)
+            link_draft(checkpoint, out)
             return {"source_bytes": source_bytes, "weights_bytes": source_bytes}
         from tasks.engines.huggingface.modelopt import MAX_TOKENS, quantize_with_modelopt
 
@@ -54,6 +56,7 @@ class CheckpointMaker(EngineMaker):
             perplexity_texts=texts.perplexity,
         )
         link_adapters(checkpoint, out)
+        link_draft(checkpoint, out)
         return metrics
 
     @override
@@ -64,6 +67,9 @@ class CheckpointMaker(EngineMaker):
         check_weights(checkpoint)
         link_readable(checkpoint, out)
         link_adapters(checkpoint, out)
+        link_draft(checkpoint, out)
+        if spec.engine.draft is not None:
+            check_weights(out / DRAFT_FOLDER)
         description = {
             "kind": spec.engine.kind,
             "architecture": config["architectures"][0],

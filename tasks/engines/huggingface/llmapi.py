@@ -16,10 +16,12 @@ from tasks.engines.checkpoint.files import read_object
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import llm_api_arguments
+from tasks.engines.huggingface.speculation import LLMAPI_EAGLE3, LLMAPI_MTP, llm_api_speculation
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, MAX_LORAS, PREFIX_CACHING, check_host_cache
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
+from tasks.engines.preflight.speculation import check_speculation
 from tasks.serving.paths import ENGINE_DESCRIPTION
 
 
@@ -32,6 +34,7 @@ class LlmApiPlanner(CheckpointPlanner):
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         check_adapters(release.spec, documents)
+        check_speculation(release.spec, documents, eagle3=LLMAPI_EAGLE3, mtp=LLMAPI_MTP)
         super().check(release, source, documents)
         check_host_cache(release.spec, shares_cache=release.spec.engine.options.get("prefix_caching") is not False)
 
@@ -59,6 +62,7 @@ class LlmApiMaker(CheckpointMaker):
                 "trust_remote_code": False,
                 **expert_arguments(spec),
                 **chunked_prefill_argument(spec),
+                **llm_api_speculation(spec),
                 **llm_api_arguments(spec, ranks, modules),
             },
         }

@@ -15,11 +15,13 @@ from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import vllm_arguments
+from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, VLLM_MTP, vllm_eagle3, vllm_speculation
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.model_shape import shape_of
+from tasks.engines.preflight.speculation import check_speculation
 
 ONLINE = {"fp8_online": {"quantization": "fp8"}}
 """Fields of AsyncEngineArgs by a format that vLLM makes as it loads weights: FP8 with one scale per tensor, and scales
@@ -55,6 +57,8 @@ class VllmPlanner(CheckpointPlanner):
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         check_adapters(release.spec, documents)
         _check_chunked_prefill(release.spec)
+        _check_path(release.spec)
+        check_speculation(release.spec, documents, eagle3=vllm_eagle3(release.runtime.runtime), mtp=VLLM_MTP)
         if release.gpu.facts.architecture in TURING:
             self._refuse_on_turing(release, source, documents)
         _check_vocabulary(release.spec, documents)
@@ -119,6 +123,7 @@ class VllmMaker(CheckpointMaker):
         return {
             **checkpoint_values(engine_dir, spec),
             "loras": {name: adapter_folder(name) for name in ranks},
+            "speculation": vllm_speculation(spec),
             "options": {
                 "max_num_batched_tokens": batched_tokens(spec),
                 "enable_prefix_caching": options.get("prefix_caching", True),
@@ -156,3 +161,16 @@ def _host_cache(spec: ReleaseSpec) -> dict[str, float]:
     """
     size_bytes = spec.engine.ranks * host_cache_bytes(spec)
     return {"kv_offloading_size": size_bytes / GIB} if size_bytes else {}
+
+
+def _check_path(spec: ReleaseSpec) -> None:
+    """Refuse a name of the model, which is part of every path, from which vLLM would guess another method."""
+    speculative = spec.engine.speculative
+    found = [part for part in GUESSED_FROM_A_PATH if part in f"/{spec.name}/"]
+    if speculative is not None and speculative.method in {"mtp", "draft_model"} and found:
+        raise InputError(
+            f"the name {spec.name} would make vLLM guess tokens by another method than {speculative.method}: vLLM "
+            "looks for it in the path of the files",
+            found=", ".join(found),
+            remedy="Choose another name.",
+        )

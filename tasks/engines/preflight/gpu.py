@@ -21,6 +21,7 @@ from tasks.engines.preflight.experts import check_experts
 from tasks.engines.preflight.hub_metadata import Documents, check_not_quantized_twice, quantization_of
 from tasks.engines.preflight.memory_fit import GIB, USABLE, MemoryFit, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.model_shape import check_parallel, missing_fields, shape_of
+from tasks.engines.preflight.speculation import draft_bytes
 from tasks.engines.preflight.suggestions import check_fit, queueing
 
 
@@ -97,14 +98,16 @@ def _check_step(spec: ReleaseSpec) -> None:
     """Refuse steps that hold fewer tokens than the engine may have to compute at once."""
     engine, chunked = spec.engine, spec.engine.options.get(CHUNKED_PREFILL) is True
     tokens = engine.options.get("max_num_tokens")
-    least = engine.max_batch_size if chunked else max(engine.max_batch_size, engine.max_input_tokens)
+    batch = engine.tokens_of_a_batch
+    least = batch if chunked else max(batch, engine.max_input_tokens)
     if tokens is not None and int(tokens) < least:
         prompt = "" if chunked else f"{engine.max_input_tokens} (max_input_tokens) and "
         raise InputError(
             "engine.options.max_num_tokens is too low: a step holds "
             f"{'' if chunked else 'a whole prompt and '}a token of every sequence",
             found=str(tokens),
-            expected=f"at least {prompt}{engine.max_batch_size} (max_batch_size)",
+            expected=f"at least {prompt}{batch} (max_batch_size"
+            f"{f' x {batch // engine.max_batch_size} with the tokens that are guessed' if engine.speculative else ''})",
             remedy="Raise it or remove it." if chunked else f"Raise it, remove it, or set {CHUNKED_PREFILL}.",
         )
 
@@ -191,7 +194,8 @@ def _fit(release: ResolvedRelease, source: Source, documents: Documents) -> Memo
     if shape is None:
         return None
     quantized = quantization_of(documents) is not None
-    return MemoryFit(release.spec, release.gpu.facts, shape, weights_bytes(source), quantized, rank)
+    facts, draft = release.gpu.facts, draft_bytes(documents)
+    return MemoryFit(release.spec, facts, shape, weights_bytes(source), quantized, rank, draft)
 
 
 def kv_cache_fraction(spec: ReleaseSpec) -> float:

@@ -6,7 +6,7 @@ and what is refused could at best serve less than the spec requests.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.contracts.engine_kinds import QuantizationFormat
@@ -57,11 +57,13 @@ class Need:
     kv_cache: int
     workspace: int
     adapters: int = 0
+    draft: int = 0
+    """Weights of the model that guesses tokens."""
 
     @property
     def total(self) -> int:
         """Sum of all parts."""
-        return self.weights + self.kv_cache + self.workspace + self.adapters
+        return self.weights + self.kv_cache + self.workspace + self.adapters + self.draft
 
 
 def weights_bytes(source: Source) -> int:
@@ -82,7 +84,7 @@ def batched_tokens(spec: ReleaseSpec) -> int:
     engine = spec.engine
     tokens = engine.options.get("max_num_tokens")
     prompt = 0 if engine.options.get("chunked_prefill") is True else engine.max_input_tokens
-    return int(tokens) if tokens else max(BATCHED_TOKENS, prompt, engine.max_batch_size)
+    return int(tokens) if tokens else max(BATCHED_TOKENS, prompt, engine.tokens_of_a_batch)
 
 
 def adapter_slots(spec: ReleaseSpec) -> int:
@@ -199,6 +201,8 @@ class MemoryFit:
     source_bytes: int
     quantized: bool
     adapter_rank: int = 0
+    draft_bytes: int = 0
+    """Size of the draft model's files; runtimes split it over the tensor parallel ranks, as they do the model."""
 
     def changed(self, **changes: Any) -> ReleaseSpec:
         """The spec with fields of its engine or quantization changed."""
@@ -215,7 +219,8 @@ class MemoryFit:
     def need(self, **changes: Any) -> Need:
         """What one GPU must hold, with fields of the spec's engine or quantization changed."""
         spec = self.changed(**changes)
-        return need_of(spec, self.shape, self.source_bytes, quantized=self.quantized, adapter_rank=self.adapter_rank)
+        need = need_of(spec, self.shape, self.source_bytes, quantized=self.quantized, adapter_rank=self.adapter_rank)
+        return replace(need, draft=-(-self.draft_bytes // spec.engine.tensor_parallel))
 
     @property
     def share(self) -> float:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from tasks.contracts.artifact import File
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import HubFile, Source, adapter_folder
+from tasks.contracts.plan import DRAFT_FOLDER, HubFile, Source, adapter_folder
 from tasks.contracts.spec import ReleaseSpec
-from tasks.engines.checkpoint.files import COMPANIONS, INDEX, parse_document
+from tasks.engines.checkpoint.files import COMPANIONS, CONFIG, INDEX, parse_document
 from tasks.engines.preflight.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
+from tasks.engines.preflight.speculation import DRAFT_SIZES
 
 if TYPE_CHECKING:  # the client is loaded when a step connects to the Hub
     from tasks.adapters.hub import Hub
@@ -45,6 +46,24 @@ def adapters_of(spec: ReleaseSpec, hub: "Hub") -> dict[str, Source]:
         weights = [file for file in source.files if file.path == ADAPTER_WEIGHTS]
         adapters[lora.name] = _with_files(source, weights, (ADAPTER_CONFIG,))
     return adapters
+
+
+def draft_of(spec: ReleaseSpec, hub: "Hub") -> Source | None:
+    """The model that guesses tokens, with the files that a model is made of; None where none does.
+
+    Raises:
+        InputError: as for `files_of_release`, or the model or the access to it is missing.
+    """
+    draft = spec.engine.draft
+    return None if draft is None else files_of_release(hub.resolve(draft.repo, draft.revision))
+
+
+def draft_documents(draft: Source | None, hub: "Hub") -> dict[str, dict[str, Any]]:
+    """The draft model's configuration, by its path in the download artifact, and the sizes of its files."""
+    if draft is None:
+        return {}
+    documents = {f"{DRAFT_FOLDER}/{path}": document for path, document in documents_of(draft, (CONFIG,), hub).items()}
+    return {**documents, DRAFT_SIZES: {file.path: file.size_bytes for file in draft.files}}
 
 
 def documents_of(source: Source, wanted: Iterable[str], hub: "Hub") -> dict[str, dict[str, Any]]:

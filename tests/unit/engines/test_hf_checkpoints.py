@@ -209,3 +209,37 @@ def test_an_adapter_that_is_cut_off_is_refused_by_build(adapted, out):
 @pytest.mark.parametrize(("ranks", "size"), [([], 0), ([1], 1), ([2], 8), ([16, 8], 16), ([17], 32), ([257], 320)])
 def test_room_is_of_a_size_that_vllm_takes(ranks, size):
     assert max_rank(ranks, VLLM_ADAPTERS) == size
+
+
+DRAFTED = {"method": "eagle3", "repo": "org/draft", "num_tokens": 3}
+
+
+@pytest.fixture
+def drafted(checkpoint):
+    """The checkpoint with a draft model beside it, whose configuration is in the newer form."""
+    import numpy as np
+
+    folder = checkpoint / "draft"
+    folder.mkdir()
+    save_file({"weight": np.zeros((2, 2), dtype=np.float16)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config_of("llama", "newer")))
+    return checkpoint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_draft_model_passes_through_and_its_positions_are_read_as_the_models_are(kind, drafted, tmp_path):
+    quantized, out = tmp_path / "quantized", tmp_path / "engine"
+    for each in (quantized, out):
+        each.mkdir()
+    settings = asked(kind, speculative=DRAFTED)
+    maker_for(kind).quantize(drafted, settings, quantized, Texts())
+    maker_for(kind).build(quantized, settings, out)
+
+    assert (out / "draft" / "model.safetensors").read_bytes() == (drafted / "draft" / "model.safetensors").read_bytes()
+    assert differences(config_of("llama"), json.loads((out / "draft" / "config.json").read_text()), 4) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_draft_model_that_is_missing_is_no_engine(kind, checkpoint, out):
+    with refused(what="weights"):
+        maker_for(kind).build(checkpoint, asked(kind, speculative=DRAFTED), out)

@@ -1,4 +1,4 @@
-"""The served model's own package is found as Triton's stub finds it: in the version's folder."""
+"""The served models' own modules are found as Triton's stub finds them: in the version's folder."""
 
 import importlib.util
 import sys
@@ -7,8 +7,10 @@ from types import ModuleType
 
 import pytest
 
-OPENVINO = Path(__file__).parents[3] / "model_repository_templates" / "openvino" / "model" / "1"
+TEMPLATES = Path(__file__).parents[3] / "model_repository_templates"
+OPENVINO = TEMPLATES / "openvino" / "model" / "1"
 sys.path.insert(0, str(OPENVINO))
+sys.path.append(str(TEMPLATES / "llmapi" / "model" / "1"))
 
 
 @pytest.fixture

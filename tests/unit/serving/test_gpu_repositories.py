@@ -38,11 +38,14 @@ VALUES = {
     "loras": {},
     "lora_cache": {},
     "lora_type": "TYPE_FP16",
+    "speculation": {},
     "options": {},
 }
 USED = {
-    "trt-engine": VALUES.keys() - {"kv_cache", "tensor_parallel", "pipeline_parallel", "prefix_caching", "options"},
-    "llmapi": VALUES.keys() - {"repository_root", "paged_context", "chunked_prefill", "lora_cache", "lora_type"},
+    "trt-engine": VALUES.keys()
+    - {"kv_cache", "tensor_parallel", "pipeline_parallel", "prefix_caching", "speculation", "options"},
+    "llmapi": VALUES.keys()
+    - {"repository_root", "paged_context", "chunked_prefill", "lora_cache", "lora_type", "speculation"},
     "vllm": VALUES.keys()
     - {
         "chat_template",

@@ -17,6 +17,7 @@ from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.runtime import Progress, Sampling
 from generation.service import Service
 from generation.settings import check_numpy, read_settings
+from speculation import with_speculation
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -57,7 +58,8 @@ class TritonPythonModel:
 def _load(engine: Path, arguments: Path) -> Any:
     from tensorrt_llm import LLM
 
-    return LLM(model=str(engine), skip_tokenizer_init=True, **yaml.safe_load(arguments.read_text(encoding="utf-8")))
+    stated = yaml.safe_load(arguments.read_text(encoding="utf-8"))
+    return LLM(model=str(engine), skip_tokenizer_init=True, **with_speculation(stated, engine))
 
 
 def _requests(adapters: Mapping[str, Adapter]) -> dict[str, Any]:

@@ -84,3 +84,17 @@ def test_bytes_other_than_announced_are_never_stored(planned, hub, tmp_path):
         download.run(planned, space)
 
     assert space.store.written == []
+
+
+def test_a_draft_model_lies_beside_the_model_in_a_folder_of_its_own(planned, hub, tmp_path):
+    hub.models["org/draft"] = {"main": {"config.json": b"{}", "model.safetensors": b"head"}}
+    draft = hub.resolve("org/draft", "main")
+    drafted = planned.model_copy(update={"plan": planned.plan.model_copy(update={"draft": draft})})
+    space = workspace(tmp_path, hub=hub)
+
+    download.run(drafted, space)
+
+    manifest = space.artifacts.find("download", drafted.plan.stages["download"].key)
+    assert {"draft/config.json", "draft/model.safetensors"} < {file.path for file in manifest.files}
+    assert manifest.producer["draft"] == f"org/draft@{draft.commit}"
+    assert drafted.plan.download_bytes == planned.plan.download_bytes + draft.size_bytes

@@ -1,0 +1,73 @@
+"""The llmapi model makes TensorRT-LLM's own configuration of the way in which tokens are guessed."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pydantic
+import pytest
+from speculation import with_speculation
+
+NAMES = ("EagleDecodingConfig", "MTPDecodingConfig", "DraftTargetDecodingConfig", "NGramDecodingConfig")
+
+
+@pytest.fixture
+def llmapi(monkeypatch):
+    """tensorrt_llm.llmapi, whose classes forbid fields that they do not have; `sampling`: as later versions of 1.2."""
+
+    def install(*, sampling):
+        class Base(pydantic.BaseModel, extra="forbid"):
+            max_draft_len: int | None = None
+            speculative_model_dir: str | None = None
+            num_nextn_predict_layers: int | None = None
+            max_matching_ngram_size: int | None = None
+
+        class Later(Base):
+            allow_advanced_sampling: bool = False
+
+        package, module = ModuleType("tensorrt_llm"), ModuleType("tensorrt_llm.llmapi")
+        for name in NAMES:
+            setattr(module, name, type(name, (Later if sampling else Base,), {}))
+        package.llmapi = module
+        monkeypatch.setitem(sys.modules, "tensorrt_llm", package)
+        monkeypatch.setitem(sys.modules, "tensorrt_llm.llmapi", module)
+        return module
+
+    return install
+
+
+def test_arguments_without_guessing_stay_as_they_are():
+    assert with_speculation({"max_batch_size": 8}, Path("/engine")) == {"max_batch_size": 8}
+
+
+@pytest.mark.parametrize("sampling", [True, False])
+@pytest.mark.parametrize(
+    ("stated", "name", "fields"),
+    [
+        (
+            {"decoding_type": "Eagle", "max_draft_len": 3, "speculative_model_dir": "draft"},
+            "EagleDecodingConfig",
+            {"max_draft_len": 3, "speculative_model_dir": "/engine/draft"},
+        ),
+        ({"decoding_type": "MTP", "num_nextn_predict_layers": 2}, "MTPDecodingConfig", {"num_nextn_predict_layers": 2}),
+        (
+            {"decoding_type": "DraftTarget", "max_draft_len": 4, "speculative_model_dir": "draft"},
+            "DraftTargetDecodingConfig",
+            {"max_draft_len": 4, "speculative_model_dir": "/engine/draft"},
+        ),
+        (
+            {"decoding_type": "NGram", "max_draft_len": 5, "max_matching_ngram_size": 4},
+            "NGramDecodingConfig",
+            {"max_draft_len": 5, "max_matching_ngram_size": 4},
+        ),
+    ],
+)
+def test_each_method_becomes_its_class_and_sampling_is_kept_where_it_can_be(llmapi, stated, name, fields, sampling):
+    classes = llmapi(sampling=sampling)
+
+    made = with_speculation({"max_batch_size": 8, "speculative_config": stated}, Path("/engine"))
+
+    assert type(made["speculative_config"]) is getattr(classes, name)
+    expected = {**fields, **({"allow_advanced_sampling": True} if sampling else {})}
+    assert made["speculative_config"].model_dump(exclude_none=True) == expected
+    assert made["max_batch_size"] == 8
