@@ -68,6 +68,10 @@ class EngineTraits:
     """Each rank is a tritonserver process that mpirun starts; otherwise one server starts all its ranks."""
     spans_nodes: bool = False
     """Ranks may run on several nodes."""
+    rank_launcher: str | None = None
+    """Over several nodes: program that mpirun starts for each rank, and that starts the one server at rank 0."""
+    one_node_because: str = ""
+    """Why a server does not span nodes, as the end of a sentence."""
     several_gpus_in_a_group: bool = False
     """A group's member may have more than one GPU."""
     expert_parallel: ExpertParallel = "none"
@@ -120,6 +124,10 @@ LLMAPI = EngineTraits(
     uncalibrated_cache=True,
     final_channel_only=True,
     adapters=LLMAPI_ADAPTERS,
+    # tensorrtllm_backend docs/llmapi.md at 0b9d7d5, multi-node configuration; mpirun over ssh in place of srun:
+    # TensorRT-LLM examples/models/core/deepseek_v3/README.md at 010892fd (docs/decisions/0018)
+    spans_nodes=True,
+    rank_launcher="trtllm-llmapi-launch",
     # gpu_device_ids of Triton's llmapi model
     several_gpus_in_a_group=True,
     # moe_expert_parallel_size and enable_attention_dp of LLM() (tests/contracts/llm_arguments.yaml)
@@ -147,6 +155,8 @@ VLLM = EngineTraits(
     uneven_experts=True,
     # vllm/config/speculative.py, SpeculativeMethod, at v0.19.0, v0.22.1 and v0.24.0
     speculative=frozenset({"eagle", "eagle3", "draft_model", "mtp", "ngram"}),
+    one_node_because="Triton's vLLM backend starts nothing on other nodes, and takes the address of the first one only "
+    "from a file that is written before there is a pod",
     # no attention_dp: it is data_parallel_size there, whose ranks are engines of their own, and Triton's backend is not
     # known to serve several (docs/decisions/0018)
     # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU

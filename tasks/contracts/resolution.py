@@ -114,8 +114,9 @@ class ResolvedRelease:
         what = f"engine.tensor_parallel {tensor} x pipeline_parallel {engine.pipeline_parallel} is {engine.ranks} GPUs"
         on_a_node = f"{per_node} {engine.gpu} on a node of site {self.site.name}"
         if not engine.traits.spans_nodes:
+            because = f": {engine.traits.one_node_because}" if engine.traits.one_node_because else ""
             raise InputError(
-                f"{what}, and {engine.kind} is served on one node",
+                f"{what}, and {engine.kind} is served on one node{because}",
                 found=on_a_node,
                 remedy=f"Lower the product to at most {per_node}, or choose a GPU with more on a node, or engine.kind "
                 f"{' or '.join(kinds_with('spans_nodes'))}.",

@@ -204,7 +204,9 @@ class Images(Written):
     serving: dict[EngineKind, ImageName] = Field(
         description="per engine kind, the image that serves it and in which assemble boots it"
     )
-    multinode: ImageName | None = Field(default=None, description="image that serves a trt-engine over several nodes")
+    multinode: ImageName | None = Field(
+        default=None, description="image that serves trt-engine and llmapi over several nodes"
+    )
     front: ImageName = Field(
         default="envoyproxy/envoy:distroless-v1.40.0",
         description="image of Envoy, which accepts the connections of every serving pod; part of no key",

@@ -59,6 +59,8 @@ class Server:
     """Whether a model may unload itself, which Triton allows in explicit model control only."""
     control_key: str = "$(POD_UID)"
     """What a client would have to know to load or unload models; by default, what Kubernetes alone knows beforehand."""
+    launcher: str | None = None
+    """Program that each rank on several nodes starts with, where only rank 0 is a tritonserver."""
     completes_configs: bool = True
     """Whether Triton fills in what a config.pbtxt leaves out. A trt-engine's is complete; llmapi and vllm need it."""
 
@@ -71,6 +73,7 @@ def server_of(spec: ReleaseSpec, server: Server) -> Server:
         server,
         ranked_model=f"{spec.name}{RANKED_MODEL_SUFFIX}" if ranked else None,
         unloads_models=traits.unloads_dead_engine,
+        launcher=traits.rank_launcher,
         completes_configs=not traits.complete_configs,
     )
 
@@ -107,7 +110,7 @@ def ranks_on_nodes(
     ssh_options: Sequence[str],
     environment: Mapping[str, str],
 ) -> list[str]:
-    """One server per GPU of every node, started by mpirun in the leader's pod.
+    """One rank per GPU of every node, started by mpirun in the leader's pod: a server each, or one with its workers.
 
     `-x` reaches only the ranks. The launcher on another node, orted, gets the prefix from the command line, and the
     rest of the image's environment from the worker's sshd (images/triton-multinode/image_mpi.py).
@@ -131,8 +134,21 @@ def ranks_on_nodes(
         *("--mca", "plm_rsh_no_tree_spawn", "1"),
         *("--map-by", "slot"),
         *("--host", ",".join(f"{address}:{ranks_per_node}" for address in addresses)),
-        *_contexts(server, ranks_per_node * len(addresses), exported=names),
+        *_ranks(server, ranks_per_node * len(addresses), exported=names),
     ]
+
+
+def _ranks(server: Server, ranks: int, exported: Sequence[str]) -> list[str]:
+    """What mpirun starts: a context per rank, or the same program for all, which starts the server at rank 0.
+
+    trtllm-llmapi-launch makes workers of the LLM API of all ranks, and gives rank 0's server an environment without MPI
+    (NVIDIA/TensorRT-LLM tensorrt_llm/llmapi/trtllm-llmapi-launch at 020c89e6). It splits its arguments at spaces, of
+    which a server's have none.
+    """
+    if server.launcher is None:
+        return _contexts(server, ranks, exported)
+    shared = [part for name in exported for part in ("-x", name)]
+    return ["-n", str(ranks), *shared, server.launcher, *single(server)]
 
 
 def _mpi_options() -> list[str]:

@@ -1,8 +1,8 @@
 """Renders what serves a release: its workload, and the Services that point at one. Pure except for reading templates.
 
 One GPU or none: a Deployment whose container is tritonserver. Several GPUs of a node: the same, and the container of a
-trt-engine is mpirun with one server per GPU; llmapi and vllm start their ranks themselves. More GPUs than a node has: a
-LeaderWorkerSet, whose leader starts mpirun over all its pods. A group: see tasks/serving/groups.py.
+trt-engine is mpirun with one server per GPU; llmapi and vllm start their ranks themselves. More GPUs than a node has,
+for trt-engine and llmapi: a LeaderWorkerSet, whose leader starts mpirun over all its pods. A group: see groups.py.
 """
 
 from pathlib import Path
@@ -148,8 +148,8 @@ def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
     """
     alone = Server(site.serving.bind_address, exit_timeout_s(spec.drain_s), "$(POD_NAME)")
     server = commands.server_of(spec, alone)
-    ranked = server.ranked_model is not None
-    end_s = commands.end_s(where.nodes) if ranked else server.exit_timeout_s
+    by_mpirun = server.ranked_model is not None or where.nodes > 1
+    end_s = commands.end_s(where.nodes) if by_mpirun else server.exit_timeout_s
     values: dict[str, Any] = {"grace_s": grace_s(spec.drain_s, end_s)}
     if where.nodes > 1:
         return values | {
@@ -158,7 +158,7 @@ def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
             "exit_timeout_s": server.exit_timeout_s,
             "mpi_secret": site.serving.mpi_secret,
             "launch_port": commands.SSH_PORT,
-            "ranked_model": server.ranked_model,
+            "ranks": f"--launcher={server.launcher}" if server.launcher else f"--ranked-model={server.ranked_model}",
         }
     return values | {"drain_s": spec.drain_s, "command": commands.in_a_pod(server, where.ranks)}
 

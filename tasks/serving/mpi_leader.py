@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", required=True, help=f"label {GROUP_LABEL} of the pods")
     parser.add_argument("--nodes", type=int, required=True, help="pods of the group, the leader among them")
     parser.add_argument("--ranks-per-node", type=int, required=True, help="GPUs of each pod")
-    parser.add_argument("--ranked-model", required=True, help="the model that every rank loads")
+    ranks = parser.add_mutually_exclusive_group(required=True)
+    ranks.add_argument("--ranked-model", help="the model that every rank loads, each in a server of its own")
+    ranks.add_argument("--launcher", help="program of every rank, which starts the one server at rank 0")
     parser.add_argument("--bind-address", required=True, help="address that rank 0 binds to")
     parser.add_argument("--exit-timeout-s", type=int, required=True)
     parser.add_argument("--ready-timeout-s", type=float, required=True, help="how long the pods may take to be ready")
@@ -55,7 +57,8 @@ def multinode_server(parsed: argparse.Namespace) -> MultinodeServer:
         parsed.exit_timeout_s,
         "slipway",
         ranked_model=parsed.ranked_model,
-        completes_configs=False,
+        launcher=parsed.launcher,
+        completes_configs=parsed.launcher is not None,
     )
     return MultinodeServer(parsed.group, parsed.nodes, parsed.ranks_per_node, parsed.ready_timeout_s, server)
 

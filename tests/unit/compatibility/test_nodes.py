@@ -15,11 +15,12 @@ def nodes_of(kind, tensor, pipeline):
     return ResolvedRelease(spec(engine=engine, quantization={"format": "none"}), gpu_site()).nodes
 
 
+@pytest.mark.parametrize("kind", ["trt-engine", "llmapi"])
 @pytest.mark.parametrize(
     ("tensor", "pipeline", "nodes"), [(1, 1, 1), (4, 1, 1), (2, 2, 1), (4, 2, 2), (2, 4, 2), (1, 12, 3)]
 )
-def test_ranks_fill_a_part_of_one_node_or_several_whole_ones(tensor, pipeline, nodes):
-    assert nodes_of("trt-engine", tensor, pipeline) == nodes
+def test_ranks_fill_a_part_of_one_node_or_several_whole_ones(kind, tensor, pipeline, nodes):
+    assert nodes_of(kind, tensor, pipeline) == nodes
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,8 @@ def test_products_that_no_number_of_nodes_gives_are_refused_with_some_that_do(te
         nodes_of("trt-engine", tensor, pipeline)
 
 
-@pytest.mark.parametrize("kind", ["llmapi", "vllm"])
-def test_what_is_served_on_one_node_is_refused_over_two(kind):
-    with refused(what=f"{kind} is served on one node", remedy="trt-engine"):
-        nodes_of(kind, 4, 2)
+def test_what_is_served_on_one_node_is_refused_over_two_with_the_reason():
+    with refused(
+        what="vllm is served on one node: Triton's vLLM backend starts nothing", remedy="trt-engine or llmapi"
+    ):
+        nodes_of("vllm", 4, 2)

@@ -13,6 +13,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.migrate import to_llmapi
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.site import Gpu, Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import gpus_to_hold
@@ -632,3 +633,13 @@ def test_options_of_cache_and_prompts_are_planned_for_every_gpu_kind(planned, na
     options = {"kv_cache_host_gib": 2, "chunked_prefill": True, "max_num_tokens": 1024}
 
     assert planned(asked(name, engine={"options": options})).spec.engine.options == options
+
+
+def test_the_llm_api_over_two_nodes_is_planned_and_booted_by_no_step(planned):
+    engine = {"gpu": "NVIDIA-A10G", "tensor_parallel": 4, "pipeline_parallel": 2}
+    spec = asked(FP8, engine=engine, quantization={"format": "none", "calibration": None})
+    resolved = ResolvedRelease(planned(spec).spec, Site.model_validate(EKS))
+
+    assert (resolved.serving.nodes, resolved.serving.shape.gpus) == (2, 4)
+    assert resolved.serving.image == EKS["images"]["multinode"]
+    assert resolved.step_gpus("assemble") == 0

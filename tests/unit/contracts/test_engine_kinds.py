@@ -78,5 +78,6 @@ def test_every_kind_has_its_record_its_folder_of_templates_and_a_name_that_label
 def test_traits_of_a_kind_go_together(traits):
     assert (traits.flavour is not None) == bool(traits.triton_releases) == traits.on_gpu
     assert not (traits.compiled and traits.quantized_by_modelopt)
-    assert not traits.spans_nodes or traits.server_per_rank
+    assert not traits.spans_nodes or traits.server_per_rank or traits.rank_launcher
+    assert not (traits.spans_nodes and traits.one_node_because)
     assert traits.migrates_to is None or traits.migrates_to in ENGINE_KINDS

@@ -299,8 +299,8 @@ def test_an_engine_for_gpus_is_served_on_that_product():
 def test_an_engine_that_spans_nodes_is_refused_in_words():
     engine = {**GPU_ENGINE, "gpu": "NVIDIA-A10G", "tensor_parallel": 4, "pipeline_parallel": 2}
 
-    with refused(what="llmapi is served on one node"):
-        rendered("eks", {"engine": engine, "quantization": {"format": "fp8"}})
+    with refused(what="vllm is served on one node"):
+        rendered("eks", {"engine": {**engine, "kind": "vllm"}, "quantization": {"format": "fp8"}})
 
 
 def test_a_site_without_the_image_is_refused_in_words():

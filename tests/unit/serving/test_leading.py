@@ -1,6 +1,7 @@
 """A leader's pod: it waits for its workers through the API, then becomes mpirun."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -137,3 +138,51 @@ def test_the_manifests_arguments_describe_the_group():
     said = "--group=abc --nodes=2 --ranks-per-node=4 --ranked-model=demo_tensorrt_llm --bind-address=10.0.0.1 --exit-timeout-s=30 --ready-timeout-s=60"
 
     assert mpi_leader.multinode_server(parser.parse_args(said.split())) == GROUP
+
+
+def parsed(said):
+    parser = argparse.ArgumentParser()
+    mpi_leader.add_arguments(parser)
+    rest = "--group=abc --nodes=2 --ranks-per-node=4 --bind-address=10.0.0.1 --exit-timeout-s=30 --ready-timeout-s=60"
+    return mpi_leader.multinode_server(parser.parse_args([*said, *rest.split()]))
+
+
+def test_ranks_of_the_llm_api_start_by_its_launcher_which_alone_knows_which_is_the_server(tmp_path):
+    """As tensorrtllm_backend's docs/llmapi.md does by srun: the same words for every rank."""
+    key = tmp_path / "ssh-publickey"
+    key.write_text(KEY)
+    environment = {"PATH": install_mpi(tmp_path / "hpcx"), "TLLM_LOG_LEVEL": "INFO"}
+
+    words = mpi_leader.command(
+        parsed(["--launcher=trtllm-llmapi-launch"]),
+        Pods([pod(0), pod(1)]),
+        ManualClock(),
+        public_key=key,
+        folder=tmp_path,
+        environment=environment,
+    )
+
+    ranks = words[words.index("-n") :]
+    assert ":" not in words
+    assert ranks[:2] == ["-n", "8"]
+    assert ranks[2:8] == ["-x", "PATH", "-x", "TLLM_LOG_LEVEL", "trtllm-llmapi-launch", "tritonserver"]
+    assert "--http-address=10.0.0.1" in ranks
+    assert "--disable-auto-complete-config" not in ranks
+    assert not [word for word in ranks if " " in word]
+
+
+def test_a_leader_needs_to_know_what_its_ranks_are():
+    with pytest.raises(SystemExit):
+        parsed([])
+
+
+def test_a_server_that_a_launcher_starts_lets_its_models_unload_themselves_too():
+    server = commands.Server("10.0.0.1", 30, "slipway", launcher="launch", unloads_models=True, control_key="key")
+
+    words = commands.ranks_on_nodes(
+        server, ["10.0.0.1"], 2, mpirun=Path("/opt/bin/mpirun"), ssh_options=(), environment={}
+    )
+
+    started = words[words.index("launch") :]
+    assert {"--model-control-mode=explicit", "--load-model=*"} <= set(started)
+    assert "--http-restricted-api=model-repository:slipway-model-control=key" in started

@@ -28,6 +28,7 @@ CASES = {
     "gpu-single": {"engine": engine(gpu="NVIDIA-L4"), "quantization": {"format": "int4_awq"}},
     "gpu-four-in-a-pod": {"engine": engine(tensor=4), "quantization": {"format": "int4_awq"}},
     "gpu-two-nodes": {"engine": engine(tensor=4, pipeline=2), "quantization": {"format": "int4_awq"}},
+    "llm-api-two-nodes": {"engine": engine("llmapi", tensor=4, pipeline=2), "quantization": {"format": "none"}},
 }
 
 
@@ -138,7 +139,7 @@ def test_requests_under_way_finish_before_a_pod_is_killed(case, drain_s):
     pods = templates_of(rendered(case, serving={"drain_s": drain_s})[0])
     template = pods.get("leader") or pods["server"]
     exit_s = exit_timeout_of(container(template)["command"])
-    after_s = exit_s if case == "gpu-single" else commands.end_s(2 if case == "gpu-two-nodes" else 1)
+    after_s = exit_s if case == "gpu-single" else commands.end_s(2 if case.endswith("two-nodes") else 1)
 
     assert container(template)["lifecycle"]["preStop"]["exec"]["command"][-1] == f"--requests-s={drain_s or 30}"
     assert exit_s - manifests.UNLOAD_S >= (drain_s or 30)
@@ -155,8 +156,20 @@ def test_a_worker_outlives_its_leader(drain_s):
     assert pods["worker"]["spec"]["terminationGracePeriodSeconds"] > leader_s
 
 
-def test_more_gpus_than_a_node_has_are_a_leader_and_its_workers():
-    item = rendered("gpu-two-nodes")[0]
+@pytest.mark.parametrize(
+    ("case", "ranks"),
+    [("gpu-two-nodes", "--ranked-model=demo_tensorrt_llm"), ("llm-api-two-nodes", "--launcher=trtllm-llmapi-launch")],
+)
+def test_a_leader_is_told_what_its_ranks_are(case, ranks):
+    words = container(templates_of(rendered(case)[0])["leader"])["command"]
+
+    assert words[:4] == ["python", "-m", "tasks", "lead"]
+    assert [word for word in words if word.startswith(("--ranked-model", "--launcher"))] == [ranks]
+
+
+@pytest.mark.parametrize("case", ["gpu-two-nodes", "llm-api-two-nodes"])
+def test_more_gpus_than_a_node_has_are_a_leader_and_its_workers(case):
+    item = rendered(case)[0]
 
     assert (item["apiVersion"], item["kind"]) == ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
     assert item["spec"]["leaderWorkerTemplate"]["size"] == 2
@@ -199,7 +212,7 @@ def test_elastic_fabric_adapters_are_given_where_the_site_has_them():
 @pytest.mark.parametrize(
     ("asked", "fields"),
     [
-        (engine("llmapi", tensor=4, pipeline=2), {"what": "llmapi is served on one node", "remedy": "trt-engine"}),
+        (engine("vllm", tensor=4, pipeline=2), {"what": "vllm is served on one node", "remedy": "trt-engine"}),
         (engine(tensor=3, pipeline=2), {"what": "6 GPUs, which cannot be spread evenly over whole nodes"}),
         (engine(tensor=3, pipeline=4), {"what": "12 GPUs, which cannot be spread evenly over whole nodes"}),
         (engine(gpu="NVIDIA-B200"), {"what": "engine.gpu NVIDIA-B200", "found": "NVIDIA-A10G"}),
@@ -207,7 +220,7 @@ def test_elastic_fabric_adapters_are_given_where_the_site_has_them():
 )
 def test_ranks_that_no_node_shape_gives_are_refused(asked, fields):
     with refused(**fields):
-        rendered("gpu-two-nodes", engine=asked)
+        rendered("gpu-two-nodes", engine=asked, quantization={"format": "none"})
 
 
 def test_a_name_that_would_make_labels_too_long_is_refused_over_several_nodes():
