@@ -58,7 +58,6 @@ def to_llmapi(spec: ReleaseSpec, document: dict[str, Any]) -> Migration:
     _format(spec, migrated["quantization"], missing)
     _kv_cache(spec, migrated["quantization"], missing)
     _calibration(migrated["quantization"], changes)
-    _parallel(spec, missing)
     if spec.serving.image is not None:
         changes.append("serving.image stays: it must be an image of Triton with TensorRT-LLM for this kind too")
     missing.append("ensemble and tensorrt_llm_bls with their parts: one model with the spec's name replaces them")
@@ -97,11 +96,3 @@ def _kv_cache(spec: ReleaseSpec, quantization: dict[str, Any], missing: list[str
 def _calibration(quantization: dict[str, Any], changes: list[str]) -> None:
     if quantization["format"] == "none" and quantization.pop("calibration", None) is not None:
         changes.append("quantization.calibration removed: without quantization no texts are needed")
-
-
-def _parallel(spec: ReleaseSpec, missing: list[str]) -> None:
-    if spec.engine.pipeline_parallel > 1:
-        missing.append(
-            f"pipeline_parallel {spec.engine.pipeline_parallel}: {TO} is served on one node; plan refuses it unless a "
-            f"node has {spec.engine.ranks} GPUs"
-        )
