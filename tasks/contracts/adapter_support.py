@@ -27,6 +27,8 @@ class AdapterSupport:
     """Layers to which it applies an adapter, by architecture; None where it refuses by itself what it cannot apply."""
     formats: frozenset[str] | None = None
     """Weight formats of the model on which it applies adapters; None: every one that the kind serves."""
+    guessed_tokens: bool = False
+    """Applies adapters also where tokens are guessed ahead (engine.speculative)."""
     pages: bool = False
     """Room for an adapter is a page whose rows are as wide as the widest layer needs (TensorRT-LLM)."""
     whole_stages: bool = False
@@ -45,7 +47,13 @@ GEMM_RANKS = (1, 2, 4, *range(8, MAX_RANK + 1, 8))
 read in eights (cpp/tensorrt_llm/kernels/groupGemm.cu @ a57181bb, splitkGroupGemm.cu). No upper limit was found there;
 the default of max_lora_rank is 64 (tensorrt_llm/lora_helper.py @ 037d4ba1)."""
 
-VLLM_ADAPTERS = AdapterSupport(runtime="vLLM", ranks=tuple(range(1, MAX_RANK + 1)), room=VLLM_SIZES)
+VLLM_ADAPTERS = AdapterSupport(
+    runtime="vLLM",
+    ranks=tuple(range(1, MAX_RANK + 1)),
+    room=VLLM_SIZES,
+    # vllm/config/vllm.py at v0.19.0 asks of the two only that a step has room for the tokens that are guessed
+    guessed_tokens=True,
+)
 
 ENGINE_ADAPTERS = AdapterSupport(
     runtime="TensorRT-LLM's engine",

@@ -39,7 +39,7 @@ def check_speculation(
     speculative, config = spec.engine.speculative, documents.get(CONFIG, {})
     if speculative is None:
         return
-    _check_parallelism(spec)
+    _check_combination(spec)
     text = completed(config)
     if speculative.method == "eagle3":
         _check_target(spec, "EAGLE 3", "architectures", str((config.get("architectures") or ["none"])[0]), eagle3)
@@ -50,7 +50,7 @@ def check_speculation(
         _check_draft(spec, text, documents.get(f"{DRAFT_FOLDER}/{CONFIG}"))
 
 
-def _check_parallelism(spec: ReleaseSpec) -> None:
+def _check_combination(spec: ReleaseSpec) -> None:
     engine = spec.engine
     assert engine.speculative is not None
     if engine.pipeline_parallel > 1:
@@ -58,6 +58,13 @@ def _check_parallelism(spec: ReleaseSpec) -> None:
             f"engine.speculative is not known to work with pipeline_parallel for {engine.kind}",
             found=f"pipeline_parallel {engine.pipeline_parallel}",
             remedy="Use tensor_parallel alone, or remove speculative.",
+        )
+    support = engine.traits.adapters
+    if engine.lora and support is not None and not support.guessed_tokens:
+        raise InputError(
+            f"engine.speculative is not known to work with LoRA adapters for {engine.kind}",
+            found=", ".join(adapter.name for adapter in engine.lora),
+            remedy="Remove lora or speculative, or choose engine kind vllm.",
         )
     if engine.attention_dp and engine.speculative.method != "mtp":
         raise InputError(

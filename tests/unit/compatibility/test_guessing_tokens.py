@@ -13,6 +13,7 @@ from tasks.contracts.release import Release
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.huggingface.speculation import vllm_eagle3
+from tasks.engines.preflight.speculation import check_speculation
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
@@ -173,6 +174,15 @@ def test_what_a_runtime_does_not_have_for_the_model_is_refused_by_name(planned, 
 def test_nothing_is_guessed_over_pipeline_stages(planned):
     with refused(what="engine.speculative is not known to work with pipeline_parallel", found="2"):
         planned(MISTRAL, NGRAM, pipeline_parallel=2)
+
+
+def test_adapters_beside_guessed_tokens_are_refused_for_the_llm_api():
+    asked = document(QWEN)
+    asked["engine"] |= {"speculative": NGRAM, "lora": [{"name": "polite", "repo": "org/polite"}]}
+    spec = ReleaseSpec.model_validate(asked)
+
+    with refused(what="not known to work with LoRA adapters for llmapi", found="polite"):
+        check_speculation(spec, {"config.json": LLAMA}, eagle3=(), mtp=())
 
 
 def test_a_name_that_vllm_would_take_for_a_method_is_refused(planned):
