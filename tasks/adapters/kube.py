@@ -25,15 +25,17 @@ FIELD_MANAGER = "slipway"
 API_VERSIONS = {
     "Deployment": "apps/v1",
     "EndpointSlice": "discovery.k8s.io/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
     "ReplicaSet": "apps/v1",
+    "ScaledObject": "keda.sh/v1alpha1",
 }
 """API versions of the kinds that are not in the core group."""
 
-OPTIONAL_KINDS = frozenset({LEADER_WORKER_SET})
+OPTIONAL_KINDS = frozenset({LEADER_WORKER_SET, "ScaledObject"})
 """Kinds that a cluster may lack; one that lacks a kind has no such object."""
 
 TIMEOUT_S = 30
@@ -150,6 +152,22 @@ class Cluster:
         except MissingError:
             return False
         return True
+
+    def scale(self, kind: str, name: str, replicas: int) -> None:
+        """Set how many replicas a workload has, and nothing else of it.
+
+        Raises:
+            MissingError: there is no such workload.
+        """
+        with translated(f"{kind} {name}"):
+            self._resource(kind).patch(
+                body={"spec": {"replicas": replicas}},
+                name=name,
+                namespace=self.namespace,
+                content_type="application/merge-patch+json",
+                field_manager=FIELD_MANAGER,
+                _request_timeout=TIMEOUT_S,
+            )
 
     def service_address(self, name: str) -> ServiceAddress | None:
         """The address of a Service of the serving namespace; None when there is no such Service.

@@ -29,6 +29,12 @@ def is_available(workload: Workload) -> bool:
     )
 
 
+def is_serving(workload: Workload, replicas: int) -> bool:
+    """Whether at least `replicas` answer: a scaler may be adding more, or removing some."""
+    ready = "readyReplicas" if workload["kind"] == LEADER_WORKER_SET else "availableReplicas"
+    return int((workload.get("status") or {}).get(ready, 0)) >= replicas
+
+
 def newest_of_set(pods: Iterable[Workload]) -> list[Workload]:
     """The pods of a LeaderWorkerSet that have the same generation as its youngest pod."""
     by_age = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))

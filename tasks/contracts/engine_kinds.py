@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from tasks.contracts.adapter_support import ENGINE_ADAPTERS, LLMAPI_ADAPTERS, VLLM_ADAPTERS, AdapterSupport
+from tasks.contracts.scaling import ScalingMetric
 
 EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
 QuantizationFormat = Literal[
@@ -91,6 +92,14 @@ class EngineTraits:
     """Its backend unloads a model whose engine has died, for which Triton has to allow that models are unloaded."""
     complete_configs: bool = False
     """Its config.pbtxt files are complete; otherwise Triton fills in what they leave out."""
+    scaling_metrics: frozenset[ScalingMetric] = frozenset({"request_rate"})
+    """What its server exports of its load.
+
+    A Python model takes every request at once: with 46 of 48 requests waiting for openvino,
+    nv_inference_pending_request_count was 0, and Triton's queue took 1 % of the time (measured; python_backend main,
+    src/pb_metric_reporter.cc, reports the time in `execute` alone). Triton's vLLM backend is one too; it exports
+    counters and histograms, and no gauge of waiting requests or of the cache (vllm_backend r26.01 and 8de0c148,
+    src/utils/metrics.py)."""
     migrates_to: EngineKind | None = None
     """Kind that `slipway migrate` rewrites its specs to."""
 
@@ -110,6 +119,9 @@ TRT_ENGINE = EngineTraits(
     # TensorRT-LLM's free_gpu_memory_fraction
     cache_share_of_free=True,
     complete_configs=True,
+    # nv_trt_llm_request_metrics and nv_trt_llm_kv_cache_block_metrics of the tensorrtllm backend (README.md of
+    # tensorrtllm_backend 0b9d7d5a); the ratio as NVIDIA's tutorials scale the same backend by it (tutorials e8489525)
+    scaling_metrics=frozenset({"queue_compute_ratio", "waiting_requests", "kv_cache_use", "request_rate"}),
     migrates_to="llmapi",
 )
 LLMAPI = EngineTraits(

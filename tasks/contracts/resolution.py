@@ -13,6 +13,7 @@ from tasks.contracts.gpu_formats import check_format
 from tasks.contracts.host_cache import host_cache_bytes, with_memory
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
+from tasks.contracts.scaling import Scaler
 from tasks.contracts.site import Gpu, PodShape, Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import gpus_to_hold, needs_gpu, step_shape
@@ -187,6 +188,23 @@ class ResolvedRelease:
         return self.site.images.multinode
 
     @cached_property
+    def scaler(self) -> Scaler | None:
+        """What scales the release; None: it has a fixed number of replicas.
+
+        Raises:
+            InputError: the spec asks for it, and the site has nothing that scales.
+        """
+        if self.spec.serving.autoscale is None:
+            return None
+        if self.site.serving.scaler is None:
+            raise InputError(
+                f"serving.autoscale asks for a scaler, and site {self.site.name} names none",
+                expected="serving.scaler in the site file: hpa or keda",
+                remedy="Install one as docs/reach.md says and name it in the site file, or remove serving.autoscale.",
+            )
+        return self.site.serving.scaler
+
+    @cached_property
     def serving(self) -> Placement:
         """Where the server runs: on the site's serving shape, or on GPUs of the product that the spec names.
 
@@ -286,7 +304,7 @@ def resolve(spec: ReleaseSpec, site: Site) -> ResolvedRelease:
         InputError: the first thing that the site lacks, or that cannot work on what it has.
     """
     release = ResolvedRelease(spec, site)
-    nodes, _ = release.serving.nodes, release.hub_token_secret
+    nodes, _, _ = release.serving.nodes, release.hub_token_secret, release.scaler
     if spec.engine.gpu is None:
         return release
     if nodes > 1:

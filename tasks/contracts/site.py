@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from tasks.contracts.base import Written
 from tasks.contracts.engine_kinds import EngineKind
 from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
+from tasks.contracts.scaling import Scaler
 from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
 
 POD_IP = "$(POD_IP)"
@@ -228,6 +229,10 @@ class ServingSite(Written):
     mpi_secret: ObjectName = Field(
         default="slipway-mpi",
         description="Secret with ssh-privatekey and ssh-publickey, with which the nodes of one server connect",
+    )
+
+    scaler: Scaler | None = Field(
+        default=None, description="what runs serving.autoscale of specs; absent: specs that ask for it are refused"
     )
 
     @field_validator("bind_address")

@@ -19,6 +19,7 @@ from tasks.contracts.engine_kinds import (
 from tasks.contracts.expert_parallel import expert_problem
 from tasks.contracts.gate_spec import Gate
 from tasks.contracts.kubernetes_text import ImageName, NonEmptyLabelValue
+from tasks.contracts.scaling import Autoscale
 from tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
 from tasks.contracts.spec_fields import (
     MAX_ADAPTERS,
@@ -236,6 +237,9 @@ class Serving(Written):
         default=None, description="serving image on one node; the site's image for this engine when absent"
     )
     replicas: Replicas = Replicas()
+    autoscale: Autoscale | None = Field(
+        default=None, description="how replicas follow the load; replicas.min pods serve when absent"
+    )
     exposure: Literal["cluster", "ingress", "load-balancer"] = "cluster"
     ready_timeout_s: int = Field(
         default=600, ge=10, le=MAX_WAIT_S, description="how long a candidate may take to become ready"
@@ -265,6 +269,19 @@ class Serving(Written):
         max_length=MAX_GPUS_OF_A_POD,
         description="in a group: this model's GPUs among those of the server's pod, counted from 0",
     )
+
+    @model_validator(mode="after")
+    def _a_scaler_has_room_and_a_server_of_its_own(self) -> Self:
+        if self.autoscale is None:
+            return self
+        if self.group is not None:
+            raise ValueError(f"autoscale scales one model's server, and group {self.group} shares one: remove either")
+        if self.replicas.max == self.replicas.min:
+            raise ValueError(
+                f"autoscale needs replicas.max above replicas.min, found {self.replicas.min} for both; they are its "
+                "bounds"
+            )
+        return self
 
     @model_validator(mode="after")
     def _gpus_are_chosen_in_a_group_only(self) -> Self:
@@ -370,6 +387,16 @@ class ReleaseSpec(Written):
         if self.gate.quality is not None:
             field = "gate.quality.chat_template_kwargs"
             self.engine.check_template_arguments(field, self.gate.quality.chat_template_kwargs)
+        return self
+
+    @model_validator(mode="after")
+    def _the_engine_exports_the_scalers_metric(self) -> Self:
+        scaled, known = self.serving.autoscale, self.engine.traits.scaling_metrics
+        if scaled is not None and scaled.metric not in known:
+            raise ValueError(
+                f"serving.autoscale.metric {scaled.metric} says nothing about the load of {self.engine.kind}, whose "
+                f"server does not export it or whose requests never wait in Triton; choose {', '.join(sorted(known))}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -3,8 +3,10 @@
 Nothing is remembered between moves: the state is in the cluster and the channel. A step that was killed at any point
 observes again and continues.
 
-The order matters. Traffic flips before the channel is swapped, so that the channel never names a release that does not
-serve; a release leaves its Services before its pods end, so that no connection goes to a pod that is ending.
+The order matters. A release has as many pods as the live one before it takes the traffic, and what belongs beside the
+live Service, such as a scaler, follows before anything waits. Traffic flips before the channel is swapped, so that the
+channel never names a release that does not serve; a release leaves its Services before its pods end, so that no
+connection goes to a pod that is ending.
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,9 @@ class Move(StrEnum):
     DEPLOY = "deploy"
     POINT_CANDIDATE = "point-candidate"
     AWAIT_AVAILABLE = "await-available"
+    CARRY_REPLICAS = "carry-replicas"
     POINT_LIVE = "point-live"
+    FOLLOW_LIVE = "follow-live"
     AWAIT_ENDPOINTS = "await-endpoints"
     SWAP_CHANNEL = "swap-channel"
     RESTORE_LIVE = "restore-live"
@@ -48,6 +52,8 @@ class Observed:
     """Whether the release's workload matches today's spec and site."""
     available: bool = False
     """Whether every replica of the workload is available, in its newest generation."""
+    enough_replicas: bool = True
+    """Whether the workload asks for as many replicas as it needs to take over from the one that serves now."""
     live_selects: str | None = None
     """Release that the live Service selects; None when there is no such Service."""
     candidate_selects: str | None = None
@@ -55,6 +61,8 @@ class Observed:
     """Whether the live Service reaches only pods of the release, and the Services of other models reach its server."""
     live_reaches_release: bool = False
     """Whether the live Service reaches pods of the release, alone or among others."""
+    followed: bool = True
+    """Whether what belongs beside the live Service is there for the release that it selects, and nothing else is."""
     channel_live: str | None = None
     kept: frozenset[str] = frozenset()
     """Workloads of the releases that the channel lists as live or previous."""
@@ -99,6 +107,8 @@ def _clear_away(seen: Observed) -> Move | None:
     if seen.live_selects is not None and seen.live_selects != seen.channel_live:
         restorable = seen.channel_live is not None and seen.kept & seen.deployed
         return Move.RESTORE_LIVE if restorable else None
+    if not seen.followed:
+        return Move.FOLLOW_LIVE
     if seen.candidate_selects not in {None, seen.release}:
         return Move.DROP_CANDIDATE
     return Move.RETIRE if to_retire(Goal.ROLL_OUT, seen) else None
@@ -108,7 +118,11 @@ def _make_live(seen: Observed) -> Move | None:
     if seen.server not in seen.deployed:
         return Move.DEPLOY
     if seen.live_selects != seen.release:
+        if not seen.enough_replicas:
+            return Move.CARRY_REPLICAS
         return Move.POINT_LIVE if seen.available else Move.AWAIT_AVAILABLE
+    if not seen.followed:
+        return Move.FOLLOW_LIVE
     if not seen.live_endpoints_settled:
         return Move.AWAIT_ENDPOINTS
     return None if seen.channel_live == seen.release else Move.SWAP_CHANNEL
@@ -126,6 +140,8 @@ def _roll_back(seen: Observed) -> Move | None:
     """Undo a promotion that was killed between traffic and channel too: the channel decides what is live."""
     if seen.live_selects == seen.release and seen.channel_live != seen.release:
         return Move.RESTORE_LIVE
+    if not seen.followed:
+        return Move.FOLLOW_LIVE
     if seen.candidate_selects is not None:
         return Move.DROP_CANDIDATE
     if not to_retire(Goal.ROLL_BACK, seen):

@@ -12,9 +12,10 @@ from tasks.contracts.base import read_contract_json
 from tasks.contracts.channel import Channel, ChannelEntry
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.release import Release
-from tasks.rollout import server_target
+from tasks.rollout import replicas, server_target
 from tasks.rollout.blue_green import Goal, Move, Observed, next_move, to_retire
 from tasks.rollout.channel_store import ChannelStore
+from tasks.rollout.companions import Companions
 from tasks.rollout.release_lock import ReleaseLock
 from tasks.rollout.server_target import ServerTarget
 from tasks.serving import manifests
@@ -58,6 +59,11 @@ class RolloutReconciler:
     def target(self) -> ServerTarget:
         """The server that holds the release. Use it only while this run holds the lock: others could change it."""
         return server_target.server_target_of(self.release, self.release_uri, self.workspace)
+
+    @property
+    def companions(self) -> Companions:
+        """What follows the model's live Service."""
+        return Companions(self.model, self.workspace.site, self.workspace.manifests / "serving", self.cluster)
 
     @property
     def lock(self) -> ReleaseLock:
@@ -105,18 +111,22 @@ class RolloutReconciler:
         channel = self.channel.read()
         kept = {entry.release_id for entry in (channel.live, *channel.previous) if entry}
         mine = workloads.get(self.target.name)
+        live_selects = self._selected(self.model)
         return Observed(
             release=self.release.id,
             server=self.target.name,
             deployed=frozenset(workloads),
             current=goal is Goal.ROLL_OUT
             and mine is not None
-            and _manifest(mine) == _manifest(self.target.rendered()[0]),
+            and manifests.digest_of(mine) == manifests.digest_of(self.target.rendered()[0]),
             available=mine is not None and is_available(mine),
-            live_selects=self._selected(self.model),
+            enough_replicas=mine is None
+            or replicas.count(mine) >= replicas.carried(self.release, self.target.name, workloads, live_selects),
+            live_selects=live_selects,
             candidate_selects=self._selected(f"{self.model}-candidate"),
             live_endpoints_settled=self._settled(),
             live_reaches_release=self._reached(),
+            followed=self._is_followed(live_selects, channel),
             channel_live=channel.live.release_id if channel.live else None,
             kept=self.target.needed(lambda: self._live(channel)) | kept,
         )
@@ -127,6 +137,8 @@ class RolloutReconciler:
         makes: dict[Move, Callable[[], str]] = {
             Move.DEPLOY: self._deploy,
             Move.AWAIT_AVAILABLE: self._await_available,
+            Move.CARRY_REPLICAS: self._carry_replicas,
+            Move.FOLLOW_LIVE: self._follow_live,
             Move.AWAIT_ENDPOINTS: self._await_endpoints,
             Move.SWAP_CHANNEL: lambda: self._swap(goal, change),
             Move.RESTORE_LIVE: self._restore,
@@ -158,6 +170,10 @@ class RolloutReconciler:
         objects = self.target.rendered()
         if not any(item["kind"] == DISRUPTION_BUDGET for item in objects):
             self.cluster.delete(DISRUPTION_BUDGET, self.target.name)
+        there = self._workloads().get(self.target.name)
+        if there is not None and self.release.spec.serving.autoscale:
+            # not left out: the server would reset a field that only we had set
+            objects[0]["spec"]["replicas"] = max(replicas.count(objects[0]), replicas.count(there))
         self.cluster.apply(objects)
         return f"deployed {self.target.name}"
 
@@ -205,7 +221,7 @@ class RolloutReconciler:
         began = clock.monotonic()
         while (passed_s := clock.monotonic() - began) < bake_s:
             item = self._workloads().get(self.target.name)
-            if item is None or not is_available(item):
+            if item is None or not replicas.still_answer(self.release, item):
                 raise InputError(
                     f"{self.release.id} became unavailable {passed_s:.0f} s after it took the traffic",
                     expected=f"it to stay available for rollout.bake_s ({bake_s} s)",
@@ -218,9 +234,47 @@ class RolloutReconciler:
     def _restore(self) -> str:
         live = self.channel.read().live
         if live is not None:
-            return self._point(self._read(live), live.release_uri, candidate=False)
+            release = self._read(live)
+            self._regrow(release)
+            return self._point(release, live.release_uri, candidate=False)
         self.cluster.delete("Service", self.model)
         return f"Service {self.model} is removed: nothing was live before"
+
+    def _regrow(self, release: Release) -> None:
+        """Give a release that takes the traffic back as many pods as serve now.
+
+        They are not waited for: the release may be all that answers.
+        """
+        workloads = self._workloads()
+        if release.id in workloads:
+            self._scale(release, release.id, workloads)
+
+    def _carry_replicas(self) -> str:
+        wanted = self._scale(self.release, self.target.name, self._workloads())
+        return f"{self.target.name} has {wanted} replicas, as many as serve now"
+
+    def _scale(self, release: Release, name: str, workloads: dict[str, manifests.Document]) -> int:
+        wanted = replicas.carried(release, name, workloads, self._selected(self.model))
+        if wanted != replicas.count(workloads[name]):
+            self.cluster.scale(workloads[name]["kind"], name, wanted)
+        return wanted
+
+    def _follow_live(self) -> str:
+        live = self._selected(self.model)
+        return self.companions.put(self._known(live, self.channel.read()))
+
+    def _is_followed(self, live: str | None, channel: Channel) -> bool:
+        if not self.companions.kinds:
+            return True
+        release = self._known(live, channel)
+        # what another run left as live is unknown here, and about to be replaced
+        return (release is None and live is not None) or self.companions.are_in_place(release)
+
+    def _known(self, release_id: str | None, channel: Channel) -> Release | None:
+        """The release with this id, if it is this one or the channel's live one."""
+        if release_id == self.release.id:
+            return self.release
+        return self._live(channel) if channel.live and channel.live.release_id == release_id else None
 
     def _drop_candidate(self) -> str:
         self.cluster.delete("Service", f"{self.model}-candidate")
@@ -249,7 +303,3 @@ class RolloutReconciler:
     def _reaches(self, service: str, pods: set[str]) -> bool:
         """Whether the Service sends connections to one of these pods; a missing Service has none to lose."""
         return bool(self.cluster.endpoints(service) & pods) or self.cluster.get("Service", service) is None
-
-
-def _manifest(deployment: manifests.Document) -> str | None:
-    return (deployment["metadata"].get("annotations") or {}).get(manifests.MANIFEST)

@@ -202,9 +202,9 @@ def check(spec: ReleaseSpec, workspace: Workspace) -> None:
     """
     check_supported(spec)
     replicas = spec.serving.replicas
-    if replicas.max != replicas.min:
+    if replicas.max != replicas.min and spec.serving.autoscale is None:
         log.warning(
-            "serving.replicas.max %d is ignored: there is no autoscaling yet; %d replicas will serve",
+            "serving.replicas.max %d is a bound of serving.autoscale, which is absent; %d replicas will serve",
             replicas.max,
             replicas.min,
         )

@@ -96,6 +96,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         "selector": selector,
         "annotations": {f"slipway.dev/release-uri.{member.name}": member.release_uri for member in members},
         "replicas": max(spec.serving.replicas.min for spec in specs),
+        "most_replicas": max(manifests.most_replicas(spec) for spec in specs),
         "ready_timeout_s": ready_timeout_s(members),
         # of all models: a combination that lost one of them is no better than one that lost all
         "ready_path": "/v2/health/ready",

@@ -67,6 +67,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "selector": selector,
         "annotations": {"slipway.dev/release-uri": release_uri, "slipway.dev/commit": release.plan.source.commit},
         "replicas": spec.serving.replicas.min,
+        "most_replicas": most_replicas(spec),
         "ready_timeout_s": spec.serving.ready_timeout_s,
         # the model itself, because a server is ready before its model can answer
         "ready_path": f"/v2/models/{spec.name}/ready",
@@ -94,6 +95,12 @@ def probes(*specs: ReleaseSpec) -> dict[str, Any]:
         "ready_command": [*READY, *names] if unloading and not by_name else None,
         "pod_uid": unloading,
     }
+
+
+def most_replicas(spec: ReleaseSpec) -> int:
+    """Pods that may serve the release at once."""
+    replicas = spec.serving.replicas
+    return replicas.max if spec.serving.autoscale else replicas.min
 
 
 def selector_of(model: str, release_id: str) -> dict[str, str]:
@@ -138,6 +145,12 @@ def pod_values(site: Site, where: Placement) -> dict[str, Any]:
         "environment": {**(NCCL if where.ranks > 1 else {}), **(EFA if where.efa else {})},
         "credentials_secret": site.object_store.credentials_secret,
     }
+
+
+def digest_of(document: Document) -> str | None:
+    """Digest of what an object was rendered as; None where that is not known."""
+    digest: str | None = (document["metadata"].get("annotations") or {}).get(MANIFEST)
+    return digest
 
 
 def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:

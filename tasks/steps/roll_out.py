@@ -19,6 +19,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     check_supported(release.spec)
     reconciler = RolloutReconciler.of(release, workspace)
     reconciler.lock.acquire(patience_s=GROUP_PATIENCE_S)
+    reconciler.companions.check_free(release)
     moves = reconciler.reach(Goal.ROLL_OUT)
     address = reconciler.cluster.candidate_address(release.spec.name)
     return Outcome(

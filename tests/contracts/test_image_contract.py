@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from cli.image_contract import CONFIRMATIONS, PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE
+from tests.contracts.recorded import contract
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {
-    *("public_models.yaml", "leaderworkerset.json", "upstream.yaml", "written_paths.yaml"),
-    "causal_models.yaml",
-}
-"""Records of the Hub, of a cluster's controller, of our own programs, of where the others were read, and of transformers,
+CUSTOM_RESOURCES = {each["record"] for each in contract("upstream.yaml") if each["reads"] == "custom_resource"}
+ELSEWHERE = {"public_models.yaml", "causal_models.yaml", "upstream.yaml", "written_paths.yaml"} | CUSTOM_RESOURCES
+"""Records of the Hub, of a cluster's controllers, of our own programs, of where the others were read, and of transformers,
 which tests/local/modelopt executes: no image's."""
 OF_OTHER_IMAGES = {
     *("tasks.step_table", "tasks.engines.registry"),

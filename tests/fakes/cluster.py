@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from tasks.adapters.kube_errors import MissingError
 from tasks.adapters.lease_object import LeaseHolder
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.workspace import Workspace
@@ -40,6 +41,8 @@ class MemoryCluster:
         """What waiting for a Deployment raises, by its name."""
         self.unavailable: set[str] = set()
         """Deployments whose pods are not ready."""
+        self.started: dict[str, int] = {}
+        """Replicas that are ready, of workloads that were scaled and not waited for."""
         self.dies_at: tuple[int, str] | None = None
         """Number of the change, from 0, before or after which the process is killed."""
 
@@ -66,6 +69,15 @@ class MemoryCluster:
         with self._change(f"delete {kind} {name}"):
             del self.objects[kind, name]
         return True
+
+    def scale(self, kind, name, replicas):
+        """As a scaler or a roll-out does it; new pods are ready once they are waited for."""
+        if (kind, name) not in self.objects:
+            raise MissingError(f"{kind} {name} does not exist")
+        with self._change(f"scale {kind} {name} to {replicas}"):
+            before = self.objects[kind, name]["spec"]["replicas"]
+            self.started[name] = min(self.started.get(name, before), replicas)
+            self.objects[kind, name]["spec"]["replicas"] = replicas
 
     def service_address(self, name):
         service = self.get("Service", name)
@@ -98,6 +110,7 @@ class MemoryCluster:
         if name in self.failing:
             raise self.failing[name]
         self.unavailable.discard(name)
+        self.started.pop(name, None)
 
     def lease_holder(self, name):
         lease = self.objects.get(("Lease", name))
@@ -127,7 +140,8 @@ class MemoryCluster:
         """With the status of a workload whose pods all came up, or none of them."""
         shown = copy.deepcopy(item)
         if kind in WORKLOADS:
-            ready = 0 if item["metadata"]["name"] in self.unavailable else item["spec"]["replicas"]
+            name, asked = item["metadata"]["name"], item["spec"]["replicas"]
+            ready = 0 if name in self.unavailable else self.started.get(name, asked)
             counts = dict.fromkeys(("readyReplicas", "availableReplicas"), ready)
             shown["metadata"]["generation"] = 1
             replicas = {"replicas": item["spec"]["replicas"], "updatedReplicas": item["spec"]["replicas"]}

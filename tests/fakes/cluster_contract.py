@@ -3,10 +3,16 @@
 A module that collects these tests gives the fixtures `cluster` and `until`, which waits for a condition.
 """
 
+from pathlib import Path
+
 import pytest
 
 from tasks.contracts.errors import InputError
+from tasks.serving import scaling
+from tests.fakes.rollouts import version
+from tests.fakes.workspace import site
 
+TEMPLATES = Path(__file__).parents[2] / "k8s_manifests" / "serving"
 LABELS = {"slipway.dev/model": "demo", "slipway.dev/release": "demo-1"}
 
 
@@ -38,6 +44,48 @@ def test_applying_again_changes_what_differs_and_keeps_the_address(cluster):
 
     assert cluster.get("Service", "demo")["spec"]["selector"]["slipway.dev/release"] == "demo-2"
     assert cluster.service_address("demo").host == before.host
+
+
+def never_scheduled(cluster):
+    pod = {
+        "containers": [{"name": "server", "image": "server:1"}],
+        "nodeSelector": {"slipway.dev/test": "no-such-node"},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "demo-1", "namespace": cluster.namespace, "labels": LABELS},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": LABELS},
+            "template": {"metadata": {"labels": LABELS}, "spec": pod},
+        },
+    }
+
+
+def test_scaling_a_workload_changes_its_replicas_and_nothing_else(cluster):
+    cluster.apply([never_scheduled(cluster)])
+    before = cluster.get("Deployment", "demo-1")["spec"]
+
+    cluster.scale("Deployment", "demo-1", 3)
+
+    assert cluster.get("Deployment", "demo-1")["spec"] == {**before, "replicas": 3}
+    with pytest.raises(InputError, match="does not exist"):
+        cluster.scale("Deployment", "nothing", 3)
+
+
+def test_a_scaler_gets_another_target_when_it_is_applied_again(cluster):
+    made = version(1, serving={"replicas": {"max": 4}, "autoscale": {"metric": "request_rate", "target": 5}})
+    for number in (1, 2):
+        [scaler] = scaling.scaler(
+            made.model_copy(update={"id": f"demo-{number}"}), site(serving={"scaler": {"kind": "hpa"}}), TEMPLATES
+        )
+        cluster.apply([scaler | {"metadata": scaler["metadata"] | {"namespace": cluster.namespace}}])
+
+    found = cluster.get("HorizontalPodAutoscaler", "demo")
+
+    assert found["spec"]["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "demo-2"}
+    assert cluster.delete("HorizontalPodAutoscaler", "demo") is True
 
 
 def test_what_is_absent_is_none_and_deleting_it_says_so(cluster):

@@ -539,7 +539,7 @@ def test_a_name_too_long_for_the_labels_of_several_nodes_is_refused_before_any_p
 def test_a_number_of_replicas_that_is_not_used_yet_is_warned_of(planned, caplog):
     planned(asked(AWQ))
 
-    assert "serving.replicas.max 5 is ignored" in caplog.text
+    assert "serving.replicas.max 5 is a bound of serving.autoscale, which is absent" in caplog.text
 
 
 @pytest.mark.parametrize(

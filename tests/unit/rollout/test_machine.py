@@ -17,10 +17,12 @@ STATES = st.builds(
     deployed=st.frozensets(RELEASES),
     current=st.booleans(),
     available=st.booleans(),
+    enough_replicas=st.booleans(),
     live_selects=st.none() | RELEASES,
     candidate_selects=st.none() | RELEASES,
     live_endpoints_settled=st.booleans(),
     live_reaches_release=st.booleans(),
+    followed=st.booleans(),
     channel_live=st.none() | RELEASES,
     kept=st.frozensets(RELEASES),
 )
@@ -35,10 +37,12 @@ def made(goal, seen, move):
         Move.DEPLOY: {"deployed": seen.deployed | {NEW}, "current": True, "available": False},
         Move.POINT_CANDIDATE: {"candidate_selects": NEW},
         Move.AWAIT_AVAILABLE: {"available": True},
-        Move.POINT_LIVE: {"live_selects": NEW, "live_endpoints_settled": False},
+        Move.POINT_LIVE: {"live_selects": NEW, "live_endpoints_settled": False, "followed": False},
+        Move.CARRY_REPLICAS: {"enough_replicas": True, "available": False},
+        Move.FOLLOW_LIVE: {"followed": True},
         Move.AWAIT_ENDPOINTS: {"live_endpoints_settled": True},
         Move.SWAP_CHANNEL: {"channel_live": NEW, "kept": frozenset({NEW, seen.channel_live} - {None})},
-        Move.RESTORE_LIVE: {"live_selects": seen.channel_live},
+        Move.RESTORE_LIVE: {"live_selects": seen.channel_live, "followed": False},
         Move.DROP_CANDIDATE: {"candidate_selects": None},
         Move.AWAIT_LEFT: {"live_reaches_release": False},
         Move.RETIRE: {"deployed": seen.deployed - to_retire(goal, seen)},
@@ -76,8 +80,8 @@ def test_a_promotion_ends_with_traffic_and_channel_at_the_release_and_no_candida
 def test_traffic_flips_before_the_channel_and_the_channel_before_the_cleanup(seen):
     found, _ = moves(Goal.PROMOTE, seen)
 
-    order = [Move.DEPLOY, Move.AWAIT_AVAILABLE, Move.POINT_LIVE, Move.AWAIT_ENDPOINTS, Move.SWAP_CHANNEL]
-    order += [Move.DROP_CANDIDATE, Move.RETIRE]
+    order = [Move.DEPLOY, Move.CARRY_REPLICAS, Move.AWAIT_AVAILABLE, Move.POINT_LIVE, Move.FOLLOW_LIVE]
+    order += [Move.AWAIT_ENDPOINTS, Move.SWAP_CHANNEL, Move.DROP_CANDIDATE, Move.RETIRE]
     assert [order.index(move) for move in found] == sorted(order.index(move) for move in found)
 
 
@@ -86,6 +90,7 @@ def test_traffic_only_goes_to_pods_that_are_available(seen):
     while (move := next_move(Goal.PROMOTE, seen)) is not None:
         if move is Move.POINT_LIVE:
             assert seen.available
+            assert seen.enough_replicas
             assert NEW in seen.deployed
         seen = made(Goal.PROMOTE, seen, move)
 
@@ -130,6 +135,14 @@ def test_a_roll_out_removes_nothing_that_is_kept_or_takes_the_traffic(seen):
     assert seen.deployed & (seen.kept | {end.live_selects}) <= end.deployed
 
 
+@given(goal=st.sampled_from(Goal), seen=STATES)
+def test_every_goal_ends_with_the_scaler_and_the_routes_beside_what_is_live(goal, seen):
+    _, end = moves(goal, seen)
+
+    undecided = goal is Goal.ROLL_OUT and end.live_selects not in {None, end.channel_live}
+    assert end.followed or undecided
+
+
 def test_what_a_run_left_behind_goes_before_the_next_candidate_needs_its_place():
     left = replace(LIVE_IS_OLD, deployed=frozenset({OLD, OLDER}), candidate_selects=OLDER)
 
@@ -145,7 +158,7 @@ def test_a_promotion_that_died_before_the_channel_is_undone_by_the_next_roll_out
 
     found, end = moves(Goal.ROLL_OUT, left)
 
-    assert found[:3] == [Move.RESTORE_LIVE, Move.DROP_CANDIDATE, Move.RETIRE]
+    assert found[:4] == [Move.RESTORE_LIVE, Move.FOLLOW_LIVE, Move.DROP_CANDIDATE, Move.RETIRE]
     assert (end.live_selects, end.deployed) == (OLD, {OLD, NEW})
 
 
@@ -168,6 +181,14 @@ def test_a_first_run_beside_a_live_release(goal, expected):
     assert moves(goal, LIVE_IS_OLD)[0] == expected
 
 
+def test_a_release_takes_the_traffic_with_as_many_pods_as_serve_now():
+    ready = replace(LIVE_IS_OLD, deployed=frozenset({OLD, NEW}), candidate_selects=NEW, available=True)
+
+    found, _ = moves(Goal.PROMOTE, replace(ready, enough_replicas=False))
+
+    assert found[:4] == [Move.CARRY_REPLICAS, Move.AWAIT_AVAILABLE, Move.POINT_LIVE, Move.FOLLOW_LIVE]
+
+
 def test_a_candidate_whose_manifest_is_yesterdays_is_deployed_anew():
     seen = replace(LIVE_IS_OLD, deployed=frozenset({OLD, NEW}), candidate_selects=NEW, available=True, current=False)
 
@@ -177,7 +198,8 @@ def test_a_candidate_whose_manifest_is_yesterdays_is_deployed_anew():
 def test_a_promotion_that_died_before_the_channel_is_undone_by_a_roll_back():
     seen = replace(LIVE_IS_OLD, deployed=frozenset({OLD, NEW}), live_selects=NEW, candidate_selects=NEW)
 
-    assert moves(Goal.ROLL_BACK, seen)[0] == [Move.RESTORE_LIVE, Move.DROP_CANDIDATE, Move.RETIRE]
+    restored = [Move.RESTORE_LIVE, Move.FOLLOW_LIVE, Move.DROP_CANDIDATE, Move.RETIRE]
+    assert moves(Goal.ROLL_BACK, seen)[0] == restored
 
 
 def test_a_roll_back_keeps_a_release_that_was_live_before():

@@ -1,0 +1,28 @@
+"""How many replicas a release needs before it takes the traffic, and whether enough of them answer. Pure."""
+
+from collections.abc import Mapping
+
+from tasks.adapters.workload_state import Workload, is_available, is_serving
+from tasks.contracts.release import Release
+
+
+def count(workload: Workload) -> int:
+    """Replicas that a workload asks for."""
+    return int(workload["spec"].get("replicas", 1))
+
+
+def carried(release: Release, name: str, workloads: Mapping[str, Workload], live: str | None) -> int:
+    """Replicas with which the release's workload `name` can take over from the workload `live`.
+
+    Never fewer than it has, and never more than its spec allows. A release with a fixed number keeps that.
+    """
+    own, serving = count(workloads[name]), workloads.get(live or "")
+    if serving is None or release.spec.serving.autoscale is None:
+        return own
+    return max(own, min(count(serving), release.spec.serving.replicas.max))
+
+
+def still_answer(release: Release, workload: Workload) -> bool:
+    """Whether a live release's pods answer, be it that a scaler is adding some."""
+    serving = release.spec.serving
+    return is_serving(workload, serving.replicas.min) if serving.autoscale else is_available(workload)

@@ -1,0 +1,198 @@
+"""The scaler of a live release, and what records and serves its metric: valid, and talking of the same series."""
+
+import re
+import shutil
+import subprocess
+from os.path import relpath
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from tasks.contracts.engine_kinds import ENGINE_KINDS
+from tasks.contracts.resolution import resolve
+from tasks.contracts.scaling import SERIES
+from tasks.contracts.site import Site
+from tasks.serving import manifests, scaling
+from tests.contracts.recorded import check_object, contract
+from tests.fakes.gpu_site import gpu_site
+from tests.fakes.releases import SPEC, spec
+from tests.fakes.rollouts import version
+from tests.fakes.workspace import site
+from tests.refused import refused
+from tests.unit.manifests.objects import MANIFESTS, ROOT, listed, named, validate
+
+TEMPLATES, COMPONENT = MANIFESTS / "serving", MANIFESTS / "autoscaling"
+SCALERS = {"hpa": {"kind": "hpa"}, "keda": {"kind": "keda", "prometheus": "http://prometheus.monitoring.svc:9090"}}
+RECORDS = {
+    "ScaledObject": "keda_scaledobject.json",
+    "PodMonitor": "pod_monitor.json",
+    "PrometheusRule": "prometheus_rule.json",
+}
+
+
+def serving(metric="request_rate", target=5.0, **changes):
+    autoscale = {"metric": metric, "target": target, **changes}
+    return {"replicas": {"min": 1, "max": 4}, "autoscale": autoscale}
+
+
+def engine(kind, pipeline_parallel=1):
+    gpu = {"gpu": "NVIDIA-A10G", "tensor_parallel": 4, "pipeline_parallel": pipeline_parallel}
+    return {**SPEC["engine"], "kind": kind, **(gpu if ENGINE_KINDS[kind].on_gpu else {})}
+
+
+def check(item):
+    if item["kind"] in RECORDS:
+        recorded = contract(RECORDS[item["kind"]])
+        assert item["apiVersion"] == f"{recorded['group']}/{recorded['served']}"
+        check_object(item, recorded["openAPIV3Schema"])
+    else:
+        validate(item)
+
+
+def component():
+    return {item["kind"]: item for item in (yaml.safe_load(file.read_text()) for file in listed(COMPONENT))}
+
+
+def rules():
+    return component()["PrometheusRule"]["spec"]["groups"]
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("tool", SCALERS)
+def test_a_scaler_follows_its_schema(tool, nodes):
+    made = version(
+        1, quantization={"format": "none"}, engine=engine("trt-engine", nodes), serving=serving("waiting_requests")
+    )
+
+    [item] = scaling.scaler(made, gpu_site(serving={"scaler": SCALERS[tool]}), TEMPLATES)
+
+    check(item)
+    assert item["spec"]["scaleTargetRef"]["kind"] == ("Deployment" if nodes == 1 else "LeaderWorkerSet")
+
+
+@pytest.mark.parametrize(("target", "quantity"), [(5.0, "5"), (0.8, "800m"), (1.5, "1500m"), (1e6, "1000000")])
+def test_a_target_is_written_as_each_scaler_reads_it(target, quantity):
+    made = version(1, serving=serving(target=target, stabilization_s=60))
+    [hpa], [keda] = (scaling.scaler(made, site(serving={"scaler": SCALERS[tool]}), TEMPLATES) for tool in SCALERS)
+
+    [metric], [trigger] = hpa["spec"]["metrics"], keda["spec"]["triggers"]
+    assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": quantity}
+    assert metric["pods"]["metric"] == {"name": "triton:request_rate:max"}
+    assert float(trigger["metadata"]["threshold"]) == target
+    assert trigger["metadata"]["query"] == (
+        f'sum(triton:request_rate:max{{namespace="slipway-serving",pod=~"{made.id}-.+"}})'
+    )
+    assert hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 60
+
+
+@pytest.mark.parametrize("file", listed(COMPONENT), ids=lambda file: file.stem)
+def test_every_object_of_the_component_follows_its_schema(file):
+    item = yaml.safe_load(file.read_text())
+
+    check(item)
+    assert file.name.startswith(f"{item['kind'].lower()}-")
+
+
+def test_a_field_that_the_custom_resources_do_not_have_is_found():
+    wrong = component()["PodMonitor"]
+    wrong["spec"]["podMetricsEndpoints"][0]["prot"] = "metrics"
+
+    with pytest.raises(Exception, match="'prot' was unexpected"):
+        check(wrong)
+
+
+def test_every_series_is_recorded_once_and_served_by_the_adapter():
+    recorded = [rule["record"] for group in rules() for rule in group["rules"]]
+    [rule] = yaml.safe_load(component()["ConfigMap"]["data"]["config.yaml"])["rules"]
+    served = re.compile(re.search(r'__name__=~"([^"]+)"', rule["seriesQuery"])[1])
+
+    assert sorted(recorded) == sorted(SERIES.values())
+    assert all(served.fullmatch(series) for series in recorded)
+
+
+def test_the_monitor_scrapes_a_port_that_serving_pods_have_and_keeps_what_tells_pods_apart():
+    monitor = component()["PodMonitor"]["spec"]
+    pod = manifests.deployment(version(1), "s3://bucket/release.json", site(), TEMPLATES)[0]["spec"]["template"]
+
+    [endpoint] = monitor["podMetricsEndpoints"]
+    assert endpoint["port"] in {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert set(monitor["podTargetLabels"]) <= pod["metadata"]["labels"].keys()
+
+
+def test_an_overlay_takes_the_component_in(tmp_path):
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl on this machine")
+    overlay = {"resources": [relpath(MANIFESTS / "base", tmp_path)], "components": [relpath(COMPONENT, tmp_path)]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+
+    done = subprocess.run([kubectl, "kustomize", str(tmp_path)], capture_output=True, text=True, check=True)
+
+    kinds = [item["kind"] for item in yaml.safe_load_all(done.stdout)]
+    assert {"PodMonitor", "PrometheusRule"} <= set(kinds)
+
+
+def test_the_rules_compute_what_they_say(tmp_path):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("there is no promtool on this machine")
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": rules()}))
+    cases = (ROOT / "tests" / "fixtures" / "prometheus" / "autoscaling.yaml").read_text()
+    (tmp_path / "cases.yaml").write_text(cases)
+
+    done = subprocess.run(
+        [promtool, "test", "rules", "cases.yaml"], check=False, cwd=tmp_path, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_scaled_release_has_a_disruption_budget_although_it_starts_with_one_pod():
+    made = version(1, serving=serving())
+
+    kinds = [item["kind"] for item in manifests.deployment(made, "s3://b/r.json", site(), TEMPLATES)]
+
+    assert kinds == ["Deployment", "PodDisruptionBudget"]
+
+
+@pytest.mark.parametrize("kind", [kind for kind, traits in ENGINE_KINDS.items() if len(traits.scaling_metrics) == 1])
+@pytest.mark.parametrize("metric", ["queue_compute_ratio", "waiting_requests", "kv_cache_use"])
+def test_a_metric_that_a_kind_does_not_export_is_refused_by_name(kind, metric):
+    with pytest.raises(ValidationError, match=f"{metric} says nothing about the load of {kind}.* choose request_rate"):
+        spec(quantization={"format": "none"}, engine=engine(kind), serving=serving(metric, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"replicas": {"min": 2, "max": 2}}, "replicas.max above replicas.min, found 2 for both"),
+        ({"group": "chat"}, "group chat shares one"),
+        ({"autoscale": {"metric": "kv_cache_use", "target": 80}}, "80 of the cache is never exceeded"),
+        ({"autoscale": {"metric": "request_rate", "target": 0}}, "greater than or equal to 0.001"),
+    ],
+)
+def test_what_no_scaler_can_do_is_refused(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        spec(serving={**serving(), **changes})
+
+
+def test_a_site_without_a_scaler_refuses_it():
+    with refused(what="serving.autoscale asks for a scaler, and site test names none"):
+        resolve(spec(serving=serving()), site())
+
+
+@pytest.mark.parametrize("scaler", [{"kind": "keda"}, {"kind": "hpa", "prometheus": "http://prometheus:9090"}])
+def test_only_keda_asks_prometheus_and_it_always_does(scaler):
+    with pytest.raises(ValidationError, match="prometheus is set for keda"):
+        Site.model_validate({**site().model_dump(mode="json"), "serving": {"scaler": scaler}})
+
+
+@pytest.mark.parametrize("resource", ["autoscaling/horizontalpodautoscalers", "keda.sh/scaledobjects"])
+def test_a_roll_out_may_do_with_a_scaler_what_it_does_and_no_more(resource):
+    group, _, plural = resource.partition("/")
+    rules = named("Role", "slipway-deployer")["rules"]
+
+    [verbs] = [rule["verbs"] for rule in rules if (rule["apiGroups"], rule["resources"]) == ([group], [plural])]
+
+    assert sorted(verbs) == ["create", "delete", "get", "patch"]
