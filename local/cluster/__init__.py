@@ -10,5 +10,5 @@ package imports nothing from the code around it, so it runs wherever it is copie
 
 NOT_ENFORCED = (
     "not enforced by this cluster: NetworkPolicy, users and capabilities of containers, CPU limits, room on the node, "
-    "PodDisruptionBudget, HorizontalPodAutoscaler; the cluster's README has the whole list"
+    "PodDisruptionBudget, HorizontalPodAutoscaler, Ingress; the cluster's README has the whole list"
 )

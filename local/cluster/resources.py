@@ -68,6 +68,7 @@ CLUSTER_ROLE_BINDINGS = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRole
 
 RECORDS = (
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short_names=("netpol",)),
+    Resource("networking.k8s.io", "v1", "ingresses", "Ingress", short_names=("ing",), has_status=True),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", short_names=("pdb",), has_status=True),
     Resource(
         "autoscaling",

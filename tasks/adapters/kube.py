@@ -25,7 +25,10 @@ FIELD_MANAGER = "slipway"
 API_VERSIONS = {
     "Deployment": "apps/v1",
     "EndpointSlice": "discovery.k8s.io/v1",
+    "GRPCRoute": "gateway.networking.k8s.io/v1",
+    "HTTPRoute": "gateway.networking.k8s.io/v1",
     "HorizontalPodAutoscaler": "autoscaling/v2",
+    "Ingress": "networking.k8s.io/v1",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
@@ -35,7 +38,7 @@ API_VERSIONS = {
 }
 """API versions of the kinds that are not in the core group."""
 
-OPTIONAL_KINDS = frozenset({LEADER_WORKER_SET, "ScaledObject"})
+OPTIONAL_KINDS = frozenset({LEADER_WORKER_SET, "GRPCRoute", "HTTPRoute", "ScaledObject"})
 """Kinds that a cluster may lack; one that lacks a kind has no such object."""
 
 TIMEOUT_S = 30

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tasks.contracts.engine_kinds import kinds_with
 from tasks.contracts.errors import InputError
+from tasks.contracts.exposure import Routes
 from tasks.contracts.gpu_formats import check_format
 from tasks.contracts.host_cache import host_cache_bytes, with_memory
 from tasks.contracts.plan import Estimate
@@ -205,6 +206,24 @@ class ResolvedRelease:
         return self.site.serving.scaler
 
     @cached_property
+    def routes(self) -> Routes | None:
+        """What leads clients outside the cluster to the model; None: it is exposed in no way or in another one.
+
+        Raises:
+            InputError: the spec asks for it, and the site does not say how.
+        """
+        if self.spec.serving.exposure != "ingress":
+            return None
+        if self.site.serving.routes is None:
+            raise InputError(
+                f"serving.exposure ingress needs a host and a controller, and site {self.site.name} names none",
+                expected="serving.routes in the site file: kind ingress or gateway",
+                remedy="Add it as docs/reach.md says, or choose load-balancer, or cluster with your own Ingress for "
+                f"Service {self.spec.name}.",
+            )
+        return self.site.serving.routes
+
+    @cached_property
     def serving(self) -> Placement:
         """Where the server runs: on the site's serving shape, or on GPUs of the product that the spec names.
 
@@ -304,7 +323,8 @@ def resolve(spec: ReleaseSpec, site: Site) -> ResolvedRelease:
         InputError: the first thing that the site lacks, or that cannot work on what it has.
     """
     release = ResolvedRelease(spec, site)
-    nodes, _, _ = release.serving.nodes, release.hub_token_secret, release.scaler
+    nodes, _ = release.serving.nodes, release.hub_token_secret
+    _ = release.scaler, release.routes
     if spec.engine.gpu is None:
         return release
     if nodes > 1:

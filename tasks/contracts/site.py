@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 
 from tasks.contracts.base import Written
 from tasks.contracts.engine_kinds import EngineKind
+from tasks.contracts.exposure import LoadBalancer, Routes
 from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
 from tasks.contracts.scaling import Scaler
 from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
@@ -233,6 +234,13 @@ class ServingSite(Written):
 
     scaler: Scaler | None = Field(
         default=None, description="what runs serving.autoscale of specs; absent: specs that ask for it are refused"
+    )
+    routes: Routes | None = Field(
+        default=None, description="what serving.exposure ingress makes; absent: specs that ask for it are refused"
+    )
+    load_balancer: LoadBalancer | None = Field(
+        default=None,
+        description="settings of load balancers on AWS; the cluster's defaults when absent",
     )
 
     @field_validator("bind_address")

@@ -264,7 +264,7 @@ class RolloutReconciler:
         return self.companions.put(self._known(live, self.channel.read()))
 
     def _is_followed(self, live: str | None, channel: Channel) -> bool:
-        if not self.companions.kinds:
+        if not self.companions.places:
             return True
         release = self._known(live, channel)
         # what another run left as live is unknown here, and about to be replaced

@@ -185,13 +185,6 @@ def check_supported(spec: ReleaseSpec) -> None:
             expected="blue-green",
             remedy="Choose blue-green.",
         )
-    if spec.serving.exposure == "ingress":
-        raise InputError(
-            "serving.exposure is not supported yet",
-            found="ingress",
-            expected="cluster or load-balancer",
-            remedy=f"Choose cluster, with your own Ingress for Service {spec.name}, or load-balancer.",
-        )
 
 
 def check(spec: ReleaseSpec, workspace: Workspace) -> None:

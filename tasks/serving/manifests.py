@@ -17,7 +17,7 @@ from tasks.contracts.resolution import GPU_PRODUCT, GPU_RESOURCE, Placement, Res
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.writes import FRONT, MODELS, SHARED_MEMORY, TEMPORARY, WRITES, ServingContainer, volumes
-from tasks.serving import commands, front
+from tasks.serving import commands, front, load_balancer
 from tasks.serving import templates as template_files
 from tasks.serving.commands import PORTS, TRITON_PORTS, Server
 
@@ -126,6 +126,7 @@ def service_selecting(
         "ports": PORTS,
         "role": "candidate" if candidate else "live",
         "type": "LoadBalancer" if balanced else "ClusterIP",
+        **load_balancer.service_values(site.serving.load_balancer if balanced else None, spec),
     }
     return template_files.documents(templates, "service.yaml.j2", values)
 

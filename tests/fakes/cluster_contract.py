@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.serving import scaling
+from tasks.serving import exposure, scaling
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
 
@@ -86,6 +86,16 @@ def test_a_scaler_gets_another_target_when_it_is_applied_again(cluster):
 
     assert found["spec"]["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "demo-2"}
     assert cluster.delete("HorizontalPodAutoscaler", "demo") is True
+
+
+def test_an_ingress_is_applied_found_and_deleted(cluster):
+    places = site(serving={"routes": {"kind": "ingress", "host": "{name}.example.com"}})
+    [ingress] = exposure.routes(version(1, serving={"exposure": "ingress"}).spec, places, TEMPLATES)
+
+    cluster.apply([ingress | {"metadata": ingress["metadata"] | {"namespace": cluster.namespace}}])
+
+    assert cluster.get("Ingress", "demo")["spec"]["rules"][0]["host"] == "demo.example.com"
+    assert cluster.delete("Ingress", "demo") is True
 
 
 def test_what_is_absent_is_none_and_deleting_it_says_so(cluster):

@@ -546,7 +546,7 @@ def test_a_number_of_replicas_that_is_not_used_yet_is_warned_of(planned, caplog)
     ("changes", "fields"),
     [
         ({"rollout": {"strategy": "canary"}}, {"what": "rollout.strategy", "remedy": "Choose blue-green"}),
-        ({"serving": {"exposure": "ingress"}}, {"what": "serving.exposure", "remedy": "with your own Ingress"}),
+        ({"serving": {"exposure": "ingress"}}, {"what": "serving.exposure ingress", "remedy": "with your own Ingress"}),
     ],
 )
 def test_what_no_roll_out_does_yet_is_refused_before_any_pod(planned, changes, fields):

@@ -129,7 +129,6 @@ def test_a_person_is_told_what_someone_without_a_shell_in_the_pods_can_do(worksp
     ("changes", "found", "expected"),
     [
         ({"rollout": {"strategy": "canary"}}, "canary", "blue-green"),
-        ({"serving": {"exposure": "ingress"}}, "ingress", "cluster or load-balancer"),
     ],
 )
 def test_what_is_not_there_yet_is_refused_before_anything_is_touched(workspace, cluster, changes, found, expected):
