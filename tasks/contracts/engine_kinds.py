@@ -92,8 +92,8 @@ class EngineTraits:
     """Its backend unloads a model whose engine has died, for which Triton has to allow that models are unloaded."""
     complete_configs: bool = False
     """Its config.pbtxt files are complete; otherwise Triton fills in what they leave out."""
-    scaling_metrics: frozenset[ScalingMetric] = frozenset({"request_rate"})
-    """What its server exports of its load.
+    scaling_metrics: frozenset[ScalingMetric] = frozenset({"request_rate", "requests_in_flight"})
+    """What tells the load of its servers.
 
     A Python model takes every request at once: with 46 of 48 requests waiting for openvino,
     nv_inference_pending_request_count was 0, and Triton's queue took 1 % of the time (measured; python_backend main,
@@ -121,7 +121,9 @@ TRT_ENGINE = EngineTraits(
     complete_configs=True,
     # nv_trt_llm_request_metrics and nv_trt_llm_kv_cache_block_metrics of the tensorrtllm backend (README.md of
     # tensorrtllm_backend 0b9d7d5a); the ratio as NVIDIA's tutorials scale the same backend by it (tutorials e8489525)
-    scaling_metrics=frozenset({"queue_compute_ratio", "waiting_requests", "kv_cache_use", "request_rate"}),
+    scaling_metrics=frozenset(
+        {"queue_compute_ratio", "waiting_requests", "kv_cache_use", "request_rate", "requests_in_flight"}
+    ),
     migrates_to="llmapi",
 )
 LLMAPI = EngineTraits(

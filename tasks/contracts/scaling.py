@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tasks.contracts.base import Written
 
-ScalingMetric = Literal["queue_compute_ratio", "waiting_requests", "kv_cache_use", "request_rate"]
+ScalingMetric = Literal["queue_compute_ratio", "waiting_requests", "kv_cache_use", "request_rate", "requests_in_flight"]
 """What a scaler may compare with its target, as the average of the live release's pods."""
 
 SERIES: dict[ScalingMetric, str] = {
@@ -14,8 +14,12 @@ SERIES: dict[ScalingMetric, str] = {
     "waiting_requests": "triton:waiting_requests:sum",
     "kv_cache_use": "triton:kv_cache_use:max",
     "request_rate": "triton:request_rate:max",
+    "requests_in_flight": "front:requests_in_flight:sum",
 }
 """Names of the Prometheus series, one sample per pod, which the rules of k8s_manifests/autoscaling record."""
+
+COUNTED_BY_THE_FRONT: frozenset[ScalingMetric] = frozenset({"requests_in_flight"})
+"""Metrics that the front of a pod exports, and not its server."""
 
 MAX_TARGET = 1e6
 MAX_STABILIZATION_S = 3600  # the HorizontalPodAutoscaler's own bound
@@ -27,7 +31,7 @@ class Autoscale(Written):
     metric: ScalingMetric = Field(
         description="queue_compute_ratio: time in Triton's queue over time in the engine; waiting_requests: requests "
         "that the engine has not started; kv_cache_use: share of the KV cache, up to 1; request_rate: requests per "
-        "second"
+        "second; requests_in_flight: requests that run or wait, a gRPC stream being one"
     )
     target: float = Field(ge=0.001, le=MAX_TARGET, description="what the average of the pods should be")
     stabilization_s: int = Field(
@@ -39,6 +43,11 @@ class Autoscale(Written):
         if self.metric == "kv_cache_use" and self.target >= 1:
             raise ValueError(f"kv_cache_use is a share, and {self.target:g} of the cache is never exceeded; e.g. 0.8")
         return self
+
+    @property
+    def counted_by_the_front(self) -> bool:
+        """Whether pods need a front that exports what it counts."""
+        return self.metric in COUNTED_BY_THE_FRONT
 
 
 class Scaler(Written):

@@ -21,25 +21,37 @@ SOCKET = "/run/front/admin.sock"
 LEAVE_S = 10
 """Time from the start of a pod's termination until its front refuses connections. Meanwhile Services remove the pod,
 and every client that sends a request is told to close its connection."""
+STATS_PORT = 8003
+"""Port at which the front says how many requests are in flight, where a scaler asks for that."""
 GRPC_IDLE_S, GOAWAY_S = 4, 3
 """Time until an idle gRPC connection is sent GOAWAY, and from then until it is closed. Their sum is less than LEAVE_S,
 so that no idle connection is left when the front ends."""
 
 
-def values(site: Site, folder: Path, *, connection_age_s: int, drain_s: int) -> dict[str, Any]:
-    """Template values of the front's container and of the hook that ends it."""
+def values(site: Site, folder: Path, *, connection_age_s: int, drain_s: int, counted: bool = False) -> dict[str, Any]:
+    """Template values of the front's container and of the hook that ends it.
+
+    Args:
+        site: the site.
+        folder: the templates.
+        connection_age_s: age at which a client is told to open another connection.
+        drain_s: how long requests in flight may take when the server stops.
+        counted: whether the front exports how many requests are in flight.
+    """
+    stats_port = STATS_PORT if counted else None
     return {
         "triton_ports": TRITON_PORTS,
         "front": {
             "image": site.images.front,
-            "config": config(site.serving.bind_address, connection_age_s, folder),
+            "config": config(site.serving.bind_address, connection_age_s, folder, stats_port),
+            "stats_port": stats_port,
             "drain": drain_command(drain_s),
         },
     }
 
 
 @functools.cache
-def config(bind_address: str, connection_age_s: int, folder: Path) -> str:
+def config(bind_address: str, connection_age_s: int, folder: Path, stats_port: int | None = None) -> str:
     """Envoy's bootstrap as JSON, which its --config-yaml takes."""
     text = template_files.text(
         folder,
@@ -50,6 +62,7 @@ def config(bind_address: str, connection_age_s: int, folder: Path) -> str:
             "ports": PORTS,
             "triton_ports": TRITON_PORTS,
             "connection_age_s": connection_age_s,
+            "stats_port": stats_port,
             "grpc_idle_s": GRPC_IDLE_S,
             "goaway_s": GOAWAY_S,
         },

@@ -75,7 +75,13 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "fetched": [{"name": "fetch-repository", "release_uri": release_uri}],
         **_running(spec, site, where),
         **pod_values(site, where),
-        **front.values(site, templates, connection_age_s=spec.serving.connection_age_s, drain_s=spec.drain_s),
+        **front.values(
+            site,
+            templates,
+            connection_age_s=spec.serving.connection_age_s,
+            drain_s=spec.drain_s,
+            counted=spec.serving.autoscale is not None and spec.serving.autoscale.counted_by_the_front,
+        ),
     }
     template = "leaderworkerset.yaml.j2" if where.nodes > 1 else "deployment.yaml.j2"
     return workload(templates, template, values)

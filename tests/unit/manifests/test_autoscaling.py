@@ -1,5 +1,6 @@
 """The scaler of a live release, and what records and serves its metric: valid, and talking of the same series."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -111,13 +112,35 @@ def test_every_series_is_recorded_once_and_served_by_the_adapter():
     assert all(served.fullmatch(series) for series in recorded)
 
 
-def test_the_monitor_scrapes_a_port_that_serving_pods_have_and_keeps_what_tells_pods_apart():
+def test_the_monitor_scrapes_ports_that_serving_pods_have_and_keeps_what_tells_pods_apart():
     monitor = component()["PodMonitor"]["spec"]
-    pod = manifests.deployment(version(1), "s3://bucket/release.json", site(), TEMPLATES)[0]["spec"]["template"]
+    made = version(1, serving=serving("requests_in_flight"))
+    pod = manifests.deployment(made, "s3://bucket/release.json", site(), TEMPLATES)[0]["spec"]["template"]
 
-    [endpoint] = monitor["podMetricsEndpoints"]
-    assert endpoint["port"] in {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    containers = [*pod["spec"]["containers"], *pod["spec"]["initContainers"]]
+    ports = {port["name"] for container in containers for port in container.get("ports") or []}
+    assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} <= ports
     assert set(monitor["podTargetLabels"]) <= pod["metadata"]["labels"].keys()
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_front_counts_only_where_a_scaler_asks_for_it(nodes):
+    def front_of(metric):
+        made = version(1, quantization={"format": "none"}, engine=engine("trt-engine", nodes), serving=serving(metric))
+        spec = manifests.deployment(made, "s3://bucket/release.json", gpu_site(), TEMPLATES)[0]["spec"]
+        pod = spec["template"] if nodes == 1 else spec["leaderWorkerTemplate"]["leaderTemplate"]
+        [front] = [each for each in pod["spec"]["initContainers"] if each["name"] == "front"]
+        return {port["name"]: port["containerPort"] for port in front["ports"]}, json.loads(front["command"][-1])
+
+    ports, config = front_of("requests_in_flight")
+    others, plain = front_of("request_rate")
+
+    assert (ports.pop("front-stats"), ports) == (8003, others)
+    names = {name: {each["name"] for each in config["static_resources"][name]} for name in ("listeners", "clusters")}
+    assert names == {"listeners": {"http", "grpc", "stats"}, "clusters": {"http", "grpc", "admin"}}
+    [policy] = [rule["ports"] for rule in component()["NetworkPolicy"]["spec"]["ingress"]]
+    assert policy == [{"protocol": "TCP", "port": 8003}]
+    assert "admin" not in {each["name"] for each in plain["static_resources"]["clusters"]}
 
 
 def test_an_overlay_takes_the_component_in(tmp_path):
@@ -156,10 +179,15 @@ def test_a_scaled_release_has_a_disruption_budget_although_it_starts_with_one_po
     assert kinds == ["Deployment", "PodDisruptionBudget"]
 
 
-@pytest.mark.parametrize("kind", [kind for kind, traits in ENGINE_KINDS.items() if len(traits.scaling_metrics) == 1])
+@pytest.mark.parametrize(
+    "kind", [kind for kind, traits in ENGINE_KINDS.items() if "waiting_requests" not in traits.scaling_metrics]
+)
 @pytest.mark.parametrize("metric", ["queue_compute_ratio", "waiting_requests", "kv_cache_use"])
 def test_a_metric_that_a_kind_does_not_export_is_refused_by_name(kind, metric):
-    with pytest.raises(ValidationError, match=f"{metric} says nothing about the load of {kind}.* choose request_rate"):
+    with pytest.raises(
+        ValidationError,
+        match=f"{metric} says nothing about the load of {kind}.* choose request_rate, requests_in_flight",
+    ):
         spec(quantization={"format": "none"}, engine=engine(kind), serving=serving(metric, 0.5))
 
 

@@ -1,0 +1,122 @@
+"""A front that counts for a scaler: the real Envoy, before a server that holds its answers back."""
+
+import http.client
+import json
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tasks.serving import front
+from tasks.serving.commands import PORTS, TRITON_PORTS
+from tests.local.serving.triton_server import ROOT
+
+ENVOY = ROOT / ".slipway" / "envs" / "front" / "bin" / "envoy"
+ADDRESS = "127.83.1.7"
+"""The ports are those of a pod: an address that nothing else has."""
+PATIENCE_S = 20
+
+
+def asked(port, path, method="GET"):
+    connection = http.client.HTTPConnection(ADDRESS, port, timeout=PATIENCE_S)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def gauges():
+    status, text = asked(front.STATS_PORT, "/metrics")
+    assert status == http.client.OK
+    return {line.split()[0]: int(line.split()[1]) for line in text.splitlines() if line and not line.startswith("#")}
+
+
+def in_flight():
+    return gauges()['envoy_http_downstream_rq_active{envoy_http_conn_manager_prefix="http"}']
+
+
+def until(condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def answers():
+    """The server of the pod; it answers once this event is set."""
+    allowed = threading.Event()
+
+    class Held(BaseHTTPRequestHandler):
+        def do_GET(self):
+            allowed.wait(PATIENCE_S)
+            self.send_response(http.client.OK)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer((ADDRESS, TRITON_PORTS["http"]), Held)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield allowed
+    allowed.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def envoy(answers, tmp_path):
+    if not ENVOY.exists():
+        pytest.skip(f"{ENVOY.relative_to(ROOT)} is missing: python3 -m local.environments front")
+    config = json.loads(front.config(ADDRESS, 60, ROOT / "k8s_manifests" / "serving", front.STATS_PORT))
+    command = [ENVOY, "--disable-hot-restart", "--concurrency", "1", "--config-yaml", json.dumps(config)]
+    with (tmp_path / "envoy.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        until(is_listening)
+        yield answers
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+
+def is_listening():
+    try:
+        return asked(front.STATS_PORT, "/metrics")[0] == http.client.OK
+    except OSError:
+        return False
+
+
+def test_requests_that_wait_for_an_answer_are_counted(envoy):
+    clients = [threading.Thread(target=asked, args=(PORTS["http"], "/v2/models/demo/generate")) for _ in range(3)]
+    for client in clients:
+        client.start()
+
+    until(lambda: in_flight() == len(clients))
+    envoy.set()
+    for client in clients:
+        client.join()
+
+    until(lambda: in_flight() == 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [("/quitquitquit", "POST"), ("/stats/prometheus", "GET"), ("/metrics", "POST"), ("/metrics/../config_dump", "GET")],
+)
+def test_nothing_else_of_the_admin_interface_is_reached(envoy, path, method):
+    assert asked(front.STATS_PORT, path, method)[0] == http.client.NOT_FOUND
+
+
+@pytest.mark.parametrize("query", ["?filter=.*", "?a&filter=.*", "?a=b&format=json&filter=server"])
+def test_a_query_shows_no_other_numbers(envoy, query):
+    _, text = asked(front.STATS_PORT, f"/metrics{query}")
+
+    assert {line.partition("{")[0] for line in text.splitlines() if line and not line.startswith("#")} == {
+        "envoy_http_downstream_rq_active"
+    }
