@@ -267,3 +267,24 @@ def test_a_kill_anywhere_costs_no_pod_and_no_scaler(action, tmp_path):
         live = channel(workspace).live.release_id
         assert (target(cluster), cluster.get("Deployment", live)["spec"]["replicas"]) == (live, 5), kill
         assert scalers(cluster) == [("HorizontalPodAutoscaler", "demo")], kill
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_promotion_that_was_killed_and_rolled_back_gives_scaler_and_replicas_back(moment, tmp_path):
+    workspace, asked = three_releases(tmp_path, promote)
+    promote.run(asked, workspace)
+    count = len(workspace.connection.changes)
+
+    for number in range(count):
+        workspace, asked = three_releases(tmp_path, promote)
+        cluster = workspace.connection
+        cluster.dies_at = (number, moment)
+        with pytest.raises(KilledError):
+            promote.run(asked, workspace)
+
+        roll_back.run(asked, workspace)
+
+        live = channel(workspace).live.release_id
+        assert cluster.get("Service", "demo")["spec"]["selector"]["slipway.dev/release"] == live, number
+        assert (target(cluster), cluster.get("Deployment", live)["spec"]["replicas"]) == (live, 5), number
+        assert scalers(cluster) == [("HorizontalPodAutoscaler", "demo")], number
