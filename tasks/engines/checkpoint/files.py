@@ -22,12 +22,19 @@ COMPANIONS = (
     "special_tokens_map.json",
     "chat_template.jinja",
     "chat_template.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+    "video_preprocessor_config.json",
     "added_tokens.json",
     "vocab.json",
     "vocab.txt",
     "merges.txt",
 )
-"""Glob patterns of what a tokenizer and a server read besides the weights. None of them can match a pickle."""
+"""Glob patterns of what a tokenizer and a server read besides the weights. None of them can match a pickle.
+
+The processors' files are those of models that also see: vLLM and TensorRT-LLM's LLM API load the processor at their
+start, also where only text is asked (vllm/transformers_utils/processor.py, cached_processor_from_config;
+tensorrt_llm/_torch/models/modeling_gemma3vl.py, Gemma3InputProcessor; vllm-project/llm-compressor issue 1305)."""
 
 
 def check_files(source: Source) -> None:

@@ -22,3 +22,11 @@ def test_no_pattern_takes_a_pickle(name):
 @pytest.mark.parametrize("name", [*WANTED, "merges.txt", "chat_template.jinja", "generation_config.json"])
 def test_what_a_tokenizer_reads_is_taken(name):
     assert taken(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"]
+)
+def test_what_a_processor_reads_is_taken(name):
+    """Servers of models that also see load it at their start, and end without it."""
+    assert taken(name)
