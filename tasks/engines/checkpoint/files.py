@@ -78,7 +78,7 @@ def check_limits(config: dict[str, Any], spec: ReleaseSpec) -> None:
         InputError: engine.max_sequence_tokens is above max_position_embeddings.
     """
     positions = config.get("max_position_embeddings")
-    if positions and spec.engine.max_sequence_tokens > positions:
+    if isinstance(positions, int) and 0 < positions < spec.engine.max_sequence_tokens:
         raise InputError(
             f"engine.max_sequence_tokens is above max_position_embeddings of {spec.source.repo}",
             found=str(spec.engine.max_sequence_tokens),

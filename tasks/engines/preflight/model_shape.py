@@ -8,6 +8,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG
+from tasks.engines.checkpoint.foreign import LARGEST, QUOTED_CHARS
 from tasks.engines.preflight.experts import attention_ranks
 
 KEPT_BYTES = 2
@@ -129,8 +130,8 @@ def _number(text: Mapping[str, Any], name: str, otherwise: int | None = None) ->
     if not (number := _count(value)):
         raise InputError(
             f"{CONFIG} has no valid {name}, which decides whether the model fits on a GPU",
-            found=repr(value),
-            expected="a number above 0",
+            found=repr(value)[:QUOTED_CHARS],
+            expected=f"a number above 0, at most {LARGEST}",
             remedy="Choose a decoder whose configuration names it.",
         )
     return number
@@ -149,8 +150,8 @@ def _layers(text: Mapping[str, Any]) -> int:
 
 
 def _count(value: Any) -> int:
-    """The value where it is a number above 0, and otherwise 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """The value where it is a number above 0 that a model can have, and otherwise 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST else 0
 
 
 def _kv_heads(text: Mapping[str, Any], heads: int) -> int:

@@ -4,6 +4,8 @@ import pytest
 
 from tasks.engines.preflight.memory_fit import need_of, sequence_bytes
 from tasks.engines.preflight.model_shape import missing_fields, shape_of
+from tests.fakes.gpu_planning import asked as planned
+from tests.fakes.gpu_planning import plan
 from tests.fakes.public_hub import MODELS, weights_bytes
 from tests.fakes.releases import SPEC, spec
 from tests.refused import refused
@@ -227,3 +229,28 @@ def test_a_token_of_a_mixture_of_experts_needs_workspace_for_each_expert_that_it
     )
 
     assert eight.workspace - one.workspace == 8192 * 2 * 8 * (7168 + 2 * 2048 // 8)
+
+
+ABSURD = 10**400
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_experts_per_tok": ABSURD},
+        {"num_experts_per_tok": 4, "moe_intermediate_size": ABSURD},
+        {"intermediate_size_mlp": ABSURD},
+        {"model_type": "deepseek_v3", "kv_lora_rank": ABSURD},
+        {"max_position_embeddings": None, "n_positions": "x"},
+    ],
+)
+def test_a_number_that_no_model_has_counts_as_left_out(fields):
+    plan(planned("vllm"), **fields)
+
+
+@pytest.mark.parametrize("name", ["d_model", "ffn_dim", "num_kv_heads"])
+def test_an_older_name_of_a_dimension_has_the_same_limits(name):
+    field = {"d_model": "hidden_size", "ffn_dim": "intermediate_size", "num_kv_heads": "num_key_value_heads"}[name]
+
+    with refused(what=field, expected="above 0, at most"):
+        plan(planned("vllm"), **{name: ABSURD, field: None})
