@@ -35,7 +35,8 @@ class ChatTemplate:
         from jinja2.ext import loopcontrols
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        extensions = [loopcontrols, _generation_tag()]
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
         environment.filters["tojson"] = _json
         environment.globals.update(raise_exception=_refuse, strftime_now=_now)
         try:
@@ -58,14 +59,12 @@ class ChatTemplate:
         Raises:
             RefusedError: the template does not take this question.
         """
-        from jinja2.exceptions import TemplateError
-
         content = [{"type": "text", "text": question}] if self._in_parts else question
         messages = [{"role": "user", "content": content}]
         try:
             given = {**self._given, **(arguments or {}), "messages": messages, "add_generation_prompt": True}
             return self._template.render(given)
-        except (TemplateError, TypeError) as error:
+        except Exception as error:  # a template computes with what a client sends, and may fail like any program
             raise RefusedError(f"the chat template does not take {question[:64]!r}: {str(error)[:256]}.") from error
 
     def _probe(self) -> tuple[str, RefusedError | None]:
@@ -108,8 +107,8 @@ def _default(document: Mapping[str, Any]) -> str | None:
     """A document's default template. A list of templates has objects with `name` and `template`."""
     found = document.get("chat_template")
     if isinstance(found, list):
-        entries = (entry for entry in found if isinstance(entry, dict))
-        found = next((entry.get("template") for entry in entries if entry.get("name") == DEFAULT), None)
+        entries = (entry.get("template") for entry in found if isinstance(entry, dict) and entry.get("name") == DEFAULT)
+        found = next((text for text in reversed(list(entries)) if isinstance(text, str)), None)
     return found if isinstance(found, str) else None
 
 
@@ -123,5 +122,26 @@ def _now(form: str) -> str:
     return datetime.now().astimezone().strftime(form)
 
 
-def _json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _generation_tag() -> type:
+    """`{% generation %}` marks what a model is trained on (transformers 4.57, AssistantTracker); it changes no text."""
+    from jinja2 import nodes
+    from jinja2.ext import Extension
+
+    class Generation(Extension):
+        tags = {"generation"}  # noqa: RUF012 - as Jinja2 declares it
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+    return Generation

@@ -1,6 +1,7 @@
 """Arguments of a chat template that a request brings, e.g. {"enable_thinking": false}. Computes only."""
 
 import json
+import math
 import re
 from typing import Any
 
@@ -36,9 +37,25 @@ def read_arguments(text: str) -> dict[str, Any]:
     for name, value in found.items():
         if not NAME.fullmatch(name) or name in GIVEN:
             raise RefusedError(f"{INPUT} may not set {name[:64]!r}. Use the name of an argument of the chat template.")
-        if not isinstance(value, str | int | float) or len(str(value)) > MAX_CHARS:
+        if isinstance(value, str) and not _is_text(value):
+            raise RefusedError(f"{INPUT} has half a surrogate pair for {name}, which no tokenizer reads. Send UTF-8.")
+        if not isinstance(value, str | int | float) or len(str(value)) > MAX_CHARS or not _is_finite(value):
             raise RefusedError(
                 f"{INPUT} has {str(value)[:64]!r} for {name}; expected a text of at most {MAX_CHARS} characters, "
                 "a number, true or false."
             )
     return found
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8. JSON can name halves of surrogate pairs."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_finite(value: str | float) -> bool:
+    """False of what Python's JSON reads as infinite or as no number, e.g. 1e999."""
+    return not isinstance(value, float) or math.isfinite(value)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from generation.chat_template import ChatTemplate, read_chat_template
+from generation.question import RefusedError
+from generation.settings import SettingsError
 
 from tasks.contracts.errors import InputError
 from tasks.engines.passthrough import chat_template_in
@@ -22,6 +24,10 @@ FORMS = {
     "the tokenizer": ({"tokenizer_config.json": {"chat_template": SECOND}}, SECOND),
     "named templates": ({"tokenizer_config.json": {"chat_template": NAMED}}, SECOND),
     "named templates without a default": ({"tokenizer_config.json": {"chat_template": NAMED[:1]}}, None),
+    "two defaults": (
+        {"tokenizer_config.json": {"chat_template": [{"name": "default", "template": FIRST}, *NAMED]}},
+        SECOND,
+    ),
     "entries of other shapes": ({"tokenizer_config.json": {"chat_template": ["x", {"name": "default"}]}}, None),
     "a processor": ({"chat_template.json": {"chat_template": THIRD}}, THIRD),
     "a processor without one": ({"chat_template.json": {}}, None),
@@ -117,3 +123,28 @@ def undecodable():
 )
 def test_a_template_that_takes_parts_gets_the_question_as_a_part(source):
     assert ChatTemplate(source, {}).wrap("Hi") == "Hi!"
+
+
+@pytest.mark.parametrize(
+    ("source", "wrapped"),
+    [
+        ("{{ messages[0].content | tojson(ensure_ascii=True) }}", r'"H\u00e9"'),
+        ("{{ messages[0] | tojson(separators=(',', ':'), sort_keys=True) }}", '{"content":"Hé","role":"user"}'),
+        ("{{ messages[0].content }}{%- generation -%} !{%- endgeneration -%}", "Hé!"),
+    ],
+)
+def test_a_template_uses_what_transformers_offers(source, wrapped):
+    assert ChatTemplate(source, {}).wrap("Hé") == wrapped
+
+
+@pytest.mark.parametrize("failure", ["1 / 0", "'a'.index('z')", "10.0 ** 1000", "range(10 ** 9)"])
+def test_a_question_with_which_a_template_fails_is_refused(failure):
+    template = ChatTemplate(f"{{{{ messages[0].content }}}}{{% if fails %}}{{{{ {failure} }}}}{{% endif %}}", {})
+
+    with pytest.raises(RefusedError, match="the chat template does not take 'Hi'"):
+        template.wrap("Hi", {"fails": True})
+
+
+def test_a_template_that_fails_with_every_question_is_refused_when_the_model_is_loaded():
+    with pytest.raises(SettingsError, match="division by zero"):
+        ChatTemplate("{{ 1 / 0 }}", {})

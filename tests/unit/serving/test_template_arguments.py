@@ -104,6 +104,9 @@ def test_a_requests_arguments_are_an_object_of_texts_numbers_and_switches():
         ('{"messages": "x"}', "may not set 'messages'"),
         ('{"a b": 1}', "may not set 'a b'"),
         ('{"a": null}', "for a; expected a text"),
+        (r'{"a": "\ud800"}', "half a surrogate pair"),
+        ('{"a": 1e999}', "for a; expected a text"),
+        ('{"a": NaN}', "for a; expected a text"),
         ('{"a": {"b": 1}}', "for a; expected a text"),
         (json.dumps({"a": "x" * 1001}), "at most 1000 characters"),
         (json.dumps({"a": int("9" * 1001)}), "at most 1000 characters"),
@@ -137,6 +140,17 @@ def test_openvinos_tokenizer_wraps_with_arguments_and_refuses_them_without_a_tem
     assert bytes(plain.encode("Hi")).decode() == "Hi"
     with pytest.raises(RefusedError, match="applies no chat template"):
         plain.encode("Hi", {"a": 1})
+
+
+def test_openvino_refuses_a_question_with_which_the_template_fails(openvino):
+    class Failing(OpenVinoGenAi):
+        def apply_chat_template(self, messages, add_generation_prompt, *, extra_context=None):
+            raise RuntimeError("Exception from src/tokenizer.cpp:1:\nlow is no effort\n")
+
+    tokenizer = openvino.OpenVinoTokenizer(Failing(), Path(), chat=True)
+
+    with pytest.raises(RefusedError, match="does not take this question with effort: low is no effort"):
+        tokenizer.encode("Hi", {"effort": "low"})
 
 
 class _Tensor:

@@ -66,7 +66,11 @@ class OpenVinoTokenizer:
                 [{"role": "user", "content": question}],
                 {**self._arguments, **(template_arguments or {})},
             )
-            question = self._tokenizer.apply_chat_template(messages, True, extra_context=arguments or None)
+            try:
+                question = self._tokenizer.apply_chat_template(messages, True, extra_context=arguments or None)
+            except RuntimeError as error:
+                given = f" with {', '.join(arguments)}" if arguments else ""
+                raise RefusedError(f"the chat template does not take this question{given}: {_last(error)}.") from error
         elif template_arguments:
             raise RefusedError(NO_TEMPLATE)
         return self._ids(question, add_special_tokens=not self._chat)
@@ -86,6 +90,11 @@ class OpenVinoTokenizer:
     def _ids(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         encoded = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return [int(token) for token in encoded.input_ids.data[0]]
+
+
+def _last(error: Exception) -> str:
+    """The last line of an error of OpenVINO, whose first ones name places in its own source."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1][:256]
 
 
 class OpenVinoRuntime:
