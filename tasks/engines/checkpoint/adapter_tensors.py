@@ -7,8 +7,8 @@ from tasks.contracts.errors import InputError
 from tasks.engines.checkpoint.foreign import refusing
 
 LORA_TENSOR = re.compile(
-    r"base_model\.model\.(?:language_model\.)?(?:model\.)?(?:language_model\.)?layers\.(\d+)\.(?:self_attn|mlp)\.(\w+)"
-    r"\.lora_([AB])\.weight"
+    r"base_model\.model\.(?:language_model\.)?(?:model\.)?(?:language_model\.)?layers\.([0-9]{1,5})"
+    r"\.(?:self_attn|mlp)\.(\w+)\.lora_([AB])\.weight"
 )
 """A matrix of a linear layer of a decoder. Not those of a vision tower, an expert or the vocabulary: TensorRT-LLM skips
 these, or takes them for another layer's (lora_manager.py, HF_LORA_PATTERN; examples/hf_lora_convert.py)."""

@@ -12,6 +12,7 @@ from tasks.contracts.engine_kinds import kinds_with_adapters
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import adapter_folder
 from tasks.contracts.spec import Lora, ReleaseSpec
+from tasks.engines.checkpoint.foreign import LARGEST, QUOTED_CHARS
 from tasks.engines.preflight.adapter_base import architecture_of, check_base, format_of
 from tasks.engines.preflight.hub_metadata import Documents
 
@@ -27,10 +28,14 @@ NOT_SERVED = {
     "use_dora": "DoRA",
     "rank_pattern": "ranks that differ between layers",
     "alpha_pattern": "scales that differ between layers",
+    "lora_bias": "biases",
+    "trainable_token_indices": "single tokens that were trained",
+    "layer_replication": "layers of the model that it repeats",
 }
-"""Fields of adapter_config.json that are refused when set. vLLM itself refuses the first two, and biases
-(vllm/lora/peft_helper.py); it ignores the others, and scales every layer by the one lora_alpha / r. So does
-TensorRT-LLM (examples/hf_lora_convert.py), which also leaves out parts that it does not know."""
+"""Fields of adapter_config.json (PEFT's LoraConfig) that are refused when set. vLLM itself refuses the first two, and
+biases (vllm/lora/peft_helper.py); it ignores the others, scales every layer by the one lora_alpha / r, and refuses
+weights whose names it does not know at the first request. TensorRT-LLM ignores them too (examples/hf_lora_convert.py),
+and leaves out parts that it does not know."""
 
 
 def check_adapters(spec: ReleaseSpec, documents: Documents) -> None:
@@ -93,7 +98,7 @@ def rank_of(adapter: Lora, config: Mapping[str, Any], support: AdapterSupport) -
     if not isinstance(rank, int) or rank not in support.ranks:
         raise InputError(
             f"{_named(adapter)} has no rank that {support.runtime} serves: r in {ADAPTER_CONFIG}",
-            found=repr(rank),
+            found=repr(rank)[:QUOTED_CHARS],
             expected=_range(support.ranks),
             remedy="Choose another revision.",
         )
@@ -159,12 +164,23 @@ def _check_kind(adapter: Lora, config: Mapping[str, Any], support: AdapterSuppor
     refused = [f"{feature} ({field})" for field, feature in NOT_SERVED.items() if config.get(field)]
     if config.get("bias", "none") != "none":
         refused.append(f"biases (bias {config['bias']})")
+    if not _is_scale(alpha := config.get("lora_alpha")):
+        raise InputError(
+            f"{_named(adapter)} has no scale: lora_alpha in {ADAPTER_CONFIG}",
+            found=repr(alpha)[:QUOTED_CHARS],
+            expected="a number",
+            remedy="Choose another revision.",
+        )
     if refused:
         raise InputError(
             f"{_named(adapter)} has parts that {support.runtime} does not serve in an adapter",
             found=", ".join(refused),
             remedy="Merge it into the model (PEFT: merge_and_unload) and release that, or choose another adapter.",
         )
+
+
+def _is_scale(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def _range(ranks: tuple[int, ...]) -> str:

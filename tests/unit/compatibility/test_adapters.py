@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 EKS = eks()
 SPEC = yaml.safe_load((ROOT / "specs" / "mistral-7b-vllm-a10g.yaml").read_text())
 MODEL = SPEC["source"]["repo"]
-CONFIG = {"peft_type": "LORA", "r": 16, "base_model_name_or_path": MODEL}
+CONFIG = {"peft_type": "LORA", "r": 16, "lora_alpha": 32, "base_model_name_or_path": MODEL}
 POLITE = {"name": "polite", "repo": "org/polite"}
 TERSE = {"name": "terse", "repo": "org/terse", "revision": "v2"}
 
@@ -110,6 +110,11 @@ def test_adapters_count_in_what_is_downloaded_and_in_scratch(planned):
         ),
         (files(rank_pattern={"q_proj": 8}), {"found": "ranks that differ between layers"}),
         (files(bias="all"), {"found": "biases (bias all)"}),
+        (files(lora_bias=True), {"found": "biases (lora_bias)"}),
+        (files(trainable_token_indices=[7]), {"found": "single tokens that were trained"}),
+        (files(layer_replication=[[0, 8], [4, 12]]), {"found": "layers of the model that it repeats"}),
+        (files(lora_alpha="32"), {"what": "has no scale: lora_alpha", "found": "'32'"}),
+        (files(lora_alpha=None), {"what": "has no scale: lora_alpha", "found": "None"}),
     ],
 )
 def test_an_adapter_that_vllm_cannot_serve_is_refused_before_any_pod(planned, adapter, fields):

@@ -36,7 +36,14 @@ ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 
 
 def files(**config):
-    written = {"peft_type": "LORA", "r": 16, "base_model_name_or_path": LLAMA, "target_modules": ALL, **config}
+    written = {
+        "peft_type": "LORA",
+        "r": 16,
+        "lora_alpha": 32,
+        "base_model_name_or_path": LLAMA,
+        "target_modules": ALL,
+        **config,
+    }
     return {"adapter_config.json": json.dumps(written).encode(), "adapter_model.safetensors": b"weights"}
 
 

@@ -63,6 +63,7 @@ def test_without_adapters_it_is_asked_for_none(checkpoint, tmp_path):
     [
         ("base_model.model.lm_head.lora_A.weight", "lm_head"),
         (VISION, "vision_tower"),
+        (f"base_model.model.model.layers.{'9' * 5000}.self_attn.q_proj.lora_A.weight", "layers.999"),
         ("base_model.model.model.layers.0.mlp.experts.3.gate_proj.lora_A.weight", "experts.3"),
         ("base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight", "only one matrix of layer 7 q_proj"),
     ],

@@ -43,7 +43,7 @@ def tensors(*shape):
 
 
 def adapter(rank):
-    config = {"peft_type": "LORA", "r": rank, "base_model_name_or_path": "slipway/demo-llama"}
+    config = {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "base_model_name_or_path": "slipway/demo-llama"}
     return {"adapter_config.json": json.dumps(config).encode(), "adapter_model.safetensors": tensors(rank, 8)}
 
 
