@@ -73,14 +73,15 @@ class RecordedReply:
 
     def __init__(self):
         self.pieces, self.finish_reason, self.failure = [], "", ""
+        self.usage = None
         self.gone = False
         self._ended, self._changed = threading.Event(), threading.Condition()
 
-    def send(self, text, finish_reason):
+    def send(self, text, finish_reason, usage=None):
         assert not self._ended.is_set(), "something was sent after the end"
         with self._changed:
             self.pieces.append(text)
-            self.finish_reason = finish_reason
+            self.finish_reason, self.usage = finish_reason, usage
             self._changed.notify_all()
         if finish_reason:
             self._ended.set()

@@ -41,6 +41,8 @@ class AnswerText:
         self._tokenizer, self._end_ids, self._room = tokenizer, frozenset(end_ids), max_tokens
         self._stream, self._stop_words = TextStream(), StopWords(stop_words)
         self._ended = False
+        self.tokens = 0
+        """Tokens of the answer so far."""
 
     @property
     def is_over(self) -> bool:
@@ -51,6 +53,7 @@ class AnswerText:
         """The piece of text that is certain now."""
         taken = [] if self.is_over else self._until_the_end(tokens)
         self._room -= len(taken)
+        self.tokens += len(taken)
         self._stream.add(taken)
         piece = self._advance(final=False)
         if self._stream.is_long:

@@ -5,7 +5,7 @@ The template is somebody else's code: it runs in Jinja2's sandbox, with the name
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -59,13 +59,21 @@ class ChatTemplate:
         Raises:
             RefusedError: the template does not take this question.
         """
-        content = [{"type": "text", "text": question}] if self._in_parts else question
-        messages = [{"role": "user", "content": content}]
+        return self.render([{"role": "user", "content": question}], arguments)
+
+    def render(self, messages: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any] | None = None) -> str:
+        """The prompt of a conversation, up to where the model's next answer begins.
+
+        Raises:
+            RefusedError: the template does not take these messages.
+        """
+        parted = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
+        given = {**self._given, **(arguments or {}), "messages": parted if self._in_parts else messages}
         try:
-            given = {**self._given, **(arguments or {}), "messages": messages, "add_generation_prompt": True}
-            return self._template.render(given)
+            return self._template.render({**given, "add_generation_prompt": True})
         except Exception as error:  # a template computes with what a client sends, and may fail like any program
-            raise RefusedError(f"the chat template does not take {question[:64]!r}: {str(error)[:256]}.") from error
+            last = str(messages[-1]["content"])[:64]
+            raise RefusedError(f"the chat template does not take {last!r}: {str(error)[:256]}.") from error
 
     def _probe(self) -> tuple[str, RefusedError | None]:
         """What becomes of a question. A template that wants parts may leave a text out instead of refusing it."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from generation.channels import harmony_of
 from generation.chat_template import read_chat_template, read_json, special_tokens
+from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
 from generation.runtime import Shown
 from generation.settings import SettingsError
@@ -46,6 +47,19 @@ class HuggingFaceTokenizer:
             raise RefusedError(NO_TEMPLATE)
         text = self._template.wrap(question, template_arguments) if self._template else question
         return list(self._tokenizer.encode(text, add_special_tokens=self._template is None).ids)
+
+    def encode_messages(
+        self, messages: Sequence[Mapping[str, Any]], template_arguments: Mapping[str, Any] | None = None
+    ) -> list[int]:
+        """Ids of a conversation by the checkpoint's chat template."""
+        if self._template is None:
+            raise RefusedError(NO_MESSAGES)
+        text = self._template.render(messages, template_arguments)
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a text as it is."""
+        return list(self._tokenizer.encode(text, add_special_tokens=True).ids)
 
     def encode_word(self, word: str) -> list[int]:
         """Ids of a text that stands within another one."""

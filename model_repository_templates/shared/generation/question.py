@@ -25,6 +25,8 @@ class Question:
     stop_words: tuple[str, ...] = ()
     template_arguments: Mapping[str, Any] = field(default_factory=dict)
     lora_name: str | None = None
+    messages: tuple[Mapping[str, Any], ...] = ()
+    apply_chat_template: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,19 @@ class Job:
     prompt: tuple[int, ...]
     sampling: Sampling
     stream: bool
+    stop_words: tuple[str, ...] = ()
 
 
 def check(question: Question) -> None:
     """Refuse what is wrong whatever the model.
 
     Raises:
-        RefusedError: empty text or stop word, max_tokens below 1, or a temperature that is negative or no number.
+        RefusedError: empty text or stop word, text and messages together, max_tokens below 1, or a temperature that is
+            negative or not a number.
     """
-    if not question.text.strip():
+    if question.messages and question.text:
+        raise RefusedError("text_input and messages are both given; expected one. Leave text_input empty.")
+    if not question.messages and not question.text.strip():
         raise RefusedError("text_input is empty; expected a question. Send some text.")
     if question.max_tokens is not None and question.max_tokens < 1:
         raise RefusedError(f"max_tokens is {question.max_tokens}; expected at least 1. Raise it or leave it out.")
@@ -76,4 +82,4 @@ def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
             f"{limits.max_sequence_tokens}. Ask for at most {room} tokens, or shorten the text."
         )
     sampling = Sampling(max_tokens, question.temperature, question.seed, question.lora_name or "")
-    return Job(tuple(prompt), sampling, question.stream)
+    return Job(tuple(prompt), sampling, question.stream, question.stop_words)

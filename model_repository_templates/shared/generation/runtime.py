@@ -39,6 +39,14 @@ Shown = Callable[[Sequence[int]], Sequence[int]]
 """From the new tokens of an answer to those that are part of what a client reads."""
 
 
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one request, without the token that ended the answer, with those that a client does not see."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
 class Runtime(Protocol):
     """Continuous batching. Called from one thread; an exception from any method ends the service."""
 
@@ -71,6 +79,18 @@ class Tokenizer(Protocol):
 
     def shown(self, prompt: Sequence[int]) -> Shown:
         """What keeps those tokens of the answer to a prompt that a client sees. One answer has one of its own."""
+
+    def encode_messages(
+        self, messages: Sequence[Mapping[str, Any]], template_arguments: Mapping[str, Any] | None = None
+    ) -> Sequence[int]:
+        """Ids of a conversation, up to where the model's next answer begins.
+
+        Raises:
+            RefusedError: the chat template does not take the messages, or there is none.
+        """
+
+    def encode_prompt(self, text: str) -> Sequence[int]:
+        """Ids of a text as it is: with the special tokens of any text, without a chat template."""
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> Sequence[str]:
         """Texts without special tokens; bytes that are no whole character become U+FFFD."""

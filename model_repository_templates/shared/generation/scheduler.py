@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from generation.answer_text import STOP, StopWords
 from generation.question import Job
-from generation.runtime import Progress, Runtime, Shown, Tokenizer
+from generation.runtime import Progress, Runtime, Shown, Tokenizer, Usage
 from generation.text_stream import TextStream
 
 CANCELLED = "cancelled"
@@ -27,8 +28,8 @@ GIVE_UP_S = 2.0
 class Reply(Protocol):
     """The way back to one client. After a finish reason or a failure nothing more is sent."""
 
-    def send(self, text: str, finish_reason: str) -> None:
-        """A piece of the answer; with a finish reason, the last one."""
+    def send(self, text: str, finish_reason: str, usage: Usage | None = None) -> None:
+        """A piece of the answer; with a finish reason, the last one, and with it the tokens of the whole request."""
 
     def fail(self, message: str) -> None:
         """No answer, or no more of it."""
@@ -48,6 +49,33 @@ class _Request:
     checked_s: float
     shown: Shown
     text: TextStream = field(default_factory=TextStream)
+    pieces: list[str] = field(default_factory=list)
+    tokens: int = 0
+    stop_words: StopWords = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stop_words = StopWords(self.job.stop_words)
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(len(self.job.prompt), self.tokens)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its text matters before its end."""
+        return self.job.stream or bool(self.job.stop_words)
+
+    def add(self, tokens: Sequence[int]) -> None:
+        self.text.add(self.shown(tokens))
+        self.tokens += len(tokens)
+
+    def piece(self, text: str, *, final: bool) -> str:
+        """What to send now, when `text` is what the window decodes to: nothing before the end unless it streams."""
+        self.pieces.append(self.stop_words.advance(self.text.advance(text, final=final), final=final))
+        if not (self.job.stream or final or self.stop_words.found):
+            return ""
+        pieces, self.pieces = self.pieces, []
+        return "".join(pieces)
 
 
 class Scheduler:
@@ -134,17 +162,26 @@ class Scheduler:
     def _deliver(self, steps: Iterable[Progress]) -> None:
         current = [(step, self._running[step.number]) for step in steps if step.number in self._running]
         for step, request in current:
-            request.text.add(request.shown(step.tokens))
+            request.add(step.tokens)
             if step.finish_reason or step.failure:
                 del self._running[step.number]
             if step.failure:
                 request.reply.fail(step.failure)
-        due = [(s, r) for s, r in current if not s.failure and (s.finish_reason or r.job.stream)]
+        due = [(s, r) for s, r in current if not s.failure and (s.finish_reason or r.is_read)]
         for (step, request), text in zip(due, self._decode([r.text.window for _, r in due]), strict=True):
-            piece = request.text.advance(text, final=bool(step.finish_reason))
-            if piece or step.finish_reason:
-                request.reply.send(piece, step.finish_reason)
-        self._cut([request.text for step, request in due if not step.finish_reason and request.text.is_long])
+            piece = request.piece(text, final=bool(step.finish_reason))
+            reason = STOP if request.stop_words.found else step.finish_reason
+            if reason:
+                self._end(step.number)
+                request.reply.send(piece, reason, request.usage)
+            elif piece:
+                request.reply.send(piece, "")
+        self._cut([request.text for step, request in due if step.number in self._running and request.text.is_long])
+
+    def _end(self, number: int) -> None:
+        """Free the slot of a request whose answer ends at a stop word, of which the runtime does not know."""
+        if self._running.pop(number, None):
+            self._runtime.cancel(number)
 
     def _cut(self, streams: Sequence[TextStream]) -> None:
         for stream, text in zip(streams, self._decode([stream.kept() for stream in streams]), strict=True):

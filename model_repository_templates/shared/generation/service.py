@@ -10,8 +10,9 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from generation.adapters import Adapter, chosen
+from generation.conversation import MESSAGES, prompt_of, read_messages
 from generation.question import Question, RefusedError, check, job
-from generation.runtime import Runtime, Tokenizer
+from generation.runtime import Runtime, Tokenizer, Usage
 from generation.scheduler import Scheduler, StoppedError
 from generation.settings import Limits
 from generation.template_arguments import INPUT, read_arguments
@@ -53,8 +54,7 @@ class Service:
             question = question_of(request)
             check(question)
             chosen(question.lora_name, self._adapters)
-            prompt = self._tokenizer.encode(question.text, question.template_arguments)
-            self._scheduler.submit(job(question, prompt, self._limits), sender)
+            self._scheduler.submit(job(question, prompt_of(question, self._tokenizer), self._limits), sender)
         except RefusedError as error:
             sender.refuse(str(error))
         except StoppedError as error:
@@ -71,9 +71,12 @@ class Sender:
     def __init__(self, sender: Any) -> None:
         self._sender, self._lock, self._is_over = sender, threading.Lock(), False
 
-    def send(self, text: str, finish_reason: str) -> None:
+    def send(self, text: str, finish_reason: str, usage: Usage | None = None) -> None:
         """One response."""
         outputs = [text_tensor("text_output", text), text_tensor("finish_reason", finish_reason)]
+        if usage is not None:
+            outputs.append(pb_utils.Tensor("prompt_tokens", np.array([usage.prompt_tokens], dtype=np.int32)))
+            outputs.append(pb_utils.Tensor("completion_tokens", np.array([usage.completion_tokens], dtype=np.int32)))
         self._give(pb_utils.InferenceResponse(output_tensors=outputs), final=bool(finish_reason))
 
     def fail(self, message: str) -> None:
@@ -110,9 +113,10 @@ def question_of(request: Any) -> Question:
     """The inputs of a Triton request, unchecked.
 
     Raises:
-        RefusedError: a text is not UTF-8, or the chat template's arguments are wrong.
+        RefusedError: a text is not UTF-8, or the messages or the chat template's arguments are wrong.
     """
-    arguments = texts(request, INPUT)
+    arguments, messages = texts(request, INPUT), texts(request, MESSAGES)
+    templated = _input(request, "apply_chat_template")
     max_tokens, stream, temperature, seed = (
         _input(request, name) for name in ("max_tokens", "stream", "temperature", "seed")
     )
@@ -125,6 +129,8 @@ def question_of(request: Any) -> Question:
         stop_words=texts(request, "stop_words"),
         template_arguments=read_arguments(arguments[0]) if arguments else {},
         lora_name=lora_name_of(request),
+        messages=read_messages(messages[0]) if messages else (),
+        apply_chat_template=None if templated is None else bool(templated),
     )
 
 

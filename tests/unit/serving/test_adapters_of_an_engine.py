@@ -29,7 +29,7 @@ class Engine:
 
     def prepare(self, _, inputs):
         assert set(inputs) <= {"text_input", "max_tokens", "temperature", "seed", "stop_words"}
-        tensors = {"input_ids": [[1, 2]], "request_output_len": [[8]]}
+        tensors = {"input_ids": [[1, 2]], "input_lengths": [[2]], "request_output_len": [[8]]}
         return InferenceResponse([Tensor(name, np.array(value, dtype=np.int32)) for name, value in tensors.items()])
 
     def generate(self, number, inputs):

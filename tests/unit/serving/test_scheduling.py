@@ -23,9 +23,9 @@ class Service:
         self.failures.append(error)
         self.failed.set()
 
-    def ask(self, text, *, max_tokens=1000, stream=True):
+    def ask(self, text, *, max_tokens=1000, stream=True, stop_words=()):
         reply = RecordedReply()
-        self.scheduler.submit(Job(TOKENIZER.encode(text), Sampling(max_tokens), stream), reply)
+        self.scheduler.submit(Job(TOKENIZER.encode(text), Sampling(max_tokens), stream, stop_words), reply)
         return reply
 
 
@@ -201,3 +201,48 @@ def test_an_idle_scheduler_does_not_step(serve):
     time.sleep(0.05)
 
     assert service.runtime.steps == steps == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("words", "text", "reason", "tokens"),
+    [
+        (("and",), "one ", "stop", 7),
+        (("three", "two"), "one and ", "stop", 11),
+        (("four",), "one and two", "stop", 11),
+        ((), "one and two", "stop", 11),
+    ],
+)
+def test_an_answer_ends_before_its_first_stop_word(serve, words, text, reason, tokens, stream):
+    service = serve(FakeRuntime({"count": "one and two"}))
+    reply = service.ask("count", stream=stream, stop_words=words)
+
+    assert (reply.text, reply.finish_reason) == (text, reason)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (5, tokens)
+    assert len(reply.pieces) == 1 or stream
+
+
+def test_a_stop_word_frees_the_slot(serve):
+    permits = threading.Semaphore(0)
+    service = serve(FakeRuntime({"count": "one and two and three"}, stepped=permits), slots=1)
+    first, second = service.ask("count", stop_words=("one",)), service.ask("next")
+    permits.release(7)
+
+    assert (first.text, first.finish_reason) == ("", "stop")
+    assert second.text == "next"
+    assert service.runtime.cancelled == [0]
+
+
+def test_a_stop_word_that_the_last_token_completes_ends_the_answer_once(serve):
+    service = serve(FakeRuntime({"count": "one"}))
+    reply = service.ask("count", stop_words=("ne",))
+
+    assert (reply.text, reply.finish_reason) == ("o", "stop")
+    assert service.runtime.cancelled == []
+
+
+def test_an_answer_cut_by_max_tokens_counts_them(serve):
+    reply = serve(FakeRuntime({"say": "abcdef"})).ask("say", max_tokens=3)
+
+    assert reply.text == "abc"
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (3, 3)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from generation.channels import CHANNEL, Harmony, harmony_of
+from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
 from generation.runtime import Progress, Sampling, Shown
 from generation.service import Service
@@ -62,18 +63,29 @@ class OpenVinoTokenizer:
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
         if self._chat:
-            messages, arguments = (
-                [{"role": "user", "content": question}],
-                {**self._arguments, **(template_arguments or {})},
-            )
-            try:
-                question = self._tokenizer.apply_chat_template(messages, True, extra_context=arguments or None)
-            except RuntimeError as error:
-                given = f" with {', '.join(arguments)}" if arguments else ""
-                raise RefusedError(f"the chat template does not take this question{given}: {_last(error)}.") from error
-        elif template_arguments:
+            return self.encode_messages([{"role": "user", "content": question}], template_arguments)
+        if template_arguments:
             raise RefusedError(NO_TEMPLATE)
-        return self._ids(question, add_special_tokens=not self._chat)
+        return self.encode_prompt(question)
+
+    def encode_messages(
+        self, messages: Sequence[Mapping[str, Any]], template_arguments: Mapping[str, Any] | None = None
+    ) -> list[int]:
+        """Ids of a conversation by the engine's chat template."""
+        if not self._chat:
+            raise RefusedError(NO_MESSAGES)
+        arguments = {**self._arguments, **(template_arguments or {})}
+        turns = [dict(message) for message in messages]
+        try:
+            text = self._tokenizer.apply_chat_template(turns, True, extra_context=arguments or None)
+        except RuntimeError as error:
+            given = f" with {', '.join(arguments)}" if arguments else ""
+            raise RefusedError(f"the chat template does not take this question{given}: {_last(error)}.") from error
+        return self._ids(text)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a text as it is."""
+        return self._ids(text, add_special_tokens=True)
 
     def shown(self, prompt: Sequence[int]) -> Shown:
         """Everything, or the final one of the channels in which gpt-oss answers."""

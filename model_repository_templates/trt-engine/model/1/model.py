@@ -14,6 +14,7 @@ from generation.adapters import Adapter, chosen, read_adapters
 from generation.answer_text import AnswerText
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import RefusedError
+from generation.runtime import Usage
 from generation.scheduler import CANCELLED
 from generation.service import Sender, lora_name_of, texts
 from generation.settings import engine_of, read_parameters
@@ -109,7 +110,8 @@ class TritonPythonModel:
         elif generation.error is not None and not answer.is_over:
             reply.pass_on(generation.error)
         else:
-            reply.send(piece if streams else "".join([*whole, piece]), reason)
+            usage = Usage(int(prepared["input_lengths"].as_numpy()[0, 0]), answer.tokens)
+            reply.send(piece if streams else "".join([*whole, piece]), reason, usage)
 
 
 class Engine:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
+from generation.conversation import prompt_of
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import RefusedError, check, job
 from generation.service import question_of
@@ -30,8 +31,7 @@ class TritonPythonModel:
         try:
             question = question_of(request)
             check(question)
-            prompt = tokenizer.encode(question.text, question.template_arguments)
-            taken = job(question, prompt, self._limits)
+            taken = job(question, prompt_of(question, tokenizer), self._limits)
         except RefusedError as error:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
         words = [tokenizer.encode_word(word) for word in question.stop_words]

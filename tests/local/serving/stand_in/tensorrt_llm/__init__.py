@@ -92,7 +92,9 @@ class RequestOutput:
         """Hand on what the last step made; whether it was the last."""
         if not self.handle.can_read():
             return self.handle.get_status() == genai.GenerationStatus.CANCEL
-        made = next(iter(self.handle.read().values()))
+        made = next(iter(self.handle.read().values()), None)
+        if made is None:  # cancelled, by the other thread, since it could be read
+            return True
         reason = FINISHED.get(made.finish_reason)
         self.loop.call_soon_threadsafe(self.arrived.put_nowait, (made.generated_ids, reason))
         return reason is not None

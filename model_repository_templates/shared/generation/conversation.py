@@ -1,0 +1,49 @@
+"""The prompt of a request: a question, a conversation, or a text that is a prompt already. Computes only."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from generation.question import Question, RefusedError
+from generation.runtime import Tokenizer
+from generation.template_arguments import NO_TEMPLATE
+
+MESSAGES = "messages"
+NO_MESSAGES = (
+    "this model applies no chat template, so it takes no messages: its checkpoint has none, or the release's "
+    "engine.options.chat_template is none. Send a prompt: text_input, or /v1/completions of OpenAI's API."
+)
+
+
+def read_messages(text: str) -> tuple[Mapping[str, Any], ...]:
+    """The messages of a conversation from their JSON, each with a role and a text.
+
+    Raises:
+        RefusedError: it is not a list of such objects, or the list is empty.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"{MESSAGES} is not valid JSON: {error}. Send a list of objects.") from error
+    if not isinstance(found, list) or not found:
+        raise RefusedError(f"{MESSAGES} is {text[:64]}; expected a list of at least one message.")
+    for number, message in enumerate(found):
+        parts = [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else []
+        if not parts or not all(isinstance(part, str) for part in parts):
+            raise RefusedError(f"{MESSAGES}[{number}] is wrong; expected an object with texts for role and content.")
+    return tuple(found)
+
+
+def prompt_of(question: Question, tokenizer: Tokenizer) -> Sequence[int]:
+    """Ids of the request's prompt.
+
+    Raises:
+        RefusedError: the chat template does not take the messages or the question, or there is none.
+    """
+    if question.messages:
+        return tokenizer.encode_messages(question.messages, question.template_arguments)
+    if question.apply_chat_template is not False:
+        return tokenizer.encode(question.text, question.template_arguments)
+    if question.template_arguments:
+        raise RefusedError(NO_TEMPLATE)
+    return tokenizer.encode_prompt(question.text)
