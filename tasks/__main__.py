@@ -8,6 +8,7 @@
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER
     python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/serving/mpi_leader.py)
     python -m tasks drain --front SOCKET ...   (preStop of a server, see tasks/serving/drain.py)
+    python -m tasks openai --socket SOCKET ...   (beside a server, see tasks/serving/openai_api/process.py)
 
 Environment: SLIPWAY_SITE (site file, unless --site is given), SLIPWAY_SCRATCH (folder for temporary files),
 SLIPWAY_TERMINATION_LOG (file that gets the last line), HF_TOKEN, the variables that boto3 and the Kubernetes client
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks import jobs, pod_processes
-from tasks.arguments import DRAIN, LEAD, parse
+from tasks.arguments import DRAIN, LEAD, OPENAI, parse
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.site import Site
@@ -76,6 +77,8 @@ def _run(parsed: Namespace, environment: Mapping[str, str]) -> str:
     """Run the requested step and return one line about what it did."""
     if parsed.step == DRAIN:
         return pod_processes.drain(parsed)
+    if parsed.step == OPENAI:
+        return pod_processes.openai(parsed)
     site = read_contract(Site, read_document(parsed.site), str(parsed.site))
     if parsed.step == LEAD:
         pod_processes.lead(parsed, site, environment)

@@ -8,12 +8,14 @@ from typing import Never
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import STEPS, Step
 from tasks.serving import drain, mpi_leader
+from tasks.serving.openai_api import process as openai_process
 
 PLAN: Step = "plan"
 REVERT: Step = "revert"
 FETCH_REPOSITORY = "fetch-repository"
 LEAD = "lead"
 DRAIN = "drain"
+OPENAI = "openai"
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,7 +38,7 @@ def parse(
         prog="python -m tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN):
+    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI):
         step = steps.add_parser(name)
         step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
         match name:
@@ -44,6 +46,8 @@ def parse(
                 mpi_leader.add_arguments(step)
             case "drain":
                 drain.add_arguments(step)
+            case "openai":
+                openai_process.add_arguments(step)
             case "plan":
                 _add_plan_request(step)
             case "revert":
@@ -55,7 +59,7 @@ def parse(
                 _add_release(step)
                 step.add_argument("--run", help="identity of this run (default: that of the release's newest plan)")
     parsed = parser.parse_args(arguments)
-    if parsed.site is None and parsed.step != DRAIN:
+    if parsed.site is None and parsed.step not in (DRAIN, OPENAI):
         raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
     return parsed
 

@@ -1,4 +1,4 @@
-"""The processes of serving pods that `python -m tasks` runs besides steps: a group's leader and the preStop hook."""
+"""The processes of serving pods that `python -m tasks` runs besides steps: a leader, the preStop hook, OpenAI's API."""
 
 import tempfile
 from argparse import Namespace
@@ -10,6 +10,7 @@ from tasks.adapters.clock import SystemClock
 from tasks.contracts.site import Site
 from tasks.serving import mpi_leader
 from tasks.serving.drain import drain as drain_front
+from tasks.serving.openai_api import process as openai_process
 
 
 def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never:
@@ -32,3 +33,9 @@ def drain(parsed: Namespace) -> str:
     from tasks.adapters.front import EnvoyFront
 
     return drain_front(EnvoyFront(parsed.front), SystemClock(), leave_s=parsed.leave_s, requests_s=parsed.requests_s)
+
+
+def openai(parsed: Namespace) -> str:
+    """Answer OpenAI's API until the process is told to end."""
+    openai_process.serve(parsed)
+    return "ended"

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from tasks.contracts.release import Step
 
-ServingContainer = Literal["fetch-repository", "front", "triton", "node"]
+ServingContainer = Literal["fetch-repository", "front", "openai", "triton", "node"]
 """Containers of serving pods, by their names in k8s_manifests/serving; `node` is sshd, for a leader's ranks."""
 TEMPORARY_SIZE, TEMPORARY_SIZE_WITH_GPUS = "1Gi", "10Gi"
 """The CPU server wrote 4 KiB. On GPUs HOME is here too, with kernels that vLLM, FlashInfer and PyTorch compile."""
@@ -46,7 +46,9 @@ SHARED_MEMORY = Folder(
     "regions of Triton's Python backend, transports of NCCL and MPI; without a mount a container has 64 MiB",
 )
 FRONT = Folder(
-    "front", "/run/front", "the socket of Envoy's admin interface, which the server's preStop hook connects to"
+    "front",
+    "/run/front",
+    "sockets: of Envoy's admin interface, which the server's preStop hook connects to, and of OpenAI's API for Envoy",
 )
 
 WRITES: dict[Step | ServingContainer, tuple[Folder, ...]] = {
@@ -54,6 +56,7 @@ WRITES: dict[Step | ServingContainer, tuple[Folder, ...]] = {
     "assemble": (SCRATCH, TEMPORARY),
     "fetch-repository": (MODELS, TEMPORARY),
     "front": (FRONT,),
+    "openai": (FRONT,),
     "triton": (TEMPORARY, SHARED_MEMORY, FRONT),
     "node": (TEMPORARY, SHARED_MEMORY),
 }

@@ -6,6 +6,7 @@ Triton cannot: its HTTP server never sends `Connection: close`, and it unloads i
 
 import functools
 import json
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from tasks.serving.commands import PORTS, TRITON_PORTS
 
 SOCKET = "/run/front/admin.sock"
 """The front's admin interface. It may do anything, so only the pod's own containers can reach it."""
+OPENAI_SOCKET = "openai.sock"
+"""Where OpenAI's API listens, in the folder of SOCKET: no port of the pod, so only its own containers reach it."""
 LEAVE_S = 10
 """Time from the start of a pod's termination until its front refuses connections. Meanwhile Services remove the pod,
 and every client that sends a request is told to close its connection."""
@@ -28,12 +31,21 @@ GRPC_IDLE_S, GOAWAY_S = 4, 3
 so that no idle connection is left when the front ends."""
 
 
-def values(site: Site, folder: Path, *, connection_age_s: int, drain_s: int, counted: bool = False) -> dict[str, Any]:
-    """Template values of the front's container and of the hook that ends it.
+def values(
+    site: Site,
+    folder: Path,
+    *,
+    models: Sequence[str],
+    connection_age_s: int,
+    drain_s: int,
+    counted: bool = False,
+) -> dict[str, Any]:
+    """Template values of the front's container, of OpenAI's API behind it, and of the hook that ends the front.
 
     Args:
         site: the site.
         folder: the templates.
+        models: names of the pod's models.
         connection_age_s: age at which a client is told to open another connection.
         drain_s: how long requests in flight may take when the server stops.
         counted: whether the front exports how many requests are in flight.
@@ -46,6 +58,11 @@ def values(site: Site, folder: Path, *, connection_age_s: int, drain_s: int, cou
             "config": config(site.serving.bind_address, connection_age_s, folder, stats_port),
             "stats_port": stats_port,
             "drain": drain_command(drain_s),
+        },
+        "openai": {
+            "socket": OPENAI_SOCKET,
+            "triton_host": _local_address(site.serving.bind_address),
+            "models": list(models),
         },
     }
 
@@ -61,6 +78,7 @@ def config(bind_address: str, connection_age_s: int, folder: Path, stats_port: i
             "upstream": _local_address(bind_address),
             "ports": PORTS,
             "triton_ports": TRITON_PORTS,
+            "openai_socket": OPENAI_SOCKET,
             "connection_age_s": connection_age_s,
             "stats_port": stats_port,
             "grpc_idle_s": GRPC_IDLE_S,

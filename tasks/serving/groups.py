@@ -109,6 +109,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         **front.values(
             site,
             templates,
+            models=[spec.name for spec in specs],
             connection_age_s=min(spec.serving.connection_age_s for spec in specs),
             drain_s=drain_s,
         ),

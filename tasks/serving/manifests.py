@@ -78,6 +78,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         **front.values(
             site,
             templates,
+            models=[spec.name],
             connection_age_s=spec.serving.connection_age_s,
             drain_s=spec.drain_s,
             counted=spec.serving.autoscale is not None and spec.serving.autoscale.counted_by_the_front,

@@ -22,7 +22,10 @@ OF_OTHER_IMAGES = {
 NOT_IN = {
     "tasks-gpu-trtllm": {"tasks.engines.huggingface.modelopt"},
     "tasks-gpu-vllm": {"tasks.engines.huggingface.modelopt", "tasks.serving.mpi_leader", "tasks.adapters.kube"},
-    "tasks-modelopt": {"tasks.serving.mpi_leader", "tasks.adapters.kube", "tasks.steps.fetch_repository"},
+    "tasks-modelopt": {
+        *("tasks.serving.mpi_leader", "tasks.adapters.kube", "tasks.steps.fetch_repository"),
+        "tasks.serving.openai_api.process",
+    },
 }
 """Modules that are loaded only for another step or engine kind."""
 SERVED = {"tasks-gpu-trtllm": ("llmapi/model", "trt-engine/model", "trt-engine/model_preprocessing")}

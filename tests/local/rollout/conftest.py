@@ -34,8 +34,8 @@ SERVER = f"""#!/bin/sh
 exec {PYTHON} {Path(__file__).with_name("stand_in.py")} "$@"
 """
 TASKS = f"""#!/bin/sh
-# python -m tasks: drain is the real one, fetch-repository works without an object store
-if [ "$3" = drain ]; then
+# python -m tasks: drain and openai are the real ones, fetch-repository works without an object store
+if [ "$3" = drain ] || [ "$3" = openai ]; then
   export PYTHONPATH={REPOSITORY}
   exec {ENVIRONMENTS}/tasks/bin/python "$@"
 fi

@@ -33,7 +33,10 @@ class HttpKept:
         self._connection.close()
 
     def _post(self, path, text):
-        self._connection.request("POST", path, json.dumps({"text_input": text}))
+        return self._exchange(path, {"text_input": text})
+
+    def _exchange(self, path, body):
+        self._connection.request("POST", path, json.dumps(body))
         response = self._connection.getresponse()
         return response.status, response.read()
 
@@ -45,6 +48,21 @@ class HttpStreamKept(HttpKept):
         status, body = self._post("/v2/models/demo/generate_stream", text)
         assert status == 200, body
         answers = {json.loads(line[6:])["text_output"] for line in body.splitlines() if line.startswith(b"data: ")}
+        assert len(answers) == 1, body
+        return answers.pop()
+
+
+class OpenAiKept(HttpKept):
+    """OpenAI's chat route, streamed, one answer after the other over one connection."""
+
+    def ask(self, text="?"):
+        body = {"model": "demo", "messages": [{"role": "user", "content": text}], "stream": True}
+        status, body = self._exchange("/v1/chat/completions", body)
+        assert status == 200, body
+        *events, done = [line[6:] for line in body.splitlines() if line.startswith(b"data: ")]
+        assert done == b"[DONE]", body
+        deltas = [json.loads(event)["choices"][0]["delta"] for event in events]
+        answers = {delta["content"] for delta in deltas if delta.get("content")}
         assert len(answers) == 1, body
         return answers.pop()
 
@@ -87,7 +105,7 @@ class GrpcStreamKept(GrpcKept):
                 return texts.pop()
 
 
-KINDS = (HttpKept, HttpStreamKept, GrpcKept, GrpcStreamKept)
+KINDS = (HttpKept, HttpStreamKept, OpenAiKept, GrpcKept, GrpcStreamKept)
 
 
 class KeptClients:

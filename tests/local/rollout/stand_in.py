@@ -21,6 +21,7 @@ POD = os.environ.get("POD_NAME", "")
 TEMPER = os.environ.get("TEMPER", "good")
 PIECES, PIECE_S = 8, 0.1
 UNLOADING_S = 1.0
+INPUTS = ("text_input", "stream", "messages", "apply_chat_template")
 UNLOADED = "Request for unknown model: 'demo' has no available versions"
 
 unloaded = threading.Event()
@@ -31,6 +32,9 @@ class Http(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
+        if self.path.endswith("/config") and not unloaded.is_set():
+            self._reply(200, json.dumps({"name": "demo", "input": [{"name": name} for name in INPUTS]}).encode())
+            return
         ready = TEMPER != "unready" or not self.path.endswith("/ready")
         self._reply(200 if ready and not unloaded.is_set() else 400, POD.encode())
 
@@ -39,7 +43,8 @@ class Http(BaseHTTPRequestHandler):
         if unloaded.is_set():
             self._reply(400, json.dumps({"error": UNLOADED}).encode())
         elif self.path.endswith("/generate_stream"):
-            self._stream(pieces_of(request["text_input"]))
+            messages = json.loads(request.get("messages", "[]"))
+            self._stream(pieces_of(request["text_input"] or messages[-1]["content"]))
         else:
             self._reply(200, json.dumps({"text_output": POD}).encode())
 
@@ -48,8 +53,9 @@ class Http(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for _ in range(pieces):
-            event = b"data: " + json.dumps({"text_output": POD}).encode() + b"\n\n"
+        for piece in range(pieces):
+            ended = {"finish_reason": "stop" if piece == pieces - 1 else ""}
+            event = b"data: " + json.dumps({"text_output": POD, **ended}).encode() + b"\n\n"
             self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
             time.sleep(PIECE_S)
         self.wfile.write(b"0\r\n\r\n")

@@ -13,7 +13,7 @@ from tasks.contracts.release import RevertRequest
 from tasks.steps import revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import judged
-from tests.local.rollout.kept_clients import GrpcKept, GrpcStreamKept, HttpKept, HttpStreamKept
+from tests.local.rollout.kept_clients import GrpcKept, GrpcStreamKept, HttpKept, HttpStreamKept, OpenAiKept
 
 
 def serving(**changes):
@@ -109,7 +109,7 @@ def test_an_answer_that_outlasts_its_connections_age_and_its_pods_farewell_arriv
     first = released(workspace, 1, keep=1, connection_age_s=1)
     address = cluster.live_address("demo")
     with ThreadPoolExecutor() as clients:
-        asking = [kind(address) for kind in (HttpStreamKept, GrpcStreamKept)]
+        asking = [kind(address) for kind in (HttpStreamKept, OpenAiKept, GrpcStreamKept)]
         answers = [clients.submit(client.ask, "200") for client in asking]
         released(workspace, 2, keep=1)
         assert not any(answer.done() for answer in answers)

@@ -50,9 +50,13 @@ def test_a_groups_objects_follow_the_schemas_of_kubernetes(kubernetes):
 def test_one_server_fetches_every_members_release_and_has_all_their_gpus():
     item = rendered(LLAMA, MISTRAL)[0]
 
-    *steps, last = pod(item)["initContainers"]
+    *steps, connections, api = pod(item)["initContainers"]
     fetched = {step["name"]: step["command"][-3] for step in steps}
-    assert last["name"] == "front"
+    assert (connections["name"], api["name"]) == ("front", "openai")
+    assert [word for word in api["command"] if word.startswith("--model")] == [
+        "--model=llama-2-7b",
+        "--model=mistral-7b",
+    ]
     assert fetched == {"fetch-llama-2-7b": LLAMA.release_uri, "fetch-mistral-7b": MISTRAL.release_uri}
     assert pod(item)["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
 
@@ -67,7 +71,8 @@ def test_a_members_release_leaves_the_other_models_as_they_are():
         for one, other in zip(pod(before)["initContainers"], pod(after)["initContainers"], strict=True)
         if one != other
     ]
-    assert changed == [("fetch-llama-2-7b", "fetch-llama-2-7b")]
+    # clients of OpenAI's API read the combination that answers
+    assert changed == [("fetch-llama-2-7b", "fetch-llama-2-7b"), ("openai", "openai")]
     assert pod(before)["containers"] == pod(after)["containers"]
 
 
@@ -84,7 +89,7 @@ def test_a_shared_server_drains_as_long_as_the_slowest_of_its_models():
 
 def test_a_shared_server_keeps_connections_as_briefly_as_the_first_of_its_models_allows():
     brief = member("brief", serving={"group": "chat", "gpus": [1], "connection_age_s": 7})
-    fronts = pod(rendered(LLAMA, brief)[0])["initContainers"][-1]
+    (fronts,) = [each for each in pod(rendered(LLAMA, brief)[0])["initContainers"] if each["name"] == "front"]
 
     assert fronts["command"][-1].count('"max_connection_duration":"7s"') == 2
 

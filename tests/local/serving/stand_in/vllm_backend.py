@@ -13,13 +13,16 @@ class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
         texts = [("text_input", False), ("sampling_parameters", True)]
-        flags = ["stream", "exclude_input_in_output", "return_finish_reason", "return_num_output_tokens"]
+        flags = ["stream", "exclude_input_in_output", "return_finish_reason"]
+        flags += ["return_num_input_tokens", "return_num_output_tokens"]
         for name, optional in texts:
             config.add_input({"name": name, "data_type": "TYPE_STRING", "dims": [1], "optional": optional})
         for name in flags:
             config.add_input({"name": name, "data_type": "TYPE_BOOL", "dims": [1], "optional": True})
         for name in ("text_output", "finish_reason"):
             config.add_output({"name": name, "data_type": "TYPE_STRING", "dims": [-1]})
+        for name in ("num_input_tokens", "num_output_tokens"):
+            config.add_output({"name": name, "data_type": "TYPE_UINT32", "dims": [-1]})
         config.set_model_transaction_policy({"decoupled": True})
         config.set_max_batch_size(0)
         return config
@@ -37,12 +40,21 @@ class TritonPythonModel:
                 outputs = [tensor("text_output", piece)]
                 if value(request, "return_finish_reason"):
                     outputs.append(tensor("finish_reason", str("length" if last else None)))
+                # a token is a word here
+                if value(request, "return_num_input_tokens"):
+                    outputs.append(count("num_input_tokens", len(text.split())))
+                if value(request, "return_num_output_tokens"):
+                    outputs.append(count("num_output_tokens", len(piece.split())))
                 sender.send(pb_utils.InferenceResponse(outputs), flags=FINAL if last else 0)
 
 
 def value(request, name):
     found = pb_utils.get_input_tensor_by_name(request, name)
     return None if found is None else found.as_numpy()[0]
+
+
+def count(name, number):
+    return pb_utils.Tensor(name, np.array([number], dtype=np.uint32))
 
 
 def tensor(name, text):

@@ -1,0 +1,115 @@
+"""Triton's generate extension for many requests at once, over aiohttp's client: responses as they arrive.
+
+A client that leaves is a cancelled request: the connection to Triton is closed, and Triton cancels the request.
+docs.nvidia.com/deeplearning/triton-inference-server, protocol/extension_generate.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any, Self
+from urllib.parse import quote
+
+import aiohttp
+
+from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+
+EVENT = b"data:"
+LINE_BYTES = 1 << 20
+QUOTED_CHARS = 512
+CONNECT_S = 5.0
+KEPT_S = 2.0
+"""How long an idle connection is kept. Triton 2.51 counts it as a request and waits for it when it ends."""
+PASSING = ("unknown model", "is not ready")
+"""Parts of messages about a model that loads or unloads. The names that are asked for are those of the repository."""
+
+
+class GenerateStreams:
+    """Connections to one Triton. Used as an asynchronous context."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._base = f"http://{f'[{host}]' if ':' in host else host}:{port}/v2/models"
+
+    async def __aenter__(self) -> Self:
+        """Open the session; connections follow with requests."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            read_bufsize=LINE_BYTES,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    async def config(self, model: str) -> Mapping[str, Any]:
+        """The model's configuration, completed by Triton.
+
+        Raises:
+            UnavailableError: Triton does not answer, or the model is not loaded.
+        """
+        async with self._exchange("GET", f"{self._base}/{quote(model, safe='')}/config") as response:
+            document: Mapping[str, Any] = json.loads(await _ok(response))
+        return document
+
+    async def responses(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Mapping[str, Any]], None]:
+        """Yield the model's responses, as many together as arrive together.
+
+        Raises:
+            InputError: the model refused the request.
+            UnavailableError: Triton does not answer, or the answer broke off.
+        """
+        url, unread = f"{self._base}/{quote(model, safe='')}/generate_stream", b""
+        async with self._exchange("POST", url, inputs) as response:
+            if response.status != HTTPStatus.OK:
+                await _ok(response)
+            async for data in response.content.iter_any():
+                *lines, unread = (unread + data).split(b"\n")
+                if len(unread) > LINE_BYTES:
+                    raise UnavailableError(f"{model} sent an event of more than {LINE_BYTES} bytes")
+                yield [_response(line) for line in lines if line.startswith(EVENT)]
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, url: str, body: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            async with self._session.request(method, url, json=body) as response:
+                yield response
+        except (aiohttp.ClientError, OSError) as error:
+            found = " ".join(str(error).split())[:QUOTED_CHARS] or type(error).__name__
+            raise UnavailableError("the model's server does not answer", found=found) from error
+
+
+async def _ok(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a response whose status is 200.
+
+    Raises:
+        InputError: the request was refused.
+        UnavailableError: Triton is not ready.
+    """
+    # Triton refuses a streamed request with an event in place of a document
+    body = (await response.content.read(LINE_BYTES)).removeprefix(EVENT)
+    if response.status == HTTPStatus.OK:
+        return body
+    try:
+        message = str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        message = body.decode(errors="replace") or str(response.reason)
+    raise _refusal(message, response.status)
+
+
+def _response(line: bytes) -> Mapping[str, Any]:
+    document: Mapping[str, Any] = json.loads(line.removeprefix(EVENT))
+    if "error" in document:
+        raise _refusal(str(document["error"]), HTTPStatus.SERVICE_UNAVAILABLE)
+    return document
+
+
+def _refusal(message: str, status: int) -> PipelineError:
+    text = " ".join(message.split())[:QUOTED_CHARS]
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or any(part in text for part in PASSING):
+        return UnavailableError(text)
+    return InputError(text)

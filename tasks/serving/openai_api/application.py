@@ -1,0 +1,189 @@
+"""The routes of OpenAI's API, as an aiohttp application over a Triton in the same pod.
+
+It listens on a Unix socket, behind the pod's front, which closes connections and drains: tasks/serving/front.py.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from tasks.contracts.errors import InputError, UnavailableError
+from tasks.serving.openai_api.answers import CANCELLED, Answer, ChatForm, CompletionForm, Form, Piece, event, piece
+from tasks.serving.openai_api.errors import ApiError, unavailable
+from tasks.serving.openai_api.inputs import ServedModel, chat_inputs, completion_inputs, served_model
+from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest, read_chat, read_completion
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES = 16 << 20
+STREAM_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Models(Protocol):
+    """Triton, as far as the routes need it; tasks.adapters.triton_generate.GenerateStreams."""
+
+    async def config(self, model: str) -> Mapping[str, Any]:
+        """The model's configuration.
+
+        Raises:
+            UnavailableError: Triton does not answer, or the model is not loaded.
+        """
+
+    def responses(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Mapping[str, Any]], None]:
+        """Yield the model's responses, as many together as arrive together.
+
+        Raises:
+            InputError: the model refused the request.
+            UnavailableError: Triton does not answer, or the answer broke off.
+        """
+
+
+class Routes:
+    """The handlers of one release, or of one combination of a group's releases."""
+
+    def __init__(self, models: Models, names: Sequence[str], release: str) -> None:
+        self._models, self._names, self._release = models, tuple(names), release
+        self._known: dict[str, ServedModel] = {}
+
+    def application(self) -> web.Application:
+        """The application, which answers every error in OpenAI's form."""
+        application = web.Application(client_max_size=BODY_BYTES, middlewares=[_errors])
+        application.add_routes(
+            [
+                web.get("/v1/models", self.models),
+                web.get("/v1/models/{name}", self.model),
+                web.post("/v1/chat/completions", self.chat),
+                web.post("/v1/completions", self.completion),
+            ]
+        )
+        return application
+
+    async def models(self, _: web.Request) -> web.Response:
+        """GET /v1/models."""
+        return web.json_response({"object": "list", "data": [_model(name) for name in self._names]})
+
+    async def model(self, request: web.Request) -> web.Response:
+        """GET /v1/models/<name>."""
+        name = request.match_info["name"]
+        self._check(name)
+        return web.json_response(_model(name))
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """POST /v1/chat/completions."""
+        asked = read_chat(await request.read())
+        inputs = chat_inputs(asked, await self._served(asked.model))
+        return await self._answer(request, asked, inputs, ChatForm())
+
+    async def completion(self, request: web.Request) -> web.StreamResponse:
+        """POST /v1/completions."""
+        asked = read_completion(await request.read())
+        inputs = completion_inputs(asked, await self._served(asked.model))
+        return await self._answer(request, asked, inputs, CompletionForm())
+
+    def _check(self, name: str) -> None:
+        if name not in self._names:
+            raise ApiError(
+                f"the model {name[:64]!r} does not exist; there is {', '.join(self._names)}.",
+                param="model",
+                code="model_not_found",
+                status=HTTPStatus.NOT_FOUND,
+            )
+
+    async def _served(self, name: str) -> ServedModel:
+        """The model's configuration, read once: the repository of a pod never changes."""
+        self._check(name)
+        if name not in self._known:
+            self._known[name] = served_model(await self._models.config(name))
+        return self._known[name]
+
+    async def _answer(
+        self,
+        request: web.Request,
+        asked: ChatRequest | CompletionRequest,
+        inputs: Mapping[str, Any],
+        form: Form,
+    ) -> web.StreamResponse:
+        answer = Answer(form, asked.model, self._release, includes_usage=asked.includes_usage)
+        async with aclosing(self._pieces(asked.model, inputs)) as pieces:
+            if asked.stream:
+                return await _streamed(request, answer, pieces)
+            async for together in pieces:
+                for each in together:
+                    answer.add(each)
+            return web.json_response(answer.document())
+
+    async def _pieces(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Piece], None]:
+        """Yield the model's responses.
+
+        Raises:
+            InputError: the model refused the request.
+            UnavailableError: there is no answer, or it has no end.
+        """
+        ended = False
+        async with aclosing(self._models.responses(model, inputs)) as arrived:
+            async for events in arrived:
+                pieces = [piece(each) for each in events]
+                reasons = {each.finish_reason for each in pieces if each.finish_reason}
+                if CANCELLED in reasons:
+                    raise UnavailableError("the model's server ended the answer before it was complete")
+                ended = ended or bool(reasons)
+                yield pieces
+        if not ended:
+            raise UnavailableError("the model's server sent no end of the answer")
+
+
+async def _streamed(
+    request: web.Request, answer: Answer, pieces: AsyncGenerator[list[Piece], None]
+) -> web.StreamResponse:
+    """Send the answer as server-sent events. Its status is known with the first response, so that a refusal is one."""
+    response = web.StreamResponse(headers=STREAM_HEADERS)
+    first: list[Piece] = await anext(pieces, [])
+    await response.prepare(request)
+    await response.write(answer.first_event() + _events(answer, first))
+    try:
+        async for together in pieces:
+            if data := _events(answer, together):
+                await response.write(data)
+    except (InputError, UnavailableError) as error:
+        # the status is sent already: OpenAI's clients raise an error for such an event
+        await response.write(event(unavailable(str(error)).body))
+    else:
+        await response.write(answer.last_events())
+    await response.write_eof()
+    return response
+
+
+def _events(answer: Answer, pieces: Sequence[Piece]) -> bytes:
+    for each in pieces:
+        answer.add(each)
+    return b"".join(map(answer.event, pieces))
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ApiError as error:
+        refused = error
+    except InputError as error:
+        refused = ApiError(str(error))
+    except UnavailableError as error:
+        refused = unavailable(str(error))
+    except web.HTTPRequestEntityTooLarge:
+        refused = ApiError(f"the request has more than {BODY_BYTES} bytes.", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    except web.HTTPException as error:
+        refused = ApiError(f"{request.method} {request.path[:64]}: {error.reason}.", status=error.status)
+    except Exception:
+        log.exception("unexpected error")
+        refused = ApiError("unexpected error; see the log of the container.", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+    return web.json_response(refused.body, status=refused.status)
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "slipway"}

@@ -1,0 +1,130 @@
+"""From a request of OpenAI's API to the inputs of a Triton model. Pure.
+
+What a model can do is read from its configuration in Triton, which declares its inputs: an engine that learns a
+parameter needs no change here, and a repository that was released before the parameter refuses it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.serving.openai_api.errors import ApiError
+from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
+
+VLLM_SAMPLING = "sampling_parameters"
+"""Input of Triton's vLLM backend with vLLM's SamplingParams as JSON (vllm_backend 11c4e0f, src/utils/request.py)."""
+MESSAGES, RAW_PROMPT, STOP_WORDS = "messages", "apply_chat_template", "stop_words"
+TEMPLATE_ARGUMENTS = "chat_template_kwargs"
+STREAM = "stream"
+"""Always on: Triton 2.51 notices that a client has left only when it sends a response, and generates until then."""
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model by its configuration in Triton."""
+
+    name: str
+    inputs: frozenset[str]
+    outputs: frozenset[str]
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether answers come with the number of tokens."""
+        ours, vllm = {"prompt_tokens", "completion_tokens"}, {"num_input_tokens", "num_output_tokens"}
+        return ours <= self.outputs or vllm <= self.outputs
+
+
+def served_model(config: Mapping[str, Any]) -> ServedModel:
+    """The model of a document of GET /v2/models/<name>/config."""
+    names = [frozenset(tensor["name"] for tensor in config.get(side) or ()) for side in ("input", "output")]
+    return ServedModel(config["name"], *names)
+
+
+def chat_inputs(request: ChatRequest, model: ServedModel) -> dict[str, Any]:
+    """Inputs for a conversation.
+
+    Raises:
+        ApiError: the model cannot do something that was requested.
+    """
+    if MESSAGES not in model.inputs:
+        raise ApiError(
+            f"the model {model.name} takes no messages: its server renders no chat template, as that of engine kind "
+            "vllm, or it was released before Slipway's models took messages. Send a prompt to /v1/completions, or "
+            "release the model again.",
+            param="messages",
+        )
+    messages = json.dumps([message.plain() for message in request.messages], ensure_ascii=False)
+    arguments = request.chat_template_kwargs or {}
+    if arguments and TEMPLATE_ARGUMENTS not in model.inputs:
+        _refuse([TEMPLATE_ARGUMENTS], model)
+    given = {TEMPLATE_ARGUMENTS: json.dumps(arguments, ensure_ascii=False)} if arguments else {}
+    return {"text_input": "", MESSAGES: messages, **given, **_parameters(request, model)}
+
+
+def completion_inputs(request: CompletionRequest, model: ServedModel) -> dict[str, Any]:
+    """Inputs for a prompt that is continued as it is.
+
+    Raises:
+        ApiError: the model cannot do something that was requested.
+    """
+    if VLLM_SAMPLING in model.inputs:
+        return {"text_input": request.text, **_parameters(request, model)}
+    if RAW_PROMPT not in model.inputs:
+        raise ApiError(
+            f"the model {model.name} was released before Slipway's models took prompts without a chat template. "
+            "Release it again.",
+            param="prompt",
+        )
+    return {"text_input": request.text, RAW_PROMPT: False, **_parameters(request, model)}
+
+
+def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:
+    _refuse(request.unknown(), model)
+    if request.includes_usage and not model.counts_tokens:
+        _refuse(["stream_options.include_usage"], model)
+    if VLLM_SAMPLING in model.inputs:
+        return _vllm_parameters(request, model)
+    stop = {STOP_WORDS: request.stop_words} if request.stop_words else {}
+    known = {"max_tokens": request.answer_tokens, "temperature": request.temperature, "seed": request.seed}
+    given = {name: value for name, value in known.items() if value is not None} | request.sampling() | stop
+    _refuse([name for name in given if name not in model.inputs], model)
+    return {STREAM: True, **given}
+
+
+def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:
+    # vLLM's own default temperature is 1; here it is 0, as for every other kind
+    sampling: dict[str, Any] = {"temperature": request.temperature or 0, **request.sampling()}
+    known = {"max_tokens": request.answer_tokens, "seed": request.seed, "stop": request.stop_words or None}
+    sampling |= {name: value for name, value in known.items() if value is not None}
+    switches = (
+        "exclude_input_in_output",
+        "return_finish_reason",
+        "return_num_input_tokens",
+        "return_num_output_tokens",
+    )
+    return {
+        STREAM: True,
+        VLLM_SAMPLING: json.dumps(sampling, ensure_ascii=False),
+        **{name: True for name in switches if name in model.inputs},
+    }
+
+
+def _refuse(parameters: Iterable[str], model: ServedModel) -> None:
+    """Refuse parameters that the model cannot obey, all of them in one error.
+
+    Raises:
+        ApiError: there is one.
+    """
+    names = [STOP_WORDS_AS_SENT.get(name, name) for name in parameters]
+    if names:
+        listed = ", ".join(name[:64] for name in names[:10])
+        raise ApiError(
+            f"the model {model.name} does not support {listed}. Leave it out, or release the model with an engine kind "
+            "that supports it.",
+            param=names[0][:64],
+            code="unsupported_parameter",
+        )
+
+
+STOP_WORDS_AS_SENT = {STOP_WORDS: "stop"}

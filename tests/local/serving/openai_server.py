@@ -1,0 +1,131 @@
+"""A serving pod's processes without the pod: Triton is given; the front and OpenAI's API run as their manifest says."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import httpx
+
+from tasks.adapters.clock import SystemClock
+from tasks.adapters.front import EnvoyFront
+from tasks.serving import drain, front
+from tasks.serving.commands import PORTS, TRITON_PORTS
+from tests.local.serving.triton_server import LOOPBACK, ROOT
+
+ENVIRONMENTS = ROOT / ".slipway" / "envs"
+TEMPLATES = ROOT / "k8s_manifests" / "serving"
+RELEASE = "demo-0123456789ab"
+
+
+class OpenAiServer:
+    """Both processes; `with` ends them."""
+
+    def __init__(self, triton, folder, models=("demo",), connection_age_s=600):
+        self.port, grpc_port = _free_ports(2)
+        self.folder, self.log = folder, folder / "openai.log"
+        self._ports = {
+            (PORTS["http"], TRITON_PORTS["http"]): (self.port, triton.http_port),
+            (PORTS["grpc"], TRITON_PORTS["grpc"]): (grpc_port, triton.grpc_port),
+        }
+        command = [ENVIRONMENTS / "triton/bin/python", "-m", "tasks", "openai", f"--socket={front.OPENAI_SOCKET}"]
+        command += [f"--triton-host={LOOPBACK}", f"--triton-port={triton.http_port}", f"--release={RELEASE}"]
+        command += [f"--model={model}" for model in models]
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        envoy = [
+            ENVIRONMENTS / "front/bin/envoy",
+            "--disable-hot-restart",
+            "--concurrency",
+            "2",
+            "--log-level",
+            "warning",
+        ]
+        envoy += ["--config-yaml", self._config(connection_age_s)]
+        with self.log.open("wb") as log:
+            self.openai = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
+            self.front = subprocess.Popen(envoy, cwd=folder, stdout=log, stderr=log, env=environment)
+
+    def __enter__(self):
+        deadline = time.monotonic() + 30
+        while not self._answers():
+            assert time.monotonic() < deadline, self.log.read_text()
+            assert self.openai.poll() is None, self.log.read_text()
+            time.sleep(0.1)
+        return self
+
+    def __exit__(self, *_):
+        for process in (self.front, self.openai):
+            process.terminate()
+            process.wait(20)
+
+    @property
+    def url(self):
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def drain(self, leave_s, requests_s=20):
+        """What the preStop hook does."""
+        admin = EnvoyFront(self.folder / Path(front.SOCKET).name)
+        return drain.drain(admin, SystemClock(), leave_s=leave_s, requests_s=requests_s)
+
+    def _answers(self):
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"{self.url}/v1/models").status_code == 200
+        return False
+
+    def _config(self, connection_age_s):
+        """The shipped configuration, on ports that are free."""
+        document = json.loads(front.config(LOOPBACK, connection_age_s, TEMPLATES))
+        resources = document["static_resources"]
+        for (front_port, triton_port), (own_port, own_triton_port) in self._ports.items():
+            listeners = [each["address"]["socket_address"] for each in resources["listeners"]]
+            (listener,) = [each for each in listeners if each["port_value"] == front_port]
+            listener["port_value"] = own_port
+            upstreams = [
+                each["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]["address"]
+                for each in resources["clusters"]
+            ]
+            (upstream,) = [
+                each["socket_address"]
+                for each in upstreams
+                if each.get("socket_address", {}).get("port_value") == triton_port
+            ]
+            upstream["port_value"] = own_triton_port
+        return json.dumps(document)
+
+
+class KeptClient:
+    """Asks again and again over one connection, as long as the server keeps it; every exception is a failure."""
+
+    def __init__(self, ask):
+        self.answers, self.failures = [], []
+        self._ask, self._stop = ask, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._stop.is_set():
+            try:
+                self.answers.append(self._ask())
+            except Exception as error:  # noqa: BLE001 - to a client every error is a failed request
+                self.failures.append(repr(error))
+                return
+            self._stop.wait(0.05)
+
+
+def _free_ports(count):
+    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

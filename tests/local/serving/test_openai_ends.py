@@ -1,0 +1,121 @@
+"""How connections and requests of OpenAI's API end: at a drain, at their age, when a client or the server leaves."""
+
+import threading
+import time
+
+import httpx
+import openai
+import pytest
+
+from tests.local.serving.openai_server import KeptClient, OpenAiServer
+
+QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
+SHORT = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
+LONG = {
+    "model": "demo",
+    "messages": [{"role": "user", "content": "Tell me everything."}],
+    "temperature": 8.0,
+    "seed": 3,
+    "stream": True,
+}
+
+
+@pytest.fixture(scope="module")
+def long_triton(start_server, make_long_repository):
+    """A model that never ends an answer by itself, and has two slots."""
+    server = start_server(make_long_repository(2))
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def api(long_triton, tmp_path):
+    with OpenAiServer(long_triton, tmp_path) as running:
+        yield running
+
+
+def client_of(api):
+    return openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0, timeout=60)
+
+
+def test_a_kept_connection_is_told_to_close_at_a_drain_and_no_request_is_lost(api):
+    with httpx.Client(base_url=api.url) as http:
+        said = []
+
+        def ask():
+            response = http.post("/v1/chat/completions", json={**SHORT, "max_tokens": 6})
+            said.append(response.headers.get("connection", ""))
+            return response.json()["choices"][0]["message"]["content"]
+
+        with KeptClient(ask) as kept:
+            while len(kept.answers) < 3:
+                assert not kept.failures, kept.failures
+            drained = threading.Thread(target=api.drain, args=(2,))
+            drained.start()
+            while "close" not in said:
+                assert not kept.failures, kept.failures
+        drained.join()
+
+    assert (kept.failures, said[0], said[-1]) == ([], "", "close")
+    assert api.front.wait(10) == 0
+
+
+def test_a_stream_in_flight_at_a_drain_is_finished(api):
+    with client_of(api) as client:
+        stream = client.chat.completions.create(**LONG, max_tokens=1500)
+        next(stream)
+        drained = threading.Thread(target=api.drain, args=(0.5, 60))
+        drained.start()
+        rest = [chunk.choices[0] for chunk in stream]
+        drained.join()
+
+    assert rest[-1].finish_reason == "length"
+    assert api.front.wait(10) == 0
+
+
+def test_a_connection_is_closed_at_its_age(long_triton, tmp_path):
+    with OpenAiServer(long_triton, tmp_path, connection_age_s=1) as api, httpx.Client(base_url=api.url) as http:
+        first = http.get("/v1/models")
+        time.sleep(1.5)
+        second, third = http.get("/v1/models"), http.get("/v1/models")
+
+    assert [each.headers.get("connection") for each in (first, second, third)] == [None, "close", None]
+
+
+def test_clients_that_leave_free_their_slots(api):
+    with client_of(api) as client:
+        for _ in range(2):
+            stream = client.chat.completions.create(**LONG, max_tokens=15_000)
+            next(stream)
+            stream.close()
+        began = time.monotonic()
+        client.chat.completions.create(**SHORT, max_tokens=6)
+
+    assert time.monotonic() - began < 5  # 15,000 tokens take several times that
+
+
+def test_a_client_that_does_not_wait_for_a_whole_answer_frees_its_slot(api):
+    with httpx.Client(base_url=api.url, timeout=0.5) as http:
+        for _ in range(2):
+            with pytest.raises(httpx.ReadTimeout):
+                http.post("/v1/chat/completions", json={**LONG, "stream": False, "max_tokens": 15_000})
+    with client_of(api) as client:
+        began = time.monotonic()
+        client.chat.completions.create(**SHORT, max_tokens=6)
+
+    assert time.monotonic() - began < 5
+
+
+def test_a_server_that_ends_does_not_wait_for_the_connections_of_the_api(start_server, make_repository, tmp_path):
+    triton = start_server(make_repository())
+    with OpenAiServer(triton, tmp_path) as api, client_of(api) as client:
+        client.chat.completions.create(**SHORT)
+        began = time.monotonic()
+        triton.process.terminate()
+        ended = triton.process.wait(30)
+        took_s = time.monotonic() - began
+        with pytest.raises(openai.InternalServerError, match="does not answer") as refused:
+            client.chat.completions.create(**SHORT)
+
+    assert (ended, took_s < 10) == (0, True)
+    assert (refused.value.status_code, refused.value.code) == (503, "unavailable")

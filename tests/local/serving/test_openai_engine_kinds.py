@@ -1,0 +1,100 @@
+"""OpenAI's API over the repositories of GPU engine kinds, with stand-ins where TensorRT-LLM and vLLM would be."""
+
+import openai
+import pytest
+
+from tests.local.serving.openai_server import OpenAiServer
+from tests.local.serving.test_gpu_models import both
+
+QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
+ASKED = [{"role": "user", "content": QUESTION}]
+USAGE = {"stream": True, "stream_options": {"include_usage": True}}
+
+__all__ = ["both"]
+
+
+@pytest.fixture(scope="module")
+def five(start_server, make_topology):
+    server = start_server(make_topology())
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="module", params=["trt-engine", "llmapi"])
+def client(request, tmp_path_factory):
+    """A client of each kind's model, which is called demo."""
+    triton = request.getfixturevalue({"trt-engine": "five", "llmapi": "both"}[request.param])
+    with (
+        OpenAiServer(triton, tmp_path_factory.mktemp("openai")) as api,
+        openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0) as made,
+    ):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def vllm(both, tmp_path_factory):
+    with (
+        OpenAiServer(both, tmp_path_factory.mktemp("openai"), models=("other",)) as api,
+        openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0) as made,
+    ):
+        yield made
+
+
+def test_a_conversation_is_answered_whole_and_streamed_with_the_same_usage(client):
+    whole = client.chat.completions.create(model="demo", messages=ASKED)
+    chunks = list(client.chat.completions.create(model="demo", messages=ASKED, **USAGE))
+
+    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == (ANSWER, "stop")
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == ANSWER
+    assert chunks[-1].usage == whole.usage
+    assert whole.usage.completion_tokens > 3
+
+
+def test_every_turn_counts(client):
+    history = [*ASKED, {"role": "assistant", "content": ANSWER}, *ASKED]
+    one, more = (
+        client.chat.completions.create(model="demo", messages=asked, max_tokens=1) for asked in (ASKED, history)
+    )
+
+    # question and answer again, their two roles and the end of the answer; the beginning stays one
+    assert more.usage.prompt_tokens > 2 * one.usage.prompt_tokens
+
+
+def test_a_prompt_is_continued_without_the_chat_template(client):
+    plain = client.completions.create(model="demo", prompt=QUESTION, max_tokens=1)
+    chat = client.chat.completions.create(model="demo", messages=ASKED, max_tokens=1)
+
+    assert chat.usage.prompt_tokens == plain.usage.prompt_tokens + 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_ends_before_a_stop_word(client, stream):
+    answer = client.chat.completions.create(model="demo", messages=ASKED, stop=[" France"], stream=stream)
+    choices = [chunk.choices[0] for chunk in answer] if stream else answer.choices
+    texts = [(choice.delta if stream else choice.message).content or "" for choice in choices]
+
+    assert ("".join(texts), choices[-1].finish_reason) == ("The capital of", "stop")
+
+
+def test_what_the_model_refuses_is_a_bad_request(client):
+    with pytest.raises(openai.BadRequestError, match="prompt and max_tokens together"):
+        client.chat.completions.create(model="demo", messages=ASKED, max_tokens=100_000)
+
+
+def test_vllm_is_told_every_parameter_and_counts_tokens(vllm):
+    asked = {"model": "other", "prompt": "Once upon", "max_tokens": 7, "top_p": 0.5, "stop": ["x"], "seed": 3}
+    whole = vllm.completions.create(**asked, extra_body={"top_k": 4})
+    chunks = list(vllm.completions.create(**asked, extra_body={"top_k": 4}, **USAGE))
+
+    told = "'Once upon' max_tokens=7 seed=3 stop=['x'] temperature=0 top_k=4 top_p=0.5 "
+    assert (whole.choices[0].text, whole.choices[0].finish_reason) == (told, "length")
+    assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == told
+    assert chunks[-1].usage == whole.usage
+    assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (2, len(told.split()))
+
+
+def test_vllm_refuses_messages_and_names_the_other_route(vllm):
+    with pytest.raises(openai.BadRequestError, match="/v1/completions") as refused:
+        vllm.chat.completions.create(model="other", messages=ASKED)
+
+    assert refused.value.param == "messages"

@@ -1,0 +1,195 @@
+"""The routes over a Triton that the test plays: documents, events, and errors before and in the middle of an answer."""
+
+import asyncio
+import io
+import json
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from tasks.contracts.errors import InputError, UnavailableError
+from tasks.serving.openai_api.application import BODY_BYTES, Routes
+from tests.unit.openai_api.models import VLLM, VLLM_OUTPUTS, config_of
+
+CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}
+END = {"text_output": "!", "finish_reason": "stop", "prompt_tokens": 4, "completion_tokens": 3}
+HELLO = [[{"text_output": "Hel", "finish_reason": ""}], [{"text_output": "lo", "finish_reason": ""}, END]]
+
+
+class Triton:
+    """Answers every request with `answer`: lists of responses that arrive together, and errors in their places."""
+
+    def __init__(self, answer=(), config=None):
+        self.answer, self.document = answer, config or config_of()
+        self.asked, self.ended, self.configs = [], 0, 0
+
+    async def config(self, model):
+        self.configs += 1
+        if isinstance(self.document, Exception):
+            raise self.document
+        return self.document
+
+    async def responses(self, model, inputs):
+        self.asked.append((model, inputs))
+        try:
+            for together in self.answer:
+                if isinstance(together, Exception):
+                    raise together
+                yield together
+        finally:
+            self.ended += 1
+
+
+def exchange(triton, *requests):
+    """Status and body of each request, sent one after another."""
+
+    async def run():
+        routes = Routes(triton, ["demo"], "demo-1")
+        async with TestClient(TestServer(routes.application())) as client:
+            answers = []
+            for method, path, body in requests:
+                data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
+                async with client.request(method, path, data=data) as response:
+                    answers.append((response.status, await response.text()))
+            return answers
+
+    return asyncio.run(run())
+
+
+def post(triton, body, path="/v1/chat/completions"):
+    ((status, text),) = exchange(triton, ("POST", path, body))
+    return status, text
+
+
+def events(text):
+    return [each.removeprefix("data: ") for each in text.split("\n\n") if each]
+
+
+def test_an_answer_is_one_document():
+    status, text = post(Triton(HELLO), CHAT)
+    document = json.loads(text)
+
+    assert status == 200
+    assert document["choices"][0]["message"] == {"role": "assistant", "content": "Hello!", "refusal": None}
+    assert document["usage"] == {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
+    assert (document["object"], document["system_fingerprint"]) == ("chat.completion", "demo-1")
+
+
+def test_a_stream_says_who_speaks_then_what_then_why_it_ended():
+    _, text = post(Triton(HELLO), {**CHAT, "stream": True})
+    *chunks, done = events(text)
+    choices = [json.loads(chunk)["choices"][0] for chunk in chunks]
+
+    assert done == "[DONE]"
+    assert choices[0]["delta"] == {"role": "assistant", "content": ""}
+    assert [choice["delta"].get("content") for choice in choices[1:]] == ["Hel", "lo", "!"]
+    assert [choice["finish_reason"] for choice in choices] == [None, None, None, "stop"]
+
+
+def test_a_stream_ends_with_its_usage_where_that_was_asked_for():
+    _, text = post(Triton(HELLO), {**CHAT, "stream": True, "stream_options": {"include_usage": True}})
+    *chunks, last, done = events(text)
+
+    assert (json.loads(last)["choices"], json.loads(last)["usage"]["total_tokens"], done) == ([], 7, "[DONE]")
+    assert all(json.loads(chunk)["usage"] is None for chunk in chunks)
+
+
+def test_vllm_counts_the_tokens_of_each_response_and_writes_none_until_the_end():
+    answer = [
+        [{"text_output": "On", "finish_reason": "None", "num_input_tokens": 5, "num_output_tokens": [2]}],
+        [{"text_output": ["ce"], "finish_reason": "length", "num_input_tokens": 5, "num_output_tokens": [1]}],
+    ]
+    body = {"model": "demo", "prompt": "x"}
+    _, text = post(Triton(answer, config_of(VLLM, VLLM_OUTPUTS)), body, "/v1/completions")
+    document = json.loads(text)
+
+    assert (document["choices"][0]["text"], document["choices"][0]["finish_reason"]) == ("Once", "length")
+    assert document["usage"] == {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [(InputError("too long"), 400, None), (UnavailableError("stopping"), 503, "unavailable")],
+)
+def test_an_error_before_the_answer_has_a_status(error, status, code, stream):
+    found, text = post(Triton([error]), {**CHAT, "stream": stream})
+    told = json.loads(text)["error"]
+
+    assert (found, told["message"], told["code"]) == (status, str(error), code)
+    assert set(told) == {"message", "type", "param", "code"}
+
+
+BROKEN = [
+    [HELLO[0], UnavailableError("gone")],
+    [HELLO[0]],
+    [HELLO[0], [{"text_output": "", "finish_reason": "cancelled"}]],
+]
+
+
+@pytest.mark.parametrize("answer", BROKEN)
+def test_an_answer_without_an_end_is_an_error(answer):
+    status, text = post(Triton(answer), CHAT)
+
+    assert (status, json.loads(text)["error"]["code"]) == (503, "unavailable")
+
+
+@pytest.mark.parametrize("answer", BROKEN)
+def test_a_stream_without_an_end_ends_with_an_error_in_place_of_done(answer):
+    status, text = post(Triton(answer), {**CHAT, "stream": True})
+
+    assert status == 200
+    assert json.loads(events(text)[-1])["error"]["code"] == "unavailable"
+    assert "[DONE]" not in text
+
+
+def test_every_request_to_triton_is_ended():
+    triton = Triton(BROKEN[0])
+    exchange(triton, *[("POST", "/v1/chat/completions", {**CHAT, "stream": stream}) for stream in (True, False)])
+
+    assert (len(triton.asked), triton.ended) == (2, 2)
+
+
+def test_the_configuration_is_read_once_and_a_server_that_does_not_answer_is_asked_again():
+    triton = Triton(HELLO, UnavailableError("starting"))
+    request = ("POST", "/v1/chat/completions", CHAT)
+    assert exchange(triton, request, request)[1][0] == 503
+    triton.document = config_of()
+    exchange(triton, request, request)
+
+    assert triton.configs == 3
+
+
+def test_an_unknown_model_is_not_found_and_never_asked_for():
+    triton = Triton(HELLO)
+    answers = exchange(
+        triton,
+        ("POST", "/v1/chat/completions", {**CHAT, "model": "other"}),
+        ("GET", "/v1/models/other", b""),
+    )
+
+    assert [(status, json.loads(text)["error"]["code"]) for status, text in answers] == [(404, "model_not_found")] * 2
+    assert (triton.asked, triton.configs) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v1/chat/completions", 405), ("POST", "/v1/embeddings", 404), ("GET", "/v1/", 404)],
+)
+def test_other_routes_are_errors_in_the_same_form(method, path, status):
+    ((found, text),) = exchange(Triton(), (method, path, b""))
+
+    assert (found, set(json.loads(text)["error"])) == (status, {"message", "type", "param", "code"})
+
+
+def test_a_request_that_is_too_large_is_refused():
+    ((status, text),) = exchange(Triton(), ("POST", "/v1/completions", b" " * (BODY_BYTES + 1)))
+
+    assert (status, str(BODY_BYTES) in text) == (413, True)
+
+
+def test_an_unexpected_error_tells_nothing_of_itself(caplog):
+    status, text = post(Triton([ValueError("secret")]), CHAT)
+
+    assert (status, "secret" in text) == (500, False)
+    assert "secret" in caplog.text
