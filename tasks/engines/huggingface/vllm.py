@@ -13,7 +13,7 @@ from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
-from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
+from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner, source_format
 from tasks.engines.huggingface.lora import vllm_arguments
 from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, VLLM_MTP, vllm_eagle3, vllm_speculation
 from tasks.engines.preflight.adapters import check_adapters
@@ -21,6 +21,7 @@ from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORA
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.model_shape import shape_of
+from tasks.engines.preflight.source_formats import BLOCK
 from tasks.engines.preflight.speculation import check_speculation
 
 ONLINE = {"fp8_online": {"quantization": "fp8"}}
@@ -39,6 +40,12 @@ pull request 44403: from 0.22.0 on, with FlashInfer 0.6.11; flashinfer-ai/flashi
 VOCABULARY_STEP = 64
 """vLLM rounds the vocabulary up to a multiple of this, and every rank holds an equal part (DEFAULT_VOCAB_PADDING_SIZE
 and `divide` in vllm/model_executor/layers/vocab_parallel_embedding.py). TensorRT-LLM rounds up to its ranks instead."""
+
+
+BLOCKED = "fp8 in blocks"
+"""The name of a format in gpu_formats.AS_IT_IS. vLLM refuses ranks that divide a block: create_weights of Fp8MoEMethod,
+and validate_fp8_block_shape for linear layers (vllm/model_executor/layers/quantization/fp8.py and utils/fp8_utils.py;
+vllm-project/vllm issues 17569, 25292 and 54178). Experts are divided over tensor parallel ranks as other layers are."""
 
 
 class VllmPlanner(CheckpointPlanner):
@@ -62,6 +69,7 @@ class VllmPlanner(CheckpointPlanner):
         if release.gpu.facts.architecture in TURING:
             self._refuse_on_turing(release, source, documents)
         _check_vocabulary(release.spec, documents)
+        _check_blocks(release.spec, documents)
         super().check(release, source, documents)
 
     def _refuse_on_turing(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
@@ -107,6 +115,28 @@ def _check_vocabulary(spec: ReleaseSpec, documents: Documents) -> None:
             f"engine.tensor_parallel {tensor} does not divide the vocabulary of {spec.source.repo}",
             found=f"{rows} rows, rounded up as vLLM does",
             remedy="Choose 1, 2, 4 or 8, or another number that divides them.",
+        )
+
+
+def _check_blocks(spec: ReleaseSpec, documents: Documents) -> None:
+    """Refuse ranks that would divide a block of FP8 weights that share a scale.
+
+    Raises:
+        InputError: the width of the MLP or of an expert, and ranks that divide it into whole blocks.
+    """
+    shape, tensor = shape_of(documents.get(CONFIG, {})), spec.engine.tensor_parallel
+    named = source_format(documents) if spec.quantization.format == "none" else None
+    if shape is None or tensor == 1 or named is None or named[0] != BLOCKED:
+        return
+    width, block = shape.expert_intermediate or shape.intermediate, BLOCK[0]
+    if width % (tensor * block):
+        part = "an expert" if shape.expert_intermediate else "an MLP"
+        fit = [ranks for ranks in (1, 2, 4, 8, 16) if not width % (ranks * block)]
+        raise InputError(
+            f"engine.tensor_parallel {tensor} divides blocks of {block} FP8 weights of {spec.source.repo}",
+            found=f"{part} of {width}, {width / tensor:g} on each rank",
+            expected=f"a multiple of {block} on each rank",
+            remedy=f"Choose {', '.join(map(str, fit))}." if fit else "Choose tensor_parallel 1 or pipeline_parallel.",
         )
 
 

@@ -1,0 +1,32 @@
+"""vLLM gives every rank whole blocks of FP8 weights: a block has one scale."""
+
+import pytest
+
+from tests.fakes.gpu_planning import asked, plan
+from tests.refused import refused
+
+BLOCKS = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+EXPERTS = {"model_type": "qwen3_moe", "num_experts_per_tok": 8, "num_attention_heads": 64, "num_key_value_heads": 8}
+
+
+@pytest.mark.parametrize(("expert", "tensor"), [(768, 2), (1536, 4), (2048, 8)])
+def test_ranks_that_hold_whole_blocks_are_taken(expert, tensor):
+    plan(asked("vllm", tensor_parallel=tensor), **BLOCKS, **EXPERTS, moe_intermediate_size=expert)
+
+
+@pytest.mark.parametrize(("expert", "tensor", "fit"), [(768, 4, "1, 2"), (1536, 8, "1, 2, 4")])
+def test_ranks_that_divide_a_block_of_an_expert_are_refused(expert, tensor, fit):
+    """Qwen3-30B-A3B-FP8 and Qwen3-235B-A22B-FP8."""
+    with refused(found=f"an expert of {expert}, 192 on each rank", remedy=f"Choose {fit}."):
+        plan(asked("vllm", tensor_parallel=tensor), **BLOCKS, **EXPERTS, moe_intermediate_size=expert)
+
+
+def test_ranks_that_divide_a_block_of_an_mlp_are_refused():
+    qwen_14b = {"hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 8, "intermediate_size": 13824}
+
+    with refused(found="an MLP of 13824, 1728 on each rank", remedy="Choose 1, 2, 4."):
+        plan(asked("vllm", tensor_parallel=8), **BLOCKS, **qwen_14b)
+
+
+def test_weights_without_blocks_may_be_divided_anywhere():
+    plan(asked("vllm", tensor_parallel=8), **EXPERTS, moe_intermediate_size=1536)
