@@ -67,8 +67,9 @@ def answer_tokens(max_tokens: int | None, *, room: int, thinks: bool) -> int:
     return max(PLAIN_ANSWER_TOKENS, min(THOUGHTFUL_ANSWER_TOKENS, room)) if thinks else PLAIN_ANSWER_TOKENS
 
 
-END_OF_THOUGHT = "</think>"
-"""What DeepSeek-R1, Qwen3 and others write between their thoughts and their answer. The token is part of the text."""
+BEGIN_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
+"""What Qwen3 and others write before and after their thoughts, and DeepSeek-R1 after them only, for its template begins
+them. The tokens are part of the text."""
 
 
 class SmokeQuestion(Written):
@@ -100,8 +101,11 @@ class SmokeQuestion(Written):
         return self
 
     def accepts(self, text: str) -> bool:
-        """Whether `text` is a right answer. It is what follows the model's thoughts, stripped."""
-        answer = text.rpartition(END_OF_THOUGHT)[2].strip()
+        """Whether `text` is a right answer. It is what follows the model's thoughts, stripped; thoughts are none."""
+        _, ended, answer = text.rpartition(END_OF_THOUGHT)
+        answer = answer.strip()
+        if not ended and answer.startswith(BEGIN_OF_THOUGHT):
+            return False
         match self.match:
             case "exact":
                 return answer == self.answer

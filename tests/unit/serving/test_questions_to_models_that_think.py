@@ -80,6 +80,7 @@ def test_the_answer_is_what_follows_the_thoughts(match):
     assert question.accepts("<think>Three? No.</think>\n\nFour")
     assert question.accepts("Three? No.</think>Four")
     assert not question.accepts("<think>Four</think>\n\nThree")
+    assert not question.model_copy(update={"match": "contains"}).accepts("<think>Is it Four? Let me")
 
 
 @pytest.mark.parametrize(("template", "thinks"), [(QWEN3, True), (HARMONY, True), (PLAIN, False), (None, False)])
