@@ -28,6 +28,7 @@ from tasks.engines.preflight.hub_metadata import (
     check_not_quantized_twice,
     modelopt_algorithm,
     quantization_of,
+    stated_quantization,
 )
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.source_formats import name_of
@@ -100,7 +101,7 @@ def source_format(documents: Documents) -> tuple[str, Sequence[Row]] | None:
         return None
     if algorithm := modelopt_algorithm(documents):
         return FORMAT_OF_ALGO.get(algorithm) or algorithm, FORMATS
-    return name_of(documents.get(CONFIG, {}).get("quantization_config") or {}), AS_IT_IS
+    return name_of(stated_quantization(documents) or {}), AS_IT_IS
 
 
 def check_quantized_source(release: ResolvedRelease, source: Source, documents: Documents) -> None:

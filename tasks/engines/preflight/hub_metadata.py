@@ -6,6 +6,7 @@ from typing import Any
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Source
 from tasks.contracts.spec import ReleaseSpec
+from tasks.engines.checkpoint.config_defaults import language_model
 from tasks.engines.checkpoint.files import CONFIG
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -24,7 +25,7 @@ def quantization_of(documents: Documents) -> str | None:
 
     Transformers and vLLM write `quantization_config` into config.json, ModelOpt a file of its own beside it.
     """
-    stated = documents.get(CONFIG, {}).get("quantization_config")
+    stated = stated_quantization(documents)
     if algorithm := modelopt_algorithm(documents):
         return algorithm
     if isinstance(stated, Mapping):
@@ -32,10 +33,16 @@ def quantization_of(documents: Documents) -> str | None:
     return QUANTIZED_BY_MODELOPT if QUANTIZED_BY_MODELOPT in documents else None
 
 
+def stated_quantization(documents: Documents) -> Any:
+    """`quantization_config` of config.json, or of the language model's part of one that has several."""
+    config = documents.get(CONFIG, {})
+    stated = config.get("quantization_config")
+    return language_model(config).get("quantization_config") if stated is None else stated
+
+
 def modelopt_algorithm(documents: Documents) -> str | None:
     """ModelOpt's name of the weights' format, which no other quantizer writes; None without one."""
-    for name, field in ((CONFIG, "quantization_config"), (QUANTIZED_BY_MODELOPT, "quantization")):
-        stated = documents.get(name, {}).get(field)
+    for stated in (stated_quantization(documents), documents.get(QUANTIZED_BY_MODELOPT, {}).get("quantization")):
         if isinstance(stated, Mapping) and stated.get("quant_algo"):
             return str(stated["quant_algo"])
     return None

@@ -5,7 +5,8 @@ import pytest
 from tasks.contracts.errors import InputError
 from tasks.contracts.site import Site
 from tasks.contracts.step_needs import needs_gpu
-from tests.fakes.gpu_planning import SITE, WITHOUT_MODELOPT, asked, plan
+from tests.fakes.gpu_planning import REPO, SITE, WITHOUT_MODELOPT, asked, plan
+from tests.fakes.public_hub import MODELS
 from tests.refused import refused
 
 SEVERAL_PARTS = [
@@ -199,3 +200,14 @@ def test_a_format_that_would_fit_is_suggested_where_weights_alone_are_stored_in_
         plan(asked("vllm", gpu="Tesla-T4"))
 
     assert "format fp8_online" in refusal.value.remedy
+
+
+@pytest.mark.parametrize(("kind", "format_"), [("llmapi", "none"), ("vllm", "fp8_online"), ("trt-engine", "none")])
+def test_a_language_model_that_is_quantized_in_a_larger_model_is_known_as_such(kind, format_):
+    """Kimi K3 states it there."""
+    text = {**MODELS[REPO]["config"], "quantization_config": {"quant_method": "awq", "bits": 4}}
+    whole = dict.fromkeys(MODELS[REPO]["config"]) | {"architectures": ["SomeForConditionalGeneration"]}
+
+    with refused(what="already quantized"):
+        plan(asked(kind, format_), **whole, text_config=text)
+    plan(asked("vllm"), **whole, text_config=text)
