@@ -128,15 +128,19 @@ def _check_blocks(spec: ReleaseSpec, documents: Documents) -> None:
     named = source_format(documents) if spec.quantization.format == "none" else None
     if shape is None or tensor == 1 or named is None or named[0] != BLOCKED:
         return
+    if shape.expert_intermediate and spec.engine.expert_parallel > 1:
+        return  # whole experts are shared out
     width, block = shape.expert_intermediate or shape.intermediate, BLOCK[0]
     if width % (tensor * block):
         part = "an expert" if shape.expert_intermediate else "an MLP"
-        fit = [ranks for ranks in (1, 2, 4, 8, 16) if not width % (ranks * block)]
+        changes = [f"tensor_parallel {ranks}" for ranks in (1, 2, 4, 8, 16) if not width % (ranks * block)]
+        changes += [f"expert_parallel {tensor}, which shares out whole experts"] if shape.expert_intermediate else []
+        changes = changes or ["tensor_parallel 1 or pipeline_parallel"]
         raise InputError(
             f"engine.tensor_parallel {tensor} divides blocks of {block} FP8 weights of {spec.source.repo}",
             found=f"{part} of {width}, {width / tensor:g} on each rank",
             expected=f"a multiple of {block} on each rank",
-            remedy=f"Choose {', '.join(map(str, fit))}." if fit else "Choose tensor_parallel 1 or pipeline_parallel.",
+            remedy=f"Choose {', '.join(changes)}.",
         )
 
 

@@ -14,17 +14,29 @@ def test_ranks_that_hold_whole_blocks_are_taken(expert, tensor):
     plan(asked("vllm", tensor_parallel=tensor), **BLOCKS, **EXPERTS, moe_intermediate_size=expert)
 
 
-@pytest.mark.parametrize(("expert", "tensor", "fit"), [(768, 4, "1, 2"), (1536, 8, "1, 2, 4")])
+@pytest.mark.parametrize(("expert", "tensor", "fit"), [(768, 4, 2), (1536, 8, 4)])
 def test_ranks_that_divide_a_block_of_an_expert_are_refused(expert, tensor, fit):
     """Qwen3-30B-A3B-FP8 and Qwen3-235B-A22B-FP8."""
-    with refused(found=f"an expert of {expert}, 192 on each rank", remedy=f"Choose {fit}."):
+    with refused(
+        found=f"an expert of {expert}, 192 on each rank", remedy=f"tensor_parallel {fit}, expert_parallel {tensor}"
+    ):
         plan(asked("vllm", tensor_parallel=tensor), **BLOCKS, **EXPERTS, moe_intermediate_size=expert)
+
+
+@pytest.mark.parametrize(("expert", "tensor"), [(768, 4), (1536, 8)])
+def test_whole_experts_may_be_shared_out_over_as_many_ranks(expert, tensor):
+    engine = asked("vllm", tensor_parallel=tensor, expert_parallel=tensor)
+
+    plan(engine, **BLOCKS, **EXPERTS, num_experts=128, moe_intermediate_size=expert)
 
 
 def test_ranks_that_divide_a_block_of_an_mlp_are_refused():
     qwen_14b = {"hidden_size": 5120, "num_attention_heads": 40, "num_key_value_heads": 8, "intermediate_size": 13824}
 
-    with refused(found="an MLP of 13824, 1728 on each rank", remedy="Choose 1, 2, 4."):
+    with refused(
+        found="an MLP of 13824, 1728 on each rank",
+        remedy="Choose tensor_parallel 1, tensor_parallel 2, tensor_parallel 4.",
+    ):
         plan(asked("vllm", tensor_parallel=8), **BLOCKS, **qwen_14b)
 
 
