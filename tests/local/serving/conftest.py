@@ -110,7 +110,8 @@ def make_topology(engine, tmp_path_factory):
         repository = tmp_path_factory.mktemp("topology")
         known = json.loads((engine / "template_values.json").read_text())
         values = {**known, "repository_root": str(repository), "gpus": [], "kv_cache_fraction": 0.9}
-        values |= {"paged_context": True, "loras": {}, "lora_cache": {}, "lora_type": "TYPE_FP16", **changed}
+        values |= {"paged_context": True, "chunked_prefill": True, "host_cache_bytes": 0}
+        values |= {"loras": {}, "lora_cache": {}, "lora_type": "TYPE_FP16", **changed}
         assert len(render(TEMPLATES, "trt-engine", values, repository)) == 5
         name = values["name"]
         shutil.copytree(engine, repository / name / "1" / "engine")

@@ -16,7 +16,7 @@ STAND_INS = ROOT / "tests" / "local" / "serving" / "stand_in"
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed": 5, "max_tokens": 150}
 SHARED = {"gpus": [], "kv_cache_fraction": 0.9, "kv_cache": "auto", "tensor_parallel": 1, "pipeline_parallel": 1}
-SHARED |= {"prefix_caching": True, "loras": {}}
+SHARED |= {"prefix_caching": True, "loras": {}, "host_cache_bytes": 0, "speculation": {}}
 
 
 @pytest.fixture(scope="module")
