@@ -48,6 +48,9 @@ TENSORRT_LLM = {
     "tensorrt_llm/serve/responses_utils.py": LLM_API,
     "tensorrt_llm/commands/__init__.py": "",
     "tensorrt_llm/commands/build.py": "",
+    "tensorrt_llm/executor/__init__.py": "",
+    "tensorrt_llm/executor/request.py": "",
+    "tensorrt_llm/lora_manager.py": "",
     "tensorrt_llm/quantization/__init__.py": "import torch, transformers, modelopt\n",
 }
 VLLM = {
