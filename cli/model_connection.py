@@ -20,7 +20,7 @@ LIVE_SERVICES = "app.kubernetes.io/managed-by=slipway,slipway.dev/role=live"
 
 
 class ModelServers:
-    """Opens connections to a model's servers, for several threads. The route is found once, and anew after `forget`."""
+    """Opens connections to a model's servers, for several threads. `forget` makes it look for the route again."""
 
     def __init__(
         self, name: str, *, api: "KubeApi | None" = None, host: str | None = None, candidate: bool = False
@@ -43,7 +43,7 @@ class ModelServers:
         return connection, where
 
     def forget(self) -> None:
-        """Find the route anew for the next connection: a pod that answered before may be gone."""
+        """Look for the route again at the next connection: a pod that answered before may be gone."""
         self._found = None
 
     @property

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import errno
 import http.client
 import json
@@ -71,12 +72,10 @@ def stop(state: Path) -> None:
 def _wait_for_end(state: Path, pid: int) -> None:
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while time.monotonic() < deadline:
-        try:
-            with locked(state):
-                if shim.start_ticks(pid) is None:
-                    return
-        except StateInUseError:
-            pass  # the server is still stopping its pods
+        # the server has the folder while it is still stopping its pods
+        with contextlib.suppress(StateInUseError), locked(state):
+            if shim.start_ticks(pid) is None:
+                return
         time.sleep(0.05)
     raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s")
 

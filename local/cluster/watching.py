@@ -84,7 +84,7 @@ class Watch:
             if after and change.new is not None:
                 yield "MODIFIED" if before else "ADDED", self._shape(change.new)
             elif before and change.old is not None:
-                # For this client, an object that the selector no longer matches is deleted.
+                # An object that the selector no longer matches is deleted as far as this client can tell.
                 version = {"resourceVersion": str(change.version)}
                 last = change.old | {"metadata": change.old["metadata"] | version}
                 yield "DELETED", self._shape(last)

@@ -34,7 +34,7 @@ class AdapterSupport:
     whole_stages: bool = False
     """Each pipeline stage must have the same number of layers."""
     quantized_inputs: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By format: layers whose input is quantized before it reaches them, so that no adapter can be applied to it."""
+    """Layers, by format, whose input is quantized before it reaches them, so that no adapter can be applied to it."""
     quantized_above: int | None = None
     """With these formats and tensor parallelism, all layers of models with a larger hidden size get such inputs."""
 

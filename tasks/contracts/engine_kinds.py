@@ -64,7 +64,7 @@ class EngineTraits:
     applies_chat_template: bool = True
     """The server wraps a prompt in the tokenizer's chat template; otherwise it passes prompts on unchanged."""
     final_channel_only: bool = False
-    """Of an answer in channels, the server returns the final one; otherwise all of them as one text."""
+    """The server returns only the final channel of an answer in channels; otherwise all of them as one text."""
     server_per_rank: bool = False
     """Each rank is a tritonserver process that mpirun starts; otherwise one server starts all its ranks."""
     spans_nodes: bool = False

@@ -123,7 +123,7 @@ def _checked(line: Line) -> Line:
 
 
 def throughput_weights(metric: str, rows: Sequence[RequestRow], goodput: Goodput) -> list[tuple[float, float]]:
-    """For each request: its contribution to a rate, and the seconds that it occupied its client.
+    """Pair each request's contribution to a rate with the seconds that it occupied its client.
 
     In a closed loop a rate is clients * sum of the first / sum of the second, so that requests, which are what was
     sampled, can be resampled for a confidence interval of the rate.

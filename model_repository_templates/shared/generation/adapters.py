@@ -8,7 +8,8 @@ from generation.question import RefusedError
 from generation.settings import document_in
 
 PARAMETER = "adapters"
-"""Of config.pbtxt: a JSON object, from an adapter's name to its folder below the engine's. Absent without adapters."""
+"""Parameter of config.pbtxt: a JSON object that maps each adapter's name to its folder below the engine's. It is absent
+without adapters."""
 
 
 @dataclass(frozen=True)

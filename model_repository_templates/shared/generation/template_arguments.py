@@ -30,7 +30,7 @@ def read_arguments(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RefusedError(
-            f'{INPUT} is no JSON: {error}. Send an object, e.g. {{"enable_thinking": false}}.'
+            f'{INPUT} is not valid JSON: {error}. Send an object, e.g. {{"enable_thinking": false}}.'
         ) from error
     if not isinstance(found, dict) or len(found) > MAX_ARGUMENTS:
         raise RefusedError(f"{INPUT} is {text[:64]}; expected a JSON object with at most {MAX_ARGUMENTS} members.")

@@ -8,19 +8,9 @@ of 5.14.1: they have the same defaults.
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.engines.checkpoint.foreign import PARTS
+from tasks.engines.checkpoint.foreign import COUNTS, PARTS
 
-COLUMNS = (
-    "num_hidden_layers",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "vocab_size",
-    "max_position_embeddings",
-    "tie_word_embeddings",
-)
+COLUMNS = (*COUNTS, "tie_word_embeddings")
 ROWS: dict[str, tuple[Any, ...]] = {
     "bloom": (2, 64, None, 8, None, None, 250880, None, True),
     "cohere": (40, 8192, 22528, 64, None, None, 256000, 8192, True),

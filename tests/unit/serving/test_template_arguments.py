@@ -97,8 +97,8 @@ def test_a_requests_arguments_are_an_object_of_texts_numbers_and_switches():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
         ("[1]", "expected a JSON object"),
         (json.dumps({f"a{number}": 1 for number in range(21)}), "at most 20 members"),
         ('{"messages": "x"}', "may not set 'messages'"),
