@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.contracts.documents import parse_json
 from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import TOKEN, field_name, redacted
+from tasks.contracts.version import check_readable
 
 DNS_LABEL = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 """A label as in RFC 1123 that also starts with a letter (RFC 1035), as a Service's name must."""
@@ -65,10 +66,11 @@ def read_contract(model: type[C], data: Any, what: str) -> C:
         what: the name of the document in messages, such as a file's path.
 
     Raises:
-        InputError: `what` lists the violations with the values found, secrets left out; `expected` is the contract.
+        InputError: `what` lists the violations with the values found, secrets left out; `expected` is the contract. Or
+            a newer version wrote the document.
     """
     try:
-        return model.model_validate(data)
+        return model.model_validate(check_readable(data, what))
     except ValidationError as error:
         raise InputError(
             f"{what}: {_violations(error)}", expected=f"a {model.__name__}", remedy=model.if_invalid

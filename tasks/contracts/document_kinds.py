@@ -1,0 +1,30 @@
+"""Every kind of document that Slipway stores or reads from people, by name. Later versions must read all of them."""
+
+from collections.abc import Mapping
+
+from tasks.contracts.artifact import Manifest
+from tasks.contracts.base import Contract
+from tasks.contracts.channel import Channel
+from tasks.contracts.gate import GateReport
+from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
+from tasks.contracts.plan import Plan, PlanRequest
+from tasks.contracts.release import Release, RevertRequest, StepResult
+from tasks.contracts.site import Site
+from tasks.contracts.spec import ReleaseSpec
+
+DOCUMENTS: Mapping[str, type[Contract]] = {
+    "spec": ReleaseSpec,
+    "site": Site,
+    "plan-request": PlanRequest,
+    "revert-request": RevertRequest,
+    "release": Release,
+    "plan": Plan,
+    "manifest": Manifest,
+    "channel": Channel,
+    "result": StepResult,
+    "gate-report": GateReport,
+    "request-row": RequestRow,
+    "answer-row": AnswerRow,
+    "level-summary": LevelSummary,
+}
+"""By the name of its file in tests/fixtures/documents/<version>/. A Lease is Kubernetes' own: lease_object.py."""
