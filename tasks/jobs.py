@@ -156,7 +156,7 @@ def _release_step(step: Step, release: Release, workspace: Workspace) -> Outcome
     """Run a step of a release, unless it is a stage whose artifact is stored."""
     if step in STAGES:
         key = release.plan.stages[step].key
-        if manifest := workspace.artifacts.find(step, key):
+        if manifest := workspace.artifacts.use(step, key):
             uri = workspace.layout.artifact(step, key)
             data = {"key": key, "uri": uri, "size_bytes": manifest.size_bytes, "metrics": manifest.metrics}
             return Outcome(f"{key[:12]} is stored, nothing was run", data, stored=True)

@@ -1,7 +1,8 @@
 """Artifacts in the object store: written file by file with the manifest last, and verified whenever they are read.
 
 An artifact exists once its manifest does. Until then its files belong to none: a writer that was killed leaves nothing
-to clean up, and the next one keeps the files that are correct already.
+that the next one could not use, and that one keeps the files that are correct already. While it is written, a claim is
+in the manifest's place; while retention deletes it, a removal (heads.py).
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.adapters.clock import Clock
+from tasks.adapters.heads import TAKEOVER_S, Heads, exists
 from tasks.adapters.object_store import LostRaceError, NotFoundError, ObjectStore
 from tasks.adapters.transfer import FILES_AT_ONCE, Count, transfer
 from tasks.contracts.artifact import MANIFEST, File, Layout, Manifest, Stage
@@ -32,12 +34,37 @@ class ArtifactStore:
     def __init__(self, store: ObjectStore, layout: Layout, clock: Clock) -> None:
         """`layout` says where artifacts lie in `store`."""
         self._store, self._layout, self._clock = store, layout, clock
+        self._heads = Heads(store, clock)
 
     def find(self, stage: Stage, key: str) -> Manifest | None:
         """The artifact's manifest; None when it does not exist."""
+        found = self._find(self._uri(stage, key, MANIFEST))
+        return found[0] if found else None
+
+    def use(self, stage: Stage, key: str) -> Manifest | None:
+        """Find an artifact that a release is going to rely on, and record that in its manifest.
+
+        Write release.json first. Retention looks at manifests, then at releases, and then deletes an artifact only if
+        its manifest is still the one that it looked at. So it sees the release or fails, or the answer here is None
+        and the artifact is made again.
+        """
         uri = self._uri(stage, key, MANIFEST)
+        found = self._find(uri)
+        if found is None:
+            return None
+        manifest = found[0].model_copy(update={"used_at": self._clock.now()})
+        try:
+            self._store.put_if(uri, canonical_json(manifest.model_dump(mode="json")), etag=found[1])
+        except LostRaceError:  # somebody else's use counts as well: it also came after this release was recorded
+            found = self._find(uri)
+            return found[0] if found else None
+        return manifest
+
+    def _find(self, uri: str) -> tuple[Manifest, str] | None:
         document = self._store.read_with_etag(uri)
-        return None if document is None else read_contract_json(Manifest, document[0], uri)
+        if document is None or not exists(document[0], uri):
+            return None
+        return read_contract_json(Manifest, document[0], uri), document[1]
 
     def fetch(self, stage: Stage, key: str, target: Path, *, only: str | None = None) -> Manifest:
         """Download every file of an artifact to `target`, or only the file `only`, verified.
@@ -159,28 +186,48 @@ class ArtifactStore:
         and replaces the manifest, after which neither of the two writes.
         """
         uri = self._uri(manifest.stage, manifest.key, MANIFEST)
-        what, etag = f"store {manifest.stage} {manifest.key[:12]}", None
+        what = f"store {manifest.stage} {manifest.key[:12]}"
         for _ in range(MANIFEST_ATTEMPTS):
-            transfer(what, manifest.files, work, self._clock)
-            if began is not None:
-                manifest = manifest.model_copy(update={"seconds": self._clock.monotonic() - began})
             try:
+                etag = self._claimed(uri)
+                transfer(what, manifest.files, work, self._clock)
+                if winner := self._same(uri, manifest):
+                    return winner
+                if began is not None:
+                    manifest = manifest.model_copy(update={"seconds": self._clock.monotonic() - began})
                 self._store.put_if(uri, canonical_json(manifest.model_dump(mode="json")), etag=etag)
             except LostRaceError:
-                document = self._store.read_with_etag(uri)
-                if document is None:
-                    etag = None
-                    continue
-                winner, etag = read_contract_json(Manifest, document[0], uri), document[1]
-                if winner.files == manifest.files:
-                    log.info("another process stored %s at the same time", uri)
-                    return winner
-                log.warning("another process stored other bytes as %s; they are replaced", uri)
-            else:
-                return manifest
+                continue
+            return manifest
         raise LostRaceError(
-            f"another process stored other bytes as {uri} {MANIFEST_ATTEMPTS} times", remedy="Stop one of the two."
+            f"another process changed {uri} {MANIFEST_ATTEMPTS} times while this one stored it",
+            remedy="Stop one of the two.",
         )
+
+    def _same(self, uri: str, manifest: Manifest) -> Manifest | None:
+        """The manifest that another process stored meanwhile, if it made the same files."""
+        found = self._find(uri)
+        if found is None:
+            return None
+        if found[0].files != manifest.files:
+            log.warning("another process stored other bytes as %s; they are replaced", uri)
+            return None
+        winner = self.use(manifest.stage, manifest.key)
+        if winner is None or winner.files != manifest.files:
+            return None
+        log.info("another process stored %s at the same time", uri)
+        return winner
+
+    def _claimed(self, uri: str) -> str:
+        """Claim an artifact that does not exist; return the ETag of its claim, or of the manifest that it has.
+
+        Raises:
+            LostRaceError: another writer was first.
+        """
+        head = self._heads.unless_removed(uri, patience_s=TAKEOVER_S)
+        if head is not None and exists(head[0], uri):
+            return head[1]
+        return self._heads.claim(uri, head[1] if head else None)
 
     def _is_stored(self, uri: str, file: File) -> bool:
         stored = self._store.describe(uri)

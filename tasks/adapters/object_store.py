@@ -1,7 +1,8 @@
 """Objects by `s3://bucket/key`: the protocol that every store has, and its errors."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +27,18 @@ class StoredObject:
     uri: str
     size_bytes: int
     etag: str
+    modified_at: datetime
+    """When it was written, by the store's clock."""
     sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An upload in parts that was neither completed nor aborted. Its parts take space and are in no list of objects."""
+
+    uri: str
+    upload_id: str
+    began_at: datetime
 
 
 class ObjectStore(Protocol):
@@ -63,7 +75,7 @@ class ObjectStore(Protocol):
         """Describe an object without reading it; None when there is none."""
 
     def list(self, prefix_uri: str) -> Iterator[StoredObject]:
-        """Every object whose URI starts with `prefix_uri`."""
+        """Every object whose URI starts with `prefix_uri`, in the order of their keys' bytes."""
 
     def get_file(self, uri: str, path: Path, progress: Progress | None = None) -> None:
         """Download an object in parallel parts. The file appears at `path` only when it is complete.
@@ -82,5 +94,18 @@ class ObjectStore(Protocol):
             NotFoundError: there is no source.
         """
 
-    def delete(self, uris: Sequence[str]) -> None:
-        """Delete objects; absent ones count as deleted."""
+    def delete(self, uris: Sequence[str]) -> Mapping[str, str]:
+        """Delete objects; absent ones count as deleted.
+
+        Returns:
+            The store's error code for each object that it did not delete, by URI.
+        """
+
+    def uploads(self, prefix_uri: str) -> Iterator[Upload]:
+        """Every incomplete upload in parts below `prefix_uri`."""
+
+    def abort(self, upload: Upload) -> None:
+        """Abort an incomplete upload and free its parts; one that is complete or gone is left as it is."""
+
+    def is_versioned(self, uri: str) -> bool | None:
+        """Whether the bucket keeps the versions of deleted objects; None when that may not be read."""

@@ -17,7 +17,7 @@ from botocore import exceptions as aws
 from botocore.config import Config
 from typing_extensions import override
 
-from tasks.adapters.object_store import LostRaceError, NotFoundError, ObjectStore, Progress, StoredObject
+from tasks.adapters.object_store import LostRaceError, NotFoundError, ObjectStore, Progress, StoredObject, Upload
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.site import ObjectStoreSite
 from tasks.contracts.site_objects import OBJECT_STORE_POLICY
@@ -33,6 +33,7 @@ FIRST_REGION = "us-east-1"
 LARGEST_DELETE = 1000  # DeleteObjects takes no more keys
 QUOTED_CHARS = 120
 
+NO_UPLOAD = "NoSuchUpload"
 ABSENT_WITHOUT_BODY = frozenset({"404", "NotFound"})
 ABSENT = ABSENT_WITHOUT_BODY | {"NoSuchKey"}
 LOST_RACE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
@@ -123,7 +124,13 @@ class S3ObjectStore(ObjectStore):
                 answer = self._client.head_object(**_address(uri))
         except NotFoundError:
             return None
-        return StoredObject(uri, answer["ContentLength"], answer["ETag"], answer["Metadata"].get("sha256"))
+        return StoredObject(
+            uri,
+            answer["ContentLength"],
+            answer["ETag"],
+            answer["LastModified"],
+            answer["Metadata"].get("sha256"),
+        )
 
     @override
     def list(self, prefix_uri: str) -> Iterator[StoredObject]:
@@ -134,7 +141,8 @@ class S3ObjectStore(ObjectStore):
             )
             for page in pages:
                 for item in page.get("Contents", []):
-                    yield StoredObject(f"s3://{address['Bucket']}/{item['Key']}", item["Size"], item["ETag"])
+                    uri = f"s3://{address['Bucket']}/{item['Key']}"
+                    yield StoredObject(uri, item["Size"], item["ETag"], item["LastModified"])
 
     @override
     def get_file(self, uri: str, path: Path, progress: Progress | None = None) -> None:
@@ -165,8 +173,9 @@ class S3ObjectStore(ObjectStore):
             self._client.copy(source, target["Bucket"], target["Key"], ExtraArgs=extra, Config=self._transfer)
 
     @override
-    def delete(self, uris: Sequence[str]) -> None:
+    def delete(self, uris: Sequence[str]) -> Mapping[str, str]:
         addresses = [_address(uri) for uri in uris]
+        refused: dict[str, str] = {}
         for bucket in sorted({address["Bucket"] for address in addresses}):
             keys = [{"Key": address["Key"]} for address in addresses if address["Bucket"] == bucket]
             for first in range(0, len(keys), LARGEST_DELETE):
@@ -174,12 +183,40 @@ class S3ObjectStore(ObjectStore):
                     answer = self._client.delete_objects(
                         Bucket=bucket, Delete={"Objects": keys[first : first + LARGEST_DELETE], "Quiet": True}
                     )
-                if refused := answer.get("Errors"):
-                    raise PipelineError(
-                        f"s3://{bucket}/{refused[0]['Key']} and {len(refused) - 1} more were not deleted",
-                        found=refused[0].get("Code"),
-                        remedy="Grant the credentials s3:DeleteObject.",
-                    )
+                for error in answer.get("Errors", []):
+                    refused[f"s3://{bucket}/{error['Key']}"] = error.get("Code", "unknown error")
+        return refused
+
+    @override
+    def uploads(self, prefix_uri: str) -> Iterator[Upload]:
+        address = _address(prefix_uri)
+        with self._translated(prefix_uri):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=address["Bucket"], Prefix=address["Key"]
+            )
+            for page in pages:
+                for item in page.get("Uploads", []):
+                    uri = f"s3://{address['Bucket']}/{item['Key']}"
+                    yield Upload(uri, item["UploadId"], item["Initiated"])
+
+    @override
+    def abort(self, upload: Upload) -> None:
+        with self._translated(upload.uri):
+            try:
+                self._client.abort_multipart_upload(**_address(upload.uri), UploadId=upload.upload_id)
+            except aws.ClientError as error:
+                if _code(error) != NO_UPLOAD:
+                    raise
+
+    @override
+    def is_versioned(self, uri: str) -> bool | None:
+        try:
+            with self._translated(uri):
+                answer = self._client.get_bucket_versioning(Bucket=_address(uri)["Bucket"])
+        except InputError:
+            return None
+        # a suspended bucket keeps the versions that it has, and deletes of today's objects free their space
+        return bool(answer.get("Status") == "Enabled")
 
     def ensure_bucket(self) -> bool:
         """Create the site's bucket unless it exists; return whether it was created.

@@ -46,12 +46,31 @@ class Manifest(Contract):
     producer: dict[str, str] = Field(default_factory=dict, description="tool and image versions")
     metrics: dict[str, Any] = Field(default_factory=dict, description="measurements of the stage's output")
     created_at: datetime
+    used_at: datetime | None = Field(default=None, description="when a plan last relied on it; absent: never")
     seconds: float = Field(ge=0, description="time the stage took")
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.size_bytes for file in self.files)
+
+
+class Claim(Contract):
+    """In a manifest's place while a step writes the artifact, which does not exist yet."""
+
+    claimed_by: str = Field(description="unique, so that no two claims have the same ETag")
+    claimed_at: datetime
+
+
+class Removal(Contract):
+    """In the place of a manifest or of release.json while everything that belongs to it is being deleted.
+
+    It is written before the first deletion and deleted last, so a removal that was cut short never leaves a manifest
+    that lists missing files.
+    """
+
+    removed_by: str = Field(description="unique for each removal")
+    removed_at: datetime
 
 
 class Layout:
@@ -61,9 +80,25 @@ class Layout:
         """`root` is `s3://bucket[/prefix]` without a trailing slash."""
         self.root = root
 
+    def artifacts(self) -> str:
+        """Prefix of all artifacts."""
+        return f"{self.root}/artifacts/"
+
     def artifact(self, stage: Stage, key: str) -> str:
         """Prefix of an artifact."""
-        return f"{self.root}/artifacts/{stage}/{key}"
+        return f"{self.artifacts()}{stage}/{key}"
+
+    def releases(self) -> str:
+        """Prefix of all releases, plans and results."""
+        return f"{self.root}/releases/"
+
+    def requests(self) -> str:
+        """Prefix of all request documents."""
+        return f"{self.root}/requests/"
+
+    def retention(self, run: str = "") -> str:
+        """Prefix of what runs of retention report, or of one run's report."""
+        return f"{self.root}/retention/{run}/" if run else f"{self.root}/retention/"
 
     def release(self, name: str, release_id: str) -> str:
         """The release's own document."""

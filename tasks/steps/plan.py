@@ -2,13 +2,14 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.adapters.heads import Heads
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.artifact import STAGES, Stage
+from tasks.contracts.artifact import STAGES, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
@@ -50,6 +51,7 @@ log = logging.getLogger(__name__)
 
 GIB = 2**30
 KEY_DIGITS = 12
+REMOVAL_PATIENCE_S = 120.0  # retention deletes the documents of a release in seconds
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,29 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
                 workspace.store_dataset(dataset)
         texts_for(spec, plan.datasets, workspace.read_dataset)  # what quantize would refuse after the download
         release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
-        workspace.store.put_bytes(uri, canonical_json(release.model_dump(mode="json")))
+        _write(release, uri, workspace)  # before any artifact is relied on, so that retention keeps them
+        plan = _with_stored(plan, workspace.artifacts.use)
+        _write(release.model_copy(update={"plan": plan}), uri, workspace)
+    else:
+        plan = _with_stored(plan, workspace.artifacts.find)
     unapplied = _unapplied(spec, live.release.spec) if plan.action == "nothing" and live and live.release else ()
     for line in _log_lines(plan):
         log.info(line)
     return Outcome(_summary(plan, unapplied), _data(plan, uri, unapplied))
+
+
+def _write(release: Release, uri: str, workspace: Workspace) -> None:
+    data = canonical_json(release.model_dump(mode="json"))
+    Heads(workspace.store, workspace.clock).replace(uri, data, patience_s=REMOVAL_PATIENCE_S)
+
+
+def _with_stored(plan: Plan, find: Callable[[Stage, str], Manifest | None]) -> Plan:
+    """The plan with the stages whose artifacts exist marked as stored."""
+    stages = {
+        stage: planned.model_copy(update={"stored": find(stage, planned.key) is not None})
+        for stage, planned in plan.stages.items()
+    }
+    return plan.model_copy(update={"stages": stages})
 
 
 def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspace: Workspace) -> Plan:
@@ -104,7 +124,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     datasets = _pinned(spec, workspace)
     salt = request.run if request.force else None
     fields = stage_fields(spec, source, datasets, tools, adapters=adapters, draft=draft, salt=salt)
-    stages = _stages(fields, live, workspace)
+    stages = _stages(fields, live)
     identity = release_id(spec.name, stages["publish"].key)
     return Plan(
         release_id=identity,
@@ -195,7 +215,8 @@ def _live(name: str, workspace: Workspace) -> Live | None:
         return Live(entry.release_id, None)
 
 
-def _stages(fields: dict[Stage, Fields], live: Live | None, workspace: Workspace) -> dict[Stage, StagePlan]:
+def _stages(fields: dict[Stage, Fields], live: Live | None) -> dict[Stage, StagePlan]:
+    """The stages with their keys and reasons; which are stored is looked up later."""
     before = {stage: was.fields for stage, was in live.release.plan.stages.items()} if live and live.release else None
     reasons, keys = explain(fields, before), stage_keys(fields)
     if live and before is None:
@@ -203,7 +224,7 @@ def _stages(fields: dict[Stage, Fields], live: Live | None, workspace: Workspace
     return {
         stage: StagePlan(
             key=keys[stage],
-            stored=workspace.artifacts.find(stage, keys[stage]) is not None,
+            stored=False,
             fields=fields[stage],
             changed=reasons[stage],
         )

@@ -2,16 +2,24 @@
 
 import hashlib
 import threading
+from datetime import UTC, datetime
 
-from tasks.adapters.object_store import LostRaceError, NotFoundError, StoredObject
+from tasks.adapters.object_store import LostRaceError, NotFoundError, StoredObject, Upload
 from tasks.contracts.errors import UnavailableError
 
 
 class MemoryObjectStore:
     """See tasks.adapters.object_store.ObjectStore. `written` lists every URI in the order of writing."""
 
-    def __init__(self):
+    def __init__(self, now=lambda: datetime.now(UTC)):
+        """`now` is the store's own clock."""
         self.objects: dict[str, tuple[bytes, str | None]] = {}
+        self.modified: dict[str, datetime] = {}
+        self.unfinished: dict[str, Upload] = {}
+        self.protected: set[str] = set()
+        """Endings of URIs that may not be deleted."""
+        self.versioned: bool | None = False
+        self._now = now
         self.written: list[str] = []
         self.unavailable: set[str] = set()
         """Endings of URIs that nothing can be written to."""
@@ -43,12 +51,13 @@ class MemoryObjectStore:
 
     def describe(self, uri):
         found = self.objects.get(uri)
-        return None if found is None else StoredObject(uri, len(found[0]), _etag(found[0]), found[1])
+        return None if found is None else StoredObject(uri, len(found[0]), _etag(found[0]), self._at(uri), found[1])
 
     def list(self, prefix_uri):
         for uri in sorted(self.objects):
             if uri.startswith(prefix_uri):
-                yield StoredObject(uri, len(self.objects[uri][0]), _etag(self.objects[uri][0]))
+                data, _ = self.objects[uri]
+                yield StoredObject(uri, len(data), _etag(data), self._at(uri))
 
     def get_file(self, uri, path, progress=None):
         data = self.read_bytes(uri)
@@ -68,13 +77,37 @@ class MemoryObjectStore:
         self._write(target_uri, *self.objects[source_uri])
 
     def delete(self, uris):
+        refused = {uri: "AccessDenied" for uri in uris if any(uri.endswith(ending) for ending in self.protected)}
         for uri in uris:
-            self.objects.pop(uri, None)
+            if uri not in refused:
+                self.objects.pop(uri, None)
+        return refused
+
+    def uploads(self, prefix_uri):
+        for upload in list(self.unfinished.values()):
+            if upload.uri.startswith(prefix_uri):
+                yield upload
+
+    def abort(self, upload):
+        self.unfinished.pop(upload.upload_id, None)
+
+    def is_versioned(self, uri):
+        return self.versioned
+
+    def begin_upload(self, uri):
+        """Begin an upload in parts as a process does that is then killed."""
+        upload = Upload(uri, f"upload-{len(self.unfinished)}", self._now())
+        self.unfinished[upload.upload_id] = upload
+
+    def _at(self, uri):
+        # tests may put an object into `objects` themselves
+        return self.modified.get(uri) or self._now()
 
     def _write(self, uri, data, sha256=None):
         if any(uri.endswith(ending) for ending in self.unavailable):
             raise UnavailableError(f"{uri}: the store is away")
         self.objects[uri] = (data, sha256)
+        self.modified[uri] = self._now()
         self.written.append(uri)
 
 

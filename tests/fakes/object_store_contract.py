@@ -2,6 +2,7 @@
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -121,3 +122,30 @@ class ObjectStoreContract:
         store.put_bytes(f"{root}/r", b"2")
 
         assert store.read_bytes(f"{root}/r") == b"2"
+
+    def test_a_list_is_in_the_order_of_the_keys_bytes_and_says_when_each_was_written(self, store, root):
+        for name in ("o/b/x", "o/b.json", "o/B", "o/_", "o/b-", "o/é"):
+            store.put_bytes(f"{root}/{name}", b"")
+
+        listed = list(store.list(f"{root}/o/"))
+
+        assert [item.uri for item in listed] == [f"{root}/o/{name}" for name in ("B", "_", "b-", "b.json", "b/x", "é")]
+        assert all(abs(datetime.now(UTC) - item.modified_at) < timedelta(minutes=5) for item in listed)
+        assert store.describe(f"{root}/o/B").modified_at.utcoffset() == timedelta()
+
+    def test_a_list_and_a_read_give_the_same_etag(self, store, root):
+        etag = store.put_if(f"{root}/e", b"1", etag=None)
+
+        (listed,) = store.list(f"{root}/e")
+
+        assert listed.etag == etag == store.describe(f"{root}/e").etag == store.read_with_etag(f"{root}/e")[1]
+
+    def test_more_objects_than_one_request_takes_are_listed_and_deleted(self, store, root):
+        uris = [f"{root}/many/{number:04}" for number in range(1003)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda uri: store.put_bytes(uri, b""), uris))
+
+        listed = [item.uri for item in store.list(f"{root}/many/")]
+        refused = store.delete(uris)
+
+        assert (listed, refused, list(store.list(f"{root}/many/"))) == (uris, {}, [])

@@ -1,8 +1,10 @@
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tasks.adapters.artifacts import ArtifactStore
+from tasks.adapters.clock import SystemClock
 from tasks.contracts.artifact import Layout
 from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
 from tests.fakes.clock import ManualClock
@@ -57,8 +59,9 @@ def test_a_stored_artifact_comes_back_whole(artifacts, folder, tmp_path):
 def test_the_manifest_is_written_last(artifacts, objects, folder):
     store(artifacts, folder(a=b"1", b=b"22", c=b"333"))
 
-    assert objects.written[-1] == f"{PREFIX}/manifest.json"
-    assert len(objects.written) == 4
+    claim, *files, manifest = objects.written
+    assert claim == manifest == f"{PREFIX}/manifest.json"
+    assert sorted(files) == [f"{PREFIX}/a", f"{PREFIX}/b", f"{PREFIX}/c"]
 
 
 def test_a_store_that_breaks_halfway_makes_no_artifact(artifacts, objects, folder):
@@ -71,17 +74,50 @@ def test_a_store_that_breaks_halfway_makes_no_artifact(artifacts, objects, folde
 
 
 def test_the_next_try_keeps_the_files_that_are_right(artifacts, objects, folder):
-    objects.unavailable = {"/manifest.json"}
     source = folder(a=b"1", b=b"22")
-    with pytest.raises(UnavailableError):
-        store(artifacts, source)
-    objects.unavailable = set()
+    store(artifacts, source)
+    objects.delete([f"{PREFIX}/manifest.json"])
     objects.put_bytes(f"{PREFIX}/b", b"cut")
     objects.written.clear()
 
     store(artifacts, source)
 
-    assert objects.written == [f"{PREFIX}/b", f"{PREFIX}/manifest.json"]
+    assert objects.written == [f"{PREFIX}/manifest.json", f"{PREFIX}/b", f"{PREFIX}/manifest.json"]
+
+
+def test_an_artifact_that_is_being_written_does_not_exist_yet(artifacts, objects, folder, tmp_path):
+    objects.unavailable = {"/b"}
+    with pytest.raises(UnavailableError):
+        store(artifacts, folder(a=b"1", b=b"22"))
+
+    assert objects.exists(f"{PREFIX}/manifest.json")
+    assert artifacts.find("build", KEY) is artifacts.use("build", KEY) is None
+    with pytest.raises(InputError) as caught:
+        artifacts.fetch("build", KEY, tmp_path / "back")
+    assert caught.value.what.endswith("does not exist")
+
+
+def test_a_use_is_recorded_and_changes_what_retention_has_to_find(artifacts, objects, folder):
+    stored = store(artifacts, folder(model=b"weights"))
+    before = objects.describe(f"{PREFIX}/manifest.json").etag
+
+    used = artifacts.use("build", KEY)
+
+    assert used == artifacts.find("build", KEY) == stored.model_copy(update={"used_at": used.used_at})
+    assert used.used_at is not None
+    assert objects.describe(f"{PREFIX}/manifest.json").etag != before
+
+
+def test_many_that_use_an_artifact_at_once_all_find_it(objects, folder):
+    clock = SystemClock()
+    store(ArtifactStore(objects, Layout("s3://bucket"), clock), folder(model=b"weights"))
+
+    with ThreadPoolExecutor(16) as pool:
+        used = list(
+            pool.map(lambda _: ArtifactStore(objects, Layout("s3://bucket"), clock).use("build", KEY), range(64))
+        )
+
+    assert None not in used
 
 
 @pytest.mark.parametrize("name", ["with space", "umläut", "hash#", "plus+"])
@@ -170,7 +206,7 @@ def test_two_processes_that_made_the_same_agree(artifacts, objects, folder):
     first = store(artifacts, folder(model=b"same"))
     second = store(ArtifactStore(Racing(), Layout("s3://bucket"), ManualClock()), folder(model=b"same"))
 
-    assert second == first
+    assert second == first.model_copy(update={"used_at": second.used_at})
 
 
 def test_of_two_processes_that_made_different_bytes_the_last_one_leaves_a_whole_artifact(objects, folder, tmp_path):
