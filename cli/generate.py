@@ -7,7 +7,9 @@ docs.nvidia.com/deeplearning/triton-inference-server, protocol/extension_generat
 import http.client
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +20,19 @@ QUOTED_CHARS = 256
 EVENT = b"data:"
 LINE_BYTES = 1 << 20
 
+MakeInputs = Callable[[frozenset[str]], Mapping[str, Any]]
+"""From the names of a model's inputs to the body of a request."""
+
+
+@dataclass(frozen=True)
+class Piece(Chunk):
+    """A piece of an answer, with the number of tokens where the model counts them.
+
+    Slipway's models count the whole answer with its last piece, and Triton's vLLM backend counts each piece.
+    """
+
+    tokens: int | None = None
+
 
 class GenerateClient:
     """A connection to one Triton, for one thread and one request at a time."""
@@ -25,17 +40,46 @@ class GenerateClient:
     def __init__(self, connection: http.client.HTTPConnection, address: str) -> None:
         """`address` names the other end in errors."""
         self._connection, self._address = connection, address
+        self.sent_at_s = 0.0
+        """The monotonic second at which the newest request was sent."""
 
-    def stream(self, model: str, request: GenerateRequest, timeout_s: float) -> Iterator[Chunk]:
+    def stream(self, model: str, request: GenerateRequest, timeout_s: float) -> Iterator[Piece]:
         """The answer in pieces as they arrive. A model that cannot stream sends one piece.
 
         Raises:
             InputError: the server has no such model, or refused the request.
             UnavailableError: the server did not answer, or the answer did not end within `timeout_s`.
         """
-        deadline = time.monotonic() + timeout_s
+
+        def body(names: frozenset[str]) -> Mapping[str, Any]:
+            return {name: _json(value) for name, _, value in columns(request, names, stream=True)}
+
+        return self.pieces(model, body, timeout_s)
+
+    def inputs(self, model: str, timeout_s: float) -> frozenset[str]:
+        """Names of a model's inputs.
+
+        Raises:
+            InputError: the server has no such model.
+            UnavailableError: the server did not answer within `timeout_s`.
+        """
+        with self._failures_of(model, timeout_s):
+            return self._input_names(model, time.monotonic() + timeout_s)
+
+    def pieces(self, model: str, make: MakeInputs, timeout_s: float) -> Iterator[Piece]:
+        """The answer to the request that `make` builds, as `stream`.
+
+        Raises:
+            InputError: as `stream`, or from `make`.
+            UnavailableError: as `stream`.
+        """
+        with self._failures_of(model, timeout_s):
+            yield from self._pieces(model, make, time.monotonic() + timeout_s)
+
+    @contextmanager
+    def _failures_of(self, model: str, timeout_s: float) -> Iterator[None]:
         try:
-            yield from self._pieces(model, request, deadline)
+            yield
         except TimeoutError as error:
             raise UnavailableError(
                 f"{self._address}: {model} did not finish its answer within {timeout_s:.0f} s",
@@ -48,19 +92,21 @@ class GenerateClient:
                 remedy="Check that its server is up, and try again.",
             ) from error
 
-    def _pieces(self, model: str, request: GenerateRequest, deadline: float) -> Iterator[Chunk]:
-        path = f"/v2/models/{quote(model, safe='')}"
-        metadata = self._document(model, self._send("GET", path, deadline))
-        taken = frozenset(tensor["name"] for tensor in metadata.get("inputs") or [])
-        body = {name: _json(value) for name, _, value in columns(request, taken, stream=True)}
-        response = self._send("POST", f"{path}/generate_stream", deadline, json.dumps(body).encode())
+    def _input_names(self, model: str, deadline: float) -> frozenset[str]:
+        metadata = self._document(model, self._send("GET", _path(model), deadline))
+        return frozenset(tensor["name"] for tensor in metadata.get("inputs") or [])
+
+    def _pieces(self, model: str, make: MakeInputs, deadline: float) -> Iterator[Piece]:
+        body = json.dumps(make(self._input_names(model, deadline))).encode()
+        self.sent_at_s = time.monotonic()
+        response = self._send("POST", f"{_path(model)}/generate_stream", deadline, body)
         if response.status != http.client.OK:
             self._document(model, response)
         for line in self._lines(response, deadline):
             if line.startswith(EVENT):
-                yield self._chunk(model, line.removeprefix(EVENT))
+                yield self._piece(model, line.removeprefix(EVENT))
 
-    def _chunk(self, model: str, event: bytes) -> Chunk:
+    def _piece(self, model: str, event: bytes) -> Piece:
         try:
             fields = json.loads(event)
         except ValueError as error:
@@ -69,7 +115,9 @@ class GenerateClient:
             raise self._refusal(model, str(fields["error"]), 400)
         reason = _first(fields.get("finish_reason"))
         # vLLM's backend writes None until the answer ends
-        return Chunk(_first(fields.get("text_output")), time.monotonic(), "" if reason == "None" else reason)
+        tokens = _first(fields.get("completion_tokens", fields.get("num_output_tokens")))
+        text, ended = _first(fields.get("text_output")), "" if reason == "None" else reason
+        return Piece(text, time.monotonic(), ended, int(tokens) if tokens else None)
 
     def _send(self, method: str, path: str, deadline: float, body: bytes | None = None) -> http.client.HTTPResponse:
         headers = {"Content-Type": "application/json"} if body else {}
@@ -131,6 +179,10 @@ class GenerateClient:
             expected="an answer of Triton's generate extension",
             remedy="Give the model's HTTP port.",
         )
+
+
+def _path(model: str) -> str:
+    return f"/v2/models/{quote(model, safe='')}"
 
 
 def _json(value: bytes | float) -> str | float:

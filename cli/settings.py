@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING
 
 from cli.local_stack import FILE, read_local_stack
 from cli.login import Login
-from tasks.contracts.artifact import Layout
-from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.site import Site
-from tasks.document_files import read_document
 
 if TYPE_CHECKING:
     from cli.airflow_api import Airflow
     from cli.kube_api import KubeApi
     from tasks.adapters.kube import Cluster
     from tasks.adapters.object_store import ObjectStore
+    from tasks.contracts.artifact import Layout
+    from tasks.contracts.site import Site
 
 AIRFLOW, USER, PASSWORD, TOKEN = (
     "SLIPWAY_AIRFLOW",
@@ -92,7 +90,7 @@ class Settings:
 
         return Airflow(self.address, self.login)
 
-    def site(self) -> Site:
+    def site(self) -> "Site":
         """The site.
 
         Raises:
@@ -100,6 +98,11 @@ class Settings:
         """
         if self.site_file is None:
             raise self._missing("site", SITE, "--site")
+        # the contracts take a fifth of a second to import, which `slipway ask --host` need not wait for
+        from tasks.contracts.base import read_contract  # noqa: PLC0415
+        from tasks.contracts.site import Site  # noqa: PLC0415
+        from tasks.document_files import read_document  # noqa: PLC0415
+
         return read_contract(Site, read_document(self.site_file), str(self.site_file))
 
     def site_text(self) -> str:
@@ -111,6 +114,7 @@ class Settings:
         site = self.site()
         # boto3 takes half a second to import, which `slipway schema` need not wait for
         from tasks.adapters.s3 import S3ObjectStore  # noqa: PLC0415
+        from tasks.contracts.artifact import Layout  # noqa: PLC0415
 
         return S3ObjectStore(site.object_store), Layout(site.object_store.root)
 

@@ -2,10 +2,12 @@
 
 import http.client
 from contextlib import closing
+from functools import partial
 
 import pytest
 
 from cli.generate import GenerateClient
+from cli.prompt_inputs import Sampling, prompt_inputs
 from tasks.adapters.triton import GenerateRequest
 from tasks.contracts.errors import InputError
 from tests.local.serving.triton_server import LOOPBACK
@@ -25,6 +27,31 @@ def test_an_answer_arrives_in_pieces_and_says_how_it_ended(client):
     assert "".join(chunk.text for chunk in chunks) == ANSWER
     assert len(chunks) > 3
     assert chunks[-1].finish_reason == "stop"
+
+
+def test_a_conversation_is_answered_and_its_tokens_are_counted(client):
+    messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hi."}]
+    messages.append({"role": "user", "content": QUESTION})
+
+    pieces = list(client.pieces("demo", partial(prompt_inputs, "demo", messages, Sampling(40)), 30))
+
+    assert "".join(piece.text for piece in pieces).strip()
+    assert 0 < pieces[-1].tokens <= 40
+
+
+def test_a_stop_word_ends_the_answer_before_it(client):
+    pieces = list(client.pieces("demo", partial(prompt_inputs, "demo", QUESTION, Sampling(40, stop=(" is",))), 30))
+
+    assert "".join(piece.text for piece in pieces) == "The capital of France"
+
+
+def test_an_option_that_the_model_lacks_is_refused_by_name(client):
+    inputs = partial(prompt_inputs, "demo", QUESTION, Sampling(40, lora="fr"))
+
+    with pytest.raises(InputError) as refused:
+        list(client.pieces("demo", inputs, 30))
+
+    assert refused.value.what == "demo does not support --lora"
 
 
 def test_a_model_that_cannot_stream_answers_in_one_piece(client):

@@ -1,6 +1,7 @@
 """`slipway ask` from outside the cluster: by the Kubernetes API, an external address, or the one that was given."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from tests.unit.cli.test_imports import HEAVY
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROLE = yaml.safe_load((REPOSITORY / "k8s_manifests/base/role-user.yaml").read_text())
-PARIS = [{"text_output": "Par"}, {"text_output": "is."}, {"text_output": "", "finish_reason": "stop"}]
+COUNTED = {"text_output": "", "finish_reason": "stop", "prompt_tokens": 7, "completion_tokens": 5}
+PARIS = [{"text_output": "Par"}, {"text_output": "is."}, COUNTED]
 POD = "demo-5b9-x7k"
 
 
@@ -71,11 +73,10 @@ def free_port():
 
 
 def test_a_model_is_asked_through_a_forwarded_port_of_a_ready_pod(slipway, cluster, triton):
-    code, printed = slipway("ask", "demo", "What is the capital of France?")
+    code, printed = slipway("ask", "demo", "What is the capital of France?", "--stats")
 
     assert (code, printed.partition("[")[0]) == (0, "Paris.\n")
-    assert "2 pieces in" in printed
-    assert f"ended by stop; pod {POD}]" in printed
+    assert re.search(rf"\[5 tokens in \d\.\d\d s, TTFT 0\.\d+ s, \d+\.\d tokens/s, ended by stop; pod {POD}\]", printed)
     assert triton.asked == [
         {"text_input": "What is the capital of France?", "max_tokens": 128, "stream": True, "temperature": 0.0}
     ]
@@ -142,7 +143,7 @@ def test_an_external_address_is_used_where_the_service_has_one(slipway, cluster,
     balanced["status"] = {"loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}}
     cluster.objects = {"services": [balanced]}
 
-    code, printed = slipway("ask", "demo", "Who?")
+    code, printed = slipway("ask", "demo", "Who?", "--stats")
 
     assert code == 0
     assert f"127.0.0.1:{triton.port}]" in printed
@@ -151,7 +152,7 @@ def test_an_external_address_is_used_where_the_service_has_one(slipway, cluster,
 def test_a_load_balancer_without_an_address_yet_is_bypassed(slipway, cluster):
     cluster.objects["services"] = [service("demo", type="LoadBalancer") | {"status": {"loadBalancer": {}}}]
 
-    assert f"pod {POD}]" in slipway("ask", "demo", "Who?")[1]
+    assert f"pod {POD}]" in slipway("ask", "demo", "Who?", "--stats")[1]
 
 
 def test_a_given_host_is_asked_without_a_look_into_the_cluster(slipway, cluster, triton):
