@@ -11,6 +11,7 @@ from . import limit_ranges, pod_security, pod_specs, quotas
 from .pod_specs import DNS_LABEL, Problem, refused
 from .resources import (
     DEPLOYMENTS,
+    EVENTS,
     LIMIT_RANGES,
     NAMESPACES,
     PODS,
@@ -48,6 +49,8 @@ def check(resource: Resource, item: Object, node: str) -> None:
         problems += pod_security.label_problems(item["metadata"].get("labels") or {})
     elif resource is QUOTAS:
         problems += quotas.spec_problems(item.get("spec") or {})
+    elif resource is EVENTS:
+        problems += _event(item)
     elif resource is LIMIT_RANGES:
         problems += limit_ranges.spec_problems(item.get("spec") or {})
     if problems:
@@ -90,6 +93,13 @@ def _metadata(resource: Resource, item: Object) -> Iterator[Problem]:
         good = isinstance(value, str) and _LABEL_VALUE.match(value) and len(value) <= LABEL_LENGTH
         if not good or len(key.rpartition("/")[2]) > LABEL_LENGTH:
             yield "metadata.labels", f"Invalid value: {key}={value!r}: at most {LABEL_LENGTH} of [A-Za-z0-9_.-]"
+
+
+def _event(item: Object) -> Iterator[Problem]:
+    """As legacy validation of core/v1 does (pkg/apis/core/validation/events.go, Kubernetes 1.35)."""
+    about, own = (item.get("involvedObject") or {}).get("namespace") or "default", item["metadata"].get("namespace")
+    if about != own:
+        yield "involvedObject.namespace", f"Invalid value: {about!r}: does not match event.namespace"
 
 
 def _workload(spec: dict[str, Any], node: str) -> Iterator[Problem]:

@@ -1,13 +1,15 @@
 """The adapter to Kubernetes: applies, reads, awaits and deletes objects, and holds leases. Vendor errors end here."""
 
 import contextlib
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from tasks.adapters import lease_object, pod_state, service_object
+from tasks.adapters import event_object, lease_object, pod_state, service_object
 from tasks.adapters.availability import Wait
 from tasks.adapters.clock import Clock, SystemClock
+from tasks.adapters.event_object import MoveEvent
 from tasks.adapters.header_token import header_token
 from tasks.adapters.kube_errors import MissingError, StaleError, UnknownKindError, translated
 from tasks.adapters.kubeconfig_errors import BROKEN, of_kubeconfig
@@ -42,8 +44,11 @@ OPTIONAL_KINDS = frozenset({LEADER_WORKER_SET, "GRPCRoute", "HTTPRoute", "Scaled
 """Kinds that a cluster may lack; one that lacks a kind has no such object."""
 
 TIMEOUT_S = 30
+EVENT_TIMEOUT_S = 5
 LEASE_ATTEMPTS = 5
 LOG_LINES = 20
+
+log = logging.getLogger(__name__)
 
 
 class Cluster:
@@ -293,6 +298,23 @@ class Cluster:
             return []
         events: list[Document] = response.to_dict()["items"]
         return events
+
+    def tell(self, kinds: Iterable[str], name: str, event: MoveEvent) -> None:
+        """Record an Event about the workload `name`, of one of these kinds; nothing fails if that fails."""
+        try:
+            items = (self.get(kind, name) for kind in kinds)
+            item = next((item for item in items if item is not None), None)
+            if item is None:
+                return
+            body = event_object.event_about(item, event, self._clock.now())
+            with translated(f"events of {name}"):
+                self._resource("Event", "v1").create(
+                    body=body, namespace=self.namespace, _request_timeout=EVENT_TIMEOUT_S
+                )
+        except StaleError:  # this run has told it before
+            return
+        except PipelineError as error:
+            log.warning("no event %s about %s: %s", event.reason, name, error)
 
     def _put_lease(self, name: str, before: Document | None, spec: Document, dag_run: str) -> None:
         metadata = {"name": name, "namespace": self.namespace, "annotations": {DAG_RUN: dag_run}}

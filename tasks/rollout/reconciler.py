@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from tasks.adapters.event_object import MoveEvent
 from tasks.adapters.kube import Cluster
 from tasks.adapters.workload_state import is_available
 from tasks.adapters.workspace import Workspace
@@ -27,6 +28,12 @@ ENDPOINTS_TIMEOUT_S = 60.0
 POLL_S = 0.2
 BAKE_LOOK_S = 5.0
 DISRUPTION_BUDGET = "PodDisruptionBudget"
+REASONS: dict[tuple[Goal, Move], str] = {
+    (Goal.ROLL_OUT, Move.DEPLOY): "CandidateDeployed",
+    (Goal.PROMOTE, Move.SWAP_CHANNEL): "Promoted",
+    (Goal.REVERT, Move.SWAP_CHANNEL): "LiveAgain",
+}
+"""Reasons of the Events about the release's own server."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +105,22 @@ class RolloutReconciler:
             if move is None:
                 return made
             log.info("%s: %s", goal, move)
+            if move is Move.RETIRE:  # while they are there
+                for name in sorted(to_retire(goal, seen)):
+                    self.tell(name, "Retired", f"removed by {goal} of {self.release.id}")
             made.append(self._make(move, goal, seen, change))
+            if reason := REASONS.get((goal, move)):
+                self.tell(self.target.name, reason, made[-1])
         raise PipelineError(
             f"{goal} of {self.release.id} did not finish within {MOST_MOVES} moves",
             found=", ".join(made[-3:]),
             remedy="Check whether something else changes the model's workloads or Services.",
         )
+
+    def tell(self, server: str, reason: str, message: str, *, warning: bool = False) -> None:
+        """Record an Event about a server that is deployed, for `kubectl describe`."""
+        event = MoveEvent(reason, f"{message} (run {self.run})", self.run, warning=warning)
+        self.cluster.tell(manifests.WORKLOADS, server, event)
 
     def observe(self, goal: Goal) -> Observed:
         """Observe the model in cluster and channel. Only a roll-out compares its manifest with today's."""

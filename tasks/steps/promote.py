@@ -31,6 +31,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         reconciler.lock.acquire()
     else:
         reconciler.lock.renew()
+    reconciler.tell(reconciler.target.name, "GatePassed", gate.summary)
     moves = reconciler.reach(
         Goal.PROMOTE,
         lambda channel: channel.promoted(

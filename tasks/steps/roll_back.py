@@ -26,6 +26,8 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     except ConflictError as error:
         return Outcome(f"nothing to roll back: {error}", {**data, "removed": [], "moves": []})
     before = reconciler.observe(Goal.ROLL_BACK)
+    if live is None or live.release_id != release.id:
+        reconciler.tell(reconciler.target.name, "RolledBack", reason, warning=True)
     moves = reconciler.reach(Goal.ROLL_BACK)
     removed = _removed(release, before, reconciler.observe(Goal.ROLL_BACK))
     if live is None or live.release_id != release.id:

@@ -21,6 +21,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     reconciler.lock.acquire(patience_s=GROUP_PATIENCE_S)
     reconciler.companions.check_free(release)
     moves = reconciler.reach(Goal.ROLL_OUT)
+    reconciler.tell(reconciler.target.name, "CandidateReady", f"{release.id} is available as the candidate")
     address = reconciler.cluster.candidate_address(release.spec.name)
     return Outcome(
         f"{release.id} is available as {release.spec.name}-candidate",

@@ -43,6 +43,8 @@ class MemoryCluster:
         """Deployments whose pods are not ready."""
         self.started: dict[str, int] = {}
         """Replicas that are ready, of workloads that were scaled and not waited for."""
+        self.events: list[tuple[str, str, str]] = []
+        """Workload, reason and run of each Event, in order."""
         self.dies_at: tuple[int, str] | None = None
         """Number of the change, from 0, before or after which the process is killed."""
 
@@ -78,6 +80,10 @@ class MemoryCluster:
             before = self.objects[kind, name]["spec"]["replicas"]
             self.started[name] = min(self.started.get(name, before), replicas)
             self.objects[kind, name]["spec"]["replicas"] = replicas
+
+    def tell(self, kinds, name, event):
+        if any((kind, name) in self.objects for kind in kinds) and (name, event.reason, event.run) not in self.events:
+            self.events.append((name, event.reason, event.run))
 
     def service_address(self, name):
         service = self.get("Service", name)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.adapters.event_object import MoveEvent
 from tasks.contracts.errors import InputError
 from tasks.serving import exposure, scaling
 from tests.fakes.rollouts import version
@@ -189,3 +190,21 @@ def test_runs_of_two_dags_that_have_the_same_id_do_not_share_a_lease(cluster):
 
     assert other.dag_run == "release__one/scheduled"
     assert cluster.lease_holder("slipway-group.chat").dag_run == "release__one/scheduled"
+
+
+def test_what_is_told_of_a_workload_is_kept_once_for_each_run(cluster):
+    cluster.apply([never_scheduled(cluster)])
+
+    for run in ("run-1", "run-1", "run-2"):
+        cluster.tell(("Deployment",), "demo-1", MoveEvent("Promoted", "it is live", run))
+    cluster.tell(("Deployment",), "absent", MoveEvent("Promoted", "nobody is told", "run-1"))
+
+    assert sorted(told(cluster)) == [("demo-1", "Promoted", "run-1"), ("demo-1", "Promoted", "run-2")]
+
+
+def told(cluster):
+    """Workload, reason and run of each of our Events."""
+    if hasattr(cluster, "events"):
+        return cluster.events
+    items = [item for item in cluster.find("Event", {}) if item["source"].get("component") == "slipway"]
+    return [(item["involvedObject"]["name"], item["reason"], item["reportingInstance"]) for item in items]

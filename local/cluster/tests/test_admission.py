@@ -253,3 +253,20 @@ def test_a_pod_needs_its_service_account(space):
     assert json.loads(error.value.body)["message"] == (
         f'pods "demo" is forbidden: error looking up service account {space.name}/nobody: serviceaccount "nobody" not found'
     )
+
+
+def told_of(space, namespace):
+    event = {
+        "metadata": {"name": "told.1", "namespace": space.name},
+        "involvedObject": {"kind": "Pod", "name": "demo", "namespace": namespace},
+        "reason": "Told",
+    }
+    return space.core.create_namespaced_event(space.name, event)
+
+
+def test_an_event_is_about_an_object_of_its_own_namespace(space):
+    assert told_of(space, space.name).reason == "Told"
+
+    with pytest.raises(client.ApiException, match="does not match event.namespace") as refusal:
+        told_of(space, "another")
+    assert refusal.value.status == 422
