@@ -8,6 +8,7 @@
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER
     python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/serving/mpi_leader.py)
     python -m tasks drain --front SOCKET ...   (preStop of a server, see tasks/serving/drain.py)
+    python -m tasks export-metrics [--port N]   (a pod of its own, see k8s_manifests/monitoring)
     python -m tasks openai --socket SOCKET ...   (beside a server, see tasks/serving/openai_api/process.py)
 
 Environment: SLIPWAY_SITE (site file, unless --site is given), SLIPWAY_SCRATCH (folder for temporary files),
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks import jobs, pod_processes
-from tasks.arguments import DRAIN, LEAD, OPENAI, parse
+from tasks.arguments import DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.site import Site
@@ -82,6 +83,8 @@ def _run(parsed: Namespace, environment: Mapping[str, str]) -> str:
     site = read_contract(Site, read_document(parsed.site), str(parsed.site))
     if parsed.step == LEAD:
         pod_processes.lead(parsed, site, environment)
+    if parsed.step == EXPORT_METRICS:
+        return pod_processes.export_metrics(parsed, site)
     return jobs.run(parsed, site, environment)
 
 

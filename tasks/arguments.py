@@ -16,6 +16,8 @@ FETCH_REPOSITORY = "fetch-repository"
 LEAD = "lead"
 DRAIN = "drain"
 OPENAI = "openai"
+EXPORT_METRICS = "export-metrics"
+METRICS_PORT = 9108
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,7 +40,7 @@ def parse(
         prog="python -m tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI):
+    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI, EXPORT_METRICS):
         step = steps.add_parser(name)
         step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
         match name:
@@ -48,6 +50,9 @@ def parse(
                 drain.add_arguments(step)
             case "openai":
                 openai_process.add_arguments(step)
+            case "export-metrics":
+                step.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's own
+                step.add_argument("--port", type=int, default=METRICS_PORT)
             case "plan":
                 _add_plan_request(step)
             case "revert":

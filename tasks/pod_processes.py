@@ -1,4 +1,7 @@
-"""The processes of serving pods that `python -m tasks` runs besides steps: a leader, the preStop hook, OpenAI's API."""
+"""The processes of serving pods that `python -m tasks` runs besides steps: a leader, the preStop hook, OpenAI's API.
+
+One more has a pod of its own: the exporter of the channels' metrics.
+"""
 
 import tempfile
 from argparse import Namespace
@@ -7,6 +10,8 @@ from pathlib import Path
 from typing import Never
 
 from tasks.adapters.clock import SystemClock
+from tasks.contracts import exposition
+from tasks.contracts.artifact import Layout
 from tasks.contracts.site import Site
 from tasks.serving import mpi_leader
 from tasks.serving.drain import drain as drain_front
@@ -20,7 +25,7 @@ def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never
 
     folder = Path(environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir())
     cluster = Cluster.connect(site)
-    server = mpi_leader.multinode_server(parsed)
+    server = mpi_leader.multinode_server(parsed, latency_histograms=site.telemetry.metrics)
     become(
         mpi_leader.command(
             server, cluster, SystemClock(), public_key=mpi_leader.PUBLIC_KEY, folder=folder, environment=environment
@@ -38,4 +43,16 @@ def drain(parsed: Namespace) -> str:
 def openai(parsed: Namespace) -> str:
     """Answer OpenAI's API until the process is told to end."""
     openai_process.serve(parsed)
+    return "ended"
+
+
+def export_metrics(parsed: Namespace, site: Site) -> str:
+    """Serve the metrics of all channels until the process is told to end."""
+    from tasks.adapters.metrics_server import MetricsServer
+    from tasks.adapters.s3 import S3ObjectStore
+    from tasks.rollout.channel_metrics import ChannelMetrics
+
+    channels = ChannelMetrics(S3ObjectStore(site.object_store), Layout(site.object_store.root))
+    with MetricsServer(parsed.host, parsed.port, lambda: exposition.text(channels.read()), SystemClock()) as server:
+        server.serve_forever()
     return "ended"

@@ -124,6 +124,10 @@ class Layout:
         """A copy of a pinned dataset, as a JSON list."""
         return f"{self.root}/datasets/{digest.replace(':', '-')}.json"
 
+    def checked(self, name: str) -> str:
+        """When a run last found that the live release is still what its spec asks for."""
+        return f"{self.root}/releases/{name}/checked.json"
+
     def revert(self, name: str, run: str) -> str:
         """The result of a run that restored a previous release."""
         return f"{self.root}/releases/{name}/reverts/{run}.json"

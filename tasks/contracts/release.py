@@ -57,6 +57,15 @@ class Release(Contract):
     created_at: datetime
 
 
+class Checked(Contract):
+    """checked.json: the last run with nothing to release. It shows that a schedule is kept although nothing changes."""
+
+    release_id: str = Field(description="the live release, which is what the spec asks for")
+    at: datetime
+    run: str
+    schedule: str | None = Field(description="the spec's at that time")
+
+
 class Failure(Contract):
     """Why a step failed: the class for a scheduler, and the error's text and fields for a person."""
 

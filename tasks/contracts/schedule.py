@@ -5,6 +5,15 @@ from datetime import UTC, datetime
 
 PRESETS = frozenset({"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"})
 """Airflow's own names (airflow.utils.dates.cron_presets, and two that are not cron expressions)."""
+CRON_OF_PRESETS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@quarterly": "0 0 1 */3 *",
+    "@yearly": "0 0 1 1 *",
+}
+"""As in Airflow's cron_presets."""
 MAX_SCHEDULE_CHARS = 100
 FIELDS = 5
 RANDOM = re.compile(r"(?i)(?<![a-z])r(?![a-z])")
@@ -32,3 +41,13 @@ def check_schedule(text: str) -> str:
     except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise ValueError(f"{error}; {expected}") from error
     return text
+
+
+def next_due(schedule: str | None, after: datetime) -> datetime | None:
+    """The first time after `after` at which a release is due, in UTC; None where no time is set."""
+    if schedule is None or (schedule in PRESETS and schedule not in CRON_OF_PRESETS):
+        return None
+    from croniter import croniter
+
+    due: datetime = croniter(CRON_OF_PRESETS.get(schedule, schedule), after).get_next(datetime)
+    return due

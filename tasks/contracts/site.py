@@ -13,6 +13,7 @@ from tasks.contracts.exposure import LoadBalancer, Routes
 from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
 from tasks.contracts.scaling import Scaler
 from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
+from tasks.contracts.telemetry import Telemetry
 
 POD_IP = "$(POD_IP)"
 """Kubernetes replaces it with the pod's own address: the one expansion that a site may use."""
@@ -277,3 +278,4 @@ class Site(Written):
     )
     serving: ServingSite = ServingSite()
     airflow: AirflowSite = AirflowSite()
+    telemetry: Telemetry = Telemetry()

@@ -64,6 +64,9 @@ class Server:
     completes_configs: bool = True
     """Whether Triton fills in what a config.pbtxt leaves out. A trt-engine's is complete; llmapi and vllm need it."""
 
+    latency_histograms: bool = False
+    """Whether Triton exports how long requests wait for their first response."""
+
 
 def server_of(spec: ReleaseSpec, server: Server) -> Server:
     """Settings of a server that one release has to itself."""
@@ -196,5 +199,7 @@ def _common(server: Server, prefix: str) -> list[str]:
     arguments = [f"--exit-timeout-secs={server.exit_timeout_s}"]
     if not server.completes_configs:
         arguments.append("--disable-auto-complete-config")
+    if server.latency_histograms:
+        arguments.append("--metrics-config=histogram_latencies=true")
     # several servers on one machine would otherwise share the regions of /dev/shm
     return [*arguments, f"--backend-config=python,shm-region-prefix-name={prefix}"]

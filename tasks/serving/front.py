@@ -25,7 +25,7 @@ LEAVE_S = 10
 """Time from the start of a pod's termination until its front refuses connections. Meanwhile Services remove the pod,
 and every client that sends a request is told to close its connection."""
 STATS_PORT = 8003
-"""Port at which the front says how many requests are in flight, where a scaler asks for that."""
+"""Port of the metrics of the front and of OpenAI's API, where a scaler or telemetry.metrics asks for them."""
 GRPC_IDLE_S, GOAWAY_S = 4, 3
 """Time until an idle gRPC connection is sent GOAWAY, and from then until it is closed. Their sum is less than LEAVE_S,
 so that no idle connection is left when the front ends."""
@@ -48,9 +48,9 @@ def values(
         models: names of the pod's models.
         connection_age_s: age at which a client is told to open another connection.
         drain_s: how long requests in flight may take when the server stops.
-        counted: whether the front exports how many requests are in flight.
+        counted: whether a scaler asks how many requests are in flight.
     """
-    stats_port = STATS_PORT if counted else None
+    stats_port = STATS_PORT if counted or site.telemetry.metrics else None
     return {
         "triton_ports": TRITON_PORTS,
         "front": {

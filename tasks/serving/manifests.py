@@ -167,7 +167,12 @@ def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
     mpirun passes SIGTERM on to every rank, and a rank that ends takes its requests with it. The front has none left by
     then. A single server could finish requests after the signal; it is given that time in case the drain fails.
     """
-    alone = Server(site.serving.bind_address, exit_timeout_s(spec.drain_s), "$(POD_NAME)")
+    alone = Server(
+        site.serving.bind_address,
+        exit_timeout_s(spec.drain_s),
+        "$(POD_NAME)",
+        latency_histograms=site.telemetry.metrics,
+    )
     server = commands.server_of(spec, alone)
     by_mpirun = server.ranked_model is not None or where.nodes > 1
     end_s = commands.end_s(where.nodes) if by_mpirun else server.exit_timeout_s

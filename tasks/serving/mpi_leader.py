@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ready-timeout-s", type=float, required=True, help="how long the pods may take to be ready")
 
 
-def multinode_server(parsed: argparse.Namespace) -> MultinodeServer:
+def multinode_server(parsed: argparse.Namespace, *, latency_histograms: bool = False) -> MultinodeServer:
     """The server that the arguments describe."""
     server = commands.Server(
         parsed.bind_address,
@@ -59,6 +59,7 @@ def multinode_server(parsed: argparse.Namespace) -> MultinodeServer:
         ranked_model=parsed.ranked_model,
         launcher=parsed.launcher,
         completes_configs=parsed.launcher is not None,
+        latency_histograms=latency_histograms,
     )
     return MultinodeServer(parsed.group, parsed.nodes, parsed.ranks_per_node, parsed.ready_timeout_s, server)
 

@@ -27,7 +27,7 @@ from tasks.contracts.plan import (
     stage_fields,
     stage_keys,
 )
-from tasks.contracts.release import Release, Step
+from tasks.contracts.release import Checked, Release, Step
 from tasks.contracts.resolution import ResolvedRelease, resolve
 from tasks.contracts.site import quantity
 from tasks.contracts.spec import ReleaseSpec
@@ -84,6 +84,8 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         _write(release.model_copy(update={"plan": plan}), uri, workspace)
     else:
         plan = _with_stored(plan, workspace.artifacts.find)
+        checked = Checked(release_id=plan.release_id, at=workspace.clock.now(), run=request.run, schedule=spec.schedule)
+        workspace.store.put_bytes(workspace.layout.checked(spec.name), canonical_json(checked.model_dump(mode="json")))
     unapplied = _unapplied(spec, live.release.spec) if plan.action == "nothing" and live and live.release else ()
     for line in _log_lines(plan):
         log.info(line)

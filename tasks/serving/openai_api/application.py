@@ -4,6 +4,7 @@ It listens on a Unix socket, behind the pod's front, which closes connections an
 """
 
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
@@ -11,15 +12,19 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from tasks.contracts import exposition
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.serving.openai_api.answers import CANCELLED, Answer, ChatForm, CompletionForm, Form, Piece, event, piece
 from tasks.serving.openai_api.errors import ApiError, unavailable
 from tasks.serving.openai_api.inputs import ServedModel, chat_inputs, completion_inputs, served_model
+from tasks.serving.openai_api.metrics import AnswerMetrics
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest, read_chat, read_completion
 
 log = logging.getLogger(__name__)
 
 BODY_BYTES = 16 << 20
+CLIENT_LEFT = 499
+"""Counted for a client that left before its answer ended; nginx's number."""
 STREAM_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -47,9 +52,13 @@ class Models(Protocol):
 class Routes:
     """The handlers of one release, or of one combination of a group's releases."""
 
-    def __init__(self, models: Models, names: Sequence[str], release: str) -> None:
-        self._models, self._names, self._release = models, tuple(names), release
+    def __init__(
+        self, models: Models, names: Sequence[str], release: str, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """`clock` gives seconds from any fixed moment."""
+        self._models, self._names, self._release, self._clock = models, tuple(names), release, clock
         self._known: dict[str, ServedModel] = {}
+        self._counted = AnswerMetrics()
 
     def application(self) -> web.Application:
         """The application, which answers every error in OpenAI's form."""
@@ -60,9 +69,16 @@ class Routes:
                 web.get("/v1/models/{name}", self.model),
                 web.post("/v1/chat/completions", self.chat),
                 web.post("/v1/completions", self.completion),
+                # not below /v1/, so only the front's port for metrics leads here
+                web.get("/metrics", self.metrics),
             ]
         )
         return application
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """GET /metrics: what was counted since the process started, for Prometheus."""
+        page = exposition.text(self._counted.metrics())
+        return web.Response(text=page, headers={"Content-Type": exposition.CONTENT_TYPE})
 
     async def models(self, _: web.Request) -> web.Response:
         """GET /v1/models."""
@@ -110,13 +126,36 @@ class Routes:
         form: Form,
     ) -> web.StreamResponse:
         answer = Answer(form, asked.model, self._release, includes_usage=asked.includes_usage)
-        async with aclosing(self._pieces(asked.model, inputs)) as pieces:
+        async with aclosing(self._timed(asked.model, inputs)) as pieces:
             if asked.stream:
                 return await _streamed(request, answer, pieces)
             async for together in pieces:
                 for each in together:
                     answer.add(each)
             return web.json_response(answer.document())
+
+    async def _timed(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Piece], None]:
+        """Yield what `_pieces` does, and count it. Errors before a request reaches the model are not counted."""
+        counted, code, before, has_text = self._counted, CLIENT_LEFT, self._clock(), False
+        try:
+            async with aclosing(self._pieces(model, inputs)) as arriving:
+                async for together in arriving:
+                    now, texts = self._clock(), sum(bool(each.text) for each in together)
+                    if texts:
+                        count = counted.next_tokens if has_text else counted.first_tokens
+                        count(model, now - before, texts)
+                        before, has_text = now, True
+                    counted.count_tokens(model, together)
+                    yield together
+            code = int(HTTPStatus.OK)
+        except InputError:
+            code = int(HTTPStatus.BAD_REQUEST)
+            raise
+        except UnavailableError:
+            code = int(HTTPStatus.SERVICE_UNAVAILABLE)
+            raise
+        finally:
+            counted.requests[model, code] += 1
 
     async def _pieces(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Piece], None]:
         """Yield the model's responses.

@@ -105,6 +105,18 @@ def test_requests_that_wait_for_an_answer_are_counted(envoy):
     until(lambda: in_flight() == 0)
 
 
+def test_answers_are_counted_by_their_status(envoy):
+    envoy.set()
+    asked(PORTS["http"], "/v2/models/demo/generate")
+    asked(PORTS["http"], "/v1/models")  # there is no OpenAI API behind this front
+
+    def found(status_class):
+        labels = f'envoy_response_code_class="{status_class}",envoy_http_conn_manager_prefix="http"'
+        return gauges()[f"envoy_http_downstream_rq_xx{{{labels}}}"]
+
+    assert (found(2), found(5)) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("path", "method"),
     [("/quitquitquit", "POST"), ("/stats/prometheus", "GET"), ("/metrics", "POST"), ("/metrics/../config_dump", "GET")],
@@ -118,5 +130,6 @@ def test_a_query_shows_no_other_numbers(envoy, query):
     _, text = asked(front.STATS_PORT, f"/metrics{query}")
 
     assert {line.partition("{")[0] for line in text.splitlines() if line and not line.startswith("#")} == {
-        "envoy_http_downstream_rq_active"
+        "envoy_http_downstream_rq_active",
+        "envoy_http_downstream_rq_xx",
     }

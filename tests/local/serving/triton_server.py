@@ -27,8 +27,8 @@ class TritonServer:
     The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way.
     """
 
-    def __init__(self, repository, folder, first_on_path=None, environment=None, arguments=()):
-        self.http_port, self.grpc_port = _free_ports(2)
+    def __init__(self, repository, folder, first_on_path=None, environment=None, arguments=(), metrics=False):
+        self.http_port, self.grpc_port, self.metrics_port = _free_ports(3)
         self.log = folder / "tritonserver.log"
         command = [
             LAUNCHER,
@@ -37,7 +37,11 @@ class TritonServer:
             f"--http-port={self.http_port}",
             f"--grpc-address={LOOPBACK}",
             f"--grpc-port={self.grpc_port}",
-            "--allow-metrics=false",
+            *(
+                [f"--metrics-port={self.metrics_port}", f"--metrics-address={LOOPBACK}"]
+                if metrics
+                else ["--allow-metrics=false"]
+            ),
             "--pinned-memory-pool-byte-size=0",
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
             *arguments,

@@ -90,6 +90,17 @@ def test_a_commit_that_changes_only_the_readme_is_the_same_release(planned, stor
     assert "nothing to do" in outcome.summary
 
 
+def test_a_plan_of_nothing_says_when_the_live_release_was_checked(planned, store):
+    go_live(store, planned())
+    uri = "s3://bucket/releases/demo/checked.json"
+    assert not store.exists(uri)
+
+    outcome = planned(revision="v1-readme", run="run-2")
+
+    checked = json.loads(store.read_bytes(uri))
+    assert (checked["release_id"], checked["run"]) == (outcome.data["release_id"], "run-2")
+
+
 def test_a_plan_of_nothing_leaves_the_live_release_as_it_was(planned, store):
     first = planned()
     go_live(store, first)

@@ -1,0 +1,5 @@
+"""The servers of tests/local/serving, for Prometheus to scrape."""
+
+from tests.local.serving.conftest import engine, make_repository, start_server
+
+__all__ = ["engine", "make_repository", "start_server"]
