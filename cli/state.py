@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +17,7 @@ from cli.route import external
 from cli.screens import console_on_stdout
 from cli.settings import Settings
 from cli.tables import COMMIT_DIGITS, channel_lines, gate_table
+from cli.watch import watch
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import read_contract_json
 from tasks.contracts.channel import Channel, ChannelEntry, ChannelEvent
@@ -42,15 +43,26 @@ class Section:
 def status(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Name of the model; default: every model.")] = None,
+    keep_watching: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")
+    ] = False,
+    every: Annotated[float, typer.Option(metavar="S", min=1, help="With --watch: seconds between two looks.")] = 5.0,
 ) -> None:
     """Show what is live, its address, and the newest runs.
 
-    If a part cannot be read, the others are still shown, and the exit code is 65 or 75, depending on the reason.
+    If a part cannot be read, the others are still shown, and the exit code is 65 or 75, depending on the reason. With
+    --watch it is shown in place on a terminal; elsewhere, whenever it has changed.
     """
     settings, console = settings_of(context), console_on_stdout()
     sections = _of_one(settings, name) if name else [Section("models", lambda: _models(settings))]
-    codes = [_shown(console, section) for section in sections]
-    if worst := max(codes):
+    if keep_watching:
+        watch(console, lambda: [part for section in sections for part in _read(section)[0]], every)
+        return
+    read = [_read(section) for section in sections]
+    for parts_of_section, _ in read:
+        for part in parts_of_section:
+            console.print(part, highlight=False, soft_wrap=True)
+    if worst := max(code for _, code in read):
         raise typer.Exit(worst)
 
 
@@ -101,18 +113,18 @@ def _of_one(settings: Settings, name: str) -> list[Section]:
     ]
 
 
-def _shown(console: Console, section: Section) -> int:
-    """Print a section, or why it cannot be read; return the exit code of this section alone."""
+def _read(section: Section) -> tuple[list[RenderableType], int]:
+    """The lines of a section, with why the rest cannot be read, and the exit code of this section alone."""
+    read: list[RenderableType] = []
     try:
-        for part in section.read():
-            console.print(part, highlight=False, soft_wrap=True)
+        read.extend(section.read())
     except PipelineError as error:
         statement, remedy = parts(error)
-        console.print(Text(f"{section.title:<9} unknown: {statement}", "yellow"), soft_wrap=True)
+        read.append(Text(f"{section.title:<9} unknown: {statement}", "yellow"))
         if remedy:
-            console.print(Text(f"{'':<9} → {remedy}", "bold yellow"), soft_wrap=True)
-        return error.exit_code
-    return 0
+            read.append(Text(f"{'':<9} → {remedy}", "bold yellow"))
+        return read, error.exit_code
+    return read, 0
 
 
 def _channel(settings: Settings, name: str) -> Iterator[RenderableType]:
