@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks import jobs, pod_processes
+from tasks.adapters import log_lines
 from tasks.arguments import DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
@@ -51,9 +52,7 @@ class Signalled(BaseException):
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """Run one step and return its exit code."""
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
-    )
+    log_lines.configure("text", sys.stdout, {})
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -79,8 +78,10 @@ def _run(parsed: Namespace, environment: Mapping[str, str]) -> str:
     if parsed.step == DRAIN:
         return pod_processes.drain(parsed)
     if parsed.step == OPENAI:
+        log_lines.configure(parsed.logs, sys.stdout, {"step": parsed.step, "release": parsed.release})
         return pod_processes.openai(parsed)
     site = read_contract(Site, read_document(parsed.site), str(parsed.site))
+    log_lines.configure(site.telemetry.logs, sys.stdout, {"step": parsed.step})
     if parsed.step == LEAD:
         pod_processes.lead(parsed, site, environment)
     if parsed.step == EXPORT_METRICS:

@@ -4,19 +4,22 @@ import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tasks import step_table
+from tasks.adapters import log_lines, tracing
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.s3 import S3ObjectStore
+from tasks.adapters.traced import TracedHub, TracedObjectStore
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.arguments import FETCH_REPOSITORY, PLAN, REVERT
 from tasks.contracts.artifact import STAGES
@@ -28,7 +31,11 @@ from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.release import MAX_REQUEST_BYTES, Failure, Release, RevertRequest, Step, StepResult
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.trace_context import trace_parent
 from tasks.document_files import read_document
+
+if TYPE_CHECKING:
+    from tasks.adapters.hub import Hub
 
 ROOT = Path(__file__).resolve().parent.parent
 ERROR_CHARS = 200
@@ -45,6 +52,8 @@ class Job:
     run: str
     result_uri: str
     work: Callable[[Workspace], Outcome]
+    model: str = ""
+    release_id: str = ""
     release_uri: str | None = None
 
 
@@ -56,9 +65,32 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
         workspace = _workspace(site, scratch, environment)
         if parsed.step == FETCH_REPOSITORY:
             return step_table.fetch_repository(_read_release(parsed.release, workspace), workspace, parsed.to).summary
-        return report(_job(parsed, workspace), workspace)
+        return _traced(_job(parsed, workspace), workspace, environment)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _traced(job: Job, workspace: Workspace, environment: Mapping[str, str]) -> str:
+    """Run the job, with a span for it and for each of its transfers where the site has a collector."""
+    names = {"step": job.step, "run": job.run, "model": job.model, "release": job.release_id}
+    telemetry = workspace.site.telemetry
+    if telemetry.logs == "json":
+        log_lines.configure("json", sys.stdout, names)
+    resource = {f"slipway.{name}": value for name, value in names.items() if value}
+    spans = tracing.start(telemetry.traces, environment, parent=trace_parent(job.model, job.run), resource=resource)
+    connect = workspace.connect_hub
+    traced = replace(
+        workspace,
+        store=TracedObjectStore(workspace.store, spans),
+        connect_hub=lambda: cast("Hub", TracedHub(connect(), spans)),
+    )
+    try:
+        with spans.span(job.step) as found:
+            summary = report(job, traced)
+            found["slipway.outcome"] = "done"
+        return summary
+    finally:
+        spans.close()
 
 
 def unexpected(error: Exception) -> str:
@@ -94,15 +126,15 @@ def _job(parsed: Namespace, workspace: Workspace) -> Job:
     if parsed.step == PLAN:
         request = _plan_request(parsed, workspace)
         result_uri = workspace.layout.plan(request.spec.name, request.run)
-        return Job(PLAN, request.run, result_uri, partial(step_table.plan, request))
+        return Job(PLAN, request.run, result_uri, partial(step_table.plan, request), request.spec.name)
     if parsed.step == REVERT:
         revert = _revert_request(parsed, workspace)
         result_uri = workspace.layout.revert(revert.name, revert.run)
-        return Job(REVERT, revert.run, result_uri, partial(step_table.revert, revert))
+        return Job(REVERT, revert.run, result_uri, partial(step_table.revert, revert), revert.name)
     release = _of_run(_read_release(parsed.release, workspace), parsed.run)
     result_uri = workspace.layout.result(release.spec.name, release.id, parsed.step)
     work = partial(_release_step, parsed.step, release)
-    return Job(parsed.step, release.plan.run, result_uri, work, parsed.release)
+    return Job(parsed.step, release.plan.run, result_uri, work, release.spec.name, release.id, parsed.release)
 
 
 def _plan_request(parsed: Namespace, workspace: Workspace) -> PlanRequest:

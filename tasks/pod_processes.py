@@ -25,7 +25,7 @@ def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never
 
     folder = Path(environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir())
     cluster = Cluster.connect(site)
-    server = mpi_leader.multinode_server(parsed, latency_histograms=site.telemetry.metrics)
+    server = mpi_leader.multinode_server(parsed, site.telemetry)
     become(
         mpi_leader.command(
             server, cluster, SystemClock(), public_key=mpi_leader.PUBLIC_KEY, folder=folder, environment=environment

@@ -16,6 +16,8 @@ from tasks.contracts.site import PodShape, Site
 from tasks.contracts.site_objects import SITE_CONFIG_MAP
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
+from tasks.contracts.telemetry import HEADERS_VARIABLE
+from tasks.contracts.trace_context import TRACEPARENT, trace_parent
 from tasks.contracts.writes import SCRATCH, step_folders, volumes
 
 SITE_FOLDER = "/etc/slipway"
@@ -72,7 +74,9 @@ def deadline_s(step: Step, spec: ReleaseSpec) -> int:
     return min(seconds, MAX_DEADLINE_S)
 
 
-def step_pod(step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | None = None) -> k8s.V1Pod:
+def step_pod(
+    step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | None = None, *, run: str = ""
+) -> k8s.V1Pod:
     """The pod of `step`, complete except for its name, its run's labels and its command.
 
     Args:
@@ -80,6 +84,7 @@ def step_pod(step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | Non
         spec: the release's spec.
         site: where the pod runs.
         estimate: the plan's; None before there is a plan.
+        run: identity of the run, whose trace the step continues.
 
     Raises:
         InputError: the site lacks the shape or the image that the step needs.
@@ -90,7 +95,7 @@ def step_pod(step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | Non
     container = k8s.V1Container(
         name="base",
         image=pod.image,
-        env=_environment(step, spec, site),
+        env=_environment(step, spec, site, run),
         resources=_resources(pod.shape),
         volume_mounts=[
             k8s.V1VolumeMount(name="site", mount_path=SITE_FOLDER, read_only=True),
@@ -129,7 +134,7 @@ def step_pod(step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | Non
     )
 
 
-def _environment(step: Step, spec: ReleaseSpec, site: Site) -> list[k8s.V1EnvVar]:
+def _environment(step: Step, spec: ReleaseSpec, site: Site, run: str) -> list[k8s.V1EnvVar]:
     values = {
         "SLIPWAY_SITE": f"{SITE_FOLDER}/site.yaml",
         "SLIPWAY_SCRATCH": SCRATCH_FOLDER,
@@ -145,6 +150,10 @@ def _environment(step: Step, spec: ReleaseSpec, site: Site) -> list[k8s.V1EnvVar
     token = ResolvedRelease(spec, site).hub_token_secret
     if token and KINDS[step].hub_access:
         secrets["HF_TOKEN"] = token
+    if traces := site.telemetry.traces:
+        values[TRACEPARENT] = trace_parent(spec.name, run)
+        if traces.headers_secret:
+            secrets[HEADERS_VARIABLE] = (traces.headers_secret, HEADERS_VARIABLE)
     # from annotations, because Kubernetes expands $(NAME) in a value, and a person may choose a run's id
     annotations: dict[str, str] = {}
     if KINDS[step].changes_model:

@@ -115,7 +115,7 @@ class StepOperator(KubernetesPodOperator):
             return
         try:
             estimate = plan.estimate if plan else None
-            self.full_pod_spec = pods.step_pod(self.step, self.spec, current_site(), estimate)
+            self.full_pod_spec = pods.step_pod(self.step, self.spec, current_site(), estimate, run=run)
             self.cmds = ["python", "-m", "tasks", self.step, *self._arguments(context, run, release_uri)]
             check_pod_values(self.cmds)
         except InputError as error:

@@ -49,3 +49,8 @@ class Telemetry(Written):
     logs: Literal["text", "json"] = Field(
         default="text", description="form of the log lines of steps and sidecars: text, or one JSON object per line"
     )
+
+    @property
+    def triton_traces(self) -> Traces | None:
+        """The collector of Triton's own traces, where the site wants them."""
+        return self.traces if self.traces and self.traces.triton else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.telemetry import TRACES_PATH, Traces
 from tasks.serving.paths import REPOSITORY_ROOT
 
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
@@ -66,6 +67,9 @@ class Server:
 
     latency_histograms: bool = False
     """Whether Triton exports how long requests wait for their first response."""
+
+    traces: Traces | None = None
+    """The collector that Triton sends traces of requests to."""
 
 
 def server_of(spec: ReleaseSpec, server: Server) -> Server:
@@ -201,5 +205,19 @@ def _common(server: Server, prefix: str) -> list[str]:
         arguments.append("--disable-auto-complete-config")
     if server.latency_histograms:
         arguments.append("--metrics-config=histogram_latencies=true")
+    if server.traces:
+        arguments += _tracing(server.traces)
     # several servers on one machine would otherwise share the regions of /dev/shm
     return [*arguments, f"--backend-config=python,shm-region-prefix-name={prefix}"]
+
+
+def _tracing(traces: Traces) -> list[str]:
+    """Triton samples every n-th request, and those whose client sends a sampled context. Tensors are never traced."""
+    rate = round(1 / traces.sample_ratio) if traces.sample_ratio else 0
+    return [
+        "--trace-config=mode=opentelemetry",
+        "--trace-config=level=TIMESTAMPS",
+        f"--trace-config=rate={rate}",
+        f"--trace-config=opentelemetry,url={traces.endpoint}{TRACES_PATH}",
+        "--trace-config=opentelemetry,resource=service.name=triton",
+    ]

@@ -63,6 +63,7 @@ def values(
             "socket": OPENAI_SOCKET,
             "triton_host": _local_address(site.serving.bind_address),
             "models": list(models),
+            "logs": site.telemetry.logs,
         },
     }
 

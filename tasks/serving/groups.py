@@ -89,6 +89,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         manifests.exit_timeout_s(drain_s),
         "$(POD_NAME)",
         latency_histograms=site.telemetry.metrics,
+        traces=site.telemetry.triton_traces,
         unloads_models=any(spec.engine.traits.unloads_dead_engine for spec in specs),
     )
     values: dict[str, Any] = {

@@ -172,6 +172,7 @@ def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
         exit_timeout_s(spec.drain_s),
         "$(POD_NAME)",
         latency_histograms=site.telemetry.metrics,
+        traces=site.telemetry.triton_traces,
     )
     server = commands.server_of(spec, alone)
     by_mpirun = server.ranked_model is not None or where.nodes > 1

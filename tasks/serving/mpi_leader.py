@@ -11,6 +11,7 @@ from pathlib import Path
 from tasks.adapters.clock import Clock
 from tasks.adapters.kube import Cluster, Document
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.telemetry import Telemetry
 from tasks.serving import commands
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ready-timeout-s", type=float, required=True, help="how long the pods may take to be ready")
 
 
-def multinode_server(parsed: argparse.Namespace, *, latency_histograms: bool = False) -> MultinodeServer:
+def multinode_server(parsed: argparse.Namespace, telemetry: Telemetry | None = None) -> MultinodeServer:
     """The server that the arguments describe."""
     server = commands.Server(
         parsed.bind_address,
@@ -59,7 +60,8 @@ def multinode_server(parsed: argparse.Namespace, *, latency_histograms: bool = F
         ranked_model=parsed.ranked_model,
         launcher=parsed.launcher,
         completes_configs=parsed.launcher is not None,
-        latency_histograms=latency_histograms,
+        latency_histograms=telemetry is not None and telemetry.metrics,
+        traces=telemetry.triton_traces if telemetry else None,
     )
     return MultinodeServer(parsed.group, parsed.nodes, parsed.ranks_per_node, parsed.ready_timeout_s, server)
 

@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--triton-host", required=True)
     parser.add_argument("--triton-port", type=int, required=True, help="Triton's HTTP port")
     parser.add_argument("--release", required=True, help="what clients read as system_fingerprint")
+    parser.add_argument("--logs", choices=("text", "json"), default="text", help="form of the log lines")
     parser.add_argument("--model", action="append", required=True, help="name of a model; repeat it for several")
 
 

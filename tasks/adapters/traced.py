@@ -1,0 +1,115 @@
+"""An object store and a Hub whose transfers are spans, with the bytes that they moved."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from tasks.adapters.object_store import ObjectStore, Progress, StoredObject
+from tasks.adapters.tracing import Spans
+from tasks.contracts.plan import DatasetFile, Source
+
+URI, BYTES, REPO, COMMIT = "slipway.uri", "slipway.bytes", "slipway.repo", "slipway.commit"
+
+
+class TracedObjectStore(ObjectStore):
+    """Every request of `store` in a span of its own, but for those that only look."""
+
+    def __init__(self, store: ObjectStore, spans: Spans) -> None:
+        self._store, self._spans = store, spans
+
+    @override
+    def read_bytes(self, uri: str) -> bytes:
+        with self._spans.span("s3.get", {URI: uri}) as found:
+            data = self._store.read_bytes(uri)
+            found[BYTES] = len(data)
+        return data
+
+    @override
+    def read_with_etag(self, uri: str) -> tuple[bytes, str] | None:
+        with self._spans.span("s3.get", {URI: uri}) as found:
+            document = self._store.read_with_etag(uri)
+            found[BYTES] = len(document[0]) if document else 0
+        return document
+
+    @override
+    def put_bytes(self, uri: str, data: bytes, *, content_type: str = "application/json") -> None:
+        with self._spans.span("s3.put", {URI: uri, BYTES: len(data)}):
+            self._store.put_bytes(uri, data, content_type=content_type)
+
+    @override
+    def put_if(self, uri: str, data: bytes, *, etag: str | None) -> str:
+        with self._spans.span("s3.put", {URI: uri, BYTES: len(data)}):
+            return self._store.put_if(uri, data, etag=etag)
+
+    @override
+    def exists(self, uri: str) -> bool:
+        return self._store.exists(uri)
+
+    @override
+    def describe(self, uri: str) -> StoredObject | None:
+        return self._store.describe(uri)
+
+    @override
+    def list(self, prefix_uri: str) -> Iterator[StoredObject]:
+        return self._store.list(prefix_uri)
+
+    @override
+    def get_file(self, uri: str, path: Path, progress: Progress | None = None) -> None:
+        with self._spans.span("s3.get", {URI: uri}) as found:
+            self._store.get_file(uri, path, progress)
+            found[BYTES] = path.stat().st_size
+
+    @override
+    def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
+        with self._spans.span("s3.put", {URI: uri, BYTES: path.stat().st_size}):
+            self._store.put_file(path, uri, progress, sha256=sha256)
+
+    @override
+    def copy(self, source_uri: str, target_uri: str) -> None:
+        with self._spans.span("s3.copy", {URI: target_uri}):
+            self._store.copy(source_uri, target_uri)
+
+    @override
+    def delete(self, uris: Sequence[str]) -> None:
+        with self._spans.span("s3.delete", {"slipway.objects": len(uris)}):
+            self._store.delete(uris)
+
+
+class TracedHub:
+    """The Hub, as tasks.adapters.hub.Hub, which is not imported: serving images have no client of it."""
+
+    def __init__(self, hub: Any, spans: Spans) -> None:
+        self._hub, self._spans = hub, spans
+
+    def resolve(self, repo: str, revision: str) -> Source:
+        """As Hub."""
+        with self._spans.span("hub.resolve", {REPO: repo}) as found:
+            source: Source = self._hub.resolve(repo, revision)
+            found.update({COMMIT: source.commit, BYTES: source.size_bytes})
+        return source
+
+    def pin_dataset(self, uri: str) -> DatasetFile:
+        """As Hub."""
+        with self._spans.span("hub.pin_dataset"):
+            dataset: DatasetFile = self._hub.pin_dataset(uri)
+        return dataset
+
+    def read_file(self, source: Source, path: str) -> bytes:
+        """As Hub."""
+        with self._spans.span("hub.read_file", {REPO: source.repo, COMMIT: source.commit}) as found:
+            data: bytes = self._hub.read_file(source, path)
+            found[BYTES] = len(data)
+        return data
+
+    def download(self, source: Source, target: Path) -> None:
+        """As Hub."""
+        with self._spans.span("hub.download", {REPO: source.repo, COMMIT: source.commit, BYTES: source.size_bytes}):
+            self._hub.download(source, target)
+
+    def read_dataset(self, dataset: DatasetFile) -> list[dict[str, Any]]:
+        """As Hub."""
+        with self._spans.span("hub.read_dataset"):
+            lines: list[dict[str, Any]] = self._hub.read_dataset(dataset)
+        return lines
