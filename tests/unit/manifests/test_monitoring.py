@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tasks.arguments import METRICS_PORT, parse
+from tasks.contracts.resolution import GPU_PRODUCT
 from tasks.rollout.channel_metrics import DESCRIPTIONS
 from tasks.serving import manifests
 from tasks.serving.openai_api.metrics import AnswerMetrics
@@ -19,6 +20,7 @@ from tests.fakes.workspace import site
 from tests.unit.manifests.objects import MANIFESTS, ROOT, listed, validate, violations
 
 COMPONENT, AUTOSCALING = MANIFESTS / "monitoring", MANIFESTS / "autoscaling"
+GPU_METRICS = MANIFESTS / "gpu-metrics"
 RECORDS = {"PodMonitor": "pod_monitor.json", "PrometheusRule": "prometheus_rule.json"}
 DASHBOARDS = sorted((COMPONENT / "dashboards").glob("*.json"))
 PROMTOOL = shutil.which("promtool")
@@ -76,7 +78,7 @@ def promtool(folder, *arguments, page=""):
     )
 
 
-@pytest.mark.parametrize("file", listed(COMPONENT), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*listed(COMPONENT), *listed(GPU_METRICS)], ids=lambda file: file.stem)
 def test_every_object_of_the_component_follows_its_schema(file):
     item = yaml.safe_load(file.read_text())
 
@@ -100,6 +102,19 @@ def test_the_exporter_meets_the_restricted_standard_and_runs_a_command_that_exis
     parsed = parse(container["command"][3:], {"SLIPWAY_SITE": "site.yaml"}, description="")
     assert container["ports"] == [{"name": "metrics", "containerPort": METRICS_PORT}]
     assert (container["command"][:3], parsed.port) == (["python", "-m", "tasks"], METRICS_PORT)
+
+
+def test_the_gpus_exporter_is_scraped_as_what_it_measures_and_runs_on_every_gpu_node():
+    items = {item["kind"]: item for item in map(yaml.safe_load, (file.read_text() for file in listed(GPU_METRICS)))}
+    monitor, pod = items["PodMonitor"]["spec"], items["DaemonSet"]["spec"]["template"]
+
+    assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert all(endpoint["honorLabels"] for endpoint in monitor["podMetricsEndpoints"])
+    [term] = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    assert term["matchExpressions"] == [{"key": GPU_PRODUCT, "operator": "Exists"}]
+    assert re.search(r":\d+\.\d+\.\d+-", pod["spec"]["containers"][0]["image"])
 
 
 def test_an_overlay_takes_the_component_in_with_what_scalers_need(tmp_path):
