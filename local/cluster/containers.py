@@ -150,6 +150,9 @@ class Containers:
         image = self._node.images.get(container["image"])
         if image is None:
             return self._not_pulled(pod, container, last, ended)
+        pull = self._pulls.setdefault(name, Pull(container))
+        if (wait_s := pull.wait_s(image, self._node.pulled, functools.partial(self._node.events.normal, pod))) > 0:
+            return Seen(container, last, ended, restarts=last is not None), wait_s
         number = last.number + 1 if last else 0
         try:
             runtime = self._runtime(pod, container, Attempt(self._home(container) / str(number), number))
@@ -158,7 +161,6 @@ class Containers:
             waiting = {"reason": "CreateContainerConfigError", "message": str(error)}
             return Seen(container, last, ended, waiting, restarts=last is not None), RETRY_S
         arguments = [*(container.get("command") or image.command), *(container.get("args") or [])]
-        self._node.events.normal(pod, "Pulled", f'Container image "{container["image"]}" already present on machine')
         limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
         attempt = await attempts.start(
             self._home(container),

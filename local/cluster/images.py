@@ -22,6 +22,8 @@ class Image:
     env: Mapping[str, str] = field(default_factory=dict)
     working_dir: str | None = None
     command: tuple[str, ...] = ()
+    pull_s: float = 0.0
+    """How long the node takes to pull it, once; with 0 it is on the node already."""
 
 
 class ImageTable(Mapping[str, Image]):
@@ -77,7 +79,7 @@ def load_images(file: Path, places: Mapping[str, Path]) -> dict[str, Image]:
 
 
 def _image(name: str, row: dict[str, Any], fill: Any) -> Image:
-    unknown = set(row) - {"path_prefix", "env", "working_dir", "command"}
+    unknown = set(row) - {"path_prefix", "env", "working_dir", "command", "pull_s"}
     if unknown:
         raise ValueError(f"image {name}: unknown fields {sorted(unknown)}")
     directory = row.get("working_dir")
@@ -86,4 +88,5 @@ def _image(name: str, row: dict[str, Any], fill: Any) -> Image:
         env={key: fill(value) for key, value in row.get("env", {}).items()},
         working_dir=fill(directory) if directory else None,
         command=tuple(fill(part) for part in row.get("command", [])),
+        pull_s=float(row.get("pull_s", 0)),
     )

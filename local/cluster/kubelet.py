@@ -9,7 +9,7 @@ from pathlib import Path
 from . import attempts
 from .node import Node
 from .pod_worker import PodWorker
-from .resources import PODS, Object
+from .resources import NODES, PODS, Object
 from .store import Change, Store
 
 CRASH_PAUSE_S = 5.0
@@ -45,6 +45,9 @@ class Kubelet:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _changed(self, change: Change) -> None:
+        if change.resource is NODES:  # its labels may let a pending pod in
+            for worker, _ in self._workers.values():
+                worker.wake()
         if change.resource is not PODS:
             return
         uid = change.object["metadata"]["uid"]

@@ -10,6 +10,7 @@ from .access import Access, write_private
 from .addresses import Addresses
 from .eventlog import EventLog
 from .images import ImageTable
+from .pulls import PulledImages
 from .resources import NODES, PODS, SERVICE_ACCOUNTS, Object
 from .store import Store, now
 from .tokens import TokenIssuer
@@ -37,6 +38,7 @@ class Node:
         self.name, self.state, self.images = name, state, images
         self._programs = (state, *programs)
         self.confinement = confinement.available(state / "confinement")
+        self.pulled = PulledImages()
         self.events = EventLog(store, "kubelet", name)
         self._store, self._addresses, self._credentials = store, addresses, credentials
         architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -88,7 +90,9 @@ class Node:
 
     def unmatched(self, selector: Mapping[str, str]) -> str:
         """The part of a nodeSelector that this node does not match; empty if all of it does."""
-        return ", ".join(f"{key}={value}" for key, value in selector.items() if self.labels.get(key) != value)
+        node = self._store.get(NODES, "", self.name) or {"metadata": {}}
+        labels = {**(node["metadata"].get("labels") or {}), **self.labels}
+        return ", ".join(f"{key}={value}" for key, value in selector.items() if labels.get(key) != value)
 
     def pod_address(self) -> str:
         """A free address."""

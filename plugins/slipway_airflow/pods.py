@@ -12,10 +12,11 @@ from tasks.contracts.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDE
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
 from tasks.contracts.resolution import GPU_RESOURCE, ResolvedRelease
-from tasks.contracts.site import PodShape, Site
+from tasks.contracts.site import PodShape, Site, StartBudget
 from tasks.contracts.site_objects import SITE_CONFIG_MAP
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
+from tasks.contracts.step_needs import needs_gpu
 from tasks.contracts.telemetry import HEADERS_VARIABLE
 from tasks.contracts.trace_context import TRACEPARENT, trace_parent
 from tasks.contracts.writes import SCRATCH, step_folders, volumes
@@ -25,6 +26,8 @@ SCRATCH_FOLDER = SCRATCH.path
 USER_ID = 10001  # the user that images/*/Dockerfile create
 TERMINATION_GRACE_S = 30
 HOUR_S = 3600
+STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+"""Annotations that keep autoscalers from removing the node of a running step to save money."""
 MAX_DEADLINE_S = 30 * 24 * HOUR_S
 """The longest deadline that a spec may add up to; Kubernetes refuses more than 2^31 - 1 s."""
 
@@ -55,15 +58,23 @@ KINDS: dict[Step, StepKind] = {
     "roll-back": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
     "revert": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
 }
-"""A deadline is not an estimate: it limits what a hanging pod costs. The spec's own waits are added to it."""
+"""A deadline is not an estimate: it limits what a hanging pod costs. The waits of spec and site are added to it."""
 
 
-def deadline_s(step: Step, spec: ReleaseSpec) -> int:
-    """Seconds after its start at which Kubernetes stops the pod, even if the step hangs."""
+def budget_of(step: Step, spec: ReleaseSpec, site: Site) -> StartBudget:
+    """Time that the step's pod has to get a node and its image."""
+    return site.budgets.of(gpus=needs_gpu(step, spec))
+
+
+def run_s(step: Step, spec: ReleaseSpec, site: Site) -> int:
+    """Seconds that the step may run, even if it hangs: the site's own limit, or one that follows from the spec."""
+    if step in site.budgets.run_min:
+        return min(int(60 * site.budgets.run_min[step]), MAX_DEADLINE_S)
     seconds = KINDS[step].deadline_s
     load, rollout = spec.gate.benchmark, spec.rollout
     if step in {"roll-out", "revert"}:
-        seconds += spec.serving.ready_timeout_s
+        serving = site.budgets.of(gpus=spec.engine.gpu is not None)
+        seconds += serving.schedule_s + serving.pull_s + spec.serving.ready_timeout_s
     if step == "roll-out" and spec.serving.group is not None:
         seconds += GROUP_PATIENCE_S
     if step == "benchmark":
@@ -72,6 +83,11 @@ def deadline_s(step: Step, spec: ReleaseSpec) -> int:
     if step == "promote":
         seconds += rollout.bake_s * (len(rollout.steps) + 1 if rollout.strategy == "canary" else 1)
     return min(seconds, MAX_DEADLINE_S)
+
+
+def deadline_s(step: Step, spec: ReleaseSpec, site: Site) -> int:
+    """The pod's activeDeadlineSeconds, which Kubernetes counts from the node's acceptance: before images are pulled."""
+    return min(budget_of(step, spec, site).pull_s + run_s(step, spec, site), MAX_DEADLINE_S)
 
 
 def step_pod(
@@ -112,13 +128,13 @@ def step_pod(
     return k8s.V1Pod(
         api_version="v1",
         kind="Pod",
-        metadata=k8s.V1ObjectMeta(namespace=site.kubernetes.pipeline_namespace),
+        metadata=k8s.V1ObjectMeta(namespace=site.kubernetes.pipeline_namespace, annotations=STAYS),
         spec=k8s.V1PodSpec(
             containers=[container],
             restart_policy="Never",
             service_account_name=kind.service_account,
             automount_service_account_token=kind.cluster_access,
-            active_deadline_seconds=deadline_s(step, spec),
+            active_deadline_seconds=deadline_s(step, spec, site),
             termination_grace_period_seconds=TERMINATION_GRACE_S,
             node_selector=pod.shape.node_selector,
             tolerations=[k8s.V1Toleration(**toleration.model_dump()) for toleration in pod.shape.tolerations],

@@ -23,11 +23,13 @@ from airflow.triggers.base import TriggerEvent
 from kubernetes import client
 
 from tasks.contracts.pod_failures import Pod, PodFailure
-from tasks.contracts.pod_starts import StartWatch, unscheduled
+from tasks.contracts.pod_starts import StartWatch
+from tasks.contracts.start_phases import WAITS_FOR, PhaseClock, StartPhase, late, phase_of, reason
 
 CANNOT_START = "cannot_start"
 """Key of the trigger's event that holds the failure."""
 EVENTS_EVERY_S = 3.0
+REPORT_EVERY_S = 30.0
 
 
 class PodCannotStartError(PodLaunchTimeoutException):
@@ -50,48 +52,50 @@ class Start:
 
     manager: PodManager | AsyncPodManager
     schedule_timeout_s: float
-    startup_timeout_s: float
+    pull_timeout_s: float
     watch: StartWatch = field(default_factory=StartWatch)
     logged: set[str] = field(default_factory=set)
-    warnings: list[dict[str, Any]] = field(default_factory=list)
-    scheduled_at: float | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def wait(self, pod: Any, check_interval_s: float) -> None:
-        """Wait until the pod runs or has ended.
+        """Wait until the pod runs or has ended, and log what it waits for.
 
         Raises:
-            PodCannotStartError: it will not start.
+            PodCannotStartError: it will not start, or one of the two phases before its program used up its time.
         """
-        began = read_events_at = self.clock()
+        phases = PhaseClock({StartPhase.SCHEDULE: self.schedule_timeout_s, StartPhase.PULL: self.pull_timeout_s})
+        reported = read_events_at = self.clock()
         while True:
             current = as_json(await _done(self.manager.read_pod(pod)))
-            if (current.get("status") or {}).get("phase") not in {PodPhase.PENDING, PodPhase.UNKNOWN, None}:
-                return
             now = self.clock()
+            if (current.get("status") or {}).get("phase") not in {PodPhase.PENDING, PodPhase.UNKNOWN, None}:
+                phases.look(StartPhase.RUN, now)
+                self.manager.log.info("pod %s started: %s", current["metadata"]["name"], phases.progress())
+                return
             if now - read_events_at >= EVENTS_EVERY_S:
                 read_events_at = now
                 await self._read_events(pod)
-            if failure := self.watch.look(current, self.warnings, now) or self._too_late(current, began, now):
+            warnings = [event for event in self.events if event.get("type") == "Warning"]
+            phase = phase_of(current)
+            # only the kubelet knows when the container starts, and it says so by the pod's own phase
+            changed = phases.look(StartPhase.PULL if phase is StartPhase.RUN else phase, now)
+            why = reason(current, self.events)
+            failure = self.watch.look(current, warnings, now) or (
+                late(current, phases, why) if phases.is_late else None
+            )
+            if failure:
                 raise PodCannotStartError(failure)
+            if changed or now - reported >= REPORT_EVERY_S:
+                reported = now
+                self._report(current, phases, why)
             await self.sleep(check_interval_s)
 
-    def _too_late(self, pod: Pod, began: float, now: float) -> PodFailure | None:
-        name, why = pod["metadata"]["name"], unscheduled(pod)
-        if why:
-            self._log_once(f"pod {name} is not scheduled yet: {why}")
-        conditions = (pod.get("status") or {}).get("conditions") or []
-        if any(each["type"] == "PodScheduled" and each["status"] == "True" for each in conditions):
-            self.scheduled_at = self.scheduled_at or now
-            if now - self.scheduled_at >= self.startup_timeout_s:
-                events = "; ".join(sorted(self.logged)) or "no warning was recorded"
-                what = f"pod {name} did not start within {self.startup_timeout_s:.0f} s: {events}"
-                return PodFailure("slow start", what)
-        elif now - began >= self.schedule_timeout_s:
-            what = f"pod {name} was not scheduled within {self.schedule_timeout_s:.0f} s: {why or 'no reason given'}"
-            return PodFailure("not scheduled", what)
-        return None
+    def _report(self, pod: Pod, phases: PhaseClock, why: str) -> None:
+        what = WAITS_FOR[phases.phase]
+        suffix = f": {why}" if why else ""
+        self.manager.log.info("pod %s waits for %s (%s)%s", pod["metadata"]["name"], what, phases.progress(), suffix)
 
     async def _read_events(self, pod: Any) -> None:
         try:
@@ -99,9 +103,10 @@ class Start:
         except Exception as error:  # noqa: BLE001 - each client has its own errors, and events only explain
             self._log_once(f"events of pod {pod.metadata.name} cannot be read: {error}")
             return
-        self.warnings = [as_json(event) for event in events if event.type == "Warning"]
-        for event in self.warnings:
-            self._log_once(f"{event.get('reason')}: {event.get('message')}")
+        self.events = sorted((as_json(event) for event in events), key=lambda event: event.get("lastTimestamp") or "")
+        for event in self.events:
+            if event.get("type") == "Warning":
+                self._log_once(f"{event.get('reason')}: {event.get('message')}")
 
     def _log_once(self, line: str) -> None:
         """Log a line unless it was logged before."""

@@ -27,7 +27,7 @@ from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.pod_failures import PodFailure, failure_of, gone
 from tasks.contracts.release import REMEDY_PREFIX, RevertRequest, Step, StepResult
 from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.step_needs import needs_gpu, step_shape
+from tasks.contracts.step_needs import step_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,9 +49,6 @@ TAKES_LEASE = frozenset({ROLL_OUT, REVERT})
 """Steps that acquire a model's lease, and may take it over from a run that has ended."""
 NEVER_BEGAN = frozenset({None, "upstream_failed", "skipped", "removed"})
 
-# A node from zero takes up to 10 minutes, an image of 20 GB as long as that (apple/axlearn#362, airflow#49784).
-GPU_START_S = 1800
-START_S = 600
 MARGIN_S = 300
 NOT_FOUND = 404
 
@@ -72,7 +69,7 @@ class StepOperator(KubernetesPodOperator):
 
     def __init__(self, *, step: Step, spec: ReleaseSpec, **task: Any) -> None:
         site = current_site()
-        start_s = GPU_START_S if needs_gpu(step, spec) else START_S
+        budget = pods.budget_of(step, spec, site)
         super().__init__(
             kubernetes_conn_id=site.airflow.kubernetes_conn_id,
             cluster_context=site.kubernetes.context,
@@ -80,10 +77,10 @@ class StepOperator(KubernetesPodOperator):
             deferrable=site.airflow.deferrable,
             durable=True,
             do_xcom_push=False,
-            schedule_timeout_seconds=start_s,
-            startup_timeout_seconds=start_s,
+            schedule_timeout_seconds=budget.schedule_s,
+            startup_timeout_seconds=budget.pull_s,
             startup_check_interval_seconds=1,
-            execution_timeout=timedelta(seconds=2 * start_s + pods.deadline_s(step, spec) + MARGIN_S),
+            execution_timeout=timedelta(seconds=budget.schedule_s + pods.deadline_s(step, spec, site) + MARGIN_S),
             termination_grace_period=pods.TERMINATION_GRACE_S,
             termination_message_policy="FallbackToLogsOnError",
             on_finish_action="delete_succeeded_pod",

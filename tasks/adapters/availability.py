@@ -8,8 +8,11 @@ from typing import Any, NoReturn, Protocol
 from tasks.adapters import pod_state, workload_state
 from tasks.adapters.clock import Clock
 from tasks.adapters.workload_state import LEADER_WORKER_SET, SET_NAME
+from tasks.contracts import start_phases
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.pod_starts import StartWatch, unscheduled
+from tasks.contracts.pod_starts import StartWatch
+from tasks.contracts.site import StartBudget
+from tasks.contracts.start_phases import PhaseClock, StartPhase
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +26,6 @@ POD_TEMPLATE = "pod-template-hash"
 POLL_S = 0.5
 REPORT_EVERY_S = 10.0
 STARTS_EVERY_S = 3.0
-UNSCHEDULABLE_AFTER_S = 600.0  # an autoscaler takes up to ten minutes to add a GPU node
 QUOTED_CHARS = 256
 SEE_LOGS = "See the pod's log and events."
 
@@ -41,8 +43,8 @@ class Namespace(Protocol):
     def find(self, kind: str, labels: dict[str, str]) -> list[Document]:
         """Objects that carry every label."""
 
-    def warning_events(self, pod: str) -> list[Document]:
-        """The pod's warning events, oldest first."""
+    def events(self, name: str) -> list[Document]:
+        """Events of the object with this name, oldest first."""
 
     def log_tail(self, pod: str, container: str) -> str:
         """The last lines that a container printed."""
@@ -56,17 +58,29 @@ class Wait:
     clock: Clock
     kind: str
     name: str
-    timeout_s: float
+    ready_timeout_s: float
+    """Seconds for the program in the pods, after they have nodes and images."""
+    budget: StartBudget
+    """Time for nodes, and for images."""
     watches: dict[str, StartWatch] = field(default_factory=dict)
 
     def run(self) -> None:
         """Return once every replica of the newest generation is available and no older one is left.
 
+        The time of all pods counts in the earliest phase (start_phases.py) that one of them is in.
+
         Raises:
             InputError: a pod cannot start and never will; its last words are in the message.
-            UnavailableError: no node has room for a pod, or the workload is not available after `timeout_s`.
+            UnavailableError: a phase used up its time. The message names the phase.
         """
-        began = reported = checked_starts = self.clock.monotonic()
+        phases = PhaseClock(
+            {
+                StartPhase.SCHEDULE: self.budget.schedule_s,
+                StartPhase.PULL: self.budget.pull_s,
+                StartPhase.RUN: self.ready_timeout_s,
+            }
+        )
+        reported = checked_starts = self.clock.monotonic()
         while True:
             workload = self.cluster.get(self.kind, self.name)
             if workload is None:
@@ -77,17 +91,31 @@ class Wait:
             if workload_state.is_available(workload):
                 return
             pods, now = self._newest_pods(workload), self.clock.monotonic()
-            self._raise_if_hopeless(pods, now - began)
+            self._raise_if_hopeless(pods)
             if now - checked_starts >= STARTS_EVERY_S:
                 checked_starts = now
                 self._raise_if_stuck(pods, now)
-            if now - began > self.timeout_s:
-                self._give_up(workload, pods)
-            if now - reported >= REPORT_EVERY_S:
+            changed = phases.look(start_phases.latest_phase(pods), now)
+            if phases.is_late:
+                self._give_up(workload, pods, phases)
+            if changed or now - reported >= REPORT_EVERY_S:
                 reported = now
-                waited = f"{now - began:.0f} of at most {self.timeout_s:.0f} s"
-                log.info("%s: waited %s: %s", self.name, waited, pod_state.summary(pods))
+                self._report(workload, pods, phases)
             self.clock.sleep(POLL_S)
+
+    def _report(self, workload: Document, pods: list[Document], phases: PhaseClock) -> None:
+        why = self._reason(workload, pods, phases)
+        log.info("%s: %s: %s%s", self.name, phases.progress(), pod_state.summary(pods), f": {why}" if why else "")
+
+    def _reason(self, workload: Document, pods: list[Document], phases: PhaseClock) -> str:
+        """Why the workload is still in its phase, in the cluster's own words."""
+        if refused := workload_state.refused_pods(workload):
+            return refused
+        if not pods:
+            last = [_event(event) for event in self.cluster.events(self.name) if event["type"] == "Warning"][-1:]
+            return last[0] if last else ""
+        waiting = next((pod for pod in pods if start_phases.phase_of(pod) is phases.phase), pods[0])
+        return start_phases.reason(waiting, self.cluster.events(waiting["metadata"]["name"]))
 
     def _newest_pods(self, workload: Document) -> list[Document]:
         """Pods of the newest generation: the trouble of an older one says nothing about this one."""
@@ -100,7 +128,7 @@ class Wait:
                 return self.cluster.find("Pod", {**labels, POD_TEMPLATE: template})
         return []
 
-    def _raise_if_hopeless(self, pods: Iterable[Document], waited_s: float) -> None:
+    def _raise_if_hopeless(self, pods: Iterable[Document]) -> None:
         for pod in pods:
             if trouble := pod_state.trouble(pod):
                 output = trouble.message or self.cluster.log_tail(trouble.pod, trouble.container) or "no output"
@@ -108,12 +136,6 @@ class Wait:
                 raise InputError(
                     f"pod {trouble.pod}, container {trouble.container} ended ({trouble.reason}): {_last_line(output)}",
                     remedy=SEE_LOGS,
-                )
-            reason = unscheduled(pod)
-            if reason and waited_s > UNSCHEDULABLE_AFTER_S:
-                raise UnavailableError(
-                    f"pod {pod['metadata']['name']} was not scheduled within {waited_s:.0f} s: {_last_line(reason)}",
-                    remedy="Add nodes, or request less in the site's shape.",
                 )
 
     def _raise_if_stuck(self, pods: Iterable[Document], now: float) -> None:
@@ -123,25 +145,46 @@ class Wait:
             if (pod.get("status") or {}).get("phase") != "Pending":
                 continue
             watch = self.watches.setdefault(metadata["uid"], StartWatch())
-            if failure := watch.look(pod, self.cluster.warning_events(metadata["name"]), now):
+            if failure := watch.look(pod, _warnings(self.cluster.events(metadata["name"])), now):
                 error = UnavailableError if failure.retry else InputError
                 raise error(f"pod {metadata['name']}: {failure.what.rstrip('.')}", remedy=failure.remedy)
 
-    def _give_up(self, workload: Document, pods: list[Document]) -> NoReturn:
+    def _give_up(self, workload: Document, pods: list[Document], phases: PhaseClock) -> NoReturn:
+        name = f"{self.kind} {self.cluster.namespace}/{workload['metadata']['name']}"
+        if phases.phase is not StartPhase.RUN:
+            # no pod at all counts as one without a node: a quota, or a controller that is down
+            pod = next((pod for pod in pods if start_phases.phase_of(pod) is phases.phase), None) or _template(workload)
+            failure = start_phases.late(pod, phases, self._reason(workload, pods, phases))
+            raise UnavailableError(f"{name}: {failure.what.rstrip('.')}", remedy=failure.remedy)
         details = [pod_state.summary(pods)]
-        for pod, container, message in list(pod_state.waiting_for(pods))[:1]:
-            output = message or self.cluster.log_tail(pod, container) or "no output"
+        for name_of_pod, container, message in list(pod_state.waiting_for(pods))[:1]:
+            output = message or self.cluster.log_tail(name_of_pod, container) or "no output"
             details.append(f"last output of {container}: {_last_line(output)}")
-        events = [event for pod in pods for event in self.cluster.warning_events(pod["metadata"]["name"])]
+        events = [event for pod in pods for event in _warnings(self.cluster.events(pod["metadata"]["name"]))]
         for event in events:
-            log.error("event: %s: %s", event["reason"], event["message"])
-        details += [_last_line(f"{event['reason']}: {event['message']}") for event in events[-1:]]
+            log.error("event: %s", _event(event))
+        details += [_last_line(_event(event)) for event in events[-1:]]
         raise UnavailableError(
-            f"{self.kind} {self.cluster.namespace}/{workload['metadata']['name']} is not available after "
-            f"{self.timeout_s:.0f} s (serving.ready_timeout_s)",
-            found="; ".join(details),
+            f"{name} is not available after {phases.spent_s[StartPhase.RUN]:.0f} s with nodes and images "
+            "(serving.ready_timeout_s)",
+            found="; ".join([*details, phases.progress()]),
             remedy=SEE_LOGS,
         )
+
+
+def _warnings(events: Iterable[Document]) -> list[Document]:
+    return [event for event in events if event["type"] == "Warning"]
+
+
+def _event(event: Document) -> str:
+    return f"{event['reason']}: {event['message']}"
+
+
+def _template(workload: Document) -> Document:
+    """A pod as the workload would create it, with the workload's own name."""
+    spec = workload["spec"]
+    template = spec["template"] if "template" in spec else spec["leaderWorkerTemplate"]["workerTemplate"]
+    return {"metadata": {"name": f"of {workload['metadata']['name']}"}, "spec": template["spec"]}
 
 
 def _annotations(item: Document) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.workload_state import LEADER_WORKER_SET
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.lease import DAG_RUN
-from tasks.contracts.site import Site
+from tasks.contracts.site import Budgets, Site, StartBudget
 
 Document = dict[str, Any]
 """A Kubernetes object as JSON."""
@@ -43,6 +43,7 @@ API_VERSIONS = {
 OPTIONAL_KINDS = frozenset({LEADER_WORKER_SET, "GRPCRoute", "HTTPRoute", "ScaledObject"})
 """Kinds that a cluster may lack; one that lacks a kind has no such object."""
 
+CPU_BUDGET = Budgets().cpu
 TIMEOUT_S = 30
 EVENT_TIMEOUT_S = 5
 LEASE_ATTEMPTS = 5
@@ -212,14 +213,20 @@ class Cluster:
         """Names of the pods that a Service sends connections to now."""
         return service_object.ready_pods(self.find("EndpointSlice", {"kubernetes.io/service-name": service}))
 
-    def wait_available(self, kind: str, name: str, timeout_s: float) -> None:
+    def wait_available(self, kind: str, name: str, ready_timeout_s: float, budget: StartBudget = CPU_BUDGET) -> None:
         """Wait until every replica of the workload's newest generation is available and no older one is left.
+
+        Args:
+            kind: of the workload.
+            name: of the workload.
+            ready_timeout_s: time for its programs to become ready, once its pods have nodes and images.
+            budget: time for nodes, and for images.
 
         Raises:
             InputError: a pod cannot start and never will; its last log lines are in the message.
-            UnavailableError: no node has room for a pod, or the workload is not available after `timeout_s`.
+            UnavailableError: a phase of the start used up its time.
         """
-        Wait(self, self._clock, kind, name, timeout_s).run()
+        Wait(self, self._clock, kind, name, ready_timeout_s, budget).run()
 
     def lease_holder(self, name: str) -> LeaseHolder | None:
         """Who took the lease last and did not release it, even if it has expired; None when nobody did."""
@@ -285,19 +292,19 @@ class Cluster:
             return ""
         return str(answer.data.decode(errors="replace")).strip()
 
-    def warning_events(self, pod: str) -> list[Document]:
-        """The pod's warning events, oldest first; none when they cannot be read."""
+    def events(self, name: str) -> list[Document]:
+        """Events of the object with this name, oldest first; none when they cannot be read."""
         try:
-            with translated(f"events of {pod}"):
+            with translated(f"events of {name}"):
                 response = self._resource("Event", "v1").get(
                     namespace=self.namespace,
-                    field_selector=f"involvedObject.name={pod},type=Warning",
+                    field_selector=f"involvedObject.name={name}",
                     _request_timeout=TIMEOUT_S,
                 )
         except PipelineError:  # they would only have explained another error
             return []
         events: list[Document] = response.to_dict()["items"]
-        return events
+        return sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
 
     def tell(self, kinds: Iterable[str], name: str, event: MoveEvent) -> None:
         """Record an Event about the workload `name`, of one of these kinds; nothing fails if that fails."""

@@ -35,6 +35,17 @@ def is_serving(workload: Workload, replicas: int) -> bool:
     return int((workload.get("status") or {}).get(ready, 0)) >= replicas
 
 
+def refused_pods(workload: Workload) -> str:
+    """Why the cluster creates no pods for a Deployment, such as a quota; empty when it does.
+
+    The reason is in the condition ReplicaFailure (pkg/controller/deployment/util, Kubernetes 1.36).
+    """
+    for condition in (workload.get("status") or {}).get("conditions") or []:
+        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+            return f"{condition.get('reason')}: {condition.get('message')}"
+    return ""
+
+
 def newest_of_set(pods: Iterable[Workload]) -> list[Workload]:
     """The pods of a LeaderWorkerSet that have the same generation as its youngest pod."""
     by_age = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))

@@ -43,7 +43,8 @@ CAUSES = {
     "scratch": Cause(False, "Raise shapes.{shape}.scratch in the site file; then clear this task."),
     "DeadlineExceeded": Cause(
         False,
-        "The step hung, or its load takes longer than the limits in the spec allow. See its log; then clear this task.",
+        "It was in its run phase for longer than budgets.run_min of the site allows this step: it hung, or has more to "
+        "do than that. See its log; raise the limit if it was not stuck; then clear this task.",
     ),
     "OOMKilled": Cause(
         False,
@@ -65,8 +66,16 @@ CAUSES = {
     ),
     "configuration": Cause(False, "{create} docs/cluster-setup.md has all such commands. Then clear this task."),
     "container": Cause(True, "The node's container runtime refuses it; see the pod's events."),
-    "not scheduled": Cause(True, "Add nodes, or request less in the step's shape in the site file."),
-    "slow start": Cause(True, "See the pod's events."),
+    "not scheduled": Cause(
+        True,
+        "If nodes were on their way, raise {budget} in the site file; otherwise add nodes, raise the limit of what "
+        "adds them or the account's quota, or request less in the shape in the site file.",
+    ),
+    "slow pull": Cause(
+        True,
+        "If the image was still being pulled, raise {budget} in the site file, or pull it beforehand "
+        "(docs/gpu-nodes.md); otherwise see the pod's events.",
+    ),
 }
 """Every kind of pod failure: whether Airflow retries, and what a person can do."""
 
@@ -90,6 +99,8 @@ class PodFailure:
     shape: str = ""
     create: str = ""
     """Command that creates what is missing."""
+    budget: str = ""
+    """The site's field that limits the phase which took too long."""
 
     @property
     def retry(self) -> bool:
@@ -99,7 +110,7 @@ class PodFailure:
     @property
     def remedy(self) -> str:
         """The likely cause, or what a person can do."""
-        return CAUSES[self.kind].remedy.format(shape=self.shape, create=self.create)
+        return CAUSES[self.kind].remedy.format(shape=self.shape, create=self.create, budget=self.budget)
 
     def __str__(self) -> str:
         return f"{self.what.rstrip('.')}. {self.remedy}"

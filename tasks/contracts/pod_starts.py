@@ -62,14 +62,6 @@ class StartWatch:
         return None
 
 
-def unscheduled(pod: Pod) -> str | None:
-    """Why the scheduler placed the pod on no node; None when it did place it, or has not tried yet."""
-    for condition in (pod.get("status") or {}).get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message") or condition.get("reason") or "no reason given")
-    return None
-
-
 def _obstacles(pod: Pod, events: Iterable[Event]) -> Iterator[tuple[str, float, str, str]]:
     """Yield kind, grace period, description and remedy of each obstacle to the pod's start."""
     status = pod.get("status") or {}

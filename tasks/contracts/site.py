@@ -11,6 +11,7 @@ from tasks.contracts.base import Written
 from tasks.contracts.engine_kinds import EngineKind
 from tasks.contracts.exposure import LoadBalancer, Routes
 from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
+from tasks.contracts.release import Step
 from tasks.contracts.scaling import Scaler
 from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
 from tasks.contracts.telemetry import Telemetry
@@ -252,6 +253,45 @@ class ServingSite(Written):
         return text
 
 
+class StartBudget(Written):
+    """How long pods may take to start, by phase."""
+
+    schedule_min: float = Field(gt=0, le=1440, description="minutes until a node has the pod, nodes from zero included")
+    pull_min: float = Field(gt=0, le=1440, description="minutes for all its images and volumes together")
+
+    @property
+    def schedule_s(self) -> int:
+        """Seconds of the schedule phase."""
+        return int(60 * self.schedule_min)
+
+    @property
+    def pull_s(self) -> int:
+        """Seconds of the pull phase."""
+        return int(60 * self.pull_min)
+
+
+class Budgets(Written):
+    """How long each phase of a pod may take. What runs out of time says which phase it was."""
+
+    cpu: StartBudget = Field(
+        default=StartBudget(schedule_min=10, pull_min=10), description="pods without GPUs, of steps and servers"
+    )
+    gpu: StartBudget = Field(
+        # a node from zero takes up to 10 minutes, an image of 20 GB as long as that (apple/axlearn#362, airflow#49784)
+        default=StartBudget(schedule_min=30, pull_min=30),
+        description="pods with GPUs",
+    )
+    run_min: dict[Step, Annotated[float, Field(gt=0, le=43200)]] = Field(
+        default_factory=dict,
+        max_length=MAX_ENTRIES,
+        description="minutes that a step may run, by its name; others have the limits in docs/gpu-nodes.md",
+    )
+
+    def of(self, *, gpus: bool) -> StartBudget:
+        """The budget of a pod with or without GPUs."""
+        return self.gpu if gpus else self.cpu
+
+
 class AirflowSite(Written):
     """How the DAGs of this site run their pods."""
 
@@ -279,3 +319,4 @@ class Site(Written):
     serving: ServingSite = ServingSite()
     airflow: AirflowSite = AirflowSite()
     telemetry: Telemetry = Telemetry()
+    budgets: Budgets = Field(default=Budgets(), description="time limits of pods, by phase")

@@ -13,6 +13,7 @@ from tasks.contracts.base import read_contract_json
 from tasks.contracts.channel import Channel, ChannelEntry
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.release import Release
+from tasks.contracts.site import StartBudget
 from tasks.rollout import replicas, server_target
 from tasks.rollout.blue_green import Goal, Move, Observed, next_move, to_retire
 from tasks.rollout.channel_store import ChannelStore
@@ -73,6 +74,11 @@ class RolloutReconciler:
         return Companions(self.model, self.workspace.site, self.workspace.manifests / "serving", self.cluster)
 
     @property
+    def budget(self) -> StartBudget:
+        """Time that the pods of the release have to get nodes and images."""
+        return self.workspace.site.budgets.of(gpus=self.release.spec.engine.gpu is not None)
+
+    @property
     def lock(self) -> ReleaseLock:
         """The run's lock on the model."""
         workspace = self.workspace
@@ -81,6 +87,7 @@ class RolloutReconciler:
             self.run,
             self.cluster,
             workspace.clock,
+            start_s=self.budget.schedule_s + self.budget.pull_s,
             dag_run=workspace.dag_run,
             ended_holders=workspace.ended_holders,
         )
@@ -203,7 +210,7 @@ class RolloutReconciler:
         name = self.target.name
         workload = self._workloads().get(name)
         kind = workload["kind"] if workload else manifests.WORKLOADS[0]
-        self.cluster.wait_available(kind, name, self.target.ready_timeout_s)
+        self.cluster.wait_available(kind, name, self.target.ready_timeout_s, self.budget)
         return f"{name} is available"
 
     def _await_endpoints(self) -> str:

@@ -27,6 +27,8 @@ class ReleaseLock:
     cluster: Cluster
     clock: Clock
     dag_run: str = ""
+    start_s: int = 0
+    """How long pods may wait for nodes and images, during which the lease is not renewed."""
     ended_holders: Mapping[str, str] = field(default_factory=dict)
     """Leases that this run may take over before they expire; see tasks/contracts/lease.py."""
 
@@ -85,7 +87,7 @@ class ReleaseLock:
 
     def _refused(self) -> tuple[str, LeaseHolder] | None:
         """The first lease that this run cannot acquire, and its holder; None when it acquired all."""
-        duration_s = LEASE_S + self.spec.serving.ready_timeout_s
+        duration_s = LEASE_S + self.start_s + self.spec.serving.ready_timeout_s
         for lease in self._leases:
             ended_at = self.ended_holders.get(lease)
             other = self.cluster.acquire_lease(lease, self.run, duration_s, dag_run=self.dag_run, ended_at=ended_at)

@@ -68,7 +68,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "annotations": {"slipway.dev/release-uri": release_uri, "slipway.dev/commit": release.plan.source.commit},
         "replicas": spec.serving.replicas.min,
         "most_replicas": most_replicas(spec),
-        "ready_timeout_s": spec.serving.ready_timeout_s,
+        "ready_timeout_s": spec.serving.ready_timeout_s + _workers_start_s(site, where),
         # the model itself, because a server is ready before its model can answer
         "ready_path": f"/v2/models/{spec.name}/ready",
         **probes(spec),
@@ -198,6 +198,12 @@ def grace_s(drain_s: int, end_s: int) -> int:
 def exit_timeout_s(drain_s: int) -> int:
     """Triton's time to end, where requests in flight may take `drain_s`."""
     return drain_s + UNLOAD_S
+
+
+def _workers_start_s(site: Site, where: Placement) -> int:
+    """How long a leader may have to wait for workers whose nodes and images come later than its own."""
+    budget = site.budgets.gpu
+    return budget.schedule_s + budget.pull_s if where.nodes > 1 else 0
 
 
 def _neighbours(where: Placement) -> int:

@@ -109,7 +109,7 @@ class MemoryCluster:
         item = self.objects.get(("Service", service))
         return set(self.ready_pods(item["spec"]["selector"])) if item else set()
 
-    def wait_available(self, kind, name, timeout_s):
+    def wait_available(self, kind, name, ready_timeout_s, budget=None):
         self.clock.sleep(1.0)
         if (kind, name) not in self.objects:
             raise InputError(f"{kind} {name} does not exist")

@@ -5,7 +5,10 @@ import os
 import time
 
 import pytest
+import yaml
 from kubernetes import client
+
+from .conftest import IMAGE, NAME
 
 
 def terminated(pod):
@@ -307,6 +310,41 @@ def test_a_pod_for_another_machine_is_never_scheduled(space):
     scheduled = next(one for one in pod.status.conditions if one.type == "PodScheduled")
     assert (pod.status.phase, scheduled.status, scheduled.reason) == ("Pending", "False", "Unschedulable")
     assert scheduled.message.startswith("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.")
+
+
+def events_of(space, name):
+    listed = space.core.list_namespaced_event(space.name, field_selector=f"involvedObject.name={name}").items
+    return [(event.type, event.reason, event.message) for event in listed]
+
+
+def test_a_pod_is_scheduled_once_a_node_has_the_label_that_it_selects(space, until):
+    label = f"example.com/{space.name}"
+    space.run("early", "pass", nodeSelector={label: "l4"})
+    until(lambda: any(reason == "FailedScheduling" for _, reason, _ in events_of(space, "early")))
+
+    space.core.patch_node(NAME, {"metadata": {"labels": {label: "l4"}}})
+
+    assert space.finished("early").status.phase == "Succeeded"
+    assert ("Normal", "Scheduled") in [(kind, reason) for kind, reason, _ in events_of(space, "early")]
+
+
+def test_an_image_that_takes_time_is_pulled_once_and_events_say_so(space, until):
+    table = yaml.safe_load(space.cluster.images.read_text())
+    table["images"]["test/large:1"] = {**table["images"][IMAGE], "pull_s": 2}
+    space.cluster.images.write_text(yaml.safe_dump(table))
+
+    space.run("first", "pass", container={"image": "test/large:1"})
+    until(lambda: any(reason == "Pulling" for _, reason, _ in events_of(space, "first")))
+    waiting = space.pod("first").status.container_statuses[0].state.waiting
+    space.finished("first")
+    space.run("second", "pass", container={"image": "test/large:1"})
+    space.finished("second")
+
+    assert waiting.reason == "ContainerCreating"
+    (pulled,) = [text for _, reason, text in events_of(space, "first") if reason == "Pulled"]
+    assert pulled.startswith('Successfully pulled image "test/large:1" in 2.')
+    again = [(reason, text) for _, reason, text in events_of(space, "second") if reason.startswith("Pull")]
+    assert again == [("Pulled", 'Container image "test/large:1" already present on machine')]
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_a_pods_name_keeps_digest_and_step_of_a_model_with_a_long_name():
 
 
 def test_a_model_of_a_group_has_time_to_wait_for_its_turn():
-    alone, in_a_group = spec(), spec(serving={"group": "duo"})
+    alone, in_a_group, site = spec(), spec(serving={"group": "duo"}), read_site(SITE)
 
-    assert deadline_s("roll-out", in_a_group) - deadline_s("roll-out", alone) == GROUP_PATIENCE_S
-    assert deadline_s("promote", in_a_group) == deadline_s("promote", alone)
+    assert deadline_s("roll-out", in_a_group, site) - deadline_s("roll-out", alone, site) == GROUP_PATIENCE_S
+    assert deadline_s("promote", in_a_group, site) == deadline_s("promote", alone, site)

@@ -16,8 +16,8 @@ NO_ROOM = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 class Manager:
     """A pod manager whose pod changes as time passes; reading it is immediate, or awaited as in the triggerer."""
 
-    def __init__(self, states, *, warnings=(), awaited=False):
-        self.now, self._states, self._warnings, self._awaited = 0.0, states, warnings, awaited
+    def __init__(self, states, *, events=(), awaited=False):
+        self.now, self._states, self._events, self._awaited = 0.0, states, events, awaited
         self.log = logging.getLogger("pod-manager")
 
     def read_pod(self, _):
@@ -25,7 +25,7 @@ class Manager:
         return self._answer(self._states[since])
 
     def read_pod_events(self, _):
-        return self._answer(SimpleNamespace(items=[event(text) for text in self._warnings]))
+        return self._answer(SimpleNamespace(items=list(self._events)))
 
     async def sleep(self, seconds):
         self.now += seconds
@@ -37,34 +37,39 @@ class Manager:
         return later() if self._awaited else value
 
 
-def event(message):
+def event(message, reason="FailedMount", kind="Warning"):
     involved = k8s.V1ObjectReference(kind="Pod", name="demo")
     return k8s.CoreV1Event(
         metadata=k8s.V1ObjectMeta(name="e"),
         involved_object=involved,
-        type="Warning",
-        reason="FailedMount",
+        type=kind,
+        reason=reason,
         message=message,
     )
 
 
-def pod(phase="Pending", *, scheduled=True, why=None):
+def pod(phase="Pending", *, scheduled=True, why=None, waiting="ContainerCreating", gpus=False):
     condition = k8s.V1PodCondition(type="PodScheduled", status=str(scheduled), message=why)
+    state = k8s.V1ContainerState(waiting=k8s.V1ContainerStateWaiting(reason=waiting))
+    status = k8s.V1ContainerStatus(name="base", image="i", image_id="", ready=False, restart_count=0, state=state)
+    limits = {"nvidia.com/gpu": "1"} if gpus else {}
+    container = k8s.V1Container(name="base", resources=k8s.V1ResourceRequirements(limits=limits))
     return k8s.V1Pod(
         metadata=k8s.V1ObjectMeta(name="demo", namespace="slipway"),
-        status=k8s.V1PodStatus(phase=phase, conditions=[condition]),
+        spec=k8s.V1PodSpec(containers=[container]),
+        status=k8s.V1PodStatus(phase=phase, conditions=[condition], container_statuses=[status] if scheduled else None),
     )
 
 
-def waited(manager, schedule_s=600, start_s=600):
-    start = Start(manager, schedule_s, start_s, clock=lambda: manager.now, sleep=manager.sleep)
+def waited(manager, schedule_s=600, pull_s=600):
+    start = Start(manager, schedule_s, pull_s, clock=lambda: manager.now, sleep=manager.sleep)
     asyncio.run(start.wait(pod(), 1.0))
     return manager.now
 
 
 @pytest.mark.parametrize("awaited", [False, True])
 def test_a_pod_whose_site_is_missing_is_given_up_within_seconds(awaited):
-    manager = Manager({0: pod()}, warnings=[UNMOUNTED], awaited=awaited)
+    manager = Manager({0: pod()}, events=[event(UNMOUNTED)], awaited=awaited)
 
     with pytest.raises(PodCannotStartError) as caught:
         waited(manager)
@@ -74,26 +79,53 @@ def test_a_pod_whose_site_is_missing_is_given_up_within_seconds(awaited):
 
 
 def test_a_pod_whose_site_arrives_in_time_starts():
-    assert waited(Manager({0: pod(), 12: pod("Running")}, warnings=[UNMOUNTED])) == 12
+    assert waited(Manager({0: pod(), 12: pod("Running")}, events=[event(UNMOUNTED)])) == 12
 
 
-def test_a_pod_that_no_node_takes_waits_and_the_log_says_why_once(caplog):
-    manager = Manager({0: pod(scheduled=False, why=NO_ROOM), 300: pod("Running")})
+def test_the_log_says_what_a_pod_waits_for_in_which_phase_and_how_long_each_took(caplog):
+    scale_up = event("Pod should schedule on: nodeclaim/nvidia-l4-x", "Nominated", kind="Normal")
+    manager = Manager(
+        {0: pod(scheduled=False, why=NO_ROOM), 300: pod(waiting="ContainerCreating"), 420: pod("Running")},
+        events=[scale_up, event('Pulling image "tasks-gpu:1"', "Pulling", kind="Normal")],
+    )
 
-    assert waited(manager) == 300
-    assert [record.getMessage() for record in caplog.records] == [f"pod demo is not scheduled yet: {NO_ROOM}"]
+    with caplog.at_level(logging.INFO):
+        assert waited(manager) == 420
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == f"pod demo waits for a node (schedule 0 of 600 s): Unschedulable: {NO_ROOM}"
+    assert any("schedule 30 of 600 s): Nominated: Pod should schedule on: nodeclaim/nvidia-l4-x" in x for x in lines)
+    pulling = (
+        'pod demo waits for images and volumes (schedule 300 of 600 s, pull 30 of 600 s): Pulling: Pulling image "'
+    )
+    assert any(line.startswith(pulling) for line in lines)
+    assert lines[-1] == "pod demo started: schedule 300 of 600 s, pull 120 of 600 s, run 0 s"
 
 
+@pytest.mark.parametrize("awaited", [False, True])
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("states", "gave_up_at", "what", "field"),
     [
-        (pod(scheduled=False, why=NO_ROOM), f"was not scheduled within 600 s: {NO_ROOM}"),
-        (pod(), "did not start within 600 s"),
+        ({0: pod(scheduled=False, why=NO_ROOM)}, 600, "600 s for a node", "budgets.cpu.schedule_min"),
+        ({0: pod(gpus=True)}, 900, "900 s for images and volumes", "budgets.gpu.pull_min"),
     ],
 )
-def test_a_pod_that_takes_too_long_says_where_it_stands_and_is_tried_again(state, words):
-    with pytest.raises(PodCannotStartError) as caught:
-        waited(Manager({0: state}))
+def test_a_phase_that_uses_its_budget_up_is_named_with_its_field_and_tried_again(
+    awaited, states, gave_up_at, what, field
+):
+    manager = Manager(states, awaited=awaited)
 
-    assert words in str(caught.value)
+    with pytest.raises(PodCannotStartError) as caught:
+        waited(manager, schedule_s=600, pull_s=900)
+
+    assert f"{what}, as long as {field} of the site allows" in caught.value.failure.what
+    assert f"raise {field} in the site file" in caught.value.failure.remedy
+    assert (NO_ROOM in caught.value.failure.what) == (gave_up_at == 600)
     assert caught.value.failure.retry
+    assert manager.now == gave_up_at
+
+
+def test_a_long_wait_for_a_node_leaves_the_whole_time_for_the_image():
+    manager = Manager({0: pod(scheduled=False, why=NO_ROOM), 590: pod(), 1150: pod("Running")})
+
+    assert waited(manager, schedule_s=600, pull_s=600) == 1150

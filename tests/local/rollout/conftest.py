@@ -44,6 +44,8 @@ case "$TEMPER" in
   storeless) echo "the object store does not answer" | tee "$SLIPWAY_TERMINATION_LOG"; exit 75;;
 esac
 """
+LARGE_S = 8
+"""How long the image test/triton:large takes to be pulled."""
 TEMPERS = ("good", "crashing", "unready", "damaged", "storeless")
 
 
@@ -59,6 +61,7 @@ class Server:
             (image / name).chmod(0o755)
         row = {"path_prefix": [str(image)]}
         images = {f"test/triton:{temper}": {**row, "env": {"TEMPER": temper}} for temper in TEMPERS}
+        images["test/triton:large"] = {**row, "pull_s": LARGE_S}
         shipped = yaml.safe_load((REPOSITORY / "local" / "images.yaml").read_text())["images"]
         images[Images.model_fields["front"].default] = shipped[Images.model_fields["front"].default]
         table = folder / "images.yaml"

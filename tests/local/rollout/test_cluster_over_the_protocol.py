@@ -1,6 +1,7 @@
 """What every cluster promises, and what only one with pods, tokens and a socket can show."""
 
 import base64
+import logging
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,8 +13,10 @@ from tasks.adapters.kube import Cluster
 from tasks.adapters.kube_errors import StaleError, UnknownKindError
 from tasks.adapters.workload_state import is_available
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.site import StartBudget
 from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
 from tests.fakes.cluster_contract import LABELS, service
+from tests.local.rollout.conftest import LARGE_S
 from tests.unit.manifests.objects import base_objects
 
 
@@ -87,6 +90,52 @@ def test_a_candidate_whose_secret_is_missing_is_given_up_long_before_its_time_wi
     assert 'CreateContainerConfigError: secret "slipway-s3" not found' in caught.value.what
     create = f"kubectl -n {cluster.namespace} create secret generic slipway-s3 --from-literal=AWS_ACCESS_KEY_ID=<value>"
     assert create in caught.value.remedy
+
+
+def test_a_candidate_without_a_node_is_given_up_in_that_phase_with_the_schedulers_words(cluster, caplog):
+    made = deployment(cluster)
+    made["spec"]["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    cluster.apply([made])
+
+    with caplog.at_level(logging.INFO), pytest.raises(UnavailableError) as caught:
+        cluster.wait_available("Deployment", "demo-1", 1, StartBudget(schedule_min=0.1, pull_min=0.1))
+
+    assert "s for a node, as long as budgets.cpu.schedule_min" in caught.value.what
+    assert "FailedScheduling: 0/1 nodes are available" in caught.value.what
+    assert "raise budgets.cpu.schedule_min" in caught.value.remedy
+    assert any("demo-1: schedule 0 of 6 s" in record.getMessage() for record in caplog.records)
+
+
+def test_pulling_takes_nothing_from_the_time_to_become_ready_and_has_a_limit_of_its_own(cluster):
+    cluster.apply([deployment(cluster, "test/triton:large")])
+
+    with pytest.raises(UnavailableError) as caught:
+        cluster.wait_available("Deployment", "demo-1", 30, StartBudget(schedule_min=1, pull_min=0.05))
+    assert "s for images and volumes, as long as budgets.cpu.pull_min" in caught.value.what
+    assert 'Pulling: Pulling image "test/triton:large"' in caught.value.what
+
+    cluster.wait_available("Deployment", "demo-1", LARGE_S - 1, StartBudget(schedule_min=1, pull_min=1))
+
+
+def test_a_candidate_that_a_quota_refuses_is_given_up_with_the_quotas_words(cluster):
+    hard = {"pods": "0"}
+    cluster.apply(
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": {"name": "none", "namespace": cluster.namespace},
+                "spec": {"hard": hard},
+            },
+            deployment(cluster),
+        ]
+    )
+
+    with pytest.raises(UnavailableError) as caught:
+        cluster.wait_available("Deployment", "demo-1", 1, StartBudget(schedule_min=0.1, pull_min=0.1))
+
+    assert "FailedCreate" in caught.value.what
+    assert "exceeded quota: none" in caught.value.what
 
 
 def test_a_deployment_that_does_not_exist_is_not_waited_for(cluster):

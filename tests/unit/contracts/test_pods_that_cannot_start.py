@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.pod_starts import CONFIGURATION_GRACE_S, PULL_GRACE_S, StartWatch, unscheduled
+from tasks.contracts.pod_starts import CONFIGURATION_GRACE_S, PULL_GRACE_S, StartWatch
 
 ENVIRONMENT = [
     {"name": name, "valueFrom": {"secretKeyRef": {"name": "slipway-s3", "key": name}}}
@@ -96,9 +96,3 @@ def test_other_warnings_do_not_end_the_wait():
     ]
 
     assert after(3600, pod(), events) is None
-
-
-def test_a_pod_that_no_node_takes_says_why_in_the_schedulers_words():
-    assert unscheduled(pod(conditions=[("False", "0/3 nodes have a GPU")])) == "0/3 nodes have a GPU"
-    assert unscheduled(pod(conditions=[("True", "")])) is None
-    assert unscheduled(pod()) is None
