@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from tasks.adapters.kube import Cluster
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.contracts.site import Site
-from tasks.contracts.site_objects import credentials_secrets, site_objects, unneeded_policies
+from tasks.contracts.site_objects import Document, credentials_secrets, site_objects, unneeded_policies
 
 
 def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, credentials: Mapping[str, str]) -> list[str]:
@@ -29,7 +29,7 @@ def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, creden
     """
     objects = [*site_objects(site, text), *credentials_secrets(site, credentials)]
     cluster.apply(objects)
-    applied = [f"{item['kind']} {item['metadata']['namespace']}/{item['metadata']['name']}" for item in objects]
+    applied = [_shown(item) for item in objects]
     removed = [
         f"NetworkPolicy {namespace}/{name} (removed)"
         for namespace, name in unneeded_policies(site)
@@ -37,3 +37,8 @@ def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, creden
     ]
     created = store.ensure_bucket()
     return [*applied, *removed, f"bucket {site.object_store.bucket}{' (created)' if created else ''}"]
+
+
+def _shown(item: Document) -> str:
+    namespace = item["metadata"].get("namespace")
+    return f"{item['kind']} {f'{namespace}/' if namespace else ''}{item['metadata']['name']}"

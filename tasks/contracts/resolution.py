@@ -11,11 +11,12 @@ from tasks.contracts.engine_kinds import kinds_with
 from tasks.contracts.errors import InputError
 from tasks.contracts.exposure import Routes
 from tasks.contracts.gpu_formats import check_format
+from tasks.contracts.gpu_nodes import SPOT_TAINT
 from tasks.contracts.host_cache import host_cache_bytes, with_memory
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
 from tasks.contracts.scaling import Scaler
-from tasks.contracts.site import Gpu, PodShape, Site
+from tasks.contracts.site import Gpu, PodShape, Site, Toleration
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import gpus_to_hold, needs_gpu, step_shape
 from tasks.contracts.triton_images import TritonImage, check_digest, check_driver, triton_image
@@ -237,9 +238,12 @@ class ResolvedRelease:
         gpus = self.gpu.facts.per_node if several else engine.ranks
         shape = _on_gpus(self._shape("gpu", "serving"), self.gpu.name, gpus)
         shape = with_memory(shape, min(gpus, engine.ranks) * host_cache_bytes(self.spec))
+        if self.site.serving.spot:
+            shape = self._on_spot(shape)
         if not several:
             return Placement(self.engine_image, shape, engine.ranks)
         self._check_multinode_names()
+        self._check_one_zone()
         return Placement(self.multinode_image, shape, engine.ranks, self.nodes, self.gpu.facts.efa)
 
     def step(self, step: Step, estimate: Estimate | None = None) -> StepPod:
@@ -255,6 +259,8 @@ class ResolvedRelease:
         shape = self._shape(step_shape(step, self.spec), step)
         gpus = self.step_gpus(step, estimate)
         shape = _on_gpus(shape, self.gpu.name, gpus) if gpus else shape.model_copy(update={"gpus": 0})
+        if gpus:
+            shape = self._on_spot(shape)
         if step == "assemble" and gpus:
             shape = with_memory(shape, self.spec.engine.ranks * host_cache_bytes(self.spec))
         return StepPod(self.step_image(step), shape)
@@ -295,6 +301,14 @@ class ResolvedRelease:
         holding = gpus_to_hold(estimate.gpu_bytes, facts) if estimate else 0
         return max(self._shape("gpu", step).gpus, on_a_node, holding)
 
+    def _on_spot(self, shape: PodShape) -> PodShape:
+        """Let the pod run on spot nodes as well, where Karpenter starts some for its GPU."""
+        nodes = self.gpu.facts.nodes
+        if nodes is None or "spot" not in nodes.capacity:
+            return shape
+        tolerations = (*shape.tolerations, Toleration(key=SPOT_TAINT, effect="NoSchedule"))
+        return shape.model_copy(update={"tolerations": tolerations})
+
     def _shape(self, name: str, user: str) -> PodShape:
         shape = {str(known): shape for known, shape in self.site.shapes.items()}.get(name)
         if shape is None:
@@ -304,6 +318,16 @@ class ResolvedRelease:
                 remedy=f"Add shapes.{name} to the site file.",
             )
         return shape
+
+    def _check_one_zone(self) -> None:
+        nodes = self.gpu.facts.nodes
+        if nodes is not None and len(nodes.zones) != 1:
+            raise InputError(
+                f"{self.spec.name} is served over several nodes, which Karpenter could start in different zones",
+                found=f"zones of gpus.{self.gpu.name}.nodes: {', '.join(nodes.zones) or 'all'}",
+                expected="one zone",
+                remedy="Name one zone there, the one of the placement group if there is one.",
+            )
 
     def _check_multinode_names(self) -> None:
         name, replicas = self.spec.name, self.spec.serving.replicas.max

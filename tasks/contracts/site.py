@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from tasks.contracts.base import Written
 from tasks.contracts.engine_kinds import EngineKind
 from tasks.contracts.exposure import LoadBalancer, Routes
+from tasks.contracts.gpu_nodes import GpuNodes, Karpenter, NodeFacts, problems
 from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
 from tasks.contracts.release import Step
 from tasks.contracts.scaling import Scaler
@@ -199,6 +200,9 @@ class Gpu(Written):
         pattern=r"^[0-9]{1,6}(\.[0-9]{1,6}){0,4}$",
         description="the nodes' driver, e.g. 580.95.05; absent: not checked",
     )
+    nodes: GpuNodes | None = Field(
+        default=None, description="instances that Karpenter starts for pods with this GPU; absent: the nodes are there"
+    )
 
 
 class Images(Written):
@@ -229,6 +233,9 @@ class ServingSite(Written):
         description="IP address that Triton's ports bind to, or $(POD_IP), which becomes the pod's own",
     )
     shape: str = Field(default="serving", description="name of the serving pods' shape")
+    spot: bool = Field(
+        default=False, description="whether servers may run on spot nodes, which AWS takes away within two minutes"
+    )
     mpi_secret: ObjectName = Field(
         default="slipway-mpi",
         description="Secret with ssh-privatekey and ssh-publickey, with which the nodes of one server connect",
@@ -316,7 +323,34 @@ class Site(Written):
     gpus: dict[NonEmptyLabelValue, Gpu] = Field(
         default_factory=dict, max_length=MAX_ENTRIES, description="GPU products by node label; empty: no GPUs"
     )
+    nodes: Karpenter | None = Field(
+        default=None, description="Karpenter on AWS, which starts the nodes of gpus.<product>.nodes"
+    )
     serving: ServingSite = ServingSite()
     airflow: AirflowSite = AirflowSite()
     telemetry: Telemetry = Telemetry()
     budgets: Budgets = Field(default=Budgets(), description="time limits of pods, by phase")
+
+    @model_validator(mode="after")
+    def _nodes_would_be_started(self) -> Self:
+        shape = self.shapes.get("gpu")
+        for product, gpu in self.gpus.items():
+            if gpu.nodes is None:
+                continue
+            if self.nodes is None or shape is None:
+                raise ValueError(
+                    f"gpus.{product}.nodes needs the field nodes, which says how Karpenter starts them, and shapes.gpu"
+                )
+            if not any(each.key == "nvidia.com/gpu" for each in shape.tolerations):
+                raise ValueError("shapes.gpu.tolerations: nodes of Karpenter have the taint nvidia.com/gpu:NoSchedule")
+            facts = NodeFacts(
+                product=product,
+                per_node=gpu.per_node,
+                efa=gpu.efa,
+                cpu_m=1000 * quantity(shape.cpu),
+                memory_mib=quantity(shape.memory) / 2**20,
+                scratch_gb=quantity(shape.scratch) / 1e9,
+            )
+            if found := list(problems(gpu.nodes, facts)):
+                raise ValueError(f"gpus.{product}.nodes: {'; '.join(found)}")
+        return self

@@ -8,6 +8,7 @@ for a Hub or an object store that the default policies block.
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.contracts.node_objects import node_objects
 from tasks.contracts.site import Site, endpoint_port
 
 Document = dict[str, Any]
@@ -25,14 +26,14 @@ MANAGED = {"app.kubernetes.io/managed-by": "slipway"}
 
 
 def site_objects(site: Site, text: str) -> list[Document]:
-    """The site's ConfigMaps and network policies.
+    """The site's ConfigMaps, network policies and node pools.
 
     Args:
         site: the site.
         text: the text of its file, which pods read unchanged.
     """
     namespaces = (site.kubernetes.pipeline_namespace, site.kubernetes.serving_namespace)
-    return [*(_config_map(namespace, text) for namespace in namespaces), *_policies(site)]
+    return [*(_config_map(namespace, text) for namespace in namespaces), *_policies(site), *node_objects(site)]
 
 
 def credentials_secrets(site: Site, environment: Mapping[str, str]) -> list[Document]:

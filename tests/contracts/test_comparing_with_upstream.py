@@ -40,7 +40,7 @@ def test_each_record_says_in_which_repository_commit_and_path_it_was_read():
 def test_what_is_confirmed_names_the_commits_of_what_images_are_built_from():
     confirmed = [each for each in ENTRIES if each["confirmed"]]
 
-    assert len(confirmed) == 11
+    assert len(confirmed) == 13
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for each in confirmed for commit in each["commits"].values())
 
 

@@ -95,7 +95,8 @@ def test_every_object_of_a_shipped_site_is_valid(name):
     document = read_contract(Site, yaml.safe_load(text), name)
 
     for item in [*site_objects(document, text), *credentials_secrets(document, KEYS)]:
-        validate(item)
+        if "karpenter" not in item["apiVersion"]:  # those are validated in test_gpu_nodes.py
+            validate(item)
 
 
 def test_a_range_that_is_none_is_refused():
