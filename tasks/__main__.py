@@ -9,6 +9,7 @@
     python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/serving/mpi_leader.py)
     python -m tasks drain --front SOCKET ...   (preStop of a server, see tasks/serving/drain.py)
     python -m tasks export-metrics [--port N]   (a pod of its own, see k8s_manifests/monitoring)
+    python -m tasks all-reduce --leader ADDRESS ...   (a rank, see tasks/serving/all_reduce.py)
     python -m tasks openai --socket SOCKET ...   (beside a server, see tasks/serving/openai_api/process.py)
 
 Environment: SLIPWAY_SITE (site file, unless --site is given), SLIPWAY_SCRATCH (folder for temporary files),
@@ -29,11 +30,12 @@ from typing import Any
 
 from tasks import jobs, pod_processes
 from tasks.adapters import log_lines
-from tasks.arguments import DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
+from tasks.arguments import ALL_REDUCE, DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.site import Site
 from tasks.document_files import read_document
+from tasks.serving import all_reduce
 
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
 SIGNALLED = 128
@@ -67,7 +69,8 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         log.exception("unexpected error")
         code, message = PipelineError.exit_code, jobs.unexpected(error)
     (log.error if code else log.info)(message)
-    if path := environment.get("SLIPWAY_TERMINATION_LOG"):
+    # the ranks of a container share its message, and rank 0 has the result
+    if (path := environment.get("SLIPWAY_TERMINATION_LOG")) and environment.get(all_reduce.RANK, "0") == "0":
         line = " ".join(message.split()).encode()[: TERMINATION_BYTES - 1].decode(errors="ignore")
         Path(path).write_text(f"{line}\n", encoding="utf-8")
     return code
@@ -80,6 +83,8 @@ def _run(parsed: Namespace, environment: Mapping[str, str]) -> str:
     if parsed.step == OPENAI:
         log_lines.configure(parsed.logs, sys.stdout, {"step": parsed.step, "release": parsed.release})
         return pod_processes.openai(parsed)
+    if parsed.step == ALL_REDUCE:
+        return all_reduce.run(parsed, environment)
     site = read_contract(Site, read_document(parsed.site), str(parsed.site))
     log_lines.configure(site.telemetry.logs, sys.stdout, {"step": parsed.step})
     if parsed.step == LEAD:

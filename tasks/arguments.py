@@ -7,7 +7,7 @@ from typing import Never
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import STEPS, Step
-from tasks.serving import drain, mpi_leader
+from tasks.serving import all_reduce, drain, mpi_leader
 from tasks.serving.openai_api import process as openai_process
 
 PLAN: Step = "plan"
@@ -18,6 +18,7 @@ DRAIN = "drain"
 OPENAI = "openai"
 EXPORT_METRICS = "export-metrics"
 METRICS_PORT = 9108
+ALL_REDUCE = "all-reduce"
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,7 +41,7 @@ def parse(
         prog="python -m tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI, EXPORT_METRICS):
+    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI, EXPORT_METRICS, ALL_REDUCE):
         step = steps.add_parser(name)
         step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
         match name:
@@ -53,6 +54,8 @@ def parse(
             case "export-metrics":
                 step.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's own
                 step.add_argument("--port", type=int, default=METRICS_PORT)
+            case "all-reduce":
+                all_reduce.add_arguments(step)
             case "plan":
                 _add_plan_request(step)
             case "revert":
@@ -64,7 +67,7 @@ def parse(
                 _add_release(step)
                 step.add_argument("--run", help="identity of this run (default: that of the release's newest plan)")
     parsed = parser.parse_args(arguments)
-    if parsed.site is None and parsed.step not in (DRAIN, OPENAI):
+    if parsed.site is None and parsed.step not in (DRAIN, OPENAI, ALL_REDUCE):
         raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
     return parsed
 

@@ -61,6 +61,12 @@ def _publish(release: Release, workspace: Workspace) -> Outcome:
     return run(release, workspace)
 
 
+def _check_network(release: Release, workspace: Workspace) -> Outcome:
+    from tasks.steps.check_network import run
+
+    return run(release, workspace)
+
+
 def _roll_out(release: Release, workspace: Workspace) -> Outcome:
     from tasks.steps.roll_out import run
 
@@ -103,6 +109,7 @@ RELEASE_STEPS: Mapping[Step, ReleaseStep] = {
     "build": _build,
     "assemble": _assemble,
     "publish": _publish,
+    "check-network": _check_network,
     "roll-out": _roll_out,
     "smoke-test": _smoke_test,
     "benchmark": _benchmark,

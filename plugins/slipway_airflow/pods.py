@@ -50,6 +50,7 @@ KINDS: dict[Step, StepKind] = {
     "build": StepKind("slipway-builder", deadline_s=24 * HOUR_S),
     "assemble": StepKind("slipway-builder", deadline_s=2 * HOUR_S),
     "publish": StepKind("slipway-publisher", deadline_s=12 * HOUR_S),
+    "check-network": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True),
     "roll-out": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
     "smoke-test": StepKind("slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
     "benchmark": StepKind("slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
@@ -72,6 +73,11 @@ def run_s(step: Step, spec: ReleaseSpec, site: Site) -> int:
         return min(int(60 * site.budgets.run_min[step]), MAX_DEADLINE_S)
     seconds = KINDS[step].deadline_s
     load, rollout = spec.gate.benchmark, spec.rollout
+    if step == "check-network":
+        serving = site.budgets.gpu
+        seconds += serving.schedule_s + serving.pull_s
+        if spec.engine.gpu in site.gpus and (floor := site.gpus[spec.engine.gpu].network):
+            seconds += floor.timeout_s
     if step in {"roll-out", "revert"}:
         serving = site.budgets.of(gpus=spec.engine.gpu is not None)
         seconds += serving.schedule_s + serving.pull_s + spec.serving.ready_timeout_s

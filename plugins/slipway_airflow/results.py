@@ -110,3 +110,11 @@ def stored_stage(stage: Stage, planned: StagePlan, release_uri: str, run: str, l
         started_at=datetime.now(UTC),
         seconds=0.0,
     )
+
+
+def unneeded(step: Step, why: str, release_uri: str, run: str) -> StepResult:
+    """The result of a step that has nothing to do for this release, for which no pod runs."""
+    now = datetime.now(UTC)
+    return StepResult(
+        step=step, release=release_uri, run=run, outcome="stored", summary=why, data={}, started_at=now, seconds=0.0
+    )

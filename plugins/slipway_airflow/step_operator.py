@@ -26,6 +26,7 @@ from tasks.contracts.lease import DAG_RUN, ENDED_HOLDERS
 from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.pod_failures import PodFailure, failure_of, gone
 from tasks.contracts.release import REMEDY_PREFIX, RevertRequest, Step, StepResult
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import step_shape
 
@@ -45,6 +46,7 @@ UNPLANNED = frozenset({PLAN, REVERT})
 ROLL_OUT: Step = "roll-out"
 ROLL_BACK: Step = "roll-back"
 PROMOTE: Step = "promote"
+CHECK_NETWORK: Step = "check-network"
 TAKES_LEASE = frozenset({ROLL_OUT, REVERT})
 """Steps that acquire a model's lease, and may take it over from a run that has ended."""
 NEVER_BEGAN = frozenset({None, "upstream_failed", "skipped", "removed"})
@@ -109,6 +111,10 @@ class StepOperator(KubernetesPodOperator):
             stored = results.stored_stage(self.step, plan.stages[self.step], release_uri, run, self.layout)
             self.log.info(stored.summary)
             self._push(context, stored)
+            return
+        if self.step == CHECK_NETWORK and release_uri and (why := self._one_node()):
+            self.log.info(why)
+            self._push(context, results.unneeded(self.step, why, release_uri, run))
             return
         try:
             estimate = plan.estimate if plan else None
@@ -201,6 +207,14 @@ class StepOperator(KubernetesPodOperator):
             if states.get(run_id, {}).get(ROLL_OUT) in NEVER_BEGAN:
                 raise AirflowSkipException(f"{plan.release_id} was not rolled out, so there is nothing to undo")
         return plan, result.release
+
+    def _one_node(self) -> str:
+        """Why there is no network between nodes to measure; empty where there is one."""
+        try:
+            nodes = ResolvedRelease(self.spec, current_site()).serving.nodes
+        except InputError as error:
+            raise AirflowFailException(f"{self.step}: {error}") from error
+        return "the release is served on one node; no pod was started" if nodes == 1 else ""
 
     def _annotations(self, context: "Context") -> dict[str, str]:
         """What a step that changes the model needs to know about runs. This also ends pods that would interfere."""

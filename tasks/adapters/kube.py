@@ -274,6 +274,13 @@ class Cluster:
             with contextlib.suppress(StaleError, MissingError):
                 self.delete("Lease", name, version=lease["metadata"]["resourceVersion"])
 
+    def nodes(self, labels: dict[str, str]) -> list[Document]:
+        """Nodes that carry every label and take pods."""
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        with translated("nodes"):
+            response = self._resource("Node").get(label_selector=selector, _request_timeout=TIMEOUT_S)
+        return [node for node in response.to_dict()["items"] if not node["spec"].get("unschedulable")]
+
     def log_tail(self, pod: str, container: str, lines: int = LOG_LINES) -> str:
         """The last lines that a container printed; empty when there are none."""
         from kubernetes import client

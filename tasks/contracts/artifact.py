@@ -108,6 +108,10 @@ class Layout:
         """The latest result of a step of the release."""
         return f"{self.root}/releases/{name}/{release_id}/results/{step}.json"
 
+    def network(self, product: str) -> str:
+        """The last measurement of the network between nodes with this GPU product that passed."""
+        return f"{self.root}/network/{product}.json"
+
     def evidence(self, name: str, release_id: str, run: str) -> str:
         """Prefix of one run's measurements; no other run overwrites them."""
         return f"{self.root}/releases/{name}/{release_id}/evidence/{run}"

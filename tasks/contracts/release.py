@@ -20,6 +20,7 @@ Step = Literal[
     "build",
     "assemble",
     "publish",
+    "check-network",
     "roll-out",
     "smoke-test",
     "benchmark",

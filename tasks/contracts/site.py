@@ -12,6 +12,7 @@ from tasks.contracts.engine_kinds import EngineKind
 from tasks.contracts.exposure import LoadBalancer, Routes
 from tasks.contracts.gpu_nodes import GpuNodes, Karpenter, NodeFacts, problems
 from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
+from tasks.contracts.network_check import NetworkFloor
 from tasks.contracts.release import Step
 from tasks.contracts.scaling import Scaler
 from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
@@ -199,6 +200,9 @@ class Gpu(Written):
         default=None,
         pattern=r"^[0-9]{1,6}(\.[0-9]{1,6}){0,4}$",
         description="the nodes' driver, e.g. 580.95.05; absent: not checked",
+    )
+    network: NetworkFloor | None = Field(
+        default=None, description="what the network between nodes must be able to do; absent: it is not measured"
     )
     nodes: GpuNodes | None = Field(
         default=None, description="instances that Karpenter starts for pods with this GPU; absent: the nodes are there"

@@ -62,6 +62,8 @@ class Server:
     """What a client would have to know to load or unload models; by default, what Kubernetes alone knows beforehand."""
     launcher: str | None = None
     """Program that each rank on several nodes starts with, where only rank 0 is a tritonserver."""
+    program: tuple[str, ...] = ()
+    """What every rank on several nodes runs in place of a server."""
     completes_configs: bool = True
     """Whether Triton fills in what a config.pbtxt leaves out. A trt-engine's is complete; llmapi and vllm need it."""
 
@@ -152,9 +154,11 @@ def _ranks(server: Server, ranks: int, exported: Sequence[str]) -> list[str]:
     (NVIDIA/TensorRT-LLM tensorrt_llm/llmapi/trtllm-llmapi-launch at 020c89e6). It splits its arguments at spaces, of
     which a server's have none.
     """
+    shared = [part for name in exported for part in ("-x", name)]
+    if server.program:
+        return ["-n", str(ranks), *shared, *server.program]
     if server.launcher is None:
         return _contexts(server, ranks, exported)
-    shared = [part for name in exported for part in ("-x", name)]
     return ["-n", str(ranks), *shared, server.launcher, *single(server)]
 
 

@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.adapters.clock import Clock
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ranks = parser.add_mutually_exclusive_group(required=True)
     ranks.add_argument("--ranked-model", help="the model that every rank loads, each in a server of its own")
     ranks.add_argument("--launcher", help="program of every rank, which starts the one server at rank 0")
+    ranks.add_argument("--all-reduce-mib", type=int, help="measure the network instead: what each rank contributes")
     parser.add_argument("--bind-address", required=True, help="address that rank 0 binds to")
     parser.add_argument("--exit-timeout-s", type=int, required=True)
     parser.add_argument("--ready-timeout-s", type=float, required=True, help="how long the pods may take to be ready")
@@ -63,6 +64,9 @@ def multinode_server(parsed: argparse.Namespace, telemetry: Telemetry | None = N
         latency_histograms=telemetry is not None and telemetry.metrics,
         traces=telemetry.triton_traces if telemetry else None,
     )
+    if parsed.all_reduce_mib:
+        program = ("python", "-m", "tasks", "all-reduce", f"--mib={parsed.all_reduce_mib}")
+        server = replace(server, program=(*program, f"--timeout-s={parsed.exit_timeout_s}"))
     return MultinodeServer(parsed.group, parsed.nodes, parsed.ranks_per_node, parsed.ready_timeout_s, server)
 
 
@@ -103,9 +107,12 @@ def command(
     known_hosts.write_text(
         "".join(f"[{address}]:{commands.SSH_PORT} {key}\n" for address in addresses), encoding="utf-8"
     )
+    server = pods.server
+    if server.program:
+        server = replace(server, program=(*server.program, f"--leader={addresses[0]}"))
     ssh_options = ["-F", SSH_CONFIG, "-o", f"UserKnownHostsFile={known_hosts}"]
     return commands.ranks_on_nodes(
-        pods.server,
+        server,
         addresses,
         pods.ranks_per_node,
         mpirun=mpirun,

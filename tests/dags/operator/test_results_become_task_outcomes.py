@@ -98,6 +98,15 @@ def test_a_stage_that_is_stored_needs_no_pod(runs):
     assert runs.cluster.asked == []
 
 
+def test_a_release_on_one_node_starts_no_pod_to_measure_a_network(runs):
+    runs.planned()
+
+    value = runs.execute("check-network")
+
+    assert (value["outcome"], value["summary"]) == ("stored", "the release is served on one node; no pod was started")
+    assert runs.cluster.asked == []
+
+
 @pytest.mark.parametrize("step", ["download", "publish", "roll-out", "gate", "promote", "roll-back"])
 def test_a_plan_with_nothing_to_do_skips_the_steps(runs, step):
     runs.planned(action="nothing")
