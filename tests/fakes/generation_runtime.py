@@ -6,6 +6,8 @@ from generation.runtime import Progress
 
 
 class ByteTokenizer:
+    tool_call_format = ""
+
     """Bytes as ids, as byte-level vocabularies do in the worst case: a character may take four tokens."""
 
     def encode(self, question, template_arguments=None):
@@ -73,14 +75,15 @@ class RecordedReply:
 
     def __init__(self):
         self.pieces, self.finish_reason, self.failure = [], "", ""
-        self.usage = None
+        self.usage, self.logprobs = None, []
         self.gone = False
         self._ended, self._changed = threading.Event(), threading.Condition()
 
-    def send(self, text, finish_reason, usage=None):
+    def send(self, text, finish_reason, usage=None, logprobs=()):
         assert not self._ended.is_set(), "something was sent after the end"
         with self._changed:
             self.pieces.append(text)
+            self.logprobs.append(list(logprobs))
             self.finish_reason, self.usage = finish_reason, usage
             self._changed.notify_all()
         if finish_reason:
@@ -98,6 +101,9 @@ class RecordedReply:
     def text(self):
         assert self._ended.wait(10), "no end came"
         return "".join(self.pieces)
+
+    def wait_for_end(self):
+        assert self._ended.wait(10), "no end came"
 
     @property
     def ended(self):

@@ -20,7 +20,21 @@ class SamplingParams:
     top_p: float | None = None
     seed: int | None = None
     temperature: float | None = None
+    min_tokens: int | None = None
+    logprobs: int | None = None
+    guided_decoding: object = None
     detokenize: bool = True
+
+
+@dataclass(kw_only=True)
+class GuidedDecodingParams:
+    json: str | None = None
+
+
+@dataclass
+class Logprob:
+    logprob: float
+    rank: int
 
 
 @dataclass
@@ -43,6 +57,7 @@ class CompletionOutput:
     index: int = 0
     token_ids: list = field(default_factory=list)
     token_ids_diff: list = field(default_factory=list)
+    logprobs_diff: list | None = None
     finish_reason: str | None = None
 
 
@@ -60,6 +75,11 @@ class RequestOutput:
     def _report(self, new):
         output, is_new = self.outputs[0], self.llm.reports == "new"
         output.token_ids, output.token_ids_diff = new if is_new else [*output.token_ids, *new], new
+        if self.sampling_params.logprobs:  # 0 reports none with the PyTorch backend
+            asked = range(self.sampling_params.logprobs)
+            output.logprobs_diff = [
+                {token: Logprob(-0.5, 2), **{ord("A") + n: Logprob(-0.1 * (n + 1), n) for n in asked}} for token in new
+            ]
 
     async def __aiter__(self):
         fake, output = self.llm, self.outputs[0]
@@ -95,7 +115,9 @@ class LLM:
         endless=(),
         **arguments,
     ):
-        assert skip_tokenizer_init, "ids go in and out"
+        assert skip_tokenizer_init == ("guided_decoding_backend" not in arguments), (
+            "guided decoding needs the tokenizer"
+        )
         self.model, self.arguments = model, arguments
         self.answers, self.reports, self.with_end = dict(answers), reports, with_end
         self.refuses, self.breaks, self.endless = refuses, breaks, endless
@@ -107,6 +129,8 @@ class LLM:
         result = RequestOutput(self, inputs, sampling_params)
         if result.prompt in self.refuses:
             raise RequestError("the prompt is too long for this engine")
+        if sampling_params.guided_decoding and "guided_decoding_backend" not in self.arguments:
+            raise ValueError("guided decoding is not enabled")
         self.asked.append(sampling_params)
         self.adapters.append(lora_request)
         return result
@@ -119,6 +143,7 @@ def modules():
     """The package and its llmapi module, to be laid into sys.modules."""
     package, llmapi = ModuleType("tensorrt_llm"), ModuleType("tensorrt_llm.llmapi")
     package.LLM, package.SamplingParams, package.llmapi = LLM, SamplingParams, llmapi
+    llmapi.GuidedDecodingParams = GuidedDecodingParams
     llmapi.RequestError, llmapi.RequestOutput, llmapi.CompletionOutput = RequestError, RequestOutput, CompletionOutput
     executor, request = ModuleType("tensorrt_llm.executor"), ModuleType("tensorrt_llm.executor.request")
     request.LoRARequest = LoRARequest

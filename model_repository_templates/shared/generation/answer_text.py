@@ -36,10 +36,16 @@ class AnswerText:
     """One answer as it grows. Engines differ in whether they give out the token that ended it: here it never shows."""
 
     def __init__(
-        self, tokenizer: Tokenizer, end_ids: Sequence[int], max_tokens: int, stop_words: Sequence[str]
+        self,
+        tokenizer: Tokenizer,
+        end_ids: Sequence[int],
+        max_tokens: int,
+        stop_words: Sequence[str],
+        min_tokens: int = 0,
     ) -> None:
+        """`min_tokens`: stop words count when the answer has so many."""
         self._tokenizer, self._end_ids, self._room = tokenizer, frozenset(end_ids), max_tokens
-        self._stream, self._stop_words = TextStream(), StopWords(stop_words)
+        self._stream, self._stop_words, self._least = TextStream(), StopWords(stop_words), min_tokens
         self._ended = False
         self.tokens = 0
         """Tokens of the answer so far."""
@@ -67,7 +73,10 @@ class AnswerText:
 
     def _advance(self, *, final: bool) -> str:
         text = self._tokenizer.decode([self._stream.window])[0]
-        return self._stop_words.advance(self._stream.advance(text, final=final), final=final)
+        certain = self._stream.advance(text, final=final)
+        if self.tokens < self._least and not final:
+            return certain
+        return self._stop_words.advance(certain, final=final)
 
     def _until_the_end(self, tokens: Sequence[int]) -> list[int]:
         taken: list[int] = []

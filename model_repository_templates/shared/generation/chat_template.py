@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from generation.question import RefusedError
 from generation.settings import SettingsError
+from generation.tool_calls import check_tools, format_of
 
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 DEFAULT = "default"
@@ -44,6 +45,8 @@ class ChatTemplate:
         except TemplateError as error:
             raise SettingsError(f"the chat template is no Jinja2: {error}. Set chat_template to none.") from error
         self._given = {**(arguments or {}), **special_tokens}
+        self._source = source
+        self.tool_call_format = format_of(source)
         self._in_parts = False
         whole, refusal = self._probe()
         if PROBE in whole:
@@ -61,14 +64,21 @@ class ChatTemplate:
         """
         return self.render([{"role": "user", "content": question}], arguments)
 
-    def render(self, messages: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any] | None = None) -> str:
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        arguments: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
         """The prompt of a conversation, up to where the model's next answer begins.
 
         Raises:
-            RefusedError: the template does not take these messages.
+            RefusedError: the template does not take these messages, or ignores the tools.
         """
+        check_tools(self._source, messages, tools)
+        named = {**(arguments or {}), **({"tools": tools} if tools else {})}
         parted = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
-        given = {**self._given, **(arguments or {}), "messages": parted if self._in_parts else messages}
+        given = {**self._given, **named, "messages": parted if self._in_parts else messages}
         try:
             return self._template.render({**given, "add_generation_prompt": True})
         except Exception as error:  # a template computes with what a client sends, and may fail like any program

@@ -8,7 +8,8 @@ from generation.question import Question, RefusedError
 from generation.runtime import Tokenizer
 from generation.template_arguments import NO_TEMPLATE
 
-MESSAGES = "messages"
+MESSAGES, TOOLS = "messages", "tools"
+MAX_TOOLS, MAX_TOOL_CHARS = 128, 65_536
 NO_MESSAGES = (
     "this model applies no chat template, so it takes no messages: its checkpoint has none, or the release's "
     "engine.options.chat_template is none. Send a prompt: text_input, or /v1/completions of OpenAI's API."
@@ -16,21 +17,47 @@ NO_MESSAGES = (
 
 
 def read_messages(text: str) -> tuple[Mapping[str, Any], ...]:
-    """The messages of a conversation from their JSON, each with a role and a text.
+    """The messages of a conversation from their JSON, each with a role and a text, and with tool_calls if it has some.
 
     Raises:
         RefusedError: it is not a list of such objects, or the list is empty.
     """
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{MESSAGES} is not valid JSON: {error}. Send a list of objects.") from error
-    if not isinstance(found, list) or not found:
-        raise RefusedError(f"{MESSAGES} is {text[:64]}; expected a list of at least one message.")
+    found = _list(MESSAGES, text, "message")
     for number, message in enumerate(found):
         parts = [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else []
         if not parts or not all(isinstance(part, str) for part in parts):
             raise RefusedError(f"{MESSAGES}[{number}] is wrong; expected an object with texts for role and content.")
+    return found
+
+
+def read_tools(text: str) -> tuple[Mapping[str, Any], ...]:
+    """Definitions of functions from their JSON: {"type": "function", "function": {"name": ...}}.
+
+    Raises:
+        RefusedError: it is not a list of such objects, the list is empty or too long, or a name occurs twice.
+    """
+    if len(text) > MAX_TOOL_CHARS:
+        raise RefusedError(f"{TOOLS} has {len(text)} characters; the limit is {MAX_TOOL_CHARS}.")
+    found = _list(TOOLS, text, "tool")
+    names = [tool["function"].get("name") for tool in found if isinstance(tool, dict) and _is_function(tool)]
+    if len(names) < len(found) or not all(isinstance(name, str) and name for name in names):
+        raise RefusedError(f'{TOOLS} has a tool that is not {{"type": "function", "function": {{"name": ...}}}}.')
+    if len(names) > MAX_TOOLS or len(set(names)) < len(names):
+        raise RefusedError(f"{TOOLS} has {len(names)} functions; expected at most {MAX_TOOLS}, of different names.")
+    return found
+
+
+def _is_function(tool: Mapping[str, Any]) -> bool:
+    return tool.get("type") == "function" and isinstance(tool.get("function"), dict)
+
+
+def _list(name: str, text: str, item: str) -> tuple[Any, ...]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"{name} is not valid JSON: {error}. Send a list of objects.") from error
+    if not isinstance(found, list) or not found:
+        raise RefusedError(f"{name} is {text[:64]}; expected a list of at least one {item}.")
     return tuple(found)
 
 
@@ -41,7 +68,7 @@ def prompt_of(question: Question, tokenizer: Tokenizer) -> Sequence[int]:
         RefusedError: the chat template does not take the messages or the question, or there is none.
     """
     if question.messages:
-        return tokenizer.encode_messages(question.messages, question.template_arguments)
+        return tokenizer.encode_messages(question.messages, question.template_arguments, question.tools)
     if question.apply_chat_template is not False:
         return tokenizer.encode(question.text, question.template_arguments)
     if question.template_arguments:

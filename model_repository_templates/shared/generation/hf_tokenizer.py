@@ -48,13 +48,21 @@ class HuggingFaceTokenizer:
         text = self._template.wrap(question, template_arguments) if self._template else question
         return list(self._tokenizer.encode(text, add_special_tokens=self._template is None).ids)
 
+    @property
+    def tool_call_format(self) -> str:
+        """How the checkpoint's chat template writes calls of tools; empty if it is not known."""
+        return self._template.tool_call_format if self._template else ""
+
     def encode_messages(
-        self, messages: Sequence[Mapping[str, Any]], template_arguments: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        template_arguments: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[int]:
         """Ids of a conversation by the checkpoint's chat template."""
         if self._template is None:
             raise RefusedError(NO_MESSAGES)
-        text = self._template.render(messages, template_arguments)
+        text = self._template.render(messages, template_arguments, tools)
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_prompt(self, text: str) -> list[int]:
@@ -64,6 +72,11 @@ class HuggingFaceTokenizer:
     def encode_word(self, word: str) -> list[int]:
         """Ids of a text that stands within another one."""
         return list(self._tokenizer.encode(word, add_special_tokens=False).ids)
+
+    def encode_bad_word(self, word: str) -> list[list[int]]:
+        """Ids of a text at the beginning of a word and within one, as vLLM forbids both (SamplingParams.bad_words)."""
+        ways = [self.encode_word(word.lstrip()), self.encode_word(f" {word.lstrip()}")]
+        return ways if ways[0] != ways[1] else ways[:1]
 
     def shown(self, prompt: Sequence[int]) -> Shown:
         """Everything, or the final one of the channels in which gpt-oss answers."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from generation.runtime import Sampling
+from generation.runtime import Controls, Sampling
 from generation.settings import Limits
 
 
@@ -27,6 +27,8 @@ class Question:
     lora_name: str | None = None
     messages: tuple[Mapping[str, Any], ...] = ()
     apply_chat_template: bool | None = None
+    controls: Controls = field(default_factory=Controls)
+    tools: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ def check(question: Question) -> None:
     """Refuse what is wrong whatever the model.
 
     Raises:
-        RefusedError: empty text or stop word, text and messages together, max_tokens below 1, or a temperature that is
-            negative or not a number.
+        RefusedError: empty text or stop word, text and messages together, tools without messages, max_tokens below 1,
+            or a temperature that is negative or not a number.
     """
     if question.messages and question.text:
         raise RefusedError("text_input and messages are both given; expected one. Leave text_input empty.")
@@ -59,6 +61,8 @@ def check(question: Question) -> None:
         )
     if "" in question.stop_words:
         raise RefusedError("stop_words has an empty text; expected texts that end an answer. Leave it out.")
+    if question.tools and not question.messages:
+        raise RefusedError("tools need messages: they are part of a conversation. Send messages, or leave tools out.")
 
 
 def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
@@ -67,7 +71,8 @@ def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
     Without `max_tokens` the answer may be as long as the model's own default and the room behind the prompt allow.
 
     Raises:
-        RefusedError: the prompt, or prompt and answer together, are longer than the model takes.
+        RefusedError: the prompt, or prompt and answer together, are longer than the model takes; or min_tokens is more
+            than the answer has room for.
     """
     if len(prompt) > limits.max_input_tokens:
         raise RefusedError(
@@ -81,5 +86,10 @@ def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
             f"prompt and max_tokens together are {len(prompt)} + {max_tokens} tokens; this model holds "
             f"{limits.max_sequence_tokens}. Ask for at most {room} tokens, or shorten the text."
         )
-    sampling = Sampling(max_tokens, question.temperature, question.seed, question.lora_name or "")
+    if question.controls.min_tokens > max_tokens:
+        raise RefusedError(
+            f"min_tokens is {question.controls.min_tokens}; the answer has at most {max_tokens} tokens. Lower it."
+        )
+    adapter = question.lora_name or ""
+    sampling = Sampling(max_tokens, question.temperature, question.seed, adapter, question.controls)
     return Job(tuple(prompt), sampling, question.stream, question.stop_words)

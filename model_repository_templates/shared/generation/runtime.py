@@ -1,8 +1,37 @@
 """What an engine must offer to be served: the seam between the scheduler and a vendor's runtime."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What narrows or shifts the choice of tokens. The defaults change nothing.
+
+    Meanings are those of vLLM's SamplingParams, ranges those of OpenAI's API where it has the parameter.
+
+    Attributes:
+        top_p: the likeliest tokens that have this probability together are left, above 0 and at most 1.
+        top_k: this many of the likeliest tokens are left; 0 leaves all.
+        min_tokens: the answer does not end before it has so many tokens.
+        presence_penalty: taken off the logits of tokens that the answer has, -2 to 2.
+        frequency_penalty: the same, times how often the answer has the token, -2 to 2.
+        repetition_penalty: divides positive logits of tokens of prompt and answer, multiplies negative ones; above 0.
+        bad_words: texts that the answer does not contain.
+        logprobs: how many of the likeliest tokens are reported with each token's log-probability; None reports none.
+        json_schema: JSON Schema that the answer obeys, or empty.
+    """
+
+    top_p: float = 1.0
+    top_k: int = 0
+    min_tokens: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    bad_words: tuple[str, ...] = ()
+    logprobs: int | None = None
+    json_schema: str = ""
 
 
 @dataclass(frozen=True)
@@ -16,6 +45,16 @@ class Sampling:
     temperature: float = 0.0
     seed: int | None = None
     adapter: str = ""
+    controls: Controls = field(default_factory=Controls)
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """The natural logarithm of a token's probability; `alternatives` are the likeliest tokens there, best first."""
+
+    token: int
+    logprob: float
+    alternatives: Sequence[tuple[int, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -27,12 +66,14 @@ class Progress:
         tokens: new ids, without the one that stopped it.
         finish_reason: "stop" or "length" when these were the last tokens, else empty.
         failure: why this request alone cannot go on, else empty. Its tokens are not looked at.
+        logprobs: one for each of `tokens` where the request asked for them, else empty.
     """
 
     number: int
     tokens: Sequence[int]
     finish_reason: str = ""
     failure: str = ""
+    logprobs: Sequence[TokenLogprob] = ()
 
 
 Shown = Callable[[Sequence[int]], Sequence[int]]
@@ -66,6 +107,10 @@ class Runtime(Protocol):
 class Tokenizer(Protocol):
     """Text to ids and back. Called from several threads."""
 
+    @property
+    def tool_call_format(self) -> str:
+        """How the model writes calls of tools, by its chat template: generation/tool_calls.py. Empty if not known."""
+
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> Sequence[int]:
         """Ids of a user's question as the model was trained to see it, BOS and chat template included.
 
@@ -81,12 +126,20 @@ class Tokenizer(Protocol):
         """What keeps those tokens of the answer to a prompt that a client sees. One answer has one of its own."""
 
     def encode_messages(
-        self, messages: Sequence[Mapping[str, Any]], template_arguments: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        template_arguments: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> Sequence[int]:
         """Ids of a conversation, up to where the model's next answer begins.
 
+        Args:
+            messages: each has a role and a text.
+            template_arguments: arguments of the chat template, which override those that the model is configured with.
+            tools: definitions of the functions that the model may call, as OpenAI's API writes them.
+
         Raises:
-            RefusedError: the chat template does not take the messages, or there is none.
+            RefusedError: the chat template does not take the messages or ignores the tools, or there is none.
         """
 
     def encode_prompt(self, text: str) -> Sequence[int]:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from generation.answer_text import STOP, StopWords
 from generation.question import Job
-from generation.runtime import Progress, Runtime, Shown, Tokenizer, Usage
+from generation.runtime import Progress, Runtime, Shown, Tokenizer, TokenLogprob, Usage
 from generation.text_stream import TextStream
 
 CANCELLED = "cancelled"
@@ -28,8 +28,13 @@ GIVE_UP_S = 2.0
 class Reply(Protocol):
     """The way back to one client. After a finish reason or a failure nothing more is sent."""
 
-    def send(self, text: str, finish_reason: str, usage: Usage | None = None) -> None:
-        """A piece of the answer; with a finish reason, the last one, and with it the tokens of the whole request."""
+    def send(
+        self, text: str, finish_reason: str, usage: Usage | None = None, logprobs: Sequence[TokenLogprob] = ()
+    ) -> None:
+        """A piece of the answer; with a finish reason, the last one, and with it the tokens of the whole request.
+
+        `logprobs` are those of every token since the last piece.
+        """
 
     def fail(self, message: str) -> None:
         """No answer, or no more of it."""
@@ -50,6 +55,7 @@ class _Request:
     shown: Shown
     text: TextStream = field(default_factory=TextStream)
     pieces: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     tokens: int = 0
     stop_words: StopWords = field(init=False)
 
@@ -65,13 +71,23 @@ class _Request:
         """Whether its text matters before its end."""
         return self.job.stream or bool(self.job.stop_words)
 
-    def add(self, tokens: Sequence[int]) -> None:
-        self.text.add(self.shown(tokens))
-        self.tokens += len(tokens)
+    def add(self, step: Progress) -> None:
+        if step.logprobs:  # what is not shown is left out here as well
+            for entry in step.logprobs:
+                if shown := self.shown([entry.token]):
+                    self.text.add(shown)
+                    self.logprobs.append(entry)
+        else:
+            self.text.add(self.shown(step.tokens))
+        self.tokens += len(step.tokens)
 
     def piece(self, text: str, *, final: bool) -> str:
         """What to send now, when `text` is what the window decodes to: nothing before the end unless it streams."""
-        self.pieces.append(self.stop_words.advance(self.text.advance(text, final=final), final=final))
+        certain = self.text.advance(text, final=final)
+        if self.tokens < self.job.sampling.controls.min_tokens and not final:  # no stop word counts yet
+            self.pieces.append(certain)
+        else:
+            self.pieces.append(self.stop_words.advance(certain, final=final))
         if not (self.job.stream or final or self.stop_words.found):
             return ""
         pieces, self.pieces = self.pieces, []
@@ -162,7 +178,7 @@ class Scheduler:
     def _deliver(self, steps: Iterable[Progress]) -> None:
         current = [(step, self._running[step.number]) for step in steps if step.number in self._running]
         for step, request in current:
-            request.add(step.tokens)
+            request.add(step)
             if step.finish_reason or step.failure:
                 del self._running[step.number]
             if step.failure:
@@ -173,9 +189,10 @@ class Scheduler:
             reason = STOP if request.stop_words.found else step.finish_reason
             if reason:
                 self._end(step.number)
-                request.reply.send(piece, reason, request.usage)
+                request.reply.send(piece, reason, request.usage, request.logprobs)
             elif piece:
-                request.reply.send(piece, "")
+                request.reply.send(piece, "", None, request.logprobs)
+                request.logprobs = []
         self._cut([request.text for step, request in due if step.number in self._running and request.text.is_long])
 
     def _end(self, number: int) -> None:

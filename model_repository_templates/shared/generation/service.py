@@ -10,9 +10,11 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from generation.adapters import Adapter, chosen
-from generation.conversation import MESSAGES, prompt_of, read_messages
+from generation.conversation import MESSAGES, TOOLS, prompt_of, read_messages, read_tools
+from generation.logprobs import logprobs_document
 from generation.question import Question, RefusedError, check, job
-from generation.runtime import Runtime, Tokenizer, Usage
+from generation.runtime import Runtime, Tokenizer, TokenLogprob, Usage
+from generation.sampling import BAD_WORDS, JSON_SCHEMA, VALUES, read_controls
 from generation.scheduler import Scheduler, StoppedError
 from generation.settings import Limits
 from generation.template_arguments import INPUT, read_arguments
@@ -43,7 +45,7 @@ class Service:
     def accept(self, requests: Sequence[Any]) -> None:
         """Check Triton's requests and hand them on; the answers follow through their senders."""
         for request in requests:
-            self._accept(request, Sender(request.get_response_sender()))
+            self._accept(request, Sender(request.get_response_sender(), self._tokenizer))
 
     def drain(self) -> None:
         """Finish what runs, within the pod's SLIPWAY_DRAIN_S."""
@@ -54,6 +56,7 @@ class Service:
             question = question_of(request)
             check(question)
             chosen(question.lora_name, self._adapters)
+            sender.tool_call_format = self._tokenizer.tool_call_format if question.tools else None
             self._scheduler.submit(job(question, prompt_of(question, self._tokenizer), self._limits), sender)
         except RefusedError as error:
             sender.refuse(str(error))
@@ -68,12 +71,21 @@ class Sender:
     die of the question whether the client has gone.
     """
 
-    def __init__(self, sender: Any) -> None:
+    def __init__(self, sender: Any, tokenizer: Tokenizer) -> None:
         self._sender, self._lock, self._is_over = sender, threading.Lock(), False
+        self._tokenizer = tokenizer
+        self.tool_call_format: str | None = None
+        """Sent with every response, if the request has tools."""
 
-    def send(self, text: str, finish_reason: str, usage: Usage | None = None) -> None:
+    def send(
+        self, text: str, finish_reason: str, usage: Usage | None = None, logprobs: Sequence[TokenLogprob] = ()
+    ) -> None:
         """One response."""
         outputs = [text_tensor("text_output", text), text_tensor("finish_reason", finish_reason)]
+        if logprobs:
+            outputs.append(text_tensor("logprobs", logprobs_document(logprobs, self._tokenizer)))
+        if self.tool_call_format is not None:
+            outputs.append(text_tensor("tool_call_format", self.tool_call_format))
         if usage is not None:
             outputs.append(pb_utils.Tensor("prompt_tokens", np.array([usage.prompt_tokens], dtype=np.int32)))
             outputs.append(pb_utils.Tensor("completion_tokens", np.array([usage.completion_tokens], dtype=np.int32)))
@@ -113,9 +125,10 @@ def question_of(request: Any) -> Question:
     """The inputs of a Triton request, unchecked.
 
     Raises:
-        RefusedError: a text is not UTF-8, or the messages or the chat template's arguments are wrong.
+        RefusedError: a text is not UTF-8, or the messages, the tools, the chat template's arguments, or what controls
+            the choice of tokens is wrong.
     """
-    arguments, messages = texts(request, INPUT), texts(request, MESSAGES)
+    arguments, messages, tools = texts(request, INPUT), texts(request, MESSAGES), texts(request, TOOLS)
     templated = _input(request, "apply_chat_template")
     max_tokens, stream, temperature, seed = (
         _input(request, name) for name in ("max_tokens", "stream", "temperature", "seed")
@@ -131,6 +144,10 @@ def question_of(request: Any) -> Question:
         lora_name=lora_name_of(request),
         messages=read_messages(messages[0]) if messages else (),
         apply_chat_template=None if templated is None else bool(templated),
+        controls=read_controls(
+            {name: _number(request, name) for name in VALUES}, texts(request, BAD_WORDS), texts(request, JSON_SCHEMA)
+        ),
+        tools=read_tools(tools[0]) if tools else (),
     )
 
 
@@ -146,6 +163,11 @@ def lora_name_of(request: Any) -> str | None:
 def _input(request: Any, name: str) -> Any:
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy().reshape(-1)[0]
+
+
+def _number(request: Any, name: str) -> float | None:
+    value = _input(request, name)
+    return None if value is None else value.item()
 
 
 def texts(request: Any, name: str) -> tuple[str, ...]:

@@ -18,18 +18,33 @@ from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import llm_api_arguments
 from tasks.engines.huggingface.speculation import LLMAPI_EAGLE3, LLMAPI_MTP, llm_api_speculation
 from tasks.engines.preflight.adapters import check_adapters
-from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, MAX_LORAS, PREFIX_CACHING, check_host_cache
+from tasks.engines.preflight.gpu import (
+    CHUNKED_PREFILL,
+    COMMON,
+    MAX_LORAS,
+    PREFIX_CACHING,
+    Option,
+    check_host_cache,
+)
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.speculation import check_speculation
 from tasks.serving.paths import ENGINE_DESCRIPTION
+
+GUIDED_DECODING, GUIDED_BACKENDS = "guided_decoding_backend", frozenset({"xgrammar", "llguidance"})
+"""What makes answers obey a JSON Schema. With it, the engine also loads the checkpoint's tokenizer by transformers."""
 
 
 class LlmApiPlanner(CheckpointPlanner):
     """Plans checkpoints and adapters for the LLM API."""
 
     runtime: ClassVar[str] = "tensorrt_llm"
-    options: ClassVar = {**COMMON, "prefix_caching": PREFIX_CACHING, "max_loras": MAX_LORAS}
+    options: ClassVar = {
+        **COMMON,
+        "prefix_caching": PREFIX_CACHING,
+        "max_loras": MAX_LORAS,
+        GUIDED_DECODING: Option("xgrammar or llguidance, none when absent", GUIDED_BACKENDS.__contains__),
+    }
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
@@ -64,6 +79,7 @@ class LlmApiMaker(CheckpointMaker):
                 **chunked_prefill_argument(spec),
                 **llm_api_speculation(spec),
                 **llm_api_arguments(spec, ranks, modules),
+                **guided_decoding_argument(spec),
             },
         }
 
@@ -72,6 +88,12 @@ def chunked_prefill_argument(spec: ReleaseSpec) -> dict[str, bool]:
     """The field of LLM() that lets prompts be computed in several steps; empty where the spec leaves it open."""
     chunked = spec.engine.options.get(CHUNKED_PREFILL)
     return {} if chunked is None else {"enable_chunked_prefill": bool(chunked)}
+
+
+def guided_decoding_argument(spec: ReleaseSpec) -> dict[str, str]:
+    """The field of LLM() that enables guided decoding; empty where the spec does not."""
+    options = spec.engine.options
+    return {GUIDED_DECODING: str(options[GUIDED_DECODING])} if GUIDED_DECODING in options else {}
 
 
 def expert_arguments(spec: ReleaseSpec) -> dict[str, Any]:

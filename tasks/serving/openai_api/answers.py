@@ -7,33 +7,49 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-CANCELLED = "cancelled"
+from tasks.serving.openai_api.logprobs import completion_logprobs, read_logprobs
+from tasks.serving.openai_api.tool_calls import Call, Plain, Reader, reader_of
+
+CANCELLED, STOP, TOOL_CALLS = "cancelled", "stop", "tool_calls"
 DONE = b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One response of a model. `finish_reason` is set in the last one; the counts are those of this response."""
+    """One response of a model. `finish_reason` is set in the last one; the counts are those of this response.
+
+    `call_format` says how the model writes calls of tools; None where the request has no tools, or it is not known yet.
+    """
 
     text: str
     finish_reason: str = ""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    logprobs: tuple[Mapping[str, Any], ...] = ()
+    call_format: str | None = None
 
 
 def piece(event: Mapping[str, Any]) -> Piece:
     """A response of the generate extension: of Slipway's models, or of Triton's vLLM backend."""
     reason = _first(event.get("finish_reason"))
-    counts = [
-        _first(event.get(ours, event.get(theirs)))
-        for ours, theirs in (("prompt_tokens", "num_input_tokens"), ("completion_tokens", "num_output_tokens"))
-    ]
     # vLLM's backend writes None until the answer ends
     return Piece(
         str(_first(event.get("text_output")) or ""),
         "" if reason in (None, "None") else str(reason),
-        *(None if count is None else int(count) for count in counts),
+        _count(event, "prompt_tokens", "num_input_tokens"),
+        _count(event, "completion_tokens", "num_output_tokens"),
+        read_logprobs(_first(event.get("logprobs"))),
+        _first(event.get("tool_call_format")),
     )
+
+
+def _count(event: Mapping[str, Any], ours: str, vllm: str) -> int | None:
+    count = _first(event.get(ours, event.get(vllm)))
+    return None if count is None else int(count)
+
+
+Logprobs = tuple[Mapping[str, Any], ...]
+Parts = list[str | Call]
 
 
 class Form(Protocol):
@@ -43,13 +59,13 @@ class Form(Protocol):
     kind: str
     chunk_kind: str
 
-    def whole(self, text: str, finish_reason: str) -> dict[str, Any]:
+    def whole(self, parts: Parts, finish_reason: str, logprobs: Logprobs) -> dict[str, Any]:
         """The choice of an answer that is not streamed."""
 
     def first(self) -> dict[str, Any] | None:
         """The choice of a stream's first event, before any text; None where there is none."""
 
-    def part(self, text: str, finish_reason: str | None) -> dict[str, Any]:
+    def part(self, parts: Parts, finish_reason: str | None, logprobs: Logprobs) -> dict[str, Any]:
         """The choice of a stream's event."""
 
 
@@ -58,20 +74,30 @@ class ChatForm:
 
     prefix, kind, chunk_kind = "chatcmpl-", "chat.completion", "chat.completion.chunk"
 
-    def whole(self, text: str, finish_reason: str) -> dict[str, Any]:
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def whole(self, parts: Parts, finish_reason: str, logprobs: Logprobs) -> dict[str, Any]:
         """As Form."""
-        message = {"role": "assistant", "content": text, "refusal": None}
-        return {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+        calls = [part.document() for part in parts if isinstance(part, Call)]
+        text = _text(parts)
+        message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        message |= {"tool_calls": calls} if calls else {}
+        return {"index": 0, "message": message, "logprobs": _content(logprobs), "finish_reason": finish_reason}
 
     def first(self) -> dict[str, Any]:
         """As Form."""
         delta = {"role": "assistant", "content": ""}
         return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
 
-    def part(self, text: str, finish_reason: str | None) -> dict[str, Any]:
-        """As Form."""
-        delta = {"content": text} if text else {}
-        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    def part(self, parts: Parts, finish_reason: str | None, logprobs: Logprobs) -> dict[str, Any]:
+        """As Form. A call comes whole: clients join what they get of each index."""
+        calls = [part.document() for part in parts if isinstance(part, Call)]
+        delta: dict[str, Any] = {"content": text} if (text := _text(parts)) else {}
+        if calls:
+            delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(calls, start=self._calls)]
+        self._calls += len(calls)
+        return {"index": 0, "delta": delta, "logprobs": _content(logprobs), "finish_reason": finish_reason}
 
 
 class CompletionForm:
@@ -79,16 +105,29 @@ class CompletionForm:
 
     prefix, kind, chunk_kind = "cmpl-", "text_completion", "text_completion"
 
-    def whole(self, text: str, finish_reason: str) -> dict[str, Any]:
+    def __init__(self) -> None:
+        self._chars = 0
+
+    def whole(self, parts: Parts, finish_reason: str, logprobs: Logprobs) -> dict[str, Any]:
         """As Form."""
-        return self.part(text, finish_reason)
+        return self.part(parts, finish_reason, logprobs)
 
     def first(self) -> None:
         """As Form."""
 
-    def part(self, text: str, finish_reason: str | None) -> dict[str, Any]:
+    def part(self, parts: Parts, finish_reason: str | None, logprobs: Logprobs) -> dict[str, Any]:
         """As Form."""
-        return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
+        told = completion_logprobs(logprobs, self._chars) if logprobs else None
+        self._chars += sum(len(each["token"]) for each in logprobs)
+        return {"index": 0, "text": _text(parts), "logprobs": told, "finish_reason": finish_reason}
+
+
+def _text(parts: Parts) -> str:
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def _content(logprobs: Logprobs) -> dict[str, Any] | None:
+    return {"content": list(logprobs), "refusal": None} if logprobs else None
 
 
 @dataclass
@@ -100,27 +139,38 @@ class Answer:
         model: name of the model.
         release: the release that answers, which clients see as the system's fingerprint.
         includes_usage: whether a stream ends with the number of tokens.
+        reader: tells text and calls of tools apart; None leaves it to what the model says of itself.
     """
 
     form: Form
     model: str
     release: str
     includes_usage: bool = False
+    reader: Reader | None = None
     finish_reason: str = ""
-    _texts: list[str] = field(default_factory=list)
+    _parts: Parts = field(default_factory=list)
+    _logprobs: list[Mapping[str, Any]] = field(default_factory=list)
+    _has_called: bool = False
     _prompt_tokens: int | None = None
     _completion_tokens: int | None = None
     _id: str = field(default_factory=lambda: secrets.token_hex(12))
     _created: int = field(default_factory=lambda: int(time.time()))
 
-    def add(self, new: Piece) -> None:
-        """Take the next response of the model."""
-        self._texts.append(new.text)
-        self.finish_reason = new.finish_reason or self.finish_reason
+    def add(self, new: Piece) -> Parts:
+        """Take the next response of the model; text and calls that are certain with it."""
+        if self.reader is None:
+            self.reader = Plain() if new.call_format is None else reader_of(new.call_format)
+        parts = self.reader.advance(new.text, final=bool(new.finish_reason))
+        self._parts += parts
+        self._logprobs += new.logprobs
+        self._has_called = self._has_called or any(isinstance(part, Call) for part in parts)
+        if new.finish_reason:
+            self.finish_reason = TOOL_CALLS if self._has_called and new.finish_reason == STOP else new.finish_reason
         if new.prompt_tokens is not None:
             self._prompt_tokens = new.prompt_tokens
         if new.completion_tokens is not None:  # vLLM's backend counts each response by itself
             self._completion_tokens = (self._completion_tokens or 0) + new.completion_tokens
+        return parts
 
     @property
     def usage(self) -> dict[str, int] | None:
@@ -136,7 +186,7 @@ class Answer:
 
     def document(self) -> dict[str, Any]:
         """The answer in one document."""
-        choice = self.form.whole("".join(self._texts), self.finish_reason)
+        choice = self.form.whole(self._parts, self.finish_reason, tuple(self._logprobs))
         return {**self._head(self.form.kind), "choices": [choice], "usage": self.usage}
 
     def first_event(self) -> bytes:
@@ -145,10 +195,11 @@ class Answer:
         return b"" if choice is None else self._event([choice])
 
     def event(self, new: Piece) -> bytes:
-        """The event of a response; empty where there is nothing to say."""
-        if not new.text and not new.finish_reason:
+        """Take the next response and write its event; empty where there is nothing to say."""
+        parts = self.add(new)
+        if not parts and not new.finish_reason and not new.logprobs:
             return b""
-        return self._event([self.form.part(new.text, new.finish_reason or None)])
+        return self._event([self.form.part(parts, self.finish_reason or None, new.logprobs)])
 
     def last_events(self) -> bytes:
         """What a stream ends with."""

@@ -16,6 +16,7 @@ from tasks.contracts import exposition
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.serving.openai_api.answers import CANCELLED, Answer, ChatForm, CompletionForm, Form, Piece, event, piece
 from tasks.serving.openai_api.errors import ApiError, unavailable
+from tasks.serving.openai_api.formats import call_reader
 from tasks.serving.openai_api.inputs import ServedModel, chat_inputs, completion_inputs, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest, read_chat, read_completion
@@ -125,7 +126,7 @@ class Routes:
         inputs: Mapping[str, Any],
         form: Form,
     ) -> web.StreamResponse:
-        answer = Answer(form, asked.model, self._release, includes_usage=asked.includes_usage)
+        answer = Answer(form, asked.model, self._release, asked.includes_usage, call_reader(asked))
         async with aclosing(self._timed(asked.model, inputs)) as pieces:
             if asked.stream:
                 return await _streamed(request, answer, pieces)
@@ -199,8 +200,6 @@ async def _streamed(
 
 
 def _events(answer: Answer, pieces: Sequence[Piece]) -> bytes:
-    for each in pieces:
-        answer.add(each)
     return b"".join(map(answer.event, pieces))
 
 

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.serving.openai_api.errors import ApiError
+from tasks.serving.openai_api.formats import answer_schema
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
 
 VLLM_SAMPLING = "sampling_parameters"
 """Input of Triton's vLLM backend with vLLM's SamplingParams as JSON (vllm_backend 11c4e0f, src/utils/request.py)."""
 MESSAGES, RAW_PROMPT, STOP_WORDS = "messages", "apply_chat_template", "stop_words"
-TEMPLATE_ARGUMENTS = "chat_template_kwargs"
+TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
+LOGPROBS, ALTERNATIVES, JSON_SCHEMA = "logprobs", "top_logprobs", "json_schema"
+VLLM_LOGPROBS = "return_logprobs"
 STREAM = "stream"
 """Always on: Triton 2.51 notices that a client has left only when it sends a response, and generates until then."""
 
@@ -54,12 +57,17 @@ def chat_inputs(request: ChatRequest, model: ServedModel) -> dict[str, Any]:
             "release the model again.",
             param="messages",
         )
+    parameters = _parameters(request, model)
     messages = json.dumps([message.plain() for message in request.messages], ensure_ascii=False)
     arguments = request.chat_template_kwargs or {}
     if arguments and TEMPLATE_ARGUMENTS not in model.inputs:
         _refuse([TEMPLATE_ARGUMENTS], model)
     given = {TEMPLATE_ARGUMENTS: json.dumps(arguments, ensure_ascii=False)} if arguments else {}
-    return {"text_input": "", MESSAGES: messages, **given, **_parameters(request, model)}
+    if request.tools and request.tool_choice != "none":
+        given[TOOLS] = json.dumps([tool.plain() for tool in request.tools], ensure_ascii=False)
+    if TOOLS in given and TOOLS not in model.inputs:
+        _refuse([TOOLS], model)
+    return {"text_input": "", MESSAGES: messages, **given, **parameters}
 
 
 def completion_inputs(request: CompletionRequest, model: ServedModel) -> dict[str, Any]:
@@ -86,22 +94,47 @@ def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel) ->
     if VLLM_SAMPLING in model.inputs:
         return _vllm_parameters(request, model)
     stop = {STOP_WORDS: request.stop_words} if request.stop_words else {}
-    known = {"max_tokens": request.answer_tokens, "temperature": request.temperature, "seed": request.seed}
+    # a greedy answer is the same with every seed, which a model that cannot obey one need not know
+    seed = request.seed if request.temperature or "seed" in model.inputs else None
+    known = {"max_tokens": request.answer_tokens, "temperature": request.temperature, "seed": seed}
     given = {name: value for name, value in known.items() if value is not None} | request.sampling() | stop
-    _refuse([name for name in given if name not in model.inputs], model)
+    if request.alternatives is not None:
+        given |= {LOGPROBS: True} | ({ALTERNATIVES: request.alternatives} if request.alternatives else {})
+    if schema := answer_schema(request):
+        given[JSON_SCHEMA] = schema
+    _refuse([_as_sent(name, request) for name in given if name not in model.inputs], model)
     return {STREAM: True, **given}
 
 
+def _as_sent(name: str, request: ChatRequest | CompletionRequest) -> str:
+    """What the client called the parameter that became an input."""
+    if name == JSON_SCHEMA:
+        return "response_format" if request.response_format else "tool_choice"
+    if name == ALTERNATIVES and isinstance(request, CompletionRequest):
+        return LOGPROBS
+    return "stop" if name == STOP_WORDS else name
+
+
 def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:
-    # vLLM's own default temperature is 1; here it is 0, as for every other kind
+    """VLLM's own default temperature is 1; here it is 0, as for every other kind.
+
+    `structured_outputs` holds JSON within JSON, as the backend reads it (vllm_backend 8de0c14, vllm_backend_utils.py).
+    """
     sampling: dict[str, Any] = {"temperature": request.temperature or 0, **request.sampling()}
     known = {"max_tokens": request.answer_tokens, "seed": request.seed, "stop": request.stop_words or None}
     sampling |= {name: value for name, value in known.items() if value is not None}
+    if schema := answer_schema(request):
+        sampling["structured_outputs"] = json.dumps({"json": json.loads(schema)})
+    if request.alternatives is not None:
+        if VLLM_LOGPROBS not in model.inputs:
+            _refuse([LOGPROBS], model)
+        sampling["logprobs"] = request.alternatives
     switches = (
         "exclude_input_in_output",
         "return_finish_reason",
         "return_num_input_tokens",
         "return_num_output_tokens",
+        *([VLLM_LOGPROBS] if request.alternatives is not None else []),
     )
     return {
         STREAM: True,
@@ -116,7 +149,7 @@ def _refuse(parameters: Iterable[str], model: ServedModel) -> None:
     Raises:
         ApiError: there is one.
     """
-    names = [STOP_WORDS_AS_SENT.get(name, name) for name in parameters]
+    names = list(parameters)
     if names:
         listed = ", ".join(name[:64] for name in names[:10])
         raise ApiError(
@@ -125,6 +158,3 @@ def _refuse(parameters: Iterable[str], model: ServedModel) -> None:
             param=names[0][:64],
             code="unsupported_parameter",
         )
-
-
-STOP_WORDS_AS_SENT = {STOP_WORDS: "stop"}

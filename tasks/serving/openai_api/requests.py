@@ -1,16 +1,20 @@
 """Requests of OpenAI's API, read strictly: every parameter is served, asks for nothing, or is refused by its name.
 
 Fields: https://platform.openai.com/docs/api-reference/chat/create and .../completions/create. The parameters that
-OpenAI does not have (top_k, min_tokens, repetition_penalty) are vLLM's.
+OpenAI does not have (top_k, min_tokens, repetition_penalty, bad_words) are vLLM's.
 """
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from tasks.serving.openai_api.errors import ApiError
+from tasks.serving.openai_api.messages import Message, StreamOptions, Tool
 
 MAX_STOP_WORDS = 16
+MAX_BAD_WORDS = 64
+MAX_ALTERNATIVES = 20
+MAX_TOOLS = 128
 DEFAULT_COMPLETION_TOKENS = 16
 """OpenAI's default for /v1/completions. Chat has none: an answer ends by itself, or where the model has no room."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
@@ -21,6 +25,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1,),
     "min_tokens": (0,),
     "top_k": (0, -1),
+    "bad_words": ([],),
     "logprobs": (False,),
     "top_logprobs": (0,),
     "logit_bias": ({},),
@@ -28,7 +33,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "tools": ([],),
     "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
+    "parallel_tool_calls": (True,),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "store": (False,),
@@ -40,37 +45,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Values with which a parameter asks for nothing that the server would not do anyway."""
 WITHOUT_EFFECT = ("user", "metadata", "safety_identifier", "prompt_cache_key")
 """Parameters that name the request and do not change an answer."""
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class StreamOptions(_Strict):
-    """What a stream contains besides the answer."""
-
-    include_usage: bool = False
-
-
-class TextPart(_Strict):
-    """A part of a message."""
-
-    type: Literal["text"]
-    text: str
-
-
-class Message(_Strict):
-    """One message of a conversation."""
-
-    role: str = Field(min_length=1, max_length=64)
-    content: str | list[TextPart]
-    name: str | None = None
-
-    def plain(self) -> dict[str, str]:
-        """The message as chat templates expect it: content is one text."""
-        content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        named = {} if self.name is None else {"name": self.name}
-        return {"role": self.role, "content": content, **named}
 
 
 StopWord = Annotated[str, Field(min_length=1)]
@@ -93,7 +67,9 @@ class _Request(BaseModel):
     min_tokens: int | None = Field(default=None, ge=0)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(default=None, gt=0)
+    repetition_penalty: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    bad_words: Annotated[list[StopWord], Field(max_length=MAX_BAD_WORDS)] | None = None
+    response_format: dict[str, JsonValue] | None = None
 
     @property
     def stop_words(self) -> list[str]:
@@ -107,8 +83,8 @@ class _Request(BaseModel):
 
     def sampling(self) -> dict[str, Any]:
         """Parameters that only some models take, without those that ask for nothing."""
-        names = ("top_p", "top_k", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty")
-        values = {name: getattr(self, name) for name in names}
+        penalties = ("presence_penalty", "frequency_penalty", "repetition_penalty")
+        values = {name: getattr(self, name) for name in ("top_p", "top_k", "min_tokens", *penalties, "bad_words")}
         return {name: value for name, value in values.items() if not _is_neutral(name, value)}
 
     def unknown(self) -> dict[str, Any]:
@@ -124,6 +100,10 @@ class ChatRequest(_Request):
     """POST /v1/chat/completions."""
 
     messages: list[Message] = Field(min_length=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: str | dict[str, JsonValue] | None = None
     max_completion_tokens: int | None = Field(default=None, ge=1, le=2**31 - 1)
     chat_template_kwargs: dict[str, str | bool | int | float] | None = None
 
@@ -132,11 +112,27 @@ class ChatRequest(_Request):
         """The most tokens of an answer; None leaves it to the model."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
+    def unknown(self) -> dict[str, Any]:
+        """As for every request. A call that is forced is one call anyway."""
+        forced = self.tool_choice not in (None, "none", "auto")
+        return {key: value for key, value in super().unknown().items() if not (forced and key == "parallel_tool_calls")}
+
+    @property
+    def alternatives(self) -> int | None:
+        """How many of the likeliest tokens are reported with each one; None without log-probabilities."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
 
 class CompletionRequest(_Request):
     """POST /v1/completions: the prompt is continued as it is, without a chat template."""
 
     prompt: StopWord | Annotated[list[StopWord], Field(min_length=1, max_length=1)]
+    logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
+
+    @property
+    def alternatives(self) -> int | None:
+        """How many of the likeliest tokens are reported with each one; None without log-probabilities."""
+        return self.logprobs
 
     @property
     def text(self) -> str:
@@ -156,6 +152,8 @@ def read_chat(body: bytes) -> ChatRequest:
         ApiError: it is not a valid one; the error names the parameter.
     """
     request = _read(ChatRequest, body)
+    if request.top_logprobs and not request.logprobs:
+        raise ApiError("top_logprobs needs logprobs: true.", param="top_logprobs")
     if None not in (request.max_tokens, request.max_completion_tokens) and (
         request.max_tokens != request.max_completion_tokens
     ):

@@ -8,7 +8,7 @@ OURS = (
 )
 VLLM = (
     *("text_input", "stream", "sampling_parameters", "exclude_input_in_output"),
-    *("return_finish_reason", "return_num_input_tokens", "return_num_output_tokens"),
+    *("return_finish_reason", "return_logprobs", "return_num_input_tokens", "return_num_output_tokens"),
 )
 VLLM_OUTPUTS = ("text_output", "finish_reason", "num_input_tokens", "num_output_tokens")
 

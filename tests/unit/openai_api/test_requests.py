@@ -1,8 +1,10 @@
 """What becomes of each parameter of a request: served, without effect, or refused by its name."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.inputs import chat_inputs, completion_inputs
@@ -19,13 +21,12 @@ ASKED_FOR_MORE = {
     "min_tokens": 1,
     "top_k": 1,
     "logprobs": True,
-    "top_logprobs": 2,
     "logit_bias": {"3": 1},
     "response_format": {"type": "json_object"},
+    "bad_words": ["x"],
     "modalities": ["audio"],
-    "tools": [{"type": "function"}],
-    "tool_choice": "required",
-    "parallel_tool_calls": "perhaps",
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "parallel_tool_calls": False,
     "functions": [{}],
     "function_call": {"name": "f"},
     "store": True,
@@ -34,6 +35,10 @@ ASKED_FOR_MORE = {
     "echo": True,
     "suffix": "x",
 }
+
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 
 
 def chat(model=None, **parameters):
@@ -72,10 +77,23 @@ def test_parameters_of_every_model_are_inputs_of_their_own():
 
 
 def test_every_parameter_that_can_ask_for_more_is_tried():
-    assert set(ASKED_FOR_MORE) == set(NEUTRAL)
+    assert {*ASKED_FOR_MORE, *NEEDS_ANOTHER} == set(NEUTRAL)
 
 
-@pytest.mark.parametrize("parameter", NEUTRAL)
+NEEDS_ANOTHER = {
+    "top_logprobs": {"logprobs": True, "top_logprobs": 2},
+    "tool_choice": {"tools": ASKED_FOR_MORE["tools"], "tool_choice": "required"},
+}
+
+
+@pytest.mark.parametrize(("parameter", "asked"), NEEDS_ANOTHER.items())
+def test_a_parameter_that_needs_another_one_is_refused_beside_it(parameter, asked):
+    inputs = {"tools", "logprobs"}
+
+    assert refused(chat, model=model_of((*OURS, *inputs)), **asked).param == parameter
+
+
+@pytest.mark.parametrize("parameter", ASKED_FOR_MORE)
 def test_a_parameter_that_the_model_cannot_obey_is_refused_by_its_name(parameter):
     error = refused(chat, **{parameter: ASKED_FOR_MORE[parameter]})
 
@@ -89,10 +107,10 @@ def test_a_parameter_that_asks_for_nothing_changes_nothing(parameter):
 
 
 def test_all_unsupported_parameters_are_named_together():
-    error = refused(chat, tools=[{}], n=3, mirostat=2)
+    error = refused(chat, logit_bias={"3": 1}, n=3, mirostat=2)
 
     assert "does not support" in error.message
-    assert all(name in error.message for name in ("tools", "n", "mirostat"))
+    assert all(name in error.message for name in ("logit_bias", "n", "mirostat"))
 
 
 def test_true_is_not_one():
@@ -135,8 +153,27 @@ def test_triton_s_vllm_backend_takes_the_parameters_as_one_text():
     inputs = completion(model_of(VLLM, VLLM_OUTPUTS), **asked)
 
     assert json.loads(inputs.pop("sampling_parameters")) == {"temperature": 0, "max_tokens": 16, **asked}
-    assert inputs == {"text_input": "Once", **dict.fromkeys(set(VLLM) - {"text_input", "sampling_parameters"}, True)}
-    assert refused(completion, model=model_of(VLLM, VLLM_OUTPUTS), logprobs=1).param == "logprobs"
+    switches = set(VLLM) - {"text_input", "sampling_parameters", "return_logprobs"}
+    assert inputs == {"text_input": "Once", **dict.fromkeys(switches, True)}
+
+
+def test_triton_s_vllm_backend_reports_log_probabilities_and_takes_a_schema_as_text_within_text():
+    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "boolean"}}}
+    inputs = completion(model_of(VLLM, VLLM_OUTPUTS), logprobs=2, response_format=schema, bad_words=["x"])
+    sampling = json.loads(inputs["sampling_parameters"])
+
+    assert inputs["return_logprobs"] is True
+    assert (sampling["logprobs"], sampling["bad_words"]) == (2, ["x"])
+    assert json.loads(sampling["structured_outputs"]) == {"json": {"type": "boolean"}}
+    older = model_of(set(VLLM) - {"return_logprobs"}, VLLM_OUTPUTS)
+    assert refused(completion, model=older, logprobs=1).param == "logprobs"
+
+
+def test_a_seed_asks_for_nothing_of_a_greedy_answer():
+    model = model_of(set(OURS) - {"seed"})
+
+    assert chat(model, seed=3) == chat(model)
+    assert refused(chat, model=model, seed=3, temperature=0.5).param == "seed"
 
 
 @pytest.mark.parametrize("inputs", [VLLM, ("text_input", "max_tokens", "stream", "temperature", "seed")])
@@ -155,8 +192,19 @@ def test_a_model_of_an_older_release_refuses_a_raw_prompt():
     ("parameters", "param"),
     [
         ({"messages": []}, "messages"),
-        ({"messages": [{"role": "user"}]}, "messages[0].content"),
-        ({"messages": [{"role": "user", "content": "x", "tool_calls": []}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "user"}]}, "messages[0]"),
+        ({"messages": [{"role": "user", "content": "x", "audio": {}}]}, "messages[0].audio"),
+        ({"messages": [{"role": "user", "content": None, "tool_calls": [CALL]}]}, "messages[0]"),
+        ({"tools": [{"type": "function", "function": {"name": "two words"}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"bad_words": [""]}, "bad_words"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format"),
+        ({"response_format": {"type": "json_object"}, "tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages[0].content"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "9"}, "max_tokens"),
@@ -196,3 +244,83 @@ def test_an_error_never_repeats_a_whole_value():
     error = refused(chat, temperature="x" * 10_000)
 
     assert len(error.message) < 300
+
+
+GUIDED = model_of((*OURS, "json_schema", "tools", "logprobs"))
+
+
+def schema_of(**parameters):
+    return json.loads(chat(GUIDED, **parameters)["json_schema"])
+
+
+def test_a_response_format_becomes_a_schema():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    described = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+
+    assert schema_of(response_format=described) == schema
+    assert schema_of(response_format={"type": "json_object"}) == {"type": "object", "additionalProperties": True}
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "zebra"}, {"type": "string", "pattern": "(["}, {"$ref": "#/$defs/a"}, {"oneOf": []}, {"x": 1}]
+)
+@pytest.mark.parametrize("ask", [chat, completion])
+def test_a_schema_that_cannot_be_enforced_is_refused_for_every_kind(schema, ask):
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    model = model_of(VLLM, VLLM_OUTPUTS) if ask is completion else GUIDED
+    error = refused(ask, model=model, response_format=wanted)
+
+    assert (error.status, error.param, error.code) == (400, "response_format", "invalid_json_schema")
+
+
+def test_a_function_that_must_be_called_makes_the_answer_its_arguments():
+    parameters = {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "boolean"}}}
+    tools = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in ("f", "g")]
+    named = schema_of(tools=tools, tool_choice={"type": "function", "function": {"name": "g"}})
+    any_of_them = schema_of(tools=tools, tool_choice="required")
+
+    assert named == parameters
+    assert [each["properties"]["name"] for each in any_of_them["anyOf"]] == [{"const": "f"}, {"const": "g"}]
+    assert any_of_them["$defs"] == parameters["$defs"]
+
+
+def test_tools_and_calls_reach_the_chat_template_as_objects():
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "content": "1", "tool_call_id": "call_1"},
+    ]
+    inputs = chat(GUIDED, messages=turns, tools=TOOLS)
+    sent = json.loads(inputs["messages"])
+
+    assert json.loads(inputs["tools"]) == TOOLS
+    assert (sent[1]["content"], sent[1]["tool_calls"][0]["function"]["arguments"]) == ("", {"a": 1})
+    assert sent[2] == turns[2]
+    assert "tools" not in chat(GUIDED, tools=TOOLS, tool_choice="none")
+
+
+def test_a_call_that_is_forced_is_never_one_of_several():
+    assert chat(GUIDED, tools=TOOLS, tool_choice="required", parallel_tool_calls=False)["json_schema"]
+    assert refused(chat, model=GUIDED, tools=TOOLS, parallel_tool_calls=False).param == "parallel_tool_calls"
+
+
+def test_vllm_is_sent_names_that_it_has():
+    record = yaml.safe_load((Path(__file__).parents[2] / "contracts" / "vllm_sampling_parameters.yaml").read_text())
+    asked = {
+        "top_p": 0.5,
+        "top_k": 3,
+        "min_tokens": 2,
+        "stop": ["x"],
+        "seed": 1,
+        "temperature": 1.0,
+        "logprobs": 1,
+        "presence_penalty": 1,
+        "frequency_penalty": 1,
+        "repetition_penalty": 2,
+        "bad_words": ["y"],
+    }
+    inputs = completion(model_of(VLLM, VLLM_OUTPUTS), **asked, response_format={"type": "json_object"})
+    sent = set(json.loads(inputs["sampling_parameters"]))
+
+    assert sent == {*asked, "max_tokens", "structured_outputs"}
+    assert sent <= set(record["fields"])

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.serving.openai_api.application import BODY_BYTES, Routes
-from tests.unit.openai_api.models import VLLM, VLLM_OUTPUTS, config_of
+from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, config_of
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}
 END = {"text_output": "!", "finish_reason": "stop", "prompt_tokens": 4, "completion_tokens": 3}
@@ -193,3 +193,131 @@ def test_an_unexpected_error_tells_nothing_of_itself(caplog):
 
     assert (status, "secret" in text) == (500, False)
     assert "secret" in caplog.text
+
+
+def deltas(text):
+    return [json.loads(each)["choices"][0] for each in events(text)[:-1]]
+
+
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+WITH_TOOLS = config_of((*OURS, "tools", "json_schema"))
+
+
+def answer_of(text, call_format="hermes", reason="stop"):
+    """A response for each character."""
+    told = {"tool_call_format": call_format} if call_format is not None else {}
+    return [[{"text_output": char, "finish_reason": "", **told}] for char in text] + [
+        [{**END, **told, "text_output": ""}]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "call_format", "content", "calls"),
+    [
+        ('Yes.<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>', "hermes", "Yes.", [("f", {"a": 1})]),
+        (
+            '<tool_call>{"name": "f", "arguments": {}}</tool_call>\n<tool_call>{"name": "g"}</tool_call>',
+            "hermes",
+            None,
+            [("f", {}), ("g", {})],
+        ),
+        (
+            '{"name": "f", "parameters": {"a": "b;}"}}; {"name": "g"}',
+            "llama3_json",
+            None,
+            [("f", {"a": "b;}"}), ("g", {})],
+        ),
+        ('<|python_tag|>{"name": "f", "parameters": {}}', "llama3_json", None, [("f", {})]),
+        ('[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}]', "mistral", None, [("f", {"a": 1})]),
+        (' [{"name": "f", "arguments": {"a": 1}}]', "mistral", None, [("f", {"a": 1})]),
+        (
+            "a <tool_ and <tool_call> no JSON</tool_call>.",
+            "hermes",
+            "a <tool_ and <tool_call> no JSON</tool_call>.",
+            [],
+        ),
+        ("<tool_call>cut off", "hermes", "<tool_call>cut off", []),
+        ("[1, 2] is a list", "mistral", "[1, 2] is a list", []),
+        ('{"answer": 1}', "llama3_json", '{"answer": 1}', []),
+        ("Paris.", "llama3_json", "Paris.", []),
+        ("<tool_call>{}</tool_call>", "", "<tool_call>{}</tool_call>", []),
+        ("<tool_call>{}</tool_call>", None, "<tool_call>{}</tool_call>", []),
+    ],
+)
+def test_calls_of_tools_are_told_from_text(text, call_format, content, calls):
+    body = {**CHAT, "tools": TOOLS}
+    whole = json.loads(post(Triton(answer_of(text, call_format), WITH_TOOLS), body)[1])["choices"][0]
+    stream = deltas(post(Triton(answer_of(text, call_format), WITH_TOOLS), {**body, "stream": True})[1])
+    streamed = [call for choice in stream for call in choice["delta"].get("tool_calls", ())]
+    reason = "tool_calls" if calls else "stop"
+
+    assert (whole["message"]["content"], whole["finish_reason"]) == (content, reason)
+    made = [call["function"] for call in whole["message"].get("tool_calls", ())]
+    assert [(call["name"], json.loads(call["arguments"])) for call in made] == calls
+    assert "".join(choice["delta"].get("content") or "" for choice in stream) == (content or "")
+    assert [call["function"] for call in streamed] == made
+    assert [call["index"] for call in streamed] == list(range(len(calls)))
+    assert stream[-1]["finish_reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("choice", "text", "call"),
+    [
+        ({"type": "function", "function": {"name": "f"}}, '{"a": 1}', ("f", '{"a": 1}')),
+        ("required", '{"name": "f", "arguments": {"a": 1}}', ("f", '{"a": 1}')),
+    ],
+)
+def test_an_answer_that_had_to_be_a_call_is_one(choice, text, call):
+    body = {**CHAT, "tools": TOOLS, "tool_choice": choice}
+    found = json.loads(post(Triton(answer_of(text), WITH_TOOLS), body)[1])["choices"][0]
+    (made,) = found["message"]["tool_calls"]
+
+    assert ((made["function"]["name"], made["function"]["arguments"]), found["finish_reason"]) == (call, "tool_calls")
+
+
+def test_text_that_begins_like_a_call_is_held_back_until_it_is_known_for_one():
+    stream = deltas(post(Triton(answer_of("a <tool> b"), WITH_TOOLS), {**CHAT, "tools": TOOLS, "stream": True})[1])
+
+    assert [choice["delta"].get("content") for choice in stream[1:-1]][:4] == ["a", " ", "<tool>", " "]
+
+
+ENTRY = {"token": " Hi", "logprob": -0.5, "bytes": [32, 72, 105], "top_logprobs": []}
+
+
+def test_log_probabilities_come_with_the_text_of_their_tokens():
+    answer = [[{"text_output": " Hi", "finish_reason": "", "logprobs": json.dumps([ENTRY])}], [END]]
+    model, body = config_of((*OURS, "logprobs")), {**CHAT, "logprobs": True}
+    whole = json.loads(post(Triton(answer, model), body)[1])["choices"][0]
+    stream = deltas(post(Triton(answer, model), {**body, "stream": True})[1])
+
+    assert whole["logprobs"]["content"] == [ENTRY]
+    assert [choice["logprobs"] and choice["logprobs"]["content"] for choice in stream] == [None, [ENTRY], None]
+
+
+def test_a_completion_has_log_probabilities_in_lists():
+    entries = [{**ENTRY, "top_logprobs": [ENTRY]}, {**ENTRY, "token": "!", "top_logprobs": [ENTRY]}]
+    answer = [[{"text_output": " Hi!", "finish_reason": "", "logprobs": json.dumps(entries)}], [END]]
+    body = {"model": "demo", "prompt": "x", "logprobs": 1}
+    triton = Triton(answer, config_of((*OURS, "logprobs", "top_logprobs")))
+    found = json.loads(post(triton, body, "/v1/completions")[1])["choices"][0]["logprobs"]
+
+    assert found == {
+        "tokens": [" Hi", "!"],
+        "token_logprobs": [-0.5, -0.5],
+        "top_logprobs": [{" Hi": -0.5}] * 2,
+        "text_offset": [0, 3],
+    }
+    assert triton.asked[0][1]["top_logprobs"] == 1
+
+
+def test_vllm_s_log_probabilities_are_read_too():
+    position = {
+        "7": {"logprob": -2.0, "rank": 3, "decoded_token": "x"},
+        "8": {"logprob": -0.1, "rank": 1, "decoded_token": "y"},
+    }
+    last = {"text_output": "x", "finish_reason": "stop", "logprobs": [json.dumps([position])], "num_input_tokens": 1}
+    triton = Triton([[last]], config_of(VLLM, VLLM_OUTPUTS))
+    found = json.loads(post(triton, {"model": "demo", "prompt": "x", "logprobs": 1}, "/v1/completions")[1])
+
+    assert found["choices"][0]["logprobs"]["top_logprobs"] == [{"y": -0.1}]
+    assert found["choices"][0]["logprobs"]["token_logprobs"] == [-2.0]

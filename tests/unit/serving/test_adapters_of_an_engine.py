@@ -29,8 +29,9 @@ class Engine:
 
     def prepare(self, _, inputs):
         assert set(inputs) <= {"text_input", "max_tokens", "temperature", "seed", "stop_words"}
-        tensors = {"input_ids": [[1, 2]], "input_lengths": [[2]], "request_output_len": [[8]]}
-        return InferenceResponse([Tensor(name, np.array(value, dtype=np.int32)) for name, value in tensors.items()])
+        tensors = {"input_ids": [[1, 2]], "input_lengths": [[2]], "request_output_len": [[8]], "min_tokens": [[1]]}
+        numbers = [Tensor(name, np.array(value, dtype=np.int32)) for name, value in tensors.items()]
+        return InferenceResponse([*numbers, Tensor("tool_call_format", np.array([b"none"], dtype=object))])
 
     def generate(self, number, inputs):
         if "stop" in inputs:

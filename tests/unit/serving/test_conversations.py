@@ -25,7 +25,7 @@ class NamedPrompts:
     def encode(self, question, template_arguments):
         return ["question", question, *template_arguments]
 
-    def encode_messages(self, messages, template_arguments):
+    def encode_messages(self, messages, template_arguments, tools=()):
         return ["messages", *(message["content"] for message in messages), *template_arguments]
 
     def encode_prompt(self, text):

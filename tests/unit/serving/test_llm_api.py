@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from generation.adapters import Adapter
 from generation.question import Job
-from generation.runtime import Sampling
+from generation.runtime import Controls, Sampling
 from generation.scheduler import Scheduler
 from generation.settings import Limits
 
@@ -46,7 +46,9 @@ class Service:
     """A scheduler over the runtime, and what it reported."""
 
     def __init__(self, model, slots=4, adapters=None, **behaviour):
-        self.llm = tensorrt_llm_api.LLM("engine", skip_tokenizer_init=True, **behaviour)
+        self.llm = tensorrt_llm_api.LLM(
+            "engine", skip_tokenizer_init="guided_decoding_backend" not in behaviour, **behaviour
+        )
         self.failed = threading.Event()
         runtime = model.LlmApiRuntime(self.llm, [END, OTHER_END], adapters or {})
         self.scheduler = Scheduler(runtime, TOKENIZER, slots=slots, on_failure=lambda _: self.failed.set())
@@ -121,6 +123,37 @@ def test_a_warm_answer_takes_its_seed_and_without_one_a_new_seed_each_time(serve
 
     assert (given.temperature, given.top_k, given.seed) == (0.5, None, 7)
     assert one.seed != other.seed
+
+
+def test_what_the_engine_obeys_reaches_it_and_nothing_that_it_would_ignore(serve):
+    service = serve(guided_decoding_backend="xgrammar")
+    controls = Controls(0.5, 3, 2, 0.1, 0.2, 1.5, ("no",), json_schema='{"type":"null"}')
+    for temperature in (0.0, 0.5):
+        assert service.ask("hi", sampling=Sampling(9, temperature=temperature, controls=controls)).text == "hi"
+    greedy, warm = service.llm.asked
+
+    assert (greedy.top_k, greedy.top_p, warm.top_k, warm.top_p) == (1, None, 3, 0.5)
+    assert (warm.min_tokens, warm.guided_decoding.json, warm.logprobs) == (2, '{"type":"null"}', None)
+
+
+def test_without_its_backend_a_guided_answer_is_refused_and_the_others_go_on(serve):
+    service = serve()
+    guided = service.ask("hi", sampling=Sampling(9, controls=Controls(json_schema="{}")))
+
+    assert (guided.wait_for_end(), "guided decoding is not enabled" in guided.failure) == (None, True)
+    assert service.ask("hi").text == "hi"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("alternatives", [0, 2])
+def test_log_probabilities_come_with_each_token_but_not_with_the_end(serve, alternatives, stream):
+    reply = serve().ask("hi", stream=stream, sampling=Sampling(9, controls=Controls(logprobs=alternatives)))
+    assert reply.text == "hi"
+    entries = [entry for piece in reply.logprobs for entry in piece]
+
+    assert [(chr(entry.token), entry.logprob) for entry in entries] == [("h", -0.5), ("i", -0.5)]
+    assert [len(entry.alternatives) for entry in entries] == [alternatives] * 2
+    assert [entry.alternatives[:1] for entry in entries] == [((ord("A"), -0.1),) if alternatives else ()] * 2
 
 
 def test_an_adapter_answers_where_the_request_chose_it(serve, tmp_path):
@@ -218,7 +251,7 @@ def test_the_fake_has_nothing_that_the_real_one_has_not():
     fake = tensorrt_llm_api
     for module, names in CONTRACT["exports"].items():
         assert {name for name in vars(fake.modules()[module]) if name[0].isupper()} == set(names)
-    for made in (fake.SamplingParams, fake.CompletionOutput, fake.LoRARequest):
+    for made in (fake.SamplingParams, fake.CompletionOutput, fake.LoRARequest, fake.GuidedDecodingParams):
         assert {each.name for each in dataclasses.fields(made)} <= set(CONTRACT[made.__name__])
     assert set(inspect.signature(fake.LLM.generate_async).parameters) - {"self"} <= set(CONTRACT["generate_async"])
     assert {name for name in vars(fake.LLM) if name[0] != "_"} == set(CONTRACT["LLM"])

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from generation.question import Job
-from generation.runtime import Sampling
+from generation.runtime import Controls, Sampling
 
 FILE = Path(__file__).parents[3] / "model_repository_templates/trt-engine/model_preprocessing/1/request_tensors.py"
 spec = importlib.util.spec_from_file_location("request_tensors", FILE)
@@ -56,3 +56,26 @@ def test_no_stop_words_are_an_empty_list():
 @pytest.mark.parametrize("words", [[[4], [5, 6]], [[4], [], [5, 6]]])
 def test_ends_of_words_add_up(words):
     assert request_tensors.word_list(words).tolist() == [[[4, 5, 6], [1, 3, -1]]]
+
+
+def test_controls_reach_the_backend_by_its_names():
+    made = tensors(Sampling(5, temperature=0.5, controls=Controls(0.5, 3, 2, 0.5, 0.25, 1.5, logprobs=0)))
+    found = {name: made[name].item() for name in ("runtime_top_p", "runtime_top_k", "min_tokens", "return_log_probs")}
+    penalties = [made[f"{name}_penalty"].item() for name in ("presence", "frequency", "repetition")]
+
+    assert found == {"runtime_top_p": 0.5, "runtime_top_k": 3, "min_tokens": 2, "return_log_probs": True}
+    assert penalties == [0.5, 0.25, 1.5]
+
+
+def test_without_controls_the_backend_gets_its_own_defaults():
+    made = tensors(Sampling(5, temperature=0.5))
+    found = [made[name].item() for name in ("runtime_top_p", "runtime_top_k", "min_tokens", "return_log_probs")]
+
+    assert found == [1.0, 0, 1, False]
+    assert made["bad_words_list"].tolist() == [[[0], [-1]]]
+
+
+def test_bad_words_are_a_list_like_stop_words():
+    made = request_tensors.request_tensors(Job((1,), Sampling(5), False), (7,), 8, [], [[4, 5], [6]])
+
+    assert made["bad_words_list"].tolist() == [[[4, 5, 6], [2, 3, -1]]]

@@ -122,7 +122,7 @@ class OpenVinoGenAi:
 
     chat_template = THINKS
 
-    def apply_chat_template(self, messages, add_generation_prompt, *, extra_context=None):
+    def apply_chat_template(self, messages, add_generation_prompt, *, tools=None, extra_context=None):
         return f"{messages[0]['content']} {extra_context}"
 
     def encode(self, text, *, add_special_tokens):
@@ -144,7 +144,7 @@ def test_openvinos_tokenizer_wraps_with_arguments_and_refuses_them_without_a_tem
 
 def test_openvino_refuses_a_question_with_which_the_template_fails(openvino):
     class Failing(OpenVinoGenAi):
-        def apply_chat_template(self, messages, add_generation_prompt, *, extra_context=None):
+        def apply_chat_template(self, messages, add_generation_prompt, *, tools=None, extra_context=None):
             raise RuntimeError("Exception from src/tokenizer.cpp:1:\nlow is no effort\n")
 
     tokenizer = openvino.OpenVinoTokenizer(Failing(), Path(), chat=True)

@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 from generation.adapters import Adapter, read_adapters
 from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.runtime import Progress, Sampling
+from generation.runtime import Controls, Progress, Sampling, TokenLogprob
 from generation.service import Service
 from generation.settings import check_numpy, read_settings
 from speculation import with_speculation
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 WAIT_S = 0.01
 """How long a step waits for tokens, and a new request for being admitted while the engine gives none."""
+
+
+GUIDED = "guided_decoding_backend"
 
 
 class TritonPythonModel:
@@ -59,7 +62,9 @@ def _load(engine: Path, arguments: Path) -> Any:
     from tensorrt_llm import LLM
 
     stated = yaml.safe_load(arguments.read_text(encoding="utf-8"))
-    return LLM(model=str(engine), skip_tokenizer_init=True, **with_speculation(stated, engine))
+    # guided decoding needs the texts of the vocabulary, which the engine reads from its own tokenizer
+    skips = GUIDED not in stated
+    return LLM(model=str(engine), skip_tokenizer_init=skips, **with_speculation(stated, engine))
 
 
 def _requests(adapters: Mapping[str, Adapter]) -> dict[str, Any]:
@@ -85,12 +90,10 @@ class LlmApiRuntime:
 
     def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
         """Top-k 1 is greedy, for a temperature is above 0; without a seed the engine's own is always the same."""
-        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
-        warm = {"temperature": sampling.temperature, "top_p": 1.0, "seed": seed}
-        how = warm if sampling.temperature > 0 else {"top_k": 1}
         ends = {"end_id": self._end_ids[0], "stop_token_ids": self._end_ids[1:] or None}
+        how = {**_chosen(sampling), **_controls(sampling.controls, self._api)}
         chosen = self._api.SamplingParams(max_tokens=sampling.max_tokens, detokenize=False, **ends, **how)
-        answer = self._follow(number, list(prompt), chosen, sampling.adapter)
+        answer = self._follow(number, list(prompt), chosen, sampling)
         self._followed[number] = following = asyncio.run_coroutine_threadsafe(answer, self._loop)
         following.add_done_callback(lambda _: self._followed.pop(number, None))
 
@@ -114,15 +117,17 @@ class LlmApiRuntime:
         """Whether a request runs, or something of one was not taken yet."""
         return bool(self._followed) or not self._arrived.empty()
 
-    async def _follow(self, number: int, prompt: list[int], chosen: Any, adapter: str) -> None:
+    async def _follow(self, number: int, prompt: list[int], chosen: Any, sampling: Sampling) -> None:
         result: Any = None
+        adapter, alternatives = self._adapters.get(sampling.adapter), sampling.controls.logprobs
         try:
-            result = self._llm.generate_async(prompt, chosen, lora_request=self._adapters.get(adapter), streaming=True)
+            result = self._llm.generate_async(prompt, chosen, lora_request=adapter, streaming=True)
             async for report in result:
                 output = report.outputs[0]
                 tokens = [token for token in output.token_ids_diff if token not in self._end_ids]
                 reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
-                self._arrived.put(Progress(number, tokens, reason))
+                logprobs = [] if alternatives is None else _logprobs(tokens, output.logprobs_diff, alternatives)
+                self._arrived.put(Progress(number, tokens, reason, logprobs=logprobs))
         except asyncio.CancelledError:
             if result is not None:
                 result.abort()
@@ -131,3 +136,32 @@ class LlmApiRuntime:
             self._arrived.put(Progress(number, (), failure=f"the engine refused this request: {str(error)[:256]}."))
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread that steps must raise it
             self._arrived.put(error)
+
+
+def _chosen(sampling: Sampling) -> dict[str, Any]:
+    if sampling.temperature == 0:
+        return {"top_k": 1}
+    seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
+    top_k = {"top_k": sampling.controls.top_k} if sampling.controls.top_k else {}
+    return {"temperature": sampling.temperature, "top_p": sampling.controls.top_p, "seed": seed, **top_k}
+
+
+def _controls(controls: Controls, api: Any) -> dict[str, Any]:
+    """What TorchSampler of 1.2 obeys; it takes penalties, bad words and min_p as well, and ignores them."""
+    given: dict[str, Any] = {"min_tokens": controls.min_tokens} if controls.min_tokens else {}
+    if controls.logprobs is not None:
+        given["logprobs"] = max(1, controls.logprobs)  # 0 reports none with the PyTorch backend
+    if controls.json_schema:
+        given["guided_decoding"] = api.llmapi.GuidedDecodingParams(json=controls.json_schema)
+    return given
+
+
+def _logprobs(tokens: Sequence[int], reported: Sequence[Mapping[int, Any]], alternatives: int) -> list[TokenLogprob]:
+    """From a mapping of tokens for each position: the likeliest ones, and the one that was chosen."""
+    entries = []
+    for token, found in zip(tokens, reported, strict=False):
+        likeliest = sorted(found, key=lambda each: found[each].logprob, reverse=True)[:alternatives]
+        entries.append(
+            TokenLogprob(token, found[token].logprob, tuple((each, found[each].logprob) for each in likeliest))
+        )
+    return entries

@@ -9,10 +9,11 @@ import numpy as np
 from generation.channels import CHANNEL, Harmony, harmony_of
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
-from generation.runtime import Progress, Sampling, Shown
+from generation.runtime import Controls, Progress, Sampling, Shown, TokenLogprob
 from generation.service import Service
 from generation.settings import SettingsError, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
+from generation.tool_calls import check_tools, format_of
 
 ONE_THREAD = {"INFERENCE_NUM_THREADS": 1}
 """Unless the release asks for more: OpenVINO alone would take every CPU of the machine, whatever the pod's limit."""
@@ -59,6 +60,7 @@ class OpenVinoTokenizer:
             raise SettingsError(f"the tokenizer of {engine} has no chat template; set chat_template to none.")
         self._tokenizer, self._chat, self._arguments = tokenizer, chat, dict(arguments or {})
         self._harmony = self._channels() if CHANNEL in (tokenizer.chat_template or "") else None
+        self.tool_call_format = format_of(tokenizer.chat_template or "") if chat else ""
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
@@ -69,15 +71,21 @@ class OpenVinoTokenizer:
         return self.encode_prompt(question)
 
     def encode_messages(
-        self, messages: Sequence[Mapping[str, Any]], template_arguments: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        template_arguments: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[int]:
         """Ids of a conversation by the engine's chat template."""
         if not self._chat:
             raise RefusedError(NO_MESSAGES)
+        check_tools(self._tokenizer.chat_template, messages, tools)
         arguments = {**self._arguments, **(template_arguments or {})}
-        turns = [dict(message) for message in messages]
+        turns, functions = [dict(message) for message in messages], [dict(tool) for tool in tools]
         try:
-            text = self._tokenizer.apply_chat_template(turns, True, extra_context=arguments or None)
+            text = self._tokenizer.apply_chat_template(
+                turns, True, tools=functions or None, extra_context=arguments or None
+            )
         except RuntimeError as error:
             given = f" with {', '.join(arguments)}" if arguments else ""
             raise RefusedError(f"the chat template does not take this question{given}: {_last(error)}.") from error
@@ -115,6 +123,8 @@ class OpenVinoRuntime:
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
         self._handles: dict[int, Any] = {}
+        self._reporting: set[int] = set()
+        """Requests that want log-probabilities."""
 
     def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
         """Start from the model's own generation config: it knows what ends an answer."""
@@ -125,8 +135,27 @@ class OpenVinoRuntime:
         if config.do_sample:
             config.temperature = sampling.temperature
             config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
+        self._control(config, sampling.controls)
+        if sampling.controls.logprobs is not None:
+            self._reporting.add(number)
         ids = ov.Tensor(np.array([prompt], dtype=np.int64))
         self._handles[number] = self._pipeline.add_request(number, ids, config)
+
+    def _control(self, config: Any, controls: Controls) -> None:
+        """Set what the request controls; OpenVINO GenAI knows all of it but bad words and alternative tokens."""
+        if config.do_sample:
+            config.top_p = controls.top_p
+            if controls.top_k:
+                config.top_k = controls.top_k
+        config.min_new_tokens = controls.min_tokens
+        for name in ("presence_penalty", "frequency_penalty", "repetition_penalty"):
+            setattr(config, name, getattr(controls, name))
+        if controls.logprobs is not None:
+            config.logprobs = 1  # 0 reports none; the model's own, before temperature, top_p and top_k
+        if controls.json_schema:
+            import openvino_genai as genai
+
+            config.structured_output_config = genai.StructuredOutputConfig(json_schema=controls.json_schema)
 
     def step(self) -> list[Progress]:
         """One token for everyone, or a part of a long prompt."""
@@ -135,10 +164,12 @@ class OpenVinoRuntime:
         for step in steps:
             if step.finish_reason or step.failure:
                 del self._handles[step.number]
+                self._reporting.discard(step.number)
         return [step for step in steps if step.tokens or step.finish_reason or step.failure]
 
     def cancel(self, number: int) -> None:
         """The next step frees its part of the cache."""
+        self._reporting.discard(number)
         self._handles.pop(number).cancel()
 
     def has_work(self) -> bool:
@@ -153,8 +184,10 @@ class OpenVinoRuntime:
         if not handle.can_read():
             return Progress(number, ())
         output = next(iter(handle.read().values()))
-        if output.finish_reason == genai.GenerationFinishReason.NONE:
-            return Progress(number, output.generated_ids)
-        if output.finish_reason == genai.GenerationFinishReason.LENGTH:
-            return Progress(number, output.generated_ids, "length")
-        return Progress(number, output.generated_ids[:-1], "stop")
+        stopped = output.finish_reason == genai.GenerationFinishReason.STOP
+        tokens = output.generated_ids[: len(output.generated_ids) - stopped]
+        reason = "stop" if stopped else "length" if output.finish_reason != genai.GenerationFinishReason.NONE else ""
+        logprobs: list[TokenLogprob] = []
+        if number in self._reporting:
+            logprobs = [TokenLogprob(*pair) for pair in zip(tokens, output.generated_log_probs, strict=False)]
+        return Progress(number, tokens, reason, logprobs=logprobs)

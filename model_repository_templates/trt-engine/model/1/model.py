@@ -14,10 +14,11 @@ from generation.adapters import Adapter, chosen, read_adapters
 from generation.answer_text import AnswerText
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import RefusedError
-from generation.runtime import Usage
+from generation.runtime import TokenLogprob, Usage
 from generation.scheduler import CANCELLED
 from generation.service import Sender, lora_name_of, texts
 from generation.settings import engine_of, read_parameters
+from generation.tool_calls import NO_TOOLS
 
 PREPARED = [
     "input_ids",
@@ -30,7 +31,15 @@ PREPARED = [
     "runtime_top_p",
     "temperature",
     "seed",
+    "min_tokens",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "bad_words_list",
+    "return_log_probs",
+    "tool_call_format",
 ]
+LOG_PROBS = "output_log_probs"
 GENERATED = ["output_ids", "sequence_length"]
 NOT_PREPARED = ("stream", "lora_name")
 """Inputs of this model that the preprocessing model does not have."""
@@ -63,7 +72,7 @@ class TritonPythonModel:
     def execute(self, requests: list[Any]) -> None:
         """Start answering; the answers follow through the requests' senders."""
         for request in requests:
-            self._threads.submit(self._answer, request, Sender(request.get_response_sender()))
+            self._threads.submit(self._answer, request, Sender(request.get_response_sender(), self._tokenizer))
 
     def finalize(self) -> None:
         """Wait for the requests that run."""
@@ -93,15 +102,23 @@ class TritonPythonModel:
     def _generate(self, request: Any, prepared: dict[str, Any], adapter: Adapter | None, reply: Sender) -> None:
         stream = pb_utils.get_input_tensor_by_name(request, "stream")
         streams = stream is not None and bool(stream.as_numpy().reshape(-1)[0])
-        room = int(prepared["request_output_len"].as_numpy()[0, 0])
-        answer = AnswerText(self._tokenizer, self._tokenizer.end_ids, room, texts(request, "stop_words"))
+        call_format = prepared.pop("tool_call_format").as_numpy()[0].decode()
+        reply.tool_call_format = None if call_format == NO_TOOLS else call_format
+        room, least = (int(prepared[name].as_numpy()[0, 0]) for name in ("request_output_len", "min_tokens"))
+        answer = AnswerText(self._tokenizer, self._tokenizer.end_ids, room, texts(request, "stop_words"), least)
         whole = []
+        logprobs: list[TokenLogprob] = []
         inputs = list(prepared.values())
         with self._engine.generation(inputs, reply, stream=streams, adapter=adapter) as generation:
-            for tokens in generation:
+            for tokens, reported in generation:
+                before = answer.tokens
                 whole.append(answer.add(tokens))
+                logprobs += [
+                    TokenLogprob(*pair) for pair in zip(tokens[: answer.tokens - before], reported, strict=False)
+                ]
                 if streams and whole[-1]:
-                    reply.send(whole[-1], "")
+                    reply.send(whole[-1], "", None, logprobs)
+                    logprobs = []
                 if answer.is_over:
                     generation.stop()
         piece, reason = answer.end()
@@ -111,7 +128,7 @@ class TritonPythonModel:
             reply.pass_on(generation.error)
         else:
             usage = Usage(int(prepared["input_lengths"].as_numpy()[0, 0]), answer.tokens)
-            reply.send(piece if streams else "".join([*whole, piece]), reason, usage)
+            reply.send(piece if streams else "".join([*whole, piece]), reason, usage, logprobs)
 
 
 class Engine:
@@ -151,7 +168,7 @@ class Engine:
 
 
 class Generation:
-    """One request to the tensorrt_llm model; iterating gives new tokens.
+    """One request to the tensorrt_llm model; iterating gives new tokens, and their log-probabilities if it wants them.
 
     Attributes:
         number: names the request to the engine; another one where the request is sent again.
@@ -165,8 +182,9 @@ class Generation:
         self.left = False
         self.error: Any = None
         self._model, self._inputs = model, inputs
+        self._reports = any(each.name() == "return_log_probs" and each.as_numpy().any() for each in inputs)
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[tuple[list[int], list[float]]]:
         """Tokens of the model, or of its adapter, whose weights follow if the engine's cache does not have them."""
         if self._adapter is None:
             yield from self._tokens(self._inputs)
@@ -176,14 +194,22 @@ class Generation:
             self.number, self.error = secrets.token_hex(16), None
             yield from self._tokens([*self._inputs, *with_weights(self._adapter)])
 
-    def _tokens(self, inputs: list[Any]) -> Iterator[list[int]]:
+    def _tokens(self, inputs: list[Any]) -> Iterator[tuple[list[int], list[float]]]:
         """Beams are not asked for, so the first one is all there is."""
         for response in self._ask(inputs):
             if response.has_error():
                 self.error = response.error()
             elif response.output_tensors():
                 ids, lengths = (pb_utils.get_output_tensor_by_name(response, name).as_numpy() for name in GENERATED)
-                yield ids[0, 0, : lengths[0, 0]].tolist()
+                tokens = ids[0, 0, : lengths[0, 0]].tolist()
+                yield tokens, self._log_probs(response, len(tokens))
+
+    def _log_probs(self, response: Any, count: int) -> list[float]:
+        """Those of the newest tokens, of shape [1, beams, n]: a response may have those of earlier ones as well."""
+        if not self._reports or not count:
+            return []
+        found = pb_utils.get_output_tensor_by_name(response, LOG_PROBS).as_numpy()
+        return [float(each) for each in found[0, 0, -count:]]
 
     def stop(self) -> None:
         """Tell the engine to end it and free its part of the cache; without effect before it began, and after its end.
@@ -198,8 +224,9 @@ class Generation:
             pass
 
     def _ask(self, inputs: list[Any]) -> Iterator[Any]:
+        outputs = [*GENERATED, LOG_PROBS] if self._reports else GENERATED
         request = pb_utils.InferenceRequest(
-            request_id=self.number, model_name=self._model, inputs=inputs, requested_output_names=GENERATED
+            request_id=self.number, model_name=self._model, inputs=inputs, requested_output_names=outputs
         )
         responses = request.exec(decoupled=True)
         yield from responses

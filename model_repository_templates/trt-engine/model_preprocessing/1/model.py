@@ -6,8 +6,9 @@ import triton_python_backend_utils as pb_utils
 from generation.conversation import prompt_of
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import RefusedError, check, job
-from generation.service import question_of
+from generation.service import question_of, text_tensor
 from generation.settings import read_settings
+from generation.tool_calls import NO_TOOLS
 from request_tensors import request_tensors
 
 
@@ -35,5 +36,8 @@ class TritonPythonModel:
         except RefusedError as error:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
         words = [tokenizer.encode_word(word) for word in question.stop_words]
-        tensors = request_tensors(taken, tokenizer.end_ids, tokenizer.pad_id, words)
-        return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
+        bad_words = [ids for word in question.controls.bad_words for ids in tokenizer.encode_bad_word(word)]
+        tensors = request_tensors(taken, tokenizer.end_ids, tokenizer.pad_id, words, bad_words)
+        outputs = [pb_utils.Tensor(name, value) for name, value in tensors.items()]
+        call_format = tokenizer.tool_call_format if question.tools else NO_TOOLS
+        return pb_utils.InferenceResponse([*outputs, text_tensor("tool_call_format", call_format)])

@@ -13,12 +13,18 @@ from generation.question import Job
 
 Array = np.ndarray[Any, Any]
 
-GREEDY_TOP_K, ANY_TOP_K, ANY_TOP_P = 1, 0, 1.0
+GREEDY_TOP_K, ANY_TOP_P = 1, 1.0
 SEED_BITS = 63
+NO_WORDS = np.array([[[0], [-1]]], dtype=np.int32)
+"""As NVIDIA's own preprocessing model writes an empty list."""
 
 
 def request_tensors(
-    job: Job, end_ids: Sequence[int], pad_id: int, stop_words: Sequence[Sequence[int]]
+    job: Job,
+    end_ids: Sequence[int],
+    pad_id: int,
+    stop_words: Sequence[Sequence[int]],
+    bad_words: Sequence[Sequence[int]] = (),
 ) -> dict[str, Array]:
     """Inputs of the tensorrt_llm model.
 
@@ -30,8 +36,9 @@ def request_tensors(
         end_ids: the first one ends the answer by itself, the others as stop words of one token.
         pad_id: what fills up a batch.
         stop_words: ids of each text that ends the answer.
+        bad_words: ids of each text that the answer does not contain.
     """
-    sampling = job.sampling
+    sampling, controls = job.sampling, job.sampling.controls
     greedy = sampling.temperature == 0
     seed = secrets.randbits(SEED_BITS) if sampling.seed is None else sampling.seed
     return {
@@ -41,10 +48,16 @@ def request_tensors(
         "end_id": _one(end_ids[0], np.int32),
         "pad_id": _one(pad_id, np.int32),
         "stop_words_list": word_list([*([each] for each in end_ids[1:]), *stop_words]),
-        "runtime_top_k": _one(GREEDY_TOP_K if greedy else ANY_TOP_K, np.int32),
-        "runtime_top_p": _one(ANY_TOP_P, np.float32),
+        "bad_words_list": word_list(bad_words) if bad_words else NO_WORDS,
+        "runtime_top_k": _one(GREEDY_TOP_K if greedy else controls.top_k, np.int32),
+        "runtime_top_p": _one(ANY_TOP_P if greedy else controls.top_p, np.float32),
         "temperature": _one(1.0 if greedy else sampling.temperature, np.float32),
         "seed": _one(0 if greedy else seed, np.uint64),
+        "min_tokens": _one(max(1, controls.min_tokens), np.int32),
+        "presence_penalty": _one(controls.presence_penalty, np.float32),
+        "frequency_penalty": _one(controls.frequency_penalty, np.float32),
+        "repetition_penalty": _one(controls.repetition_penalty, np.float32),
+        "return_log_probs": _one(controls.logprobs is not None, np.bool_),
     }
 
 

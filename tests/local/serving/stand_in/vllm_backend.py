@@ -6,6 +6,14 @@ import json
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+SAMPLING = {
+    *("n", "presence_penalty", "frequency_penalty", "repetition_penalty", "temperature", "top_p", "top_k", "min_p"),
+    *("seed", "stop", "stop_token_ids", "ignore_eos", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs"),
+    *("detokenize", "skip_special_tokens", "spaces_between_special_tokens", "include_stop_str_in_output"),
+    *("structured_outputs", "logit_bias", "allowed_token_ids", "extra_args", "bad_words", "lora_name"),
+}
+"""Fields of vLLM's SamplingParams that all recorded versions have: tests/contracts/vllm_sampling_parameters.yaml."""
+
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -13,13 +21,13 @@ class TritonPythonModel:
     @staticmethod
     def auto_complete_config(config):
         texts = [("text_input", False), ("sampling_parameters", True)]
-        flags = ["stream", "exclude_input_in_output", "return_finish_reason"]
+        flags = ["stream", "exclude_input_in_output", "return_finish_reason", "return_logprobs"]
         flags += ["return_num_input_tokens", "return_num_output_tokens"]
         for name, optional in texts:
             config.add_input({"name": name, "data_type": "TYPE_STRING", "dims": [1], "optional": optional})
         for name in flags:
             config.add_input({"name": name, "data_type": "TYPE_BOOL", "dims": [1], "optional": True})
-        for name in ("text_output", "finish_reason"):
+        for name in ("text_output", "finish_reason", "logprobs"):
             config.add_output({"name": name, "data_type": "TYPE_STRING", "dims": [-1]})
         for name in ("num_input_tokens", "num_output_tokens"):
             config.add_output({"name": name, "data_type": "TYPE_UINT32", "dims": [-1]})
@@ -30,6 +38,13 @@ class TritonPythonModel:
     def execute(self, requests):
         for request in requests:
             asked = json.loads(value(request, "sampling_parameters"))
+            if wrong := set(asked) - SAMPLING:  # from_dict gives None, and the next line fails
+                message = f"Error generating stream: 'NoneType' object has no attribute 'lora_name' ({wrong})"
+                error = pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
+                request.get_response_sender().send(error, flags=FINAL)
+                continue
+            if "structured_outputs" in asked:
+                assert set(json.loads(asked["structured_outputs"])) == {"json"}, "JSON within JSON"
             text = value(request, "text_input").decode()
             prepended = "" if value(request, "exclude_input_in_output") else text
             words = [f"{text!r} ", *(f"{name}={asked[name]} " for name in sorted(asked))]
@@ -40,6 +55,9 @@ class TritonPythonModel:
                 outputs = [tensor("text_output", piece)]
                 if value(request, "return_finish_reason"):
                     outputs.append(tensor("finish_reason", str("length" if last else None)))
+                if value(request, "return_logprobs"):
+                    chosen = {"logprob": -0.5, "rank": 1, "decoded_token": piece}
+                    outputs.append(tensor("logprobs", json.dumps([{"7": chosen}])))
                 # a token is a word here
                 if value(request, "return_num_input_tokens"):
                     outputs.append(count("num_input_tokens", len(text.split())))

@@ -1,0 +1,1 @@
+../../../tasks/contracts/json_schema.py

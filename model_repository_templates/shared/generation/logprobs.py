@@ -1,0 +1,44 @@
+"""Log-probabilities of an answer's tokens as OpenAI's API for chats writes them. Computes only.
+
+https://platform.openai.com/docs/api-reference/chat/object, choices[].logprobs.content.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from generation.runtime import Tokenizer, TokenLogprob
+from generation.text_stream import UNFINISHED
+
+LEAST = -9999.0
+"""Stands for a probability of zero, as in vLLM and OpenAI's API: JSON has no infinity."""
+
+
+def logprobs_document(entries: Sequence[TokenLogprob], tokenizer: Tokenizer) -> str:
+    """The JSON list of tokens with their text, and of the alternatives of each."""
+    ids = sorted({token for each in entries for token in (each.token, *(token for token, _ in each.alternatives))})
+    names = dict(zip(ids, _texts(ids, tokenizer), strict=True))
+    document = [
+        {
+            **_entry(names[each.token], each.logprob),
+            "top_logprobs": [_entry(names[token], logprob) for token, logprob in each.alternatives],
+        }
+        for each in entries
+    ]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def _entry(text: str, logprob: float) -> dict[str, Any]:
+    """A token that is a part of a character has no text of its own, so its bytes are not known."""
+    return {
+        "token": text,
+        "logprob": max(logprob, LEAST),
+        "bytes": None if UNFINISHED in text else list(text.encode()),
+    }
+
+
+def _texts(ids: Sequence[int], tokenizer: Tokenizer) -> Sequence[str]:
+    """Text of each token behind another one: at the beginning of a text, a decoder may leave a token's space out."""
+    anchor = ids[0]
+    alone, *pairs = tokenizer.decode([[anchor], *([anchor, token] for token in ids)])
+    return [pair[len(alone) :] for pair in pairs]

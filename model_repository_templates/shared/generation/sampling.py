@@ -1,0 +1,70 @@
+"""The inputs with which a request controls how tokens are chosen, the same for every engine. Computes only.
+
+A model declares those that its engine obeys in config.pbtxt, and Triton refuses every other one by its name. What an
+engine would ignore without a word is not declared: docs/openai.md lists them by engine kind.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from generation.json_schema import SchemaError, checked_schema
+from generation.question import RefusedError
+from generation.runtime import Controls
+
+MAX_ALTERNATIVES = 20
+"""The most tokens that are reported beside each one: the limit of OpenAI's API, and of vLLM's max_logprobs."""
+MAX_BAD_WORDS = 64
+PENALTY = 2.0
+"""OpenAI's API takes presence and frequency penalties from -2 to 2."""
+
+BAD_WORDS, JSON_SCHEMA = "bad_words", "json_schema"
+VALUES = (
+    *("top_p", "top_k", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty"),
+    *("logprobs", "top_logprobs"),
+)
+"""Inputs that are a number or a switch."""
+RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
+    "top_p": (lambda value: 0 < value <= 1, "above 0 and at most 1"),
+    "top_k": (lambda value: value >= 0, "at least 0"),
+    "min_tokens": (lambda value: value >= 0, "at least 0"),
+    "presence_penalty": (lambda value: -PENALTY <= value <= PENALTY, "from -2 to 2"),
+    "frequency_penalty": (lambda value: -PENALTY <= value <= PENALTY, "from -2 to 2"),
+    "repetition_penalty": (lambda value: 0 < value < math.inf, "above 0"),
+    "top_logprobs": (lambda value: 0 <= value <= MAX_ALTERNATIVES, f"from 0 to {MAX_ALTERNATIVES}"),
+}
+
+
+def read_controls(
+    values: Mapping[str, float | None], bad_words: Sequence[str] = (), json_schema: Sequence[str] = ()
+) -> Controls:
+    """The controls of a request.
+
+    Args:
+        values: numbers and switches by the name of their input; None where it was not given.
+        bad_words: texts of that input.
+        json_schema: none or one.
+
+    Raises:
+        RefusedError: a value is out of its range, or the JSON Schema cannot be enforced.
+    """
+    given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    for name, (accepts, expected) in RANGES.items():
+        if name in given and not accepts(given[name]):
+            raise RefusedError(f"{name} is {given[name]:g}; expected a number {expected}. Change it or leave it out.")
+    if "" in bad_words or len(bad_words) > MAX_BAD_WORDS:
+        raise RefusedError(
+            f"bad_words has {len(bad_words)} texts; expected at most {MAX_BAD_WORDS}, none of them empty."
+        )
+    alternatives, reports = given.pop("top_logprobs", 0), bool(given.pop("logprobs", False))
+    if alternatives and not reports:
+        raise RefusedError("top_logprobs needs logprobs. Set logprobs to true.")
+    schema = _schema(json_schema[0]) if json_schema else ""
+    return Controls(**given, bad_words=tuple(bad_words), logprobs=alternatives if reports else None, json_schema=schema)
+
+
+def _schema(text: str) -> str:
+    try:
+        return checked_schema(text)
+    except SchemaError as error:
+        raise RefusedError(f"{JSON_SCHEMA}: {error}") from error

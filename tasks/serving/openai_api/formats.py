@@ -1,0 +1,116 @@
+"""What an answer must look like: the JSON Schema of `response_format`, or of the function that must be called. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.contracts.json_schema import SchemaError, checked_schema
+from tasks.serving.openai_api.errors import ApiError
+from tasks.serving.openai_api.messages import Tool
+from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
+from tasks.serving.openai_api.tool_calls import Forced, Reader
+
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+REQUIRED = "required"
+DESCRIPTION = {"name", "description", "schema", "strict"}
+
+
+def answer_schema(request: ChatRequest | CompletionRequest) -> str:
+    """The schema that the answer obeys, as JSON; empty where anything may be answered.
+
+    Raises:
+        ApiError: the response's format, the choice of a tool or a schema is wrong, or both are given.
+    """
+    wanted = _format_schema(request.response_format)
+    forced = forced_tools(request) if isinstance(request, ChatRequest) else ()
+    if not forced:
+        return wanted
+    if wanted:
+        raise ApiError("response_format and a tool_choice that forces a call exclude each other.", param="tool_choice")
+    assert isinstance(request, ChatRequest)
+    if request.tool_choice != REQUIRED:
+        return _checked(forced[0].function.parameters or ANY_OBJECT, f"tools: {forced[0].function.name}", "tools")
+    return _checked(_one_call(forced), "tools", "tools")
+
+
+def forced_tools(request: ChatRequest) -> tuple[Tool, ...]:
+    """The tools of which one must be called; none where the model decides.
+
+    Raises:
+        ApiError: the choice is not one of OpenAI's, or names no tool of the request.
+    """
+    choice, tools = request.tool_choice, tuple(request.tools or ())
+    if choice in (None, "none", "auto"):
+        return ()
+    if choice == REQUIRED and tools:
+        return tools
+    name = _named(choice) if isinstance(choice, Mapping) else None
+    found = tuple(tool for tool in tools if name is not None and tool.function.name == name)
+    if not found:
+        raise ApiError(
+            f"tool_choice is {str(choice)[:64]!r}; expected none, auto, required, or "
+            '{"type": "function", "function": {"name": ...}} with the name of one of tools.',
+            param="tool_choice",
+        )
+    return found
+
+
+def call_reader(request: ChatRequest | CompletionRequest) -> Reader | None:
+    """What reads the call that the request forces; None where the answer may be anything."""
+    tools = forced_tools(request) if isinstance(request, ChatRequest) else ()
+    if not tools:
+        return None
+    assert isinstance(request, ChatRequest)
+    return Forced(None if request.tool_choice == REQUIRED else tools[0].function.name)
+
+
+def _named(choice: Mapping[str, Any]) -> Any:
+    function = choice.get("function")
+    whole = choice.get("type") == "function" and isinstance(function, Mapping) and set(choice) == {"type", "function"}
+    return function.get("name") if whole and isinstance(function, Mapping) else None
+
+
+def _one_call(tools: tuple[Tool, ...]) -> dict[str, Any]:
+    """The schema of {"name": ..., "arguments": {...}} for one of the tools; definitions move to its top."""
+    calls: list[Any] = []
+    definitions: dict[str, dict[str, Any]] = {}
+    for tool in tools:
+        parameters: dict[str, Any] = dict(tool.function.parameters or ANY_OBJECT)
+        for group in ("$defs", "definitions"):
+            for name, definition in (parameters.pop(group, None) or {}).items():
+                if definitions.setdefault(group, {}).setdefault(name, definition) != definition:
+                    raise ApiError(f"tools: two functions define {name[:64]!r} differently. Rename one.", param="tools")
+        calls.append(
+            {
+                "type": "object",
+                "properties": {"name": {"const": tool.function.name}, "arguments": parameters},
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+        )
+    return {"anyOf": calls, **definitions}
+
+
+def _format_schema(wanted: Mapping[str, Any] | None) -> str:
+    kind = (wanted or {}).get("type", "text")
+    if wanted is None or (kind == "text" and set(wanted) == {"type"}):
+        return ""
+    if kind == "json_object" and set(wanted) == {"type"}:
+        return json.dumps(ANY_OBJECT)
+    described = wanted.get("json_schema")
+    schema = described.get("schema") if isinstance(described, Mapping) else None
+    known = set(wanted) == {"type", "json_schema"} and set(described or ()) <= DESCRIPTION
+    if kind == "json_schema" and known and isinstance(schema, Mapping):
+        return _checked(schema, "response_format.json_schema.schema", "response_format")
+    raise ApiError(
+        'response_format is wrong; expected {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", '
+        '"json_schema": {"name": ..., "schema": {...}}}.',
+        param="response_format",
+    )
+
+
+def _checked(schema: Any, what: str, param: str) -> str:
+    try:
+        return checked_schema(json.dumps(schema))
+    except (SchemaError, RecursionError) as error:
+        raise ApiError(f"{what}: {error}", param=param, code="invalid_json_schema") from error

@@ -1,0 +1,49 @@
+"""Log-probabilities of an answer's tokens, from a model's response to the forms of OpenAI's two routes. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LEAST = -9999.0
+"""Stands for a probability of zero: JSON has no infinity."""
+
+
+def read_logprobs(text: str | None) -> tuple[Mapping[str, Any], ...]:
+    """The tokens of a response in the form of OpenAI's chats.
+
+    Slipway's models write that form. Triton's vLLM backend writes a mapping from token ids for each position, the
+    chosen token first (vllm_backend 8de0c14, src/utils/request.py).
+    """
+    found = json.loads(text) if text else None
+    return tuple(each if "token" in each else _of_vllm(each) for each in found or ())
+
+
+def completion_logprobs(entries: Sequence[Mapping[str, Any]], chars: int) -> dict[str, Any]:
+    """The form of /v1/completions, for tokens behind `chars` characters of text."""
+    offsets, at = [], chars
+    for each in entries:
+        offsets.append(at)
+        at += len(each["token"])
+    likeliest = [{top["token"]: top["logprob"] for top in each["top_logprobs"]} for each in entries]
+    return {
+        "tokens": [each["token"] for each in entries],
+        "token_logprobs": [each["logprob"] for each in entries],
+        "top_logprobs": likeliest if any(likeliest) else None,
+        "text_offset": offsets,
+    }
+
+
+def _of_vllm(position: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """One position. vLLM puts the chosen token first, and counts ranks from 1."""
+    chosen, *others = position.values()
+    tops = sorted((chosen, *others), key=lambda each: each["rank"])[: len(others) or None]
+    return {**_entry(chosen), "top_logprobs": [_entry(each) for each in tops] if others else []}
+
+
+def _entry(token: Mapping[str, Any]) -> dict[str, Any]:
+    text = token["decoded_token"] or ""
+    return {
+        "token": text,
+        "logprob": max(float(token["logprob"]), LEAST),
+        "bytes": None if "\ufffd" in text else list(text.encode()),
+    }

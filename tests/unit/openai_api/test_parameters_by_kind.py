@@ -1,0 +1,93 @@
+"""docs/openai.md says what each engine kind obeys: the table against the configurations that are rendered."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from tasks.contracts.engine_kinds import ENGINE_KINDS
+from tasks.serving.openai_api.errors import ApiError
+from tasks.serving.openai_api.inputs import chat_inputs, completion_inputs
+from tasks.serving.openai_api.requests import read_chat, read_completion
+from tasks.serving.repository import render
+from tests.unit.openai_api.models import VLLM, VLLM_OUTPUTS, model_of
+from tests.unit.serving.test_gpu_repositories import VALUES
+
+ROOT = Path(__file__).parents[3]
+TABLE = re.compile(r"^\| (.*) \| (yes|no) \| (yes|no) \| (yes|no) \| (yes|no) \|$", re.MULTILINE)
+KINDS = ("openvino", "trt-engine", "llmapi", "vllm")
+SCHEMA = {"response_format": {"type": "json_object"}}
+TOOLS = {"tools": [{"type": "function", "function": {"name": "f"}}]}
+ASKED = {
+    "`messages` (`/v1/chat/completions`)": None,
+    "`max_tokens`, `max_completion_tokens`": {"max_tokens": 3},
+    "`temperature`, 0 when absent": {"temperature": 1.0},
+    "`seed`, at a temperature above 0": {"temperature": 1.0, "seed": 3},
+    "`stop`, at most 16": {"stop": ["."]},
+    "`top_p`": {"top_p": 0.5},
+    "`top_k`": {"top_k": 3},
+    "`min_tokens`": {"min_tokens": 3},
+    "`presence_penalty`": {"presence_penalty": 1.0},
+    "`frequency_penalty`": {"frequency_penalty": 1.0},
+    "`repetition_penalty`": {"repetition_penalty": 1.5},
+    "`bad_words`, at most 64": {"bad_words": ["x"]},
+    "`logprobs`": {"logprobs": 0},
+    "`top_logprobs`, at most 20": {"logprobs": 2},
+    "`response_format`": SCHEMA,
+    "`response_format`, with `engine.options.guided_decoding_backend`": SCHEMA,
+    "`tools`": TOOLS,
+    "`tool_choice`: `required` or a function": {**TOOLS, "tool_choice": "required"},
+    "`logit_bias`": {"logit_bias": {"3": 1}},
+    "`n` above 1": {"n": 2},
+}
+GUIDED = {"guided_decoding_backend": "xgrammar"}
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    """Inputs and outputs of a kind's model; those of vllm are completed by Triton's backend."""
+
+    def model(kind, options):
+        if kind == "vllm":
+            return model_of(VLLM, VLLM_OUTPUTS)
+        folder = tmp_path_factory.mktemp("repository")
+        values = {**VALUES, "scheduler": {}, "properties": {}, "options": options or {}}
+        render(ROOT / "model_repository_templates", kind, values, folder)
+        config = text_format.Parse((folder / "demo" / "config.pbtxt").read_text(), ModelConfig())
+        return model_of([each.name for each in config.input], [each.name for each in config.output])
+
+    return model
+
+
+def refused_for(model, asked):
+    """The parameter for which the model refuses the request; None if it takes it. vllm takes prompts alone."""
+    text = {"messages": [{"role": "user", "content": "Hi"}]}
+    chats = asked is None or "tools" in asked
+    request = {"model": "demo", **(text if chats else {"prompt": "Hi"}), **(asked or {})}
+    read, inputs = (read_chat, chat_inputs) if chats else (read_completion, completion_inputs)
+    try:
+        inputs(read(json.dumps(request).encode()), model)
+    except ApiError as error:
+        return error.param
+    return None
+
+
+def test_the_table_has_a_column_for_every_kind_and_a_row_for_every_parameter():
+    assert set(KINDS) == set(ENGINE_KINDS)
+    assert [row[0] for row in TABLE.findall((ROOT / "docs" / "openai.md").read_text())] == list(ASKED)
+
+
+@pytest.mark.parametrize("row", TABLE.findall((ROOT / "docs" / "openai.md").read_text()), ids=lambda row: row[0])
+def test_a_kind_obeys_what_the_table_says(rendered, row):
+    name, *said = row
+    guided = "guided_decoding_backend" in name
+    kinds = [kind for kind in KINDS if not guided or kind == "llmapi"]
+    found = {kind: refused_for(rendered(kind, GUIDED if guided else None), ASKED[name]) for kind in kinds}
+
+    assert {kind: each is None for kind, each in found.items()} == {
+        kind: word == "yes" for kind, word in zip(KINDS, said, strict=True) if kind in kinds
+    }
+    assert set(found.values()) <= {None, "messages", *(ASKED[name] or ())}

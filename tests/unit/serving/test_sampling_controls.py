@@ -1,0 +1,122 @@
+"""From a request's inputs to what controls the choice of tokens, and what each engine is told of it."""
+
+import json
+
+import pytest
+from generation.logprobs import logprobs_document
+from generation.question import Question, RefusedError, check, job
+from generation.runtime import Controls, TokenLogprob
+from generation.sampling import read_controls
+from generation.settings import Limits
+from generation.tool_calls import check_tools, format_of
+
+from tests.fakes.generation_runtime import ByteTokenizer
+
+
+def test_without_inputs_nothing_is_controlled():
+    assert read_controls({"top_p": None, "logprobs": False}) == Controls()
+
+
+def test_inputs_become_controls():
+    values = {"top_p": 0.5, "top_k": 3, "min_tokens": 2, "presence_penalty": -2.0, "logprobs": True, "top_logprobs": 4}
+    found = read_controls(values, ("no",), ('{"type": "null"}',))
+
+    assert found == Controls(0.5, 3, 2, -2.0, bad_words=("no",), logprobs=4, json_schema='{"type":"null"}')
+    assert read_controls({"logprobs": True}).logprobs == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"top_p": float("nan")}, "top_p"),
+        ({"top_k": -1}, "top_k"),
+        ({"min_tokens": -1}, "min_tokens"),
+        ({"presence_penalty": 2.5}, "presence_penalty"),
+        ({"frequency_penalty": -2.5}, "frequency_penalty"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty"),
+        ({"repetition_penalty": float("inf")}, "repetition_penalty"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"top_logprobs": 1}, "top_logprobs"),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused_by_name(values, name):
+    with pytest.raises(RefusedError, match=f"^{name} "):
+        read_controls(values)
+
+
+@pytest.mark.parametrize("words", [("",), ("x",) * 65])
+def test_bad_words_are_bounded(words):
+    with pytest.raises(RefusedError, match="bad_words"):
+        read_controls({}, words)
+
+
+def test_a_schema_that_cannot_be_enforced_is_refused():
+    with pytest.raises(RefusedError, match=r"json_schema: .*zebra"):
+        read_controls({}, (), ('{"type": "zebra"}',))
+
+
+def test_an_answer_cannot_have_more_tokens_than_it_has_room_for():
+    question = Question("Hi?", max_tokens=3, controls=Controls(min_tokens=4))
+
+    with pytest.raises(RefusedError, match="min_tokens is 4; the answer has at most 3"):
+        job(question, (1,), Limits(8, 16, 4))
+
+
+def test_tools_need_a_conversation():
+    with pytest.raises(RefusedError, match="tools need messages"):
+        check(Question("Hi?", tools=({"type": "function"},)))
+
+
+def test_a_part_of_a_character_has_no_bytes_and_no_probability_is_written_as_a_number():
+    first, _ = "é".encode()
+    entries = [TokenLogprob(ord("a"), -0.5, ((ord("b"), -1.0),)), TokenLogprob(first, float("-inf"))]
+    found = json.loads(logprobs_document(entries, ByteTokenizer()))
+
+    assert found[0] == {
+        "token": "a",
+        "logprob": -0.5,
+        "bytes": [97],
+        "top_logprobs": [{"token": "b", "logprob": -1.0, "bytes": [98]}],
+    }
+    assert (found[1]["bytes"], found[1]["logprob"]) == (None, -9999.0)
+
+
+@pytest.mark.parametrize(
+    ("template", "found"),
+    [
+        ("{% if tools %}<tool_call>{% endif %}", "hermes"),
+        ("{% if tools %}[TOOL_CALLS]{% endif %}", "mistral"),
+        ("{% if tools %}<|python_tag|>{% endif %}", "llama3_json"),
+        ("{% if tools %}<tool_call><function=x>{% endif %}", ""),
+        ("{{ messages }}", ""),
+    ],
+)
+def test_the_chat_template_shows_how_calls_are_written(template, found):
+    assert format_of(template) == found
+
+
+def test_a_template_without_a_word_of_tools_takes_none():
+    check_tools("{{ tools }}", [{"role": "user"}], [{}])
+    with pytest.raises(RefusedError, match="ignores tools"):
+        check_tools("{{ toolset }}", [{"role": "user"}], [{}])
+    with pytest.raises(RefusedError, match="ignores tool_calls"):
+        check_tools("{{ tools }}", [{"role": "assistant", "tool_calls": [{}]}], [])
+
+
+class Config:
+    """openvino_genai.GenerationConfig as far as it is set."""
+
+    do_sample = False
+
+
+@pytest.mark.parametrize("samples", [False, True])
+def test_openvino_is_told_what_it_obeys(openvino, samples):
+    config = Config()
+    config.do_sample = samples
+    openvino.OpenVinoRuntime(None)._control(config, Controls(0.5, 3, 2, 0.1, 0.2, 1.5, logprobs=0))
+
+    assert (config.min_new_tokens, config.presence_penalty, config.frequency_penalty) == (2, 0.1, 0.2)
+    assert (config.repetition_penalty, config.logprobs) == (1.5, 1)
+    assert [vars(config).get(name) for name in ("top_p", "top_k")] == ([0.5, 3] if samples else [None, None])
