@@ -25,7 +25,7 @@ down:
 status: environments
 	@$(ENVS)/local/bin/python -m local status
 
-test: environments dev modelopt transformers4
+test: environments dev modelopt transformers4 harness
 	@$(PYTHON) -m tests
 
 check: lint types
@@ -52,11 +52,11 @@ wheel: dev
 gpu-check: $(if $(filter $(ENVS)/%,$(GPU_PYTHON)),modelopt)
 	@$(GPU_PYTHON) -m tests.gpu
 
-.PHONY: environments dev modelopt transformers4
+.PHONY: environments dev modelopt transformers4 harness
 environments:
 	@$(PYTHON) -m local.environments airflow tasks triton front local
 
-dev modelopt transformers4:
+dev modelopt transformers4 harness:
 	@$(PYTHON) -m local.environments $@
 
 lock:

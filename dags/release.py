@@ -16,7 +16,7 @@ from plugins.slipway_airflow.site import current_site, specs_folder
 from plugins.slipway_airflow.specs import make_dags
 from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.redaction import bounded
-from tasks.contracts.release import STEPS, Step
+from tasks.contracts.release import Step, steps_of
 from tasks.contracts.spec import ReleaseSpec
 
 FIELDS = ReleaseSpec.model_json_schema()["$defs"]
@@ -86,10 +86,10 @@ def release_dag(spec: ReleaseSpec) -> DAG:
             step: StepOperator(
                 task_id=step, step=step, spec=spec, trigger_rule=rules.get(step, TriggerRule.ALL_SUCCESS)
             )
-            for step in STEPS
+            for step in steps_of(spec)
         }
         approval = Approval(task_id="approval", name=spec.name)
-        *forward, promote, roll_back = (steps[step] for step in STEPS)
+        *forward, promote, roll_back = steps.values()
         chain(*forward, [approval, promote])
         chain(approval, promote)
         candidate_steps = forward[forward.index(steps["roll-out"]) :]

@@ -22,11 +22,11 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 REQUIREMENTS = REPOSITORY / "requirements"
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 DOWNLOADED = REPOSITORY / ".slipway" / "python"
-NAMES = ("airflow", "tasks", "triton", "front", "modelopt", "transformers4", "local", "dev")
+NAMES = ("airflow", "tasks", "triton", "front", "modelopt", "transformers4", "harness", "local", "dev")
 UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
 WITH_TORCH = ("tasks", "modelopt")
-OF_PODS = ("tasks", "triton", "modelopt")
+OF_PODS = ("tasks", "triton", "modelopt", "harness")
 """Compiled on installation, as pip does in an image: a pod cannot write bytecode to its read-only root."""
 NOT_OURS = ["--overrides", str(REQUIREMENTS / "of-the-image.txt"), "--no-emit-package", "scipy"]
 IMAGE_ONLY = {

@@ -85,6 +85,12 @@ def _benchmark(release: Release, workspace: Workspace) -> Outcome:
     return run(release, workspace)
 
 
+def _evaluate(release: Release, workspace: Workspace) -> Outcome:
+    from tasks.steps.evaluate import run
+
+    return run(release, workspace)
+
+
 def _gate(release: Release, workspace: Workspace) -> Outcome:
     from tasks.steps.gate import run
 
@@ -113,6 +119,7 @@ RELEASE_STEPS: Mapping[Step, ReleaseStep] = {
     "roll-out": _roll_out,
     "smoke-test": _smoke_test,
     "benchmark": _benchmark,
+    "evaluate": _evaluate,
     "gate": _gate,
     "promote": _promote,
     "roll-back": _roll_back,

@@ -13,7 +13,7 @@ from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
 from tasks.contracts.resolution import GPU_RESOURCE, ResolvedRelease
 from tasks.contracts.site import PodShape, Site, StartBudget
-from tasks.contracts.site_objects import SITE_CONFIG_MAP
+from tasks.contracts.site_objects import READS_DATASETS, SITE_CONFIG_MAP
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from tasks.contracts.step_needs import needs_gpu
@@ -54,6 +54,7 @@ KINDS: dict[Step, StepKind] = {
     "roll-out": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
     "smoke-test": StepKind("slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
     "benchmark": StepKind("slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
+    "evaluate": StepKind("slipway-measurer", deadline_s=6 * HOUR_S, cluster_access=True),
     "gate": StepKind("slipway-measurer", deadline_s=HOUR_S // 2),
     "promote": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
     "roll-back": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
@@ -134,7 +135,9 @@ def step_pod(
     return k8s.V1Pod(
         api_version="v1",
         kind="Pod",
-        metadata=k8s.V1ObjectMeta(namespace=site.kubernetes.pipeline_namespace, annotations=STAYS),
+        metadata=k8s.V1ObjectMeta(
+            namespace=site.kubernetes.pipeline_namespace, labels=_network_labels(step, spec), annotations=STAYS
+        ),
         spec=k8s.V1PodSpec(
             containers=[container],
             restart_policy="Never",
@@ -154,6 +157,12 @@ def step_pod(
             ),
         ),
     )
+
+
+def _network_labels(step: Step, spec: ReleaseSpec) -> dict[str, str] | None:
+    """The label by which the network policies let a pod read datasets of the Hub."""
+    reads_hub = step == "evaluate" and spec.gate.harness is not None and spec.gate.harness.reads_hub
+    return {READS_DATASETS: "true"} if reads_hub else None
 
 
 def _environment(step: Step, spec: ReleaseSpec, site: Site, run: str) -> list[k8s.V1EnvVar]:

@@ -65,6 +65,13 @@ class Hub(Protocol):
             DigestMismatchError: a file's bytes are not what was announced; they are not left in `target`.
         """
 
+    def commit_of_dataset(self, repo: str) -> str:
+        """The newest commit of a dataset's main branch.
+
+        Raises:
+            InputError: there is no such dataset, or no access to it.
+        """
+
     def read_dataset(self, dataset: DatasetFile) -> list[dict[str, Any]]:
         """The objects of a pinned JSONL file, one for each line.
 
@@ -73,6 +80,7 @@ class Hub(Protocol):
         """
 
 
+MAIN = "main"
 HEADER_TEXT = re.compile(r"[!-~]+")
 """Visible ASCII, which a token consists of."""
 
@@ -144,6 +152,14 @@ class HuggingFaceHub(Hub):
                 remedy="Give a smaller file.",
             )
         return pinned
+
+    @override
+    def commit_of_dataset(self, repo: str) -> str:
+        with self._errors.translated("dataset", repo, MAIN):
+            info = self._api.dataset_info(repo, revision=MAIN)
+            if info.gated:
+                self._api.auth_check(repo, repo_type="dataset")
+            return str(info.sha)
 
     @override
     def read_file(self, source: Source, path: str) -> bytes:

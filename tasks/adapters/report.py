@@ -61,6 +61,7 @@ def render(release: Release, report: GateReport, evidence: Evidence, summaries: 
         summaries=summaries,
         perplexity=evidence.perplexity,
         source_perplexity=evidence.source_perplexity,
+        harness=evidence.harness,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
+from tasks.contracts.harness import HarnessReport
 from tasks.contracts.measurement import AnswerRow, RequestRow, Target, summarize, values
 
 UNITS = {
@@ -34,6 +35,7 @@ class Evidence:
     goodput: Goodput
     perplexity: float | None = None
     source_perplexity: float | None = None
+    harness: HarnessReport | None = None
 
     def level(self, target: Target, concurrency: int) -> list[RequestRow]:
         """Rows of one target at one level."""

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tasks.contracts.base import Contract
 from tasks.contracts.gate_spec import Expectation
+from tasks.contracts.harness_spec import HarnessLimit
 
 Interval = tuple[float | None, float | None]
 """Low and high end; None for an end that the samples do not bound."""
@@ -23,7 +24,7 @@ class Verdict(StrEnum):
 class Judgement(Contract):
     """One expectation, judged."""
 
-    expectation: Expectation
+    expectation: Expectation | HarnessLimit
     what: str = Field(description="the metric with quantile and concurrency, as text")
     verdict: Verdict
     observed: float | None = Field(description="absolute value, or the ratio that was judged; None: no data")
@@ -31,7 +32,8 @@ class Judgement(Contract):
     unit: str
     count: int = Field(ge=0, description="samples behind the observation")
     interval: Interval | None = Field(
-        default=None, description="95 % confidence interval of a ratio; an end that the samples do not bound is null"
+        default=None,
+        description="95 % confidence interval of a ratio or a score; an end that the samples do not bound is null",
     )
     why: str = Field(description="one line for a person")
 

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tasks.contracts.answer_patterns import check_pattern, is_found
 from tasks.contracts.base import Written
+from tasks.contracts.harness_spec import Harness
 from tasks.contracts.spec_fields import (
     MAX_ANSWER_CHARS,
     MAX_EXPECTATIONS,
@@ -217,6 +218,7 @@ class Gate(Written):
     smoke: tuple[SmokeQuestion, ...] = Field(min_length=1, max_length=MAX_QUESTIONS)
     quality: Quality | None = None
     benchmark: Benchmark = Benchmark()
+    harness: Harness | None = Field(default=None, description="tasks of lm-evaluation-harness; absent: none are run")
     expect: tuple[Expectation, ...] = Field(min_length=1, max_length=MAX_EXPECTATIONS)
 
     @model_validator(mode="after")

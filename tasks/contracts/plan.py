@@ -76,6 +76,18 @@ class Datasets(Contract):
     calibration: DatasetFile | None = None
     quality: DatasetFile | None = None
     perplexity: DatasetFile | None = None
+    harness_questions: dict[str, DatasetFile] = Field(
+        default_factory=dict, description="questions of gate.harness's own tasks, by task"
+    )
+    harness_commits: dict[str, str] = Field(
+        default_factory=dict, description="commits of the datasets that lm_eval's tasks read, by task"
+    )
+
+    @property
+    def files(self) -> tuple[DatasetFile, ...]:
+        """Every file, which plan stores."""
+        single = (self.calibration, self.quality, self.perplexity)
+        return (*(file for file in single if file is not None), *self.harness_questions.values())
 
 
 class Tools(Contract):

@@ -24,6 +24,7 @@ Step = Literal[
     "roll-out",
     "smoke-test",
     "benchmark",
+    "evaluate",
     "gate",
     "promote",
     "roll-back",
@@ -31,6 +32,12 @@ Step = Literal[
 ]
 STEPS: tuple[Step, ...] = tuple(step for step in get_args(Step) if step != "revert")
 """The steps of a release, in order. `revert` is not one of them: it restores a previous release later."""
+
+
+def steps_of(spec: ReleaseSpec) -> tuple[Step, ...]:
+    """The steps that a spec has, in order: evaluate only with gate.harness."""
+    return tuple(step for step in STEPS if step != "evaluate" or spec.gate.harness is not None)
+
 
 REMEDY_PREFIX = "What to do: "
 """Begins the line with an error's remedy in the log of a failed task. The `slipway` command reads it."""

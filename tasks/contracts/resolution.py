@@ -271,6 +271,8 @@ class ResolvedRelease:
         Raises:
             InputError: the site does not name it.
         """
+        if step == "evaluate":
+            return self.harness_image
         if step != "assemble" and not needs_gpu(step, self.spec):
             return self.site.images.tasks
         if step != "quantize" or not self.spec.engine.traits.quantized_by_modelopt:
@@ -282,6 +284,20 @@ class ResolvedRelease:
                 remedy="Add images.modelopt to the site file, or choose quantization.format none.",
             )
         return self.site.images.modelopt
+
+    @property
+    def harness_image(self) -> str:
+        """Image of step evaluate.
+
+        Raises:
+            InputError: the site names none.
+        """
+        if self.site.images.harness is None:
+            raise InputError(
+                f"gate.harness needs an image with lm-evaluation-harness, and site {self.site.name} names none",
+                remedy="Build images/harness and add images.harness to the site file, or remove gate.harness.",
+            )
+        return self.site.images.harness
 
     def step_gpus(self, step: Step, estimate: Estimate | None = None) -> int:
         """GPUs of a step's pod: one per rank, and at most those of a node.
@@ -349,6 +365,8 @@ def resolve(spec: ReleaseSpec, site: Site) -> ResolvedRelease:
     release = ResolvedRelease(spec, site)
     nodes, _ = release.serving.nodes, release.hub_token_secret
     _ = release.scaler, release.routes
+    if spec.gate.harness is not None:
+        _ = release.harness_image
     if spec.engine.gpu is None:
         return release
     if nodes > 1:

@@ -223,6 +223,9 @@ class Images(Written):
         default="envoyproxy/envoy:distroless-v1.40.0",
         description="image of Envoy, which accepts the connections of every serving pod; part of no key",
     )
+    harness: ImageName | None = Field(
+        default=None, description="image with lm-evaluation-harness, for specs with gate.harness; part of no key"
+    )
     modelopt: ImageName | None = Field(
         default=None, description="image with ModelOpt, in which quantize runs for llmapi and vllm"
     )

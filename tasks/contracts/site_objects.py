@@ -21,6 +21,10 @@ OBJECT_STORE_POLICY = "site-object-store"
 HUB_STEPS = ("plan", "download")
 """The steps that talk to the Hub, as in k8s_manifests/base/networkpolicy-slipway-hub.yaml."""
 
+READS_DATASETS = "slipway.dev/reads-datasets"
+"""Label of pods of evaluate whose tasks read datasets of the Hub, as in networkpolicy-slipway-datasets.yaml."""
+DATASETS_POLICY = "site-datasets"
+
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 MANAGED = {"app.kubernetes.io/managed-by": "slipway"}
 
@@ -60,7 +64,12 @@ def credentials_secrets(site: Site, environment: Mapping[str, str]) -> list[Docu
 def unneeded_policies(site: Site) -> list[tuple[str, str]]:
     """Namespace and name of the policies that another site file may have needed and this one does not."""
     pipeline, serving = site.kubernetes.pipeline_namespace, site.kubernetes.serving_namespace
-    possible = [(pipeline, HUB_POLICY), (pipeline, OBJECT_STORE_POLICY), (serving, OBJECT_STORE_POLICY)]
+    possible = [
+        (pipeline, HUB_POLICY),
+        (pipeline, DATASETS_POLICY),
+        (pipeline, OBJECT_STORE_POLICY),
+        (serving, OBJECT_STORE_POLICY),
+    ]
     needed = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in _policies(site)}
     return [policy for policy in possible if policy not in needed]
 
@@ -81,6 +90,8 @@ def _policies(site: Site) -> list[Document]:
         hub_pods = {"matchExpressions": [{"key": "slipway.dev/step", "operator": "In", "values": list(HUB_STEPS)}]}
         port = endpoint_port(site.hub.endpoint)
         policies.append(_egress(HUB_POLICY, site.kubernetes.pipeline_namespace, hub_pods, ranges, port))
+        reads_datasets = {"matchLabels": {READS_DATASETS: "true"}}
+        policies.append(_egress(DATASETS_POLICY, site.kubernetes.pipeline_namespace, reads_datasets, ranges, port))
     if (ranges := site.object_store.ranges) and site.object_store.endpoint is not None:
         port = endpoint_port(site.object_store.endpoint)
         namespaces = (site.kubernetes.pipeline_namespace, site.kubernetes.serving_namespace)

@@ -390,6 +390,16 @@ class ReleaseSpec(Written):
         return self
 
     @model_validator(mode="after")
+    def _the_harness_uses_an_api_of_the_engine(self) -> Self:
+        harness = self.gate.harness
+        if harness is not None and harness.api == "chat" and not self.engine.traits.applies_chat_template:
+            raise ValueError(
+                f"gate.harness.api chat needs a model that takes messages, and {self.engine.kind} takes prompts only; "
+                "choose completions"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _the_engine_exports_the_scalers_metric(self) -> Self:
         scaled, known = self.serving.autoscale, self.engine.traits.scaling_metrics
         if scaled is not None and scaled.metric not in known:

@@ -13,6 +13,7 @@ STEP_SHAPES: dict[Step, ShapeName] = {
     "build": "compute",
     "assemble": "serving",
     "publish": "transfer",
+    "evaluate": "transfer",
 }
 """Shapes of steps that use no GPU; steps that are absent are `small`."""
 

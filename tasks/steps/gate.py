@@ -10,7 +10,9 @@ from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
 from tasks.contracts.evidence import Evidence, Line, lines, throughput_weights
 from tasks.contracts.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
-from tasks.contracts.gate_spec import PER_REQUEST_METRICS
+from tasks.contracts.gate_spec import PER_REQUEST_METRICS, Expectation
+from tasks.contracts.harness import HarnessLine, HarnessReport, harness_lines, unjudged
+from tasks.contracts.harness_spec import HarnessLimit
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
 from tasks.contracts.release import Release
 
@@ -41,6 +43,7 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
 
     quantized = workspace.artifacts.find("quantize", release.plan.stages["quantize"].key)
     metrics = quantized.metrics if quantized else {}
+    harness = _read(workspace, f"{prefix}/harness.json")
     return Evidence(
         requests=[
             RequestRow.model_validate_json(line)
@@ -53,6 +56,7 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
         goodput=release.spec.gate.benchmark.goodput,
         perplexity=metrics.get("perplexity"),
         source_perplexity=metrics.get("source_perplexity"),
+        harness=HarnessReport.model_validate_json(harness) if harness else None,
     )
 
 
@@ -82,16 +86,24 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
         judgement, document = _compared(line, evidence) if line.expectation.of else _absolute(line)
         judged.append(judgement)
         documents.append({"what": line.what, **document})
+    for scored in harness_lines(gate.harness, evidence.harness, live=bool(release.plan.live)) if gate.harness else ():
+        judgement, document = _scored(scored)
+        judged.append(judgement)
+        documents += [{"what": scored.what, **document}] if document else []
     gate_report = GateReport(
         release_id=release.id,
         live=release.plan.live,
         verdict=worst(judgement.verdict for judgement in judged),
         judgements=tuple(judged),
-        not_applicable=tuple(
-            f"{line.metric} against live: no release is live" for line in gate.expect if line not in applicable
-        ),
+        not_applicable=_not_applicable(release, [line.metric for line in gate.expect if line not in applicable]),
     )
     return gate_report, documents
+
+
+def _not_applicable(release: Release, metrics: Sequence[str]) -> tuple[str, ...]:
+    harness = release.spec.gate.harness
+    tasks = unjudged(harness) if harness is not None and not release.plan.live else ()
+    return tuple(f"{name} against live: no release is live" for name in (*metrics, *tasks))
 
 
 def _inconclusive(line: Line, problem: str) -> Judgement:
@@ -115,17 +127,51 @@ def _compared(line: Line, evidence: Evidence) -> tuple[Judgement, dict[str, obje
     if ratio is None:
         return _inconclusive(line, f"no ratio exists: no request finished, or {expectation.of} is 0"), {}
     point, low, high = ratio
-    near, far = (high, low) if expectation.is_upper else (low, high)
-    if not math.isfinite(point) or not math.isfinite(near):
+    if not math.isfinite(point) or not math.isfinite(high if expectation.is_upper else low):
         return _inconclusive(line, "too few samples for an interval"), {}
-    limit, upper = expectation.limit, expectation.is_upper
-    checked = _validated(line.what, (near,), limit, upper=upper)
-    beyond = math.isfinite(far) and not _validated(line.what, (far,), limit, upper=upper).success
-    verdict = Verdict.PASSED if checked.success else Verdict.FAILED if beyond else Verdict.INCONCLUSIVE
+    verdict, document = _by_interval(line.what, (low, high), expectation)
     interval = (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
     ratio_text = f"{line.what} is {point:.3g} x {interval_words(interval)}".rstrip()
     why = f"{ratio_text}, {_limit_text(line)} (n={line.count})"
-    return _judgement(line, verdict, point, why, interval), checked.document
+    return _judgement(line, verdict, point, why, interval), document
+
+
+def _by_interval(
+    what: str, interval: tuple[float, float], expectation: Expectation | HarnessLimit
+) -> tuple[Verdict, dict[str, object]]:
+    """Passed or failed if the whole interval is; inconclusive if it holds the limit."""
+    near, far = reversed(interval) if expectation.is_upper else interval
+    limit, upper = expectation.limit, expectation.is_upper
+    checked = _validated(what, (near,), limit, upper=upper)
+    beyond = math.isfinite(far) and not _validated(what, (far,), limit, upper=upper).success
+    verdict = Verdict.PASSED if checked.success else Verdict.FAILED if beyond else Verdict.INCONCLUSIVE
+    return verdict, checked.document
+
+
+def _scored(line: HarnessLine) -> tuple[Judgement, dict[str, object]]:
+    """Judge a score of the harness by its confidence interval."""
+    limit = line.limit
+    if line.problem is not None or line.observed is None or line.low is None or line.high is None:
+        verdict, document, interval = Verdict.INCONCLUSIVE, {}, None
+        why = f"{line.what}: {line.problem}"
+    else:
+        interval = (line.low, line.high)
+        verdict, document = _by_interval(line.what, interval, limit)
+        bound = "at most" if limit.is_upper else "at least"
+        observed = f"{line.what} is {line.observed:.4g} {interval_words(interval)}".rstrip()
+        why = f"{observed}, {bound} {limit.limit:g} (n={line.count})"
+    judgement = Judgement(
+        expectation=limit,
+        what=line.what,
+        verdict=verdict,
+        observed=line.observed,
+        limit=limit.limit,
+        unit="",
+        count=line.count,
+        interval=interval,
+        why=why,
+    )
+    return judgement, document
 
 
 def _ratio(line: Line, evidence: Evidence) -> tuple[float, float, float] | None:

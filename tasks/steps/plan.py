@@ -34,6 +34,7 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import step_shape
 from tasks.engines.checkpoint.calibration_texts import texts_for
 from tasks.engines.preflight import chat
+from tasks.engines.preflight import harness as harness_tasks
 from tasks.engines.preflight.sources import (
     adapter_documents,
     adapters_of,
@@ -74,9 +75,8 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
     plan = _planned(request, spec, live, workspace)
     uri = workspace.layout.release(spec.name, plan.release_id)
     if plan.action == "release":
-        for dataset in (plan.datasets.calibration, plan.datasets.quality, plan.datasets.perplexity):
-            if dataset is not None:
-                workspace.store_dataset(dataset)
+        for dataset in plan.datasets.files:
+            workspace.store_dataset(dataset)
         texts_for(spec, plan.datasets, workspace.read_dataset)  # what quantize would refuse after the download
         release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
         _write(release, uri, workspace)  # before any artifact is relied on, so that retention keeps them
@@ -189,7 +189,14 @@ def _pinned(spec: ReleaseSpec, workspace: Workspace) -> Datasets:
         "quality": quality.dataset if quality else None,
         "perplexity": quality.perplexity if quality else None,
     }
-    return Datasets(**{name: workspace.hub.pin_dataset(uri) for name, uri in uris.items() if uri})
+    harness = spec.gate.harness
+    questions = {task.task: task.questions for task in harness.tasks if task.questions} if harness else {}
+    commits = harness_tasks.datasets_of(harness) if harness else {}
+    return Datasets(
+        **{name: workspace.hub.pin_dataset(uri) for name, uri in uris.items() if uri},
+        harness_questions={name: workspace.hub.pin_dataset(uri) for name, uri in questions.items()},
+        harness_commits={name: workspace.hub.commit_of_dataset(repo) for name, repo in commits.items()},
+    )
 
 
 def _tools(resolved: ResolvedRelease, engine: EnginePlanner, workspace: Workspace) -> Tools:

@@ -9,7 +9,7 @@ from tasks.rollout.blue_green import Goal, Observed
 from tasks.rollout.reconciler import RolloutReconciler
 
 REASON_CHARS = 500
-BEFORE: tuple[Step, ...] = ("roll-out", "smoke-test", "benchmark", "gate", "promote")
+BEFORE: tuple[Step, ...] = ("roll-out", "smoke-test", "benchmark", "evaluate", "gate", "promote")
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:

@@ -30,6 +30,11 @@ class MemoryHub:
         data = json.dumps(self.datasets[uri]).encode()
         return DatasetFile(repo=repo, commit="d" * 40, file=_announced(rest.partition("/")[2], data))
 
+    def commit_of_dataset(self, repo):
+        if repo not in {uri.removeprefix("hf://datasets/").partition("@")[0] for uri in self.datasets}:
+            raise InputError(f"dataset {repo} does not exist")
+        return "d" * 40
+
     def read_file(self, source, path):
         return self.models[source.repo][source.revision][path]
 

@@ -15,7 +15,7 @@ from tasks.contracts.release import Step
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from tests.contracts.recorded import check_writable
 from tests.dags.conftest import CREDENTIALS, SITE
-from tests.fakes.releases import release, spec
+from tests.fakes.releases import SPEC, release, spec
 from tests.refused import refused
 
 GOLDEN = SITE.parent / "golden" / "pods"
@@ -45,6 +45,37 @@ def test_the_pod_of_a_step_is_as_reviewed(engine, step):
         pytest.fail(f"{golden} was absent and has been written: review it and run again")
 
     assert pod == yaml.safe_load(golden.read_text())
+
+
+HARNESS = {"tasks": [{"task": "gsm8k", "at_least": 0.5}]}
+QUESTIONS = {"tasks": [{"task": "ours", "questions": "hf://datasets/a/b@main/q.jsonl", "at_least": 0.5}]}
+
+
+def evaluating(harness):
+    return spec(gate={**SPEC["gate"], "harness": harness})
+
+
+def test_the_pod_of_evaluate_has_the_harness_image_and_no_token_of_the_hub():
+    pod = step_pod("evaluate", evaluating(HARNESS), read_site(SITE))
+
+    container = pod.spec.containers[0]
+    assert (container.image, pod.spec.service_account_name) == ("slipway/harness:test", "slipway-measurer")
+    assert "HF_TOKEN" not in {variable.name for variable in container.env}
+    assert container.resources.limits["memory"] == "2Gi"
+
+
+def test_only_tasks_of_lm_eval_may_read_the_hub(runs):
+    assert step_pod("evaluate", evaluating(QUESTIONS), read_site(SITE)).metadata.labels is None
+    assert step_pod("benchmark", evaluating(HARNESS), read_site(SITE)).metadata.labels is None
+    runs.release = runs.release.model_copy(update={"spec": evaluating(HARNESS)})
+    runs.planned()
+    runs.ends(runs.result("evaluate"))
+
+    runs.execute("evaluate")
+
+    labels = runs.cluster.created[0]["metadata"]["labels"]
+    assert labels["slipway.dev/reads-datasets"] == "true"
+    assert labels["slipway.dev/step"] == "evaluate"
 
 
 @pytest.mark.parametrize("step", get_args(Step))

@@ -68,6 +68,16 @@ def test_the_steps_follow_each_other_and_what_cleans_up_survives_a_run_that_is_m
     assert dag.max_active_runs == 1
 
 
+def test_a_spec_with_a_harness_is_evaluated_before_the_gate(specs, monkeypatch):
+    harness = {"tasks": [{"task": "gsm8k", "at_least": 0.5}]}
+    (specs / "demo.yaml").write_text(yaml.safe_dump({**SPEC, "gate": {**SPEC["gate"], "harness": harness}}))
+
+    dag = bag(specs, monkeypatch).dags["release__demo"]
+
+    edges = {**EDGES, "benchmark": {"evaluate", "roll-back"}, "evaluate": {"gate", "roll-back"}}
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == edges
+
+
 def test_every_task_but_the_verdict_is_tried_again_after_a_failure_that_may_pass(specs, monkeypatch):
     dag = bag(specs, monkeypatch).dags["release__demo"]
 

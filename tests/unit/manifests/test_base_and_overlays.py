@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tasks.contracts.release import Step
+from tasks.contracts.site_objects import READS_DATASETS
 from tests.unit.manifests.objects import BASE, MANIFESTS, base_objects, listed, named, validate
 
 OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
@@ -94,10 +95,19 @@ def test_the_internet_is_reached_only_by_steps_that_read_the_hub():
         step
         for item in base_objects()
         if item["kind"] == "NetworkPolicy" and internet(item)
-        for step in item["spec"]["podSelector"]["matchExpressions"][0]["values"]
+        for step in item["spec"]["podSelector"].get("matchExpressions", [{"values": ["datasets"]}])[0]["values"]
     }
 
-    assert steps == {"plan", "download"}
+    assert steps == {"plan", "download", "datasets"}
+
+
+def test_the_harness_reads_datasets_only_in_pods_that_are_labelled_for_it():
+    labels = {"slipway.dev/step": "evaluate"}
+
+    assert not reachable(base_objects(), "slipway", labels, "8.8.8.8", 443)
+    assert reachable(base_objects(), "slipway", {**labels, READS_DATASETS: "true"}, "8.8.8.8", 443)
+    assert not reachable(base_objects(), "slipway", {**labels, READS_DATASETS: "true"}, METADATA_ADDRESS, 443)
+    assert named("NetworkPolicy", "datasets")["spec"]["podSelector"] == {"matchLabels": {READS_DATASETS: "true"}}
 
 
 def reachable(objects, namespace, labels, address, port):
@@ -113,7 +123,8 @@ def reachable(objects, namespace, labels, address, port):
 
 def selects(selector, labels):
     operators = {"In": lambda one: labels.get(one["key"]) in one["values"], "Exists": lambda one: one["key"] in labels}
-    return all(operators[one["operator"]](one) for one in selector.get("matchExpressions") or [])
+    exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    return exact and all(operators[one["operator"]](one) for one in selector.get("matchExpressions") or [])
 
 
 def covers(peer, address):

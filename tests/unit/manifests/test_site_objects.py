@@ -48,13 +48,15 @@ def test_public_endpoints_need_no_policy_beside_the_base():
 
 def test_a_hub_in_a_private_range_is_reachable_by_the_steps_that_talk_to_it_alone():
     opened = policies(hub={"endpoint": "https://hub.corp.example:8443", "networks": ["10.20.0.0/16", "10.30.1.7"]})
-    (policy,) = [
+    policy, datasets = [
         item
         for item in site_objects(*site(hub={"endpoint": "https://hub.corp.example", "networks": ["10.20.0.0/16"]}))
         if item["kind"] == "NetworkPolicy"
     ]
 
-    assert opened == {("slipway", "site-hub"): (["10.20.0.0/16", "10.30.1.7/32"], 8443)}
+    ranges = (["10.20.0.0/16", "10.30.1.7/32"], 8443)
+    assert opened == {("slipway", "site-hub"): ranges, ("slipway", "site-datasets"): ranges}
+    assert datasets["spec"]["podSelector"] == named("NetworkPolicy", "datasets")["spec"]["podSelector"]
     base = named("NetworkPolicy", "hub")["spec"]
     assert policy["spec"]["podSelector"] == base["podSelector"]
     assert base["podSelector"]["matchExpressions"][0]["values"] == list(HUB_STEPS)
@@ -86,7 +88,10 @@ def test_an_object_store_on_a_port_of_its_own_is_reachable_from_steps_and_server
     ],
 )
 def test_an_endpoint_given_as_an_address_is_its_own_range(endpoint, expected):
-    assert policies(hub={"endpoint": endpoint}) == {("slipway", "site-hub"): expected}
+    assert policies(hub={"endpoint": endpoint}) == {
+        ("slipway", "site-hub"): expected,
+        ("slipway", "site-datasets"): expected,
+    }
 
 
 @pytest.mark.parametrize("name", ["local", "kind", "compose", "eks"])
