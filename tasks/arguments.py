@@ -1,7 +1,7 @@
 """The command line of `python -m tasks`."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Never
 
@@ -44,28 +44,7 @@ def parse(
     for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI, EXPORT_METRICS, ALL_REDUCE):
         step = steps.add_parser(name)
         step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
-        match name:
-            case "lead":
-                mpi_leader.add_arguments(step)
-            case "drain":
-                drain.add_arguments(step)
-            case "openai":
-                openai_process.add_arguments(step)
-            case "export-metrics":
-                step.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's own
-                step.add_argument("--port", type=int, default=METRICS_PORT)
-            case "all-reduce":
-                all_reduce.add_arguments(step)
-            case "plan":
-                _add_plan_request(step)
-            case "revert":
-                _add_revert_request(step)
-            case "fetch-repository":
-                _add_release(step)
-                step.add_argument("--to", type=Path, required=True, help="folder that becomes the model repository")
-            case _:
-                _add_release(step)
-                step.add_argument("--run", help="identity of this run (default: that of the release's newest plan)")
+        ADDED.get(name, _add_step)(step)
     parsed = parser.parse_args(arguments)
     if parsed.site is None and parsed.step not in (DRAIN, OPENAI, ALL_REDUCE):
         raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
@@ -95,3 +74,31 @@ def _add_request(step: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGr
     either.add_argument("--request", help="URI of the request document; replaces every other argument")
     step.add_argument("--run", help="identity of this run: [A-Za-z0-9._-]")
     return either
+
+
+def _add_fetch_repository(step: argparse.ArgumentParser) -> None:
+    _add_release(step)
+    step.add_argument("--to", type=Path, required=True, help="folder that becomes the model repository")
+
+
+def _add_export_metrics(step: argparse.ArgumentParser) -> None:
+    step.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's own
+    step.add_argument("--port", type=int, default=METRICS_PORT)
+
+
+def _add_step(step: argparse.ArgumentParser) -> None:
+    _add_release(step)
+    step.add_argument("--run", help="identity of this run (default: that of the release's newest plan)")
+
+
+ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
+    "plan": _add_plan_request,
+    REVERT: _add_revert_request,
+    FETCH_REPOSITORY: _add_fetch_repository,
+    LEAD: mpi_leader.add_arguments,
+    DRAIN: drain.add_arguments,
+    OPENAI: openai_process.add_arguments,
+    EXPORT_METRICS: _add_export_metrics,
+    ALL_REDUCE: all_reduce.add_arguments,
+}
+"""What adds the arguments of a step or a process; every other step has those of `_add_step`."""
