@@ -34,10 +34,19 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+class StepHandler(logging.StreamHandler[TextIO]):
+    """The handler of a step's process, which `configure` replaces."""
+
+
 def configure(form: Literal["text", "json"], stream: TextIO, fields: Mapping[str, str]) -> None:
-    """Write the root logger's lines to `stream` in this form, in place of any before."""
-    handler = logging.StreamHandler(stream)
+    """Write the root logger's lines to `stream` in this form.
+
+    Where another program has set up logging, as with logging.basicConfig, its text is left as it is.
+    """
+    handler = StepHandler(stream)
     handler.setFormatter(JsonLines(fields) if form == "json" else logging.Formatter(TEXT, datefmt="%H:%M:%S"))
     root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.INFO)
+    others = [each for each in root.handlers if not isinstance(each, StepHandler)]
+    root.handlers[:] = others if others and form == "text" else [*others, handler]
+    if handler in root.handlers:
+        root.setLevel(logging.INFO)

@@ -1,12 +1,12 @@
 """An object store and a Hub whose transfers are spans, with the bytes that they moved."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
-from tasks.adapters.object_store import ObjectStore, Progress, StoredObject
+from tasks.adapters.object_store import ObjectStore, Progress, StoredObject, Upload
 from tasks.adapters.tracing import Spans
 from tasks.contracts.plan import DatasetFile, Source
 
@@ -72,9 +72,21 @@ class TracedObjectStore(ObjectStore):
             self._store.copy(source_uri, target_uri)
 
     @override
-    def delete(self, uris: Sequence[str]) -> None:
+    def delete(self, uris: Sequence[str]) -> Mapping[str, str]:
         with self._spans.span("s3.delete", {"slipway.objects": len(uris)}):
-            self._store.delete(uris)
+            return self._store.delete(uris)
+
+    @override
+    def uploads(self, prefix_uri: str) -> Iterator[Upload]:
+        return self._store.uploads(prefix_uri)
+
+    @override
+    def abort(self, upload: Upload) -> None:
+        self._store.abort(upload)
+
+    @override
+    def is_versioned(self, uri: str) -> bool | None:
+        return self._store.is_versioned(uri)
 
 
 class TracedHub:

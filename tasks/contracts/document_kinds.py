@@ -6,6 +6,7 @@ from tasks.contracts.artifact import Manifest
 from tasks.contracts.base import Contract
 from tasks.contracts.channel import Channel
 from tasks.contracts.gate import GateReport
+from tasks.contracts.harness import HarnessReport
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
 from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.release import Release, RevertRequest, StepResult
@@ -23,6 +24,7 @@ DOCUMENTS: Mapping[str, type[Contract]] = {
     "channel": Channel,
     "result": StepResult,
     "gate-report": GateReport,
+    "harness-report": HarnessReport,
     "request-row": RequestRow,
     "answer-row": AnswerRow,
     "level-summary": LevelSummary,

@@ -13,6 +13,8 @@ from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import read_site
 from tasks.contracts.release import Step
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
+from tasks.contracts.telemetry import Telemetry
+from tasks.contracts.trace_context import trace_parent
 from tests.contracts.recorded import check_writable
 from tests.dags.conftest import CREDENTIALS, SITE
 from tests.fakes.releases import SPEC, release, spec
@@ -247,5 +249,27 @@ def test_a_pods_name_keeps_digest_and_step_of_a_model_with_a_long_name():
 def test_a_model_of_a_group_has_time_to_wait_for_its_turn():
     alone, in_a_group, site = spec(), spec(serving={"group": "duo"}), read_site(SITE)
 
+<<<<<<< ours
     assert deadline_s("roll-out", in_a_group, site) - deadline_s("roll-out", alone, site) == GROUP_PATIENCE_S
     assert deadline_s("promote", in_a_group, site) == deadline_s("promote", alone, site)
+=======
+    assert deadline_s("roll-out", in_a_group) - deadline_s("roll-out", alone) == GROUP_PATIENCE_S
+    assert deadline_s("promote", in_a_group) == deadline_s("promote", alone)
+
+
+def test_every_step_of_a_run_continues_one_trace_and_reads_what_authenticates_it_from_a_secret():
+    traces = {"endpoint": "http://collector.monitoring.svc:4318", "headers_secret": "otel-headers"}
+    site = read_site(SITE)
+    traced = site.model_copy(update={"telemetry": Telemetry.model_validate({"traces": traces})})
+
+    def environment(step, where, run):
+        container = step_pod(step, spec(), where, run=run).spec.containers[0]
+        return {variable.name: variable for variable in container.env}
+
+    steps = [environment(step, traced, "run-1") for step in get_args(Step)]
+    assert {variables["TRACEPARENT"].value for variables in steps} == {trace_parent("demo", "run-1")}
+    assert environment("plan", traced, "run-2")["TRACEPARENT"].value == trace_parent("demo", "run-2")
+    headers = steps[0]["OTEL_EXPORTER_OTLP_HEADERS"]
+    assert (headers.value, headers.value_from.secret_key_ref.name) == (None, "otel-headers")
+    assert not {"TRACEPARENT", "OTEL_EXPORTER_OTLP_HEADERS"} & environment("plan", site, "run-1").keys()
+>>>>>>> theirs

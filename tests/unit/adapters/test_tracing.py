@@ -9,6 +9,8 @@ import time
 import pytest
 
 from tasks.adapters import tracing
+from tasks.adapters.hub import Hub
+from tasks.adapters.object_store import ObjectStore
 from tasks.adapters.traced import TracedHub, TracedObjectStore
 from tasks.adapters.workspace import Outcome
 from tasks.contracts.errors import InputError
@@ -177,6 +179,14 @@ def test_a_traced_store_does_what_the_store_does(tmp_path):
 
     assert (tmp_path / "back").read_bytes() == b"abc"
     assert [item.uri for item in store.list("s3://bucket/")] == ["s3://bucket/copy", "s3://bucket/new"]
+
+
+@pytest.mark.parametrize(("protocol", "wrapper"), [(ObjectStore, TracedObjectStore), (Hub, TracedHub)])
+def test_every_method_is_passed_on(protocol, wrapper):
+    promised = {name for name, item in vars(protocol).items() if callable(item) and not name.startswith("_")}
+
+    assert promised
+    assert promised <= vars(wrapper).keys()
 
 
 @pytest.mark.parametrize(
