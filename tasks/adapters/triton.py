@@ -21,7 +21,7 @@ PASSING = ("failed to connect", "has no available versions", "is not ready")
 says "is not found" of a model that it does not have."""
 READY_TIMEOUT_S = 5.0
 MESSAGE_CHARS = 256
-TEMPLATE_ARGUMENTS = "chat_template_kwargs"
+TEMPLATE_ARGUMENTS, MESSAGES = "chat_template_kwargs", "messages"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class GenerateRequest:
 
     `lora` names an adapter that answers instead of the model, if the release has adapters; the server rejects a name
     that it does not know. `chat_template_kwargs` override the chat template's arguments of the release; models of
-    Slipway's own take them, and the server rejects them where it applies no template.
+    Slipway's own take them, and the server rejects them where it applies no template. `history` are messages before the
+    prompt, with role and content; the same models take them.
     """
 
     prompt: str
@@ -39,6 +40,13 @@ class GenerateRequest:
     seed: int | None = None
     lora: str | None = None
     chat_template_kwargs: Mapping[str, object] = field(default_factory=dict)
+    history: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def messages(self) -> str:
+        """The whole conversation as JSON; empty without a history."""
+        turns = [*self.history, {"role": "user", "content": self.prompt}]
+        return json.dumps(turns, ensure_ascii=False) if self.history else ""
 
 
 @dataclass(frozen=True)
@@ -192,8 +200,8 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
         stream: whether the answer comes in pieces.
 
     Raises:
-        InputError: the request names an adapter, or has arguments of a chat template, and the model has no input for
-            them.
+        InputError: the request names an adapter, or has arguments of a chat template or a history, and the model has no
+            input for them.
     """
     if request.chat_template_kwargs and TEMPLATE_ARGUMENTS not in inputs:
         raise InputError(
@@ -201,6 +209,13 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
             found=", ".join(request.chat_template_kwargs),
             expected=f"a model with the input {TEMPLATE_ARGUMENTS}, which those of Triton's vLLM backend lack",
             remedy="Leave them out, or release the model again.",
+        )
+    if request.history and MESSAGES not in inputs:
+        raise InputError(
+            "a conversation was sent to a model that takes prompts only",
+            found=f"{len(request.history)} messages before the prompt",
+            expected=f"a model with the input {MESSAGES}, which those of Triton's vLLM backend lack",
+            remedy="Leave the history out, or release the model again.",
         )
     if "sampling_parameters" in inputs:
         return _vllm_columns(request, inputs, stream=stream)
@@ -211,13 +226,16 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
             remedy="Leave the adapter out, or ask a release that has it.",
         )
     values: list[Column] = [
-        ("text_input", "BYTES", request.prompt.encode()),
+        ("text_input", "BYTES", b"" if request.history else request.prompt.encode()),
         ("max_tokens", "INT32", request.max_tokens),
         ("stream", "BOOL", stream),
         ("temperature", "FP32", request.temperature),
     ]
-    if request.seed is not None:
+    # a greedy answer is the same with every seed, which a model that cannot obey one need not know
+    if request.seed is not None and (request.temperature > 0 or "seed" in inputs):
         values.append(("seed", "UINT64", request.seed))
+    if request.history:
+        values.append((MESSAGES, "BYTES", request.messages.encode()))
     if request.chat_template_kwargs:
         values.append((TEMPLATE_ARGUMENTS, "BYTES", json.dumps(dict(request.chat_template_kwargs)).encode()))
     if request.lora is not None:

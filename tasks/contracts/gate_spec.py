@@ -48,6 +48,8 @@ PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
 COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
 
 
+MAX_TURNS = 32
+
 QUESTION_TOKENS = Field(
     default=None,
     description=f"tokens of an answer at most; when absent {PLAIN_ANSWER_TOKENS}, or for a chat template that mentions "
@@ -73,9 +75,21 @@ BEGIN_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
 them. The tokens are part of the text."""
 
 
+class Turn(Written):
+    """A message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
+
+
 class SmokeQuestion(Written):
     """A question with a known answer. The boot test uses the first one too."""
 
+    history: tuple[Turn, ...] = Field(
+        default=(),
+        max_length=MAX_TURNS,
+        description="messages before the prompt, such as a system prompt; the prompt is the user's next one",
+    )
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
     answer: str = Field(min_length=1, max_length=MAX_ANSWER_CHARS, description="what the stripped answer must match")
     match: Literal["exact", "contains", "regex"] = "exact"
@@ -119,7 +133,9 @@ class SmokeQuestion(Written):
 class Quality(Written):
     """Questions with known answers, sent to the candidate through its Service."""
 
-    dataset: HubFileUri = Field(description='JSONL on the Hub, one {"prompt": str, "answer": str} per line')
+    dataset: HubFileUri = Field(
+        description='JSONL on the Hub, one {"prompt": str, "answer": str} per line, and "history" as of smoke'
+    )
     max_tokens: AnswerTokens | None = QUESTION_TOKENS
     chat_template_kwargs: TemplateArguments = Field(
         default_factory=dict, description="override those of engine.chat_template_kwargs, for every question"

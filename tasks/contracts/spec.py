@@ -1,6 +1,6 @@
 """The release spec: what a user requests. `slipway schema` prints it as JSON Schema."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from math import ceil
 from typing import Annotated, Literal, Self
 
@@ -181,8 +181,8 @@ class Engine(Written):
         self.check_template_arguments("chat_template_kwargs", self.chat_template_kwargs)
         return self
 
-    def check_template_arguments(self, field: str, arguments: Mapping[str, object]) -> None:
-        """Refuse arguments that no chat template would get.
+    def check_template_arguments(self, field: str, arguments: Collection[object]) -> None:
+        """Refuse arguments, or messages, that no chat template would get.
 
         Raises:
             ValueError: serving applies no template.
@@ -384,6 +384,7 @@ class ReleaseSpec(Written):
     def _questions_have_a_template_for_their_arguments(self) -> Self:
         for question in self.gate.smoke:
             self.engine.check_template_arguments("gate.smoke: chat_template_kwargs", question.chat_template_kwargs)
+            self.engine.check_template_arguments("gate.smoke: history", question.history)
         if self.gate.quality is not None:
             field = "gate.quality.chat_template_kwargs"
             self.engine.check_template_arguments(field, self.gate.quality.chat_template_kwargs)

@@ -24,6 +24,7 @@ def request_of(question: SmokeQuestion) -> GenerateRequest:
         question.max_tokens or PLAIN_ANSWER_TOKENS,
         lora=question.lora,
         chat_template_kwargs=question.chat_template_kwargs,
+        history=tuple(turn.model_dump() for turn in question.history),
     )
 
 

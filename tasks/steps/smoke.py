@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from pydantic import ValidationError
+
 from tasks.adapters.triton import TritonClient
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
@@ -57,6 +59,7 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
     try:
         return [
             SmokeQuestion(
+                history=line.get("history", ()),
                 prompt=line["prompt"],
                 answer=line["answer"],
                 max_tokens=quality.max_tokens,
@@ -64,10 +67,11 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
             )
             for line in lines
         ]
-    except KeyError as error:
+    except (KeyError, ValidationError) as error:
+        wrong = f"no {error}" if isinstance(error, KeyError) else error.errors()[0]["msg"]
         raise InputError(
-            f"a line of quality dataset {quality.dataset} has no {error}",
-            expected='{"prompt": str, "answer": str} on each line',
+            f"a line of quality dataset {quality.dataset} is wrong: {wrong}",
+            expected='{"prompt": str, "answer": str} on each line, and "history" if it has one',
             remedy="Correct the dataset.",
         ) from error
 

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from tasks.contracts.plan import Datasets, Source, Tools, stage_fields, stage_keys
 from tests.fakes.releases import SPEC, spec
 
+HISTORY = [{"role": "system", "content": "Be brief."}]
 OFF = {"enable_thinking": False}
 SOURCE = Source(repo="org/model", revision="main", commit="c" * 40, files=())
 TOOLS = Tools(producers={}, templates={})
@@ -77,6 +78,7 @@ VLLM = {"quantization": {"format": "none"}, "engine": engine(kind="vllm", gpu="N
     [
         ({**VLLM, "engine": {**VLLM["engine"], "chat_template_kwargs": OFF}}, "vllm passes prompts on unchanged"),
         ({**VLLM, "gate": gate({"chat_template_kwargs": OFF})}, "gate.smoke: chat_template_kwargs has no effect"),
+        ({**VLLM, "gate": gate({"history": HISTORY})}, "gate.smoke: history has no effect"),
         ({**VLLM, "gate": gate(quality={"chat_template_kwargs": OFF})}, "gate.quality.chat_template_kwargs has no"),
         (
             {"engine": engine(chat_template_kwargs=OFF, options={"chat_template": "none"})},

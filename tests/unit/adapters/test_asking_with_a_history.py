@@ -1,0 +1,45 @@
+"""A question with messages before it, as the inputs of a model."""
+
+import json
+
+import pytest
+
+from tasks.adapters.triton import GenerateRequest, columns
+from tasks.contracts.errors import InputError
+from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.serving.questions import request_of
+
+OURS = frozenset({"text_input", "max_tokens", "stream", "temperature", "seed", "messages"})
+SYSTEM = {"role": "system", "content": "Be brief."}
+
+
+def inputs(request, names=OURS):
+    return {name: value for name, _, value in columns(request, names, stream=False)}
+
+
+def test_a_question_with_a_history_is_a_conversation():
+    question = SmokeQuestion(prompt="Hi?", answer="Hi", max_tokens=8, history=[SYSTEM])
+    found = inputs(request_of(question))
+
+    assert json.loads(found["messages"]) == [SYSTEM, {"role": "user", "content": "Hi?"}]
+    assert found["text_input"] == b""
+
+
+def test_a_question_without_one_is_sent_as_before():
+    found = inputs(GenerateRequest("Hi?", 8))
+
+    assert (found["text_input"], "messages" in found) == (b"Hi?", False)
+
+
+def test_a_model_that_takes_prompts_only_gets_no_conversation():
+    for names in (OURS - {"messages"}, frozenset({"text_input", "sampling_parameters"})):
+        with pytest.raises(InputError, match="takes prompts only"):
+            inputs(GenerateRequest("Hi?", 8, history=(SYSTEM,)), names)
+
+
+def test_a_seed_reaches_a_model_that_takes_one_and_any_model_at_a_temperature():
+    without = OURS - {"seed"}
+
+    assert inputs(GenerateRequest("Hi?", 8, seed=3))["seed"] == 3
+    assert "seed" not in inputs(GenerateRequest("Hi?", 8, seed=3), without)
+    assert inputs(GenerateRequest("Hi?", 8, seed=3, temperature=0.5), without)["seed"] == 3
