@@ -3,7 +3,7 @@
 # make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
 # make wheel       the slipway command as a wheel, in .slipway/wheel
 # make gpu-check   what this machine can run of the GPU paths; GPU_PYTHON names a Python with CUDA (tests/gpu/README.md)
-# make up          start the embedded stack alone
+# make up          start the embedded stack alone; HUB=https://huggingface.co lets its releases come from there
 # make down        stop it and everything it started
 PYTHON ?= python3
 ENVS := .slipway/envs
@@ -17,7 +17,7 @@ demo: environments
 	@$(ENVS)/local/bin/python -m demo
 
 up: environments
-	@$(ENVS)/local/bin/python -m local up
+	@$(ENVS)/local/bin/python -m local up $(if $(HUB),--hub $(HUB))
 
 down:
 	@if [ -x $(ENVS)/local/bin/python ]; then $(ENVS)/local/bin/python -m local down; fi

@@ -17,10 +17,11 @@ def main() -> int:
     parser.add_argument("command", choices=["up", "down", "status", "env"])
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
     parser.add_argument("--specs", type=Path, help="folder of release specs; default: the repository's")
+    parser.add_argument("--hub", help="up: address of the Hub for releases; default: the stack's own, with fixtures")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
     try:
-        return _run(arguments.command, Stack(arguments.folder, specs=arguments.specs))
+        return _run(arguments.command, Stack(arguments.folder, specs=arguments.specs, hub=arguments.hub or None))
     except (OSError, PipelineError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 1

@@ -55,15 +55,27 @@ class Stack:
     """One embedded stack in one folder."""
 
     def __init__(
-        self, folder: Path = DEFAULT_FOLDER, *, fixtures: Path | None = None, specs: Path | None = None
+        self,
+        folder: Path = DEFAULT_FOLDER,
+        *,
+        fixtures: Path | None = None,
+        specs: Path | None = None,
+        hub: str | None = None,
     ) -> None:
-        """`fixtures` is the folder that the Hub serves; `specs` is the folder that Airflow builds DAGs from."""
+        """Choose the stack's folders and its Hub.
+
+        Args:
+            folder: everything that the stack writes.
+            fixtures: the folder that the stack's own Hub serves.
+            specs: the folder that Airflow builds DAGs from.
+            hub: address of another Hub for releases, such as https://huggingface.co; the stack's own when absent.
+        """
         self.folder = folder.resolve()
         self.settings = Settings.of(self.folder)
         self.kubeconfig, self.site_file = self.folder / "kubeconfig", self.folder / "site.yaml"
         self._airflow_kubeconfig = self.folder / "airflow.kubeconfig"
         self._fixtures = fixtures or REPOSITORY / "tests" / "fixtures" / "hub"
-        self._specs = specs or REPOSITORY / "specs"
+        self._specs, self._other_hub = specs or REPOSITORY / "specs", hub
         self._python = ENVIRONMENTS / "local" / "bin" / "python"
         self.supervisor = Supervisor(
             self.folder, self._python, REPOSITORY, {**SERVERS, **airflow_services.STOP_TIMEOUTS_S}
@@ -138,12 +150,12 @@ class Stack:
         """sites/local.yaml with this stack's addresses."""
         site: dict[str, Any] = read_document(REPOSITORY / "sites" / "local.yaml")
         site["object_store"]["endpoint"] = self.object_store.endpoint
-        site["hub"] = {"endpoint": self.hub_endpoint}
+        site["hub"] = {"endpoint": self._other_hub or self.hub_endpoint}
         return site
 
     @property
     def hub_endpoint(self) -> str:
-        """The Hub's address."""
+        """The address of the stack's own Hub."""
         return f"http://127.0.0.1:{self.settings.ports['hub']}"
 
     def client_environment(self, *, airflow: bool = True) -> dict[str, str]:

@@ -249,12 +249,8 @@ def test_a_pods_name_keeps_digest_and_step_of_a_model_with_a_long_name():
 def test_a_model_of_a_group_has_time_to_wait_for_its_turn():
     alone, in_a_group, site = spec(), spec(serving={"group": "duo"}), read_site(SITE)
 
-<<<<<<< ours
     assert deadline_s("roll-out", in_a_group, site) - deadline_s("roll-out", alone, site) == GROUP_PATIENCE_S
     assert deadline_s("promote", in_a_group, site) == deadline_s("promote", alone, site)
-=======
-    assert deadline_s("roll-out", in_a_group) - deadline_s("roll-out", alone) == GROUP_PATIENCE_S
-    assert deadline_s("promote", in_a_group) == deadline_s("promote", alone)
 
 
 def test_every_step_of_a_run_continues_one_trace_and_reads_what_authenticates_it_from_a_secret():
@@ -272,4 +268,3 @@ def test_every_step_of_a_run_continues_one_trace_and_reads_what_authenticates_it
     headers = steps[0]["OTEL_EXPORTER_OTLP_HEADERS"]
     assert (headers.value, headers.value_from.secret_key_ref.name) == (None, "otel-headers")
     assert not {"TRACEPARENT", "OTEL_EXPORTER_OTLP_HEADERS"} & environment("plan", site, "run-1").keys()
->>>>>>> theirs

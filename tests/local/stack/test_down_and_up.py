@@ -184,3 +184,10 @@ def test_a_stack_that_cannot_start_says_why_in_a_line(tmp_path):
 
     assert done.returncode == 1
     assert done.stderr.splitlines() == [f"up: [Errno 20] Not a directory: '{tmp_path}/file/stack'"]
+
+
+def test_releases_may_come_from_another_hub_than_the_stacks_own(tmp_path):
+    own, other = Stack(tmp_path / "own"), Stack(tmp_path / "other", hub="https://huggingface.co")
+
+    assert own.site()["hub"] == {"endpoint": own.hub_endpoint}
+    assert other.site()["hub"] == {"endpoint": "https://huggingface.co"}

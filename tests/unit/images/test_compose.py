@@ -56,3 +56,16 @@ def test_an_image_installs_its_lock_by_hash_and_runs_as_nobody_in_particular(ima
     assert "USER 10001" in text
     assert f"requirements/{image.removesuffix('-cpu')}.lock" in text
     assert not [word for word in ("TOKEN", "PASSWORD", "SECRET") if word in text.upper()]
+
+
+def test_the_cluster_answers_on_this_machine_alone_at_the_address_of_its_kubeconfig():
+    assert COMPOSE["services"]["k3s"]["ports"] == ["127.0.0.1:6443:6443"]
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m", "qwen3-0.6b"])
+def test_the_readme_releases_a_model_that_compose_mounts_a_spec_of(name):
+    spec = yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text())
+
+    assert spec["engine"]["kind"] == "openvino"
+    assert f"specs/{name}.yaml" in (ROOT / "README.md").read_text()
+    assert "./specs:/app/specs:ro" in COMPOSE["services"]["dag-processor"]["volumes"]

@@ -138,6 +138,6 @@ def test_a_spec_that_ships_is_served_by_objects_and_flags_that_there_are(case, t
 
 
 def test_every_gpu_spec_that_ships_is_looked_at():
-    shipped = {file.stem for file in (ROOT / "specs").glob("*.yaml")} - {"demo"}
+    shipped = {file.stem for file in (ROOT / "specs").glob("*.yaml") if "kind: openvino" not in file.read_text()}
 
     assert {name for names in CASES.values() for name in names} == shipped
