@@ -21,7 +21,12 @@ OF_OTHER_IMAGES = {
 """Modules that a step of another image loads, and the tables that load one step and one engine, which an image names."""
 NOT_IN = {
     "tasks-gpu-trtllm": {"tasks.engines.huggingface.modelopt"},
-    "tasks-gpu-vllm": {"tasks.engines.huggingface.modelopt", "tasks.serving.mpi_leader", "tasks.adapters.kube"},
+    "tasks-gpu-vllm": {
+        "tasks.engines.huggingface.modelopt",
+        "tasks.serving.mpi_leader",
+        "tasks.serving.all_reduce",
+        "tasks.adapters.kube",
+    },
     "tasks-modelopt": {
         *("tasks.serving.mpi_leader", "tasks.adapters.kube", "tasks.steps.fetch_repository"),
         "tasks.serving.openai_api.process",
