@@ -104,6 +104,13 @@ CONTRACTS = (
         shows="fields and defaults of the engine's arguments",
     ),
     Confirmation(
+        "vllm_sampling_parameters.yaml",
+        "vllm",
+        'python3 -c "import vllm; print(*vllm.SamplingParams.__struct_fields__)"',
+        gpu=False,
+        shows="names of sampling parameters",
+    ),
+    Confirmation(
         "vllm_engine_arguments.yaml",
         "vllm",
         "cat /opt/tritonserver/backends/vllm/model.py",
