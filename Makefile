@@ -2,6 +2,7 @@
 # make test        every tier of tests
 # make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
 # make wheel       the slipway command as a wheel, in .slipway/wheel
+# make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
 # make gpu-check   what this machine can run of the GPU paths; GPU_PYTHON names a Python with CUDA (tests/gpu/README.md)
 # make up          start the embedded stack alone; HUB=https://huggingface.co lets its releases come from there
 # make down        stop it and everything it started
@@ -11,7 +12,7 @@ GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
 # Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
 SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
 
-.PHONY: demo test check lint types wheel gpu-check up down status lock format clean
+.PHONY: demo test check lint types wheel images gpu-check up down status lock format clean
 
 demo: environments
 	@$(ENVS)/local/bin/python -m demo
@@ -48,6 +49,10 @@ wheel: dev
 	@$(ENVS)/uv/bin/uv build --quiet --wheel --out-dir .slipway/wheel
 	@rm -rf build slipway.egg-info
 	@ls .slipway/wheel/*.whl
+
+images:
+	@docker buildx bake --load
+	@$(PYTHON) images/check.py
 
 gpu-check: $(if $(filter $(ENVS)/%,$(GPU_PYTHON)),modelopt)
 	@$(GPU_PYTHON) -m tests.gpu

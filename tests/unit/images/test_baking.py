@@ -1,0 +1,54 @@
+"""docker-bake.hcl against the Dockerfiles that it builds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BAKE = (ROOT / "docker-bake.hcl").read_text()
+TARGETS = {
+    name: body for name, body in re.findall(r'target "([a-z-]+)" \{\n(.*?)\n\}', BAKE, re.DOTALL) if name[0] != "_"
+}
+VARIABLES = dict(re.findall(r'variable "(\w+)" \{ default = "(.*)" \}', BAKE))
+
+
+def value(body, attribute):
+    return re.search(rf'{attribute} += "(.*)"', body)[1]
+
+
+def test_every_dockerfile_is_built_by_a_target():
+    built = {ROOT / value(body, "dockerfile") for body in TARGETS.values()}
+
+    assert built == set((ROOT / "images").glob("*/Dockerfile"))
+
+
+def test_every_target_is_in_a_group():
+    groups = re.findall(r'group "\w+" \{ targets = \[(.*)\] \}', BAKE)
+
+    assert {name for group in groups for name in re.findall(r'"([a-z-]+)"', group)} >= set(TARGETS)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_attaches_attestations_and_sets_arguments_that_its_dockerfile_has(name):
+    body = TARGETS[name]
+    declared = re.findall(r"^ARG (\w+)", (ROOT / value(body, "dockerfile")).read_text(), re.MULTILINE)
+
+    assert 'inherits   = ["_image"]' in body
+    assert set(re.findall(r"(\w+) = ", re.search(r"args += \{(.*)\}", body)[1])) <= set(declared)
+    assert 'attest    = ["type=sbom", "type=provenance,mode=max"]' in BAKE
+
+
+def test_the_python_base_is_one_digest_in_every_dockerfile_and_in_the_bake_file():
+    digest = re.compile(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}")
+    files = [path.read_text() for path in (ROOT / "images").glob("*/Dockerfile") if "ARG PYTHON=" in path.read_text()]
+
+    assert files
+    assert {found for text in files for found in digest.findall(text)} == {VARIABLES["PYTHON"]}
+    assert digest.fullmatch(VARIABLES["PYTHON"])
+
+
+def test_tags_of_gpu_images_end_in_release_and_flavour():
+    for name in ("tasks-gpu-trtllm", "tasks-gpu-vllm", "triton-multinode"):
+        flavour = "vllm" if name.endswith("vllm") else "trtllm"
+        assert f"${{VERSION}}-${{TRITON_RELEASE}}-{flavour}" in TARGETS[name]
