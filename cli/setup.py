@@ -1,6 +1,8 @@
 """`slipway setup`: prepares a cluster and an object store for a site, once and after every change to its file."""
 
+import json
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +10,7 @@ import yaml
 
 from cli.arguments import settings_of
 from tasks.contracts.site_objects import CREDENTIALS, credentials_secrets, site_objects
+from tasks.contracts.store_access import ACCOUNTS, iam_policy
 
 
 def setup(
@@ -17,6 +20,15 @@ def setup(
         bool,
         typer.Option("--render", help="Print the objects for kubectl or GitOps, without Secrets, and apply nothing."),
     ] = False,
+    iam_policies: Annotated[
+        Path | None,
+        typer.Option(
+            "--iam-policies",
+            help="Write the IAM policy of each service account to DIRECTORY, and apply nothing.",
+            metavar="DIRECTORY",
+            file_okay=False,
+        ),
+    ] = None,
 ) -> None:
     """Prepare a cluster and an object store for the site.
 
@@ -28,6 +40,13 @@ def setup(
     site, text = settings.site(), settings.site_text()
     if render:
         typer.echo(yaml.safe_dump_all(site_objects(site, text), sort_keys=False), nl=False)
+        return
+    if iam_policies is not None:
+        iam_policies.mkdir(parents=True, exist_ok=True)
+        for account in ACCOUNTS:
+            path = iam_policies / f"{account}.json"
+            path.write_text(json.dumps(iam_policy(account, site.object_store), indent=2) + "\n", encoding="utf-8")
+            typer.echo(path)
         return
     # the S3 and Kubernetes clients take half a second to import, which `slipway schema` need not wait for
     from tasks.adapters.s3 import S3ObjectStore  # noqa: PLC0415

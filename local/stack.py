@@ -33,6 +33,7 @@ from local.supervisor import Service, State, Supervisor
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.site import Site
+from tasks.contracts.store_access import IDENTITY_VARIABLE
 from tasks.document_files import read_document
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -178,6 +179,7 @@ class Stack:
             "KUBECONFIG": str(self._airflow_kubeconfig),
             "SLIPWAY_SITE": str(self.site_file),
             "SLIPWAY_SPECS": str(self._specs),
+            IDENTITY_VARIABLE: AIRFLOW_ACCOUNT,
             "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(connection),
         }
 

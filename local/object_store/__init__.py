@@ -1,4 +1,4 @@
-"""The stack's S3: moto, with a check of every request's signature and a folder that persists every object."""
+"""The stack's S3: moto behind a check of every request's signature and rights, and a folder that persists objects."""
 
 import os
 from pathlib import Path
@@ -18,6 +18,7 @@ class LocalObjectStore:
     def service(self, repository: Path) -> Service:
         """The server, for the supervisor."""
         command = (str(self._python), "-m", "local.object_store", "--folder", str(self._folder))
+        command += ("--site", str(repository / "sites" / "local.yaml"))
         return Service(
             name="object-store",
             command=(*command, "--port", str(self._port)),

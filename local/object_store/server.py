@@ -1,4 +1,7 @@
-"""S3 that accepts only signed requests, one at a time, and persists each change before it answers."""
+"""S3 that accepts only signed requests within the rights of their account, one at a time.
+
+Each change is persisted before the request is answered.
+"""
 
 import io
 import threading
@@ -9,6 +12,7 @@ from xml.sax.saxutils import escape
 
 from botocore.credentials import Credentials
 
+from local.object_store.identities import DENIED, Identities, address
 from local.object_store.signatures import Refusal, check_body, check_headers
 
 READING = {"GET", "HEAD"}
@@ -21,9 +25,11 @@ class SignedS3:
     One request at a time: moto compares an ETag and then writes, so two writers could otherwise both see the old one.
     """
 
-    def __init__(self, s3: Application, access_key: str, secret_key: str, keep: Callable[[], None]) -> None:
+    def __init__(
+        self, s3: Application, credentials: Credentials, identities: Identities, keep: Callable[[], None]
+    ) -> None:
         """`keep` is called after each request that may change an object, before the response is sent."""
-        self._s3, self._credentials, self._keep = s3, Credentials(access_key, secret_key), keep
+        self._s3, self._credentials, self._identities, self._keep = s3, credentials, identities, keep
         self._lock = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -32,19 +38,27 @@ class SignedS3:
             check_headers(environ, self._credentials, datetime.now(UTC))
             body = self._body(environ)
             check_body(environ, body)
+            self._identities.check(environ, body)
         except Refusal as refusal:
-            text = f"<Error><Code>{refusal.code}</Code><Message>{escape(refusal.message)}</Message></Error>".encode()
-            headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))]
-            start_response(refusal.status, headers)
-            return [] if environ["REQUEST_METHOD"] == "HEAD" else [text]
+            return _refused(refusal, environ, start_response)
         environ["wsgi.input"] = io.BytesIO(body)
+        answered: list[Any] = []
         with self._lock:
-            answer = list(self._s3(environ, start_response))
+            answer = list(self._s3(environ, lambda *status: answered.append(status)))
             if environ["REQUEST_METHOD"] not in READING:
                 self._keep()
+        if answered[-1][0].startswith("404") and address(environ)[1] and self._identities.hides_absence(environ):
+            return _refused(Refusal("AccessDenied", DENIED), environ, start_response)
+        start_response(*answered[-1])
         return answer
 
     def _body(self, environ: dict[str, Any]) -> bytes:
         """Read the body. Called only for a request with a valid signature."""
         body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         return body
+
+
+def _refused(refusal: Refusal, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    text = f"<Error><Code>{refusal.code}</Code><Message>{escape(refusal.message)}</Message></Error>".encode()
+    start_response(refusal.status, [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))])
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [text]

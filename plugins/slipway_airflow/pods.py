@@ -17,6 +17,7 @@ from tasks.contracts.site_objects import READS_DATASETS, SITE_CONFIG_MAP
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from tasks.contracts.step_needs import needs_gpu
+from tasks.contracts.store_access import IDENTITY_VARIABLE
 from tasks.contracts.telemetry import HEADERS_VARIABLE
 from tasks.contracts.trace_context import TRACEPARENT, trace_parent
 from tasks.contracts.writes import SCRATCH, step_folders, volumes
@@ -173,6 +174,7 @@ def _environment(step: Step, spec: ReleaseSpec, site: Site, run: str) -> list[k8
         "HOME": SCRATCH_FOLDER,
         "TMPDIR": SCRATCH_FOLDER,
         "PYTHONUNBUFFERED": "1",
+        IDENTITY_VARIABLE: KINDS[step].service_account,
     }
     secrets: dict[str, tuple[str, str]] = {}
     if site.object_store.credentials_secret:

@@ -1,0 +1,77 @@
+"""What docs/operations.md installs: Airflow's chart, its rights, and Secrets from a store."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from tasks.contracts.store_access import IDENTITY_VARIABLE
+from tests.contracts.recorded import check_object, contract
+from tests.unit.manifests.objects import MANIFESTS, base_objects, listed, validate
+
+ROOT = Path(__file__).parents[3]
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+VALUES = yaml.safe_load((MANIFESTS / "airflow" / "values.yaml").read_text())
+
+
+def flat(values, path=()):
+    for name, value in values.items():
+        yield ".".join((*path, name))
+        if isinstance(value, dict):
+            yield from flat(value, (*path, name))
+
+
+def test_every_value_is_a_parameter_of_the_chart():
+    recorded = contract("airflow_chart.yaml")["parameters"]
+    own = {"config", "scheduler.serviceAccount.annotations"}  # maps whose keys are not the chart's
+
+    for path in flat(VALUES):
+        inside = any(path.startswith(f"{each}.") for each in own)
+        assert inside or any(each == path or each.startswith(f"{path}.") for each in recorded), path
+
+
+def test_airflow_of_the_chart_runs_the_locked_version_and_finds_what_slipway_needs():
+    lock = (ROOT / "requirements" / "airflow.lock").read_text()
+    environment = {each["name"]: each["value"] for each in VALUES["env"]}
+    mounted = {each["mountPath"] for each in VALUES["volumeMounts"]}
+
+    assert f"apache-airflow=={VALUES['airflowVersion']} " in lock
+    assert str(Path(environment["SLIPWAY_SITE"]).parent) in mounted
+    assert environment["SLIPWAY_SPECS"].startswith(f"{VALUES['airflowHome']}/dags/repo/")
+    assert environment[IDENTITY_VARIABLE] == "slipway-airflow"
+
+
+def test_the_scheduler_and_the_triggerer_of_the_chart_have_the_rights_of_slipway_airflow():
+    roles = {
+        (item["metadata"]["namespace"], item["metadata"]["name"]) for item in base_objects() if item["kind"] == "Role"
+    }
+    for file in listed(MANIFESTS / "airflow"):
+        binding = yaml.safe_load(file.read_text())
+        validate(binding)
+        assert (binding["metadata"]["namespace"], binding["roleRef"]["name"]) in roles
+        assert {each["name"] for each in binding["subjects"]} == {"airflow-scheduler", "airflow-triggerer"}
+        assert {each["namespace"] for each in binding["subjects"]} == {"airflow"}
+
+
+def test_external_secrets_follow_their_crd_and_make_the_secret_that_specs_name():
+    recorded = contract("external_secret.json")
+    (file,) = listed(MANIFESTS / "external-secrets")
+    secret = yaml.safe_load(file.read_text())
+
+    assert secret["apiVersion"] == f"{recorded['group']}/{recorded['served']}"
+    check_object(secret, recorded["openAPIV3Schema"])
+    made = {f"{secret['spec']['target']['name']}/{each['secretKey']}" for each in secret["spec"]["data"]}
+    named = {
+        (yaml.safe_load(path.read_text())["source"] or {}).get("token_secret")
+        for path in (ROOT / "specs").glob("*.yaml")
+    }
+    assert named - {None} <= made
+
+
+def test_the_page_names_components_secrets_and_accounts_that_exist():
+    for component in re.findall(r"- \.\./\.\./([a-z-]+)", OPERATIONS):
+        assert (MANIFESTS / component / "kustomization.yaml").exists(), component
+    made = set(re.findall(r"create secret generic ([a-z-]+)", OPERATIONS))
+    used = {VALUES[name] for name in VALUES if name.endswith("SecretName")} | {VALUES["data"]["metadataSecretName"]}
+    used |= {each["secret"]["secretName"] for each in VALUES["volumes"] if "secret" in each}
+    assert used <= made
