@@ -77,7 +77,7 @@ def plan(
         def planned(view: RunView) -> bool:
             return view.run.ended or plan_of(view) is not None
 
-        view = _followed(console, airflow, run, timeout, until=planned)
+        view = followed(console, airflow, run, timeout, until=planned)
         computed = plan_of(view)
         if computed is None:
             end(console, outcome_of(airflow, view))
@@ -108,10 +108,10 @@ def release(
     console = console_on_stdout()
     with settings_of(context).airflow() as airflow:
         run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
-        _announce(console, airflow, run, new=new)
+        announce(console, airflow, run, new=new)
         if not wait:
             return
-        view = _followed(console, airflow, run, timeout)
+        view = followed(console, airflow, run, timeout)
         outcome = outcome_of(airflow, view)
     if gate := gate_of(view):
         console.print(gate_table(gate))
@@ -131,8 +131,8 @@ def rollback(
     console = console_on_stdout()
     with settings_of(context).airflow() as airflow:
         run, new = start(airflow, f"rollback__{name}", {"reason": reason}, run_id)
-        _announce(console, airflow, run, new=new)
-        view = _followed(console, airflow, run, timeout)
+        announce(console, airflow, run, new=new)
+        view = followed(console, airflow, run, timeout)
         done = [result.summary for result in view.results.values()]
         succeeded = Outcome(DONE, f"rolled back: {'; '.join(done) or name}")
         end(console, succeeded if view.run.state == "success" else outcome_of(airflow, view))
@@ -165,13 +165,14 @@ def end(console: Console, outcome: Outcome) -> None:
         raise typer.Exit(outcome.exit_code)
 
 
-def _followed(
+def followed(
     console: Console,
     airflow: Airflow,
     run: Run,
     timeout_s: float | None,
     until: Callable[[RunView], bool] = lambda view: view.run.ended,
 ) -> RunView:
+    """Follow the run on the console; exit when a person stops that or `timeout_s` has passed. The run continues."""
     try:
         with screen_on(console) as screen:
             return follow(airflow, run, screen, until=until, timeout_s=timeout_s)
@@ -184,7 +185,8 @@ def _followed(
     raise typer.Exit(code)
 
 
-def _announce(console: Console, airflow: Airflow, run: Run, *, new: bool) -> None:
+def announce(console: Console, airflow: Airflow, run: Run, *, new: bool) -> None:
+    """Print which run is followed, and where Airflow shows it."""
     verb = "started" if new else "following existing"
     console.print(f"{verb} run {run.run_id}: {airflow.run_url(run)}", highlight=False, soft_wrap=True, markup=False)
 

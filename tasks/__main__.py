@@ -5,6 +5,8 @@
     python -m tasks STEP --release s3://.../release.json [--run ID]
     python -m tasks revert --request s3://.../revert.json              (in a pod)
     python -m tasks revert --name MODEL --run ID [--reason TEXT]
+    python -m tasks retention --request s3://.../retention.json        (in a pod)
+    python -m tasks retention --run ID [--dry-run]
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER
     python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/serving/mpi_leader.py)
     python -m tasks drain --front SOCKET ...   (preStop of a server, see tasks/serving/drain.py)

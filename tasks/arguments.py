@@ -12,6 +12,7 @@ from tasks.serving.openai_api import process as openai_process
 
 PLAN: Step = "plan"
 REVERT: Step = "revert"
+RETENTION: Step = "retention"
 FETCH_REPOSITORY = "fetch-repository"
 LEAD = "lead"
 DRAIN = "drain"
@@ -41,7 +42,7 @@ def parse(
         prog="python -m tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in (*STEPS, REVERT, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI, EXPORT_METRICS, ALL_REDUCE):
+    for name in (*STEPS, REVERT, RETENTION, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI, EXPORT_METRICS, ALL_REDUCE):
         step = steps.add_parser(name)
         step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
         ADDED.get(name, _add_step)(step)
@@ -66,6 +67,13 @@ def _add_revert_request(step: argparse.ArgumentParser) -> None:
     either = _add_request(step)
     either.add_argument("--name", help="the model")
     step.add_argument("--reason", default="", help="recorded in the channel's history")
+
+
+def _add_retention_request(step: argparse.ArgumentParser) -> None:
+    either = step.add_mutually_exclusive_group(required=True)
+    either.add_argument("--request", help="URI of the request document; replaces every other argument")
+    either.add_argument("--run", help="identity of this run: [A-Za-z0-9._-]")
+    step.add_argument("--dry-run", action="store_true", help="report, and delete nothing")
 
 
 def _add_request(step: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
@@ -94,6 +102,7 @@ def _add_step(step: argparse.ArgumentParser) -> None:
 ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     "plan": _add_plan_request,
     REVERT: _add_revert_request,
+    RETENTION: _add_retention_request,
     FETCH_REPOSITORY: _add_fetch_repository,
     LEAD: mpi_leader.add_arguments,
     DRAIN: drain.add_arguments,

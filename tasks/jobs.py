@@ -21,7 +21,7 @@ from tasks.adapters.clock import SystemClock
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.adapters.traced import TracedHub, TracedObjectStore
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.arguments import FETCH_REPOSITORY, PLAN, REVERT
+from tasks.arguments import FETCH_REPOSITORY, PLAN, RETENTION, REVERT
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import Contract, canonical_json, read_contract, read_contract_json
 from tasks.contracts.documents import parse_json
@@ -29,6 +29,7 @@ from tasks.contracts.errors import InputError, PipelineError
 from tasks.contracts.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.release import MAX_REQUEST_BYTES, Failure, Release, RevertRequest, Step, StepResult
+from tasks.contracts.retention import RetentionRequest
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.trace_context import trace_parent
@@ -131,6 +132,10 @@ def _job(parsed: Namespace, workspace: Workspace) -> Job:
         revert = _revert_request(parsed, workspace)
         result_uri = workspace.layout.revert(revert.name, revert.run)
         return Job(REVERT, revert.run, result_uri, partial(step_table.revert, revert), revert.name)
+    if parsed.step == RETENTION:
+        retention = _retention_request(parsed, workspace)
+        result_uri = workspace.layout.retention_result(retention.run)
+        return Job(RETENTION, retention.run, result_uri, partial(step_table.retention, retention))
     release = _of_run(_read_release(parsed.release, workspace), parsed.run)
     result_uri = workspace.layout.result(release.spec.name, release.id, parsed.step)
     work = partial(_release_step, parsed.step, release)
@@ -158,6 +163,12 @@ def _revert_request(parsed: Namespace, workspace: Workspace) -> RevertRequest:
         return _read_request(RevertRequest, parsed.request, workspace)
     request = {"name": parsed.name, "run": parsed.run, "reason": parsed.reason}
     return read_contract(RevertRequest, request, "revert")
+
+
+def _retention_request(parsed: Namespace, workspace: Workspace) -> RetentionRequest:
+    if parsed.request:
+        return _read_request(RetentionRequest, parsed.request, workspace)
+    return read_contract(RetentionRequest, {"run": parsed.run, "dry_run": bool(parsed.dry_run)}, "retention")
 
 
 def _read_request(model: type[R], uri: str, workspace: Workspace) -> R:

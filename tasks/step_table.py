@@ -6,6 +6,7 @@ from pathlib import Path
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release, RevertRequest, Step
+from tasks.contracts.retention import RetentionRequest
 
 ReleaseStep = Callable[[Release, Workspace], Outcome]
 
@@ -20,6 +21,13 @@ def plan(request: PlanRequest, workspace: Workspace) -> Outcome:
 def revert(request: RevertRequest, workspace: Workspace) -> Outcome:
     """Run the step that puts a previous release back."""
     from tasks.steps.revert import run
+
+    return run(request, workspace)
+
+
+def retention(request: RetentionRequest, workspace: Workspace) -> Outcome:
+    """Run the step that deletes what the site's policy does not keep."""
+    from tasks.steps.retention import run
 
     return run(request, workspace)
 

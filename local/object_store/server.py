@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 
 from botocore.credentials import Credentials
 
+from local.object_store import strict
 from local.object_store.identities import DENIED, Identities, address
 from local.object_store.signatures import Refusal, check_body, check_headers
 
@@ -31,6 +32,7 @@ class SignedS3:
         """`keep` is called after each request that may change an object, before the response is sent."""
         self._s3, self._credentials, self._identities, self._keep = s3, credentials, identities, keep
         self._lock = threading.Lock()
+        self._uploads = strict.Uploads()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer a request."""
@@ -39,14 +41,20 @@ class SignedS3:
             body = self._body(environ)
             check_body(environ, body)
             self._identities.check(environ, body)
+            with self._lock:
+                strict.check(environ, body)
         except Refusal as refusal:
             return _refused(refusal, environ, start_response)
         environ["wsgi.input"] = io.BytesIO(body)
         answered: list[Any] = []
         with self._lock:
+            if (page := self._uploads.answer(environ)) is not None:
+                start_response("200 OK", [("Content-Type", "application/xml"), ("Content-Length", str(len(page)))])
+                return [page]
             answer = list(self._s3(environ, lambda *status: answered.append(status)))
             if environ["REQUEST_METHOD"] not in READING:
                 self._keep()
+                self._uploads.look()
         if answered[-1][0].startswith("404") and address(environ)[1] and self._identities.hides_absence(environ):
             return _refused(Refusal("AccessDenied", DENIED), environ, start_response)
         start_response(*answered[-1])

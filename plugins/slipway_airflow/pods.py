@@ -11,7 +11,7 @@ from kubernetes.client import models as k8s
 from tasks.contracts.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
-from tasks.contracts.resolution import GPU_RESOURCE, ResolvedRelease
+from tasks.contracts.resolution import GPU_RESOURCE, ResolvedRelease, site_step
 from tasks.contracts.site import PodShape, Site, StartBudget
 from tasks.contracts.site_objects import READS_DATASETS, SITE_CONFIG_MAP
 from tasks.contracts.spec import ReleaseSpec
@@ -60,20 +60,23 @@ KINDS: dict[Step, StepKind] = {
     "promote": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
     "roll-back": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
     "revert": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
+    "retention": StepKind("slipway-retention", deadline_s=6 * HOUR_S, cluster_access=True),
 }
 """A deadline is not an estimate: it limits what a hanging pod costs. The waits of spec and site are added to it."""
 
 
-def budget_of(step: Step, spec: ReleaseSpec, site: Site) -> StartBudget:
+def budget_of(step: Step, spec: ReleaseSpec | None, site: Site) -> StartBudget:
     """Time that the step's pod has to get a node and its image."""
-    return site.budgets.of(gpus=needs_gpu(step, spec))
+    return site.budgets.of(gpus=spec is not None and needs_gpu(step, spec))
 
 
-def run_s(step: Step, spec: ReleaseSpec, site: Site) -> int:
+def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
     """Seconds that the step may run, even if it hangs: the site's own limit, or one that follows from the spec."""
     if step in site.budgets.run_min:
         return min(int(60 * site.budgets.run_min[step]), MAX_DEADLINE_S)
     seconds = KINDS[step].deadline_s
+    if spec is None:
+        return seconds
     load, rollout = spec.gate.benchmark, spec.rollout
     if step == "check-network":
         serving = site.budgets.gpu
@@ -93,19 +96,19 @@ def run_s(step: Step, spec: ReleaseSpec, site: Site) -> int:
     return min(seconds, MAX_DEADLINE_S)
 
 
-def deadline_s(step: Step, spec: ReleaseSpec, site: Site) -> int:
+def deadline_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
     """The pod's activeDeadlineSeconds, which Kubernetes counts from the node's acceptance: before images are pulled."""
     return min(budget_of(step, spec, site).pull_s + run_s(step, spec, site), MAX_DEADLINE_S)
 
 
 def step_pod(
-    step: Step, spec: ReleaseSpec, site: Site, estimate: Estimate | None = None, *, run: str = ""
+    step: Step, spec: ReleaseSpec | None, site: Site, estimate: Estimate | None = None, *, run: str = ""
 ) -> k8s.V1Pod:
     """The pod of `step`, complete except for its name, its run's labels and its command.
 
     Args:
         step: the step.
-        spec: the release's spec.
+        spec: the release's spec; None for a step of the whole site.
         site: where the pod runs.
         estimate: the plan's; None before there is a plan.
         run: identity of the run, whose trace the step continues.
@@ -114,7 +117,7 @@ def step_pod(
         InputError: the site lacks the shape or the image that the step needs.
     """
     kind = KINDS[step]
-    pod = ResolvedRelease(spec, site).step(step, estimate)
+    pod = ResolvedRelease(spec, site).step(step, estimate) if spec else site_step(step, site)
     gpus = pod.shape.gpus
     container = k8s.V1Container(
         name="base",
@@ -160,13 +163,13 @@ def step_pod(
     )
 
 
-def _network_labels(step: Step, spec: ReleaseSpec) -> dict[str, str] | None:
+def _network_labels(step: Step, spec: ReleaseSpec | None) -> dict[str, str] | None:
     """The label by which the network policies let a pod read datasets of the Hub."""
-    reads_hub = step == "evaluate" and spec.gate.harness is not None and spec.gate.harness.reads_hub
-    return {READS_DATASETS: "true"} if reads_hub else None
+    harness = spec.gate.harness if spec is not None and step == "evaluate" else None
+    return {READS_DATASETS: "true"} if harness is not None and harness.reads_hub else None
 
 
-def _environment(step: Step, spec: ReleaseSpec, site: Site, run: str) -> list[k8s.V1EnvVar]:
+def _environment(step: Step, spec: ReleaseSpec | None, site: Site, run: str) -> list[k8s.V1EnvVar]:
     values = {
         "SLIPWAY_SITE": f"{SITE_FOLDER}/site.yaml",
         "SLIPWAY_SCRATCH": SCRATCH_FOLDER,
@@ -180,10 +183,10 @@ def _environment(step: Step, spec: ReleaseSpec, site: Site, run: str) -> list[k8
     if site.object_store.credentials_secret:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             secrets[name] = (site.object_store.credentials_secret, name)
-    token = ResolvedRelease(spec, site).hub_token_secret
+    token = ResolvedRelease(spec, site).hub_token_secret if spec else None
     if token and KINDS[step].hub_access:
         secrets["HF_TOKEN"] = token
-    if traces := site.telemetry.traces:
+    if (traces := site.telemetry.traces) and spec is not None:
         values[TRACEPARENT] = trace_parent(spec.name, run)
         if traces.headers_secret:
             secrets[HEADERS_VARIABLE] = (traces.headers_secret, HEADERS_VARIABLE)

@@ -26,7 +26,8 @@ from tasks.contracts.lease import DAG_RUN, ENDED_HOLDERS
 from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.pod_failures import PodFailure, failure_of, gone
 from tasks.contracts.release import REMEDY_PREFIX, RevertRequest, Step, StepResult
-from tasks.contracts.resolution import ResolvedRelease
+from tasks.contracts.resolution import SITE_SHAPE, ResolvedRelease
+from tasks.contracts.retention import RetentionRequest
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import step_shape
 
@@ -41,8 +42,11 @@ if TYPE_CHECKING:
 XCOM_KEY = "return_value"
 PLAN: Step = "plan"
 REVERT: Step = "revert"
-UNPLANNED = frozenset({PLAN, REVERT})
+RETENTION: Step = "retention"
+UNPLANNED = frozenset({PLAN, REVERT, RETENTION})
 """Steps that run without a plan."""
+SITE_SUBJECT = "slipway"
+"""Begins the pod's name, and names the folder of the request, of a step of the whole site."""
 ROLL_OUT: Step = "roll-out"
 ROLL_BACK: Step = "roll-back"
 PROMOTE: Step = "promote"
@@ -69,7 +73,8 @@ class StepOperator(KubernetesPodOperator):
     template_fields: "Sequence[str]" = ()
     """No templates: a prompt in a spec may have braces, and must reach the step unchanged."""
 
-    def __init__(self, *, step: Step, spec: ReleaseSpec, **task: Any) -> None:
+    def __init__(self, *, step: Step, spec: ReleaseSpec | None = None, **task: Any) -> None:
+        """`spec` is absent for a step of the whole site."""
         site = current_site()
         budget = pods.budget_of(step, spec, site)
         super().__init__(
@@ -92,7 +97,7 @@ class StepOperator(KubernetesPodOperator):
             container_name_log_prefix_enabled=False,
             **task,
         )
-        self.step, self.spec = step, spec
+        self.step, self.spec, self.subject = step, spec, spec.name if spec else SITE_SUBJECT
         self.layout = Layout(site.object_store.root)
         self.aws_conn_id = site.airflow.aws_conn_id
         self.pod_failure: PodFailure | None = None
@@ -123,10 +128,10 @@ class StepOperator(KubernetesPodOperator):
             check_pod_values(self.cmds)
         except InputError as error:
             raise AirflowFailException(f"{self.step}: {error}") from error
-        self.name = pod_name(self.spec.name, plan.release_id if plan else None, self.step)
+        self.name = pod_name(self.subject, plan.release_id if plan else None, self.step)
         self.labels = {
             "app.kubernetes.io/managed-by": "slipway",
-            "slipway.dev/model": self.spec.name,
+            **({"slipway.dev/model": self.spec.name} if self.spec else {}),
             "slipway.dev/step": self.step,
             "slipway.dev/run": run,
         }
@@ -218,7 +223,7 @@ class StepOperator(KubernetesPodOperator):
 
     def _annotations(self, context: "Context") -> dict[str, str]:
         """What a step that changes the model needs to know about runs. This also ends pods that would interfere."""
-        if not pods.KINDS[self.step].changes_model:
+        if self.spec is None or not pods.KINDS[self.step].changes_model:
             return {}
         site = current_site().kubernetes
         runs = OtherRuns(self.client, site.pipeline_namespace, site.serving_namespace, context["ti"])
@@ -230,17 +235,17 @@ class StepOperator(KubernetesPodOperator):
     def _arguments(self, context: "Context", run: str, release_uri: str | None) -> list[str]:
         if release_uri:
             return ["--release", release_uri, "--run", run]
-        uri = self.layout.request(self.spec.name, run, self.step)
+        uri = self.layout.request(self.subject, run, self.step)
         write_request(uri, self._request(context, run), self.aws_conn_id)
         return ["--request", uri]
 
-    def _request(self, context: "Context", run: str) -> PlanRequest | RevertRequest:
+    def _request(self, context: "Context", run: str) -> PlanRequest | RevertRequest | RetentionRequest:
         """The run's request. It travels as a document, because Kubernetes would expand `$(NAME)` in a command."""
         params, source = context["params"], f"the parameters of run {run}"
+        if self.step == RETENTION:
+            return read_contract(RetentionRequest, {"run": run, "dry_run": params["dry_run"]}, source)
         if self.step == REVERT:
-            return read_contract(
-                RevertRequest, {"name": self.spec.name, "run": run, "reason": params["reason"]}, source
-            )
+            return read_contract(RevertRequest, {"name": self.subject, "run": run, "reason": params["reason"]}, source)
         request = {"spec": self.spec, "run": run, "revision": params["revision"], "force": params["force"]}
         return read_contract(PlanRequest, request, source)
 
@@ -279,7 +284,7 @@ class StepOperator(KubernetesPodOperator):
             if error.status == NOT_FOUND:
                 self.pod_failure = gone(f"{namespace}/{name}")
             return pod
-        shape = step_shape(self.step, self.spec)
+        shape = step_shape(self.step, self.spec) if self.spec else SITE_SHAPE
         self.pod_failure = self.pod_failure or failure_of(as_json(self.remote_pod), self.base_container_name, shape)
         return self.remote_pod
 
@@ -293,11 +298,13 @@ class StepOperator(KubernetesPodOperator):
 
     def _result_uri(self, context: "Context", run: str) -> str:
         if self.step == PLAN:
-            return self.layout.plan(self.spec.name, run)
+            return self.layout.plan(self.subject, run)
         if self.step == REVERT:
-            return self.layout.revert(self.spec.name, run)
+            return self.layout.revert(self.subject, run)
+        if self.step == RETENTION:
+            return self.layout.retention_result(run)
         plan, _ = self._planned(context)
-        return self.layout.result(self.spec.name, plan.release_id, self.step)
+        return self.layout.result(self.subject, plan.release_id, self.step)
 
     def _push(self, context: "Context", result: StepResult) -> None:
         # `do_xcom_push` stays False, because to the parent it means the sidecar; so the value is pushed here

@@ -48,17 +48,21 @@ class ArtifactStore:
         its manifest is still the one that it looked at. So it sees the release or fails, or the answer here is None
         and the artifact is made again.
         """
-        uri = self._uri(stage, key, MANIFEST)
-        found = self._find(uri)
-        if found is None:
-            return None
-        manifest = found[0].model_copy(update={"used_at": self._clock.now()})
-        try:
-            self._store.put_if(uri, canonical_json(manifest.model_dump(mode="json")), etag=found[1])
-        except LostRaceError:  # somebody else's use counts as well: it also came after this release was recorded
+        uri, before = self._uri(stage, key, MANIFEST), None
+        for _ in range(MANIFEST_ATTEMPTS):
             found = self._find(uri)
-            return found[0] if found else None
-        return manifest
+            if found is None:
+                return None
+            if before not in {None, found[1]}:  # somebody else's use counts: it also came after this release's record
+                return found[0]
+            before = found[1]
+            manifest = found[0].model_copy(update={"used_at": self._clock.now()})
+            try:
+                self._store.put_if(uri, canonical_json(manifest.model_dump(mode="json")), etag=before)
+            except LostRaceError:
+                continue
+            return manifest
+        raise LostRaceError(f"{uri} is written by others all the time", remedy="Run the step again.")
 
     def _find(self, uri: str) -> tuple[Manifest, str] | None:
         document = self._store.read_with_etag(uri)
@@ -189,7 +193,7 @@ class ArtifactStore:
         what = f"store {manifest.stage} {manifest.key[:12]}"
         for _ in range(MANIFEST_ATTEMPTS):
             try:
-                etag = self._claimed(uri)
+                etag = self._heads.claim(uri, patience_s=TAKEOVER_S)
                 transfer(what, manifest.files, work, self._clock)
                 if winner := self._same(uri, manifest):
                     return winner
@@ -217,17 +221,6 @@ class ArtifactStore:
             return None
         log.info("another process stored %s at the same time", uri)
         return winner
-
-    def _claimed(self, uri: str) -> str:
-        """Claim an artifact that does not exist; return the ETag of its claim, or of the manifest that it has.
-
-        Raises:
-            LostRaceError: another writer was first.
-        """
-        head = self._heads.unless_removed(uri, patience_s=TAKEOVER_S)
-        if head is not None and exists(head[0], uri):
-            return head[1]
-        return self._heads.claim(uri, head[1] if head else None)
 
     def _is_stored(self, uri: str, file: File) -> bool:
         stored = self._store.describe(uri)

@@ -40,14 +40,21 @@ class Heads:
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
-    def claim(self, uri: str, etag: str | None) -> str:
-        """Announce that the artifact is being written; return the claim's ETag.
+    def claim(self, uri: str, *, patience_s: float) -> str:
+        """Announce that the artifact is being written; return the ETag that its manifest must replace.
+
+        A young claim of another writer is shared, because two that replaced each other's would never end. If the
+        artifact exists, the ETag is that of its manifest.
 
         Raises:
-            LostRaceError: the head is not at `etag` any more.
+            LostRaceError: another writer was first.
+            UnavailableError: retention still deletes the artifact after `patience_s`.
         """
+        head = self.unless_removed(uri, patience_s=patience_s)
+        if head is not None and (exists(head[0], uri) or self._is_young_claim(head[0], uri)):
+            return head[1]
         claim = Claim(claimed_by=uuid.uuid4().hex, claimed_at=self._clock.now())
-        return self._put(uri, claim, etag)
+        return self._put(uri, claim, head[1] if head else None)
 
     def replace(self, uri: str, data: bytes, *, patience_s: float) -> None:
         """Write a head over what is there, after a removal that is in progress has ended.
@@ -80,6 +87,13 @@ class Heads:
         except LostRaceError:
             return None
 
+    def renewed(self, uri: str, etag: str) -> str | None:
+        """Renew a mark that is at `etag`; return its new ETag, or None if another process took the removal over."""
+        try:
+            return self._put(uri, Removal(removed_by=uuid.uuid4().hex, removed_at=self._clock.now()), etag)
+        except LostRaceError:
+            return None
+
     def unless_removed(self, uri: str, *, patience_s: float) -> tuple[bytes, str] | None:
         """Wait until no removal is in progress; return the head and its ETag, or None if there is none.
 
@@ -103,6 +117,13 @@ class Heads:
                 log.info("waited %.0f s for retention to delete %s", now - began, uri)
             self._clock.sleep(POLL_S)
         return head
+
+    def _is_young_claim(self, data: bytes, uri: str) -> bool:
+        document = _mapping(data, uri)
+        if "claimed_at" not in document:
+            return False
+        claimed_at = read_contract(Claim, document, uri).claimed_at
+        return (self._clock.now() - claimed_at).total_seconds() < TAKEOVER_S
 
     def _is_in_progress(self, removal: Removal | None) -> bool:
         return removal is not None and (self._clock.now() - removal.removed_at).total_seconds() < TAKEOVER_S

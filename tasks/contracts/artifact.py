@@ -96,6 +96,10 @@ class Layout:
         """Prefix of all request documents."""
         return f"{self.root}/requests/"
 
+    def retention_result(self, run: str) -> str:
+        """The result of a run of retention."""
+        return f"{self.retention(run)}result.json"
+
     def retention(self, run: str = "") -> str:
         """Prefix of what runs of retention report, or of one run's report."""
         return f"{self.root}/retention/{run}/" if run else f"{self.root}/retention/"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tasks.contracts.artifact import Manifest
+from tasks.contracts.artifact import Claim, Manifest, Removal
 from tasks.contracts.base import Contract
 from tasks.contracts.channel import Channel
 from tasks.contracts.gate import GateReport
@@ -10,6 +10,7 @@ from tasks.contracts.harness import HarnessReport
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
 from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.release import Release, RevertRequest, StepResult
+from tasks.contracts.retention import Deletion, RetentionReport, RetentionRequest
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 
@@ -18,9 +19,12 @@ DOCUMENTS: Mapping[str, type[Contract]] = {
     "site": Site,
     "plan-request": PlanRequest,
     "revert-request": RevertRequest,
+    "retention-request": RetentionRequest,
     "release": Release,
     "plan": Plan,
     "manifest": Manifest,
+    "claim": Claim,
+    "removal": Removal,
     "channel": Channel,
     "result": StepResult,
     "gate-report": GateReport,
@@ -28,5 +32,7 @@ DOCUMENTS: Mapping[str, type[Contract]] = {
     "request-row": RequestRow,
     "answer-row": AnswerRow,
     "level-summary": LevelSummary,
+    "retention-report": RetentionReport,
+    "deletion": Deletion,
 }
 """By the name of its file in tests/fixtures/documents/<version>/. A Lease is Kubernetes' own: lease_object.py."""

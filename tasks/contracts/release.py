@@ -29,9 +29,12 @@ Step = Literal[
     "promote",
     "roll-back",
     "revert",
+    "retention",
 ]
-STEPS: tuple[Step, ...] = tuple(step for step in get_args(Step) if step != "revert")
-"""The steps of a release, in order. `revert` is not one of them: it restores a previous release later."""
+OTHER_STEPS = frozenset({"revert", "retention"})
+"""Steps that belong to no release's run: `revert` restores a previous release, `retention` deletes old ones."""
+STEPS: tuple[Step, ...] = tuple(step for step in get_args(Step) if step not in OTHER_STEPS)
+"""The steps of a release, in order."""
 
 
 def steps_of(spec: ReleaseSpec) -> tuple[Step, ...]:

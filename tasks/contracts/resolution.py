@@ -23,6 +23,8 @@ from tasks.contracts.triton_images import TritonImage, check_digest, check_drive
 
 GPU_RESOURCE, GPU_PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
+SITE_SHAPE = "small"
+"""Shape of steps that belong to no release."""
 MAX_MULTINODE_NAME_CHARS = 37
 """A StatefulSet's pods carry `<its name>-<hash of 10>` as a label of at most 63 characters, and LeaderWorkerSet names
 the workers' one `<release id>-<replica>`; a release id is 13 characters longer than the model's name."""
@@ -326,14 +328,7 @@ class ResolvedRelease:
         return shape.model_copy(update={"tolerations": tolerations})
 
     def _shape(self, name: str, user: str) -> PodShape:
-        shape = {str(known): shape for known, shape in self.site.shapes.items()}.get(name)
-        if shape is None:
-            raise InputError(
-                f"site {self.site.name} has no shape {name}, which {user} needs",
-                found=", ".join(sorted(self.site.shapes)),
-                remedy=f"Add shapes.{name} to the site file.",
-            )
-        return shape
+        return _shape_of(self.site, name, user)
 
     def _check_one_zone(self) -> None:
         nodes = self.gpu.facts.nodes
@@ -354,6 +349,26 @@ class ResolvedRelease:
                 expected=f"at most {MAX_MULTINODE_NAME_CHARS} characters and {MAX_MULTINODE_REPLICAS} replicas",
                 remedy="Shorten the name, or lower serving.replicas.",
             )
+
+
+def site_step(step: Step, site: Site) -> StepPod:
+    """What the pod of a step of the whole site runs on.
+
+    Raises:
+        InputError: the site lacks the shape `small`.
+    """
+    return StepPod(site.images.tasks, _shape_of(site, SITE_SHAPE, step))
+
+
+def _shape_of(site: Site, name: str, user: str) -> PodShape:
+    shape = {str(known): shape for known, shape in site.shapes.items()}.get(name)
+    if shape is None:
+        raise InputError(
+            f"site {site.name} has no shape {name}, which {user} needs",
+            found=", ".join(sorted(site.shapes)),
+            remedy=f"Add shapes.{name} to the site file.",
+        )
+    return shape
 
 
 def resolve(spec: ReleaseSpec, site: Site) -> ResolvedRelease:

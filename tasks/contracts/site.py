@@ -14,6 +14,7 @@ from tasks.contracts.gpu_nodes import GpuNodes, Karpenter, NodeFacts, problems
 from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
 from tasks.contracts.network_check import NetworkFloor
 from tasks.contracts.release import Step
+from tasks.contracts.retention import RetentionPolicy
 from tasks.contracts.scaling import Scaler
 from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
 from tasks.contracts.telemetry import Telemetry
@@ -337,6 +338,9 @@ class Site(Written):
     airflow: AirflowSite = AirflowSite()
     telemetry: Telemetry = Telemetry()
     budgets: Budgets = Field(default=Budgets(), description="time limits of pods, by phase")
+    retention: RetentionPolicy | None = Field(
+        default=None, description="what the object store keeps; absent: everything, and nothing is ever deleted"
+    )
 
     @model_validator(mode="after")
     def _nodes_would_be_started(self) -> Self:

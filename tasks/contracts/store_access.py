@@ -19,14 +19,15 @@ class StoreAccess:
 
     reads: tuple[str, ...]
     writes: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
     finds_absent: bool = True
     """Asks whether objects exist, or lists them. Without s3:ListBucket, S3 answers 403 for an object that does not."""
 
 
 RELEASES, ARTIFACTS, DATASETS = "releases/*", "artifacts/*", "datasets/*"
-CHANNELS, REQUESTS, NETWORK = "channels/*", "requests/*", "network/*"
+CHANNELS, REQUESTS, NETWORK, RETENTION = "channels/*", "requests/*", "network/*", "retention/*"
 ACCOUNTS: dict[str, StoreAccess] = {
-    "slipway-airflow": StoreAccess(reads=(RELEASES,), writes=(REQUESTS,), finds_absent=False),
+    "slipway-airflow": StoreAccess(reads=(RELEASES, RETENTION), writes=(REQUESTS,), finds_absent=False),
     "slipway-planner": StoreAccess(
         reads=(REQUESTS, CHANNELS, RELEASES, ARTIFACTS, DATASETS),
         # a plan records in an artifact's manifest that it relies on it
@@ -40,6 +41,12 @@ ACCOUNTS: dict[str, StoreAccess] = {
         reads=(REQUESTS, RELEASES, ARTIFACTS, CHANNELS, NETWORK), writes=(RELEASES, CHANNELS, NETWORK)
     ),
     "slipway-exporter": StoreAccess(reads=(CHANNELS, RELEASES)),
+    "slipway-retention": StoreAccess(
+        reads=("*",),
+        # marks of what it deletes, and its reports
+        writes=("artifacts/*/manifest.json", "releases/*/release.json", RETENTION),
+        deletes=(RELEASES, ARTIFACTS, REQUESTS, RETENTION),
+    ),
     "slipway-server": StoreAccess(reads=(RELEASES, ARTIFACTS), finds_absent=False),
 }
 
@@ -53,8 +60,14 @@ def iam_policy(account: str, store: ObjectStoreSite) -> dict[str, Any]:
         statements.append(
             {"Sid": "Write", "Effect": "Allow", "Action": actions, "Resource": _keys(access.writes, store)}
         )
+    bucket = f"arn:aws:s3:::{store.bucket}"
+    if access.deletes:
+        keys = _keys(access.deletes, store)
+        actions = ["s3:DeleteObject", "s3:AbortMultipartUpload"]
+        statements.append({"Sid": "Delete", "Effect": "Allow", "Action": actions, "Resource": keys})
+        actions = ["s3:ListBucketMultipartUploads", "s3:GetBucketVersioning"]
+        statements.append({"Sid": "FindUploads", "Effect": "Allow", "Action": actions, "Resource": bucket})
     if access.finds_absent:
-        bucket = f"arn:aws:s3:::{store.bucket}"
         statements.append({"Sid": "FindAbsent", "Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket})
     return {"Version": "2012-10-17", "Statement": statements}
 

@@ -56,7 +56,7 @@ def test_every_spec_of_the_repository_is_a_dag(monkeypatch):
 
     assert found.import_errors == {}
     specs = list((REPOSITORY / "specs").glob("*.yaml"))
-    assert len(found.dags) == 2 * len(specs) + 1  # release__ and rollback__ of each, and remove_failed_pods
+    assert len(found.dags) == 2 * len(specs) + 2  # release__ and rollback__ of each, remove_failed_pods and retention
 
 
 def test_the_steps_follow_each_other_and_what_cleans_up_survives_a_run_that_is_marked_as_failed(specs, monkeypatch):
@@ -99,7 +99,7 @@ def test_a_broken_spec_is_an_import_error_that_names_the_file_while_the_others_l
 
     found = bag(specs, monkeypatch)
 
-    assert set(found.dags) == {"release__demo", "rollback__demo", "remove_failed_pods"}
+    assert set(found.dags) == {"release__demo", "rollback__demo", "remove_failed_pods", "retention"}
     ((file, text),) = found.import_errors.items()
     assert file.endswith("broken_specs.py")
     for expected in ("bad.yaml: name:", "worse.yaml:2:1: not valid YAML", "twice.yaml: name demo is taken by"):
@@ -135,7 +135,7 @@ def test_whatever_one_file_does_the_other_models_keep_their_dags(specs, monkeypa
 
     found = bag(specs, monkeypatch)
 
-    assert set(found.dags) == {"release__demo", "rollback__demo", "remove_failed_pods"}
+    assert set(found.dags) == {"release__demo", "rollback__demo", "remove_failed_pods", "retention"}
     ((file, text),) = found.import_errors.items()
     assert file.endswith("broken_specs.py")
     assert [name for name in (*HOSTILE_FILES, "folder", "fifo") if f"{name}.yaml" not in text] == []

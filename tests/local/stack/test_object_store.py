@@ -241,6 +241,59 @@ def test_only_one_of_many_writers_finds_the_object_absent(server):
     assert sorted(ends) == ["PreconditionFailed"] * 7 + ["won"]
 
 
+def begun(client, *keys):
+    return [client.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"] for key in keys]
+
+
+@pytest.fixture
+def uploads(server):
+    """A client, and its uploads that never end: three of one object, one of another, one elsewhere."""
+    client = server.store.client()
+    yield client, begun(client, "p/b", "p/b", "p/b", "p/a", "q/a")
+    for item in client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []):
+        client.abort_multipart_upload(Bucket=BUCKET, Key=item["Key"], UploadId=item["UploadId"])
+
+
+def test_incomplete_uploads_are_listed_page_by_page_by_key_and_age(uploads):
+    client, (first, second, third, other, _) = uploads
+
+    pages = list(
+        client.get_paginator("list_multipart_uploads").paginate(
+            Bucket=BUCKET, Prefix="p/", PaginationConfig={"PageSize": 2}
+        )
+    )
+
+    listed = [(item["Key"], item["UploadId"]) for page in pages for item in page["Uploads"]]
+    assert listed[0] == ("p/a", other)
+    assert set(listed[1:]) == {("p/b", each) for each in (first, second, third)}
+    assert [len(page["Uploads"]) for page in pages] == [2, 2]
+    assert all(
+        datetime.now(UTC) - item["Initiated"] < timedelta(minutes=5) for page in pages for item in page["Uploads"]
+    )
+
+
+def test_an_upload_is_aborted_only_under_its_own_name(uploads):
+    client, identities = uploads
+
+    with pytest.raises(ClientError) as refused_abort:
+        client.abort_multipart_upload(Bucket=BUCKET, Key="p/a", UploadId=identities[0])
+
+    assert refused_abort.value.response["Error"]["Code"] == "NoSuchUpload"
+    client.abort_multipart_upload(Bucket=BUCKET, Key="p/b", UploadId=identities[0])
+    assert len(client.list_multipart_uploads(Bucket=BUCKET)["Uploads"]) == 4
+
+
+def test_one_request_deletes_at_most_a_thousand_objects(server):
+    client = server.store.client()
+    names = [{"Key": f"k{number}"} for number in range(1001)]
+
+    with pytest.raises(ClientError) as refused_delete:
+        client.delete_objects(Bucket=BUCKET, Delete={"Objects": names})
+
+    assert refused_delete.value.response["Error"]["Code"] == "MalformedXML"
+    client.delete_objects(Bucket=BUCKET, Delete={"Objects": names[:1000]})
+
+
 def test_nobody_else_can_read_an_object(server):
     server.store.client().put_object(Bucket=BUCKET, Key=KEY, Body=b"private")
 

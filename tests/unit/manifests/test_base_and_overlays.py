@@ -196,7 +196,7 @@ def test_whoever_touches_only_artifacts_has_no_rights_in_the_cluster():
         if subject["kind"] == "ServiceAccount"
     }
 
-    assert bound == {"slipway-airflow", "slipway-deployer", "slipway-measurer"}
+    assert bound == {"slipway-airflow", "slipway-deployer", "slipway-measurer", "slipway-retention"}
 
 
 def test_people_are_bound_as_a_group_and_only_to_the_role_for_people():

@@ -37,10 +37,15 @@ def test_a_policy_names_single_actions_on_keys_below_the_prefix(account):
     for statement in iam_policy(account, STORE)["Statement"]:
         assert "*" not in json.dumps(statement["Action"])
         for resource in statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]:
-            whole_bucket = statement["Action"] == "s3:ListBucket"
+            whole_bucket = statement["Sid"] in ("FindAbsent", "FindUploads")
             assert (
                 resource == "arn:aws:s3:::models" if whole_bucket else resource.startswith("arn:aws:s3:::models/prod/")
             )
+
+
+def test_nobody_but_retention_deletes():
+    assert {name for name, access in ACCOUNTS.items() if access.deletes} == {"slipway-retention"}
+    assert not [key for key in ACCOUNTS["slipway-retention"].deletes if key.startswith("channels")]
 
 
 def test_nobody_but_the_deployer_changes_what_is_live():

@@ -1,0 +1,27 @@
+"""Deletes artifacts, releases, evidence and incomplete uploads that the site's `retention` does not keep, in one step.
+
+Without `retention` in the site file the DAG has no schedule, and a run of it ends with what to add. docs/operations.md
+says what is kept. `dry_run` reports what a run would delete.
+"""
+
+from airflow.sdk import DAG, Param
+
+from plugins.slipway_airflow.site import current_site
+from plugins.slipway_airflow.step_operator import StepOperator
+
+POLICY = current_site().retention
+
+with DAG(
+    dag_id="retention",
+    schedule=POLICY.schedule if POLICY else None,
+    catchup=False,
+    max_active_runs=1,
+    params={
+        "dry_run": Param(
+            False, type="boolean", title="Dry run", description="report what would be deleted, and delete nothing"
+        )
+    },
+    tags={"slipway", "maintenance"},
+    doc_md=__doc__,
+):
+    StepOperator(task_id="retention", step="retention", retries=1)
