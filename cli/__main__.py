@@ -29,6 +29,7 @@ COMMANDS = {
     "release": "cli.releases",
     "approve": "cli.releases",
     "rollback": "cli.releases",
+    "restore": "cli.releases",
     "gc": "cli.gc",
     "status": "cli.state",
     "explain": "cli.state",

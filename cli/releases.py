@@ -138,6 +138,21 @@ def rollback(
         end(console, succeeded if view.run.state == "success" else outcome_of(airflow, view))
 
 
+def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id: RunId = None) -> None:
+    """Make the cluster serve what the model's channel names as live, as after the loss of the cluster.
+
+    Nothing is built or measured again. A release that serves already stays as it is.
+    """
+    console = console_on_stdout()
+    with settings_of(context).airflow() as airflow:
+        run, new = start(airflow, f"rollback__{name}", {"to": "live"}, run_id)
+        announce(console, airflow, run, new=new)
+        view = followed(console, airflow, run, timeout)
+        done = [result.summary for result in view.results.values()]
+        succeeded = Outcome(DONE, f"restored: {'; '.join(done) or name}")
+        end(console, succeeded if view.run.state == "success" else outcome_of(airflow, view))
+
+
 def approve(
     context: typer.Context,
     name: Name,

@@ -1,4 +1,7 @@
-"""One Airflow DAG for each release spec that puts the previous release of its model back, in one step, `revert`."""
+"""One Airflow DAG for each release spec that puts the previous release of its model back, in one step, `revert`.
+
+With `to: live` it deploys again what the channel names as live, as after the loss of a cluster.
+"""
 
 from airflow.sdk import DAG, Param
 
@@ -8,7 +11,7 @@ from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.release import RevertRequest
 from tasks.contracts.spec import ReleaseSpec
 
-REASON = RevertRequest.model_json_schema()["properties"]["reason"]
+FIELDS = RevertRequest.model_json_schema()["properties"]
 
 
 def rollback_dag(spec: ReleaseSpec) -> DAG:
@@ -19,7 +22,7 @@ def rollback_dag(spec: ReleaseSpec) -> DAG:
         schedule=None,
         catchup=False,
         max_active_runs=1,
-        params={"reason": Param(**REASON)},
+        params={"reason": Param(**FIELDS["reason"]), "to": Param(**FIELDS["to"])},
         tags={"slipway", "rollback"},
         doc_md=f"Sends all traffic of **{spec.name}** to its previous release and records the reason in its channel.",
         auto_register=False,

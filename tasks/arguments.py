@@ -67,6 +67,7 @@ def _add_revert_request(step: argparse.ArgumentParser) -> None:
     either = _add_request(step)
     either.add_argument("--name", help="the model")
     step.add_argument("--reason", default="", help="recorded in the channel's history")
+    step.add_argument("--to", choices=["previous", "live"], default="previous", help="which release takes the traffic")
 
 
 def _add_retention_request(step: argparse.ArgumentParser) -> None:

@@ -161,7 +161,7 @@ def _read_spec(argument: str) -> tuple[Any, str]:
 def _revert_request(parsed: Namespace, workspace: Workspace) -> RevertRequest:
     if parsed.request:
         return _read_request(RevertRequest, parsed.request, workspace)
-    request = {"name": parsed.name, "run": parsed.run, "reason": parsed.reason}
+    request = {"name": parsed.name, "run": parsed.run, "reason": parsed.reason, "to": parsed.to}
     return read_contract(RevertRequest, request, "revert")
 
 

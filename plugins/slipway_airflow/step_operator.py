@@ -245,7 +245,8 @@ class StepOperator(KubernetesPodOperator):
         if self.step == RETENTION:
             return read_contract(RetentionRequest, {"run": run, "dry_run": params["dry_run"]}, source)
         if self.step == REVERT:
-            return read_contract(RevertRequest, {"name": self.subject, "run": run, "reason": params["reason"]}, source)
+            reverted = {"name": self.subject, "run": run, "reason": params["reason"], "to": params["to"]}
+            return read_contract(RevertRequest, reverted, source)
         request = {"spec": self.spec, "run": run, "revision": params["revision"], "force": params["force"]}
         return read_contract(PlanRequest, request, source)
 

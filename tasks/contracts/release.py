@@ -57,6 +57,10 @@ class RevertRequest(Contract):
     name: str = Field(pattern=DNS_LABEL, max_length=MAX_NAME_CHARS, description="the model")
     run: RunIdentity = Field(description="identity of the Airflow run, or of a run by hand")
     reason: str = Field(default="", pattern=PRINTABLE, max_length=500, description="kept in the channel's history")
+    to: Literal["previous", "live"] = Field(
+        default="previous",
+        description="previous: go back one release; live: deploy what the channel names, after a cluster was lost",
+    )
 
 
 class Release(Contract):

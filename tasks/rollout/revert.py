@@ -10,6 +10,35 @@ from tasks.rollout.channel_store import ChannelStore
 from tasks.rollout.reconciler import RolloutReconciler
 
 
+def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
+    """Make the cluster serve what the channel of model `name` names as live, as after the loss of the cluster.
+
+    Repeating it does no harm; when the release serves already, nothing changes.
+
+    Raises:
+        InputError: the channel names no live release, or that one can no longer start.
+        ConflictError: a release of the model is in progress.
+        UnavailableError: the release did not become available in time.
+    """
+    live = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read().live
+    if live is None:
+        raise InputError(
+            f"the channel of {name} names no live release, so there is nothing to restore",
+            remedy=f"Release it with `slipway release {name}`, or bring its channel back with `slipway import`.",
+        )
+    reconciler = _reconciler(live, workspace, run)
+    reconciler.lock.acquire()
+    try:
+        moves = reconciler.reach(Goal.REVERT)
+    finally:
+        reconciler.lock.release()
+    done = "; ".join(moves) or "it served already"
+    return Outcome(
+        f"{live.release_id} is live, as its channel says: {done}",
+        {"release": live.release_id, "was": None, "reason": "", "service": name, "moves": moves},
+    )
+
+
 def revert(name: str, workspace: Workspace, *, run: str, reason: str) -> Outcome:
     """Send all traffic of model `name` to its newest previous release, and record that in the channel.
 
@@ -23,9 +52,7 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str) -> Outcome
     """
     channel = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read()
     target = _target(channel, run)
-    document = workspace.store.read_bytes(target.release_uri)
-    release = read_contract_json(Release, document, target.release_uri)
-    reconciler = RolloutReconciler.of(release, workspace, run=run)
+    reconciler = _reconciler(target, workspace, run)
     reconciler.lock.acquire()
 
     def taken_back(current: Channel) -> Channel:
@@ -42,6 +69,11 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str) -> Outcome
         f"{target.release_id} is live again, in place of {was}",
         {"release": target.release_id, "was": was, "reason": reason, "service": name, "moves": moves},
     )
+
+
+def _reconciler(entry: ChannelEntry, workspace: Workspace, run: str) -> RolloutReconciler:
+    document = workspace.store.read_bytes(entry.release_uri)
+    return RolloutReconciler.of(read_contract_json(Release, document, entry.release_uri), workspace, run=run)
 
 
 def _is_done(channel: Channel, run: str) -> bool:

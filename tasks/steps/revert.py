@@ -1,16 +1,18 @@
-"""revert: put the previous release of a model back, long after another one was promoted."""
+"""revert: put the previous release of a model back, or the live one after its cluster was lost."""
 
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.release import RevertRequest
-from tasks.rollout.revert import revert
+from tasks.rollout.revert import restore, revert
 
 
 def run(request: RevertRequest, workspace: Workspace) -> Outcome:
-    """Send all traffic to the newest previous release. Running it again in the same run goes back no further.
+    """Send all traffic to the release that was requested. Running it again in the same run goes back no further.
 
     Raises:
         InputError: the model was never released, has no previous release, or that one can no longer start.
         ConflictError: a release of the model is in progress.
         UnavailableError: the previous release did not become available in time.
     """
+    if request.to == "live":
+        return restore(request.name, workspace, run=request.run)
     return revert(request.name, workspace, run=request.run, reason=request.reason)

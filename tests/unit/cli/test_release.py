@@ -184,3 +184,13 @@ def test_a_rollback_with_nothing_to_go_back_to_is_a_wrong_input(airflow, slipway
 
     assert code == 65
     assert "channel demo has no previous release" in printed
+
+
+def test_a_restore_deploys_what_the_channel_names(airflow, slipway):
+    back = {"revert": result("revert", "demo-older is live, as its channel says: deployed demo-older")}
+    airflow.dags["rollback__demo"] = Script([Frame("success", {"revert": "success"})], back)
+
+    code, printed = slipway("restore", "demo", "--run-id", "one")
+
+    assert (code, "restored: demo-older is live, as its channel says" in printed) == (0, True)
+    assert airflow.runs["rollback__demo", "one"].conf == {"to": "live"}
