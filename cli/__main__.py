@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import functools
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Iterator
@@ -31,13 +32,15 @@ COMMANDS = {
     "rollback": "cli.releases",
     "restore": "cli.releases",
     "gc": "cli.gc",
+    "export": "cli.backup",
+    "import": "cli.backup",
     "status": "cli.state",
     "explain": "cli.state",
     "ask": "cli.ask",
     "batch": "cli.batch",
     "compare": "cli.compare",
 }
-"""Module of each command, with a function of the same name."""
+"""Module of each command, with a function of the same name; a keyword of Python has an underscore after it there."""
 
 TYPER: dict[str, Any] = {
     "add_completion": False,
@@ -60,7 +63,8 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         one = typer.Typer(**TYPER)
-        one.command(cmd_name)(getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name))
+        function = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        one.command(cmd_name)(getattr(importlib.import_module(COMMANDS[cmd_name]), function))
         return typer.main.get_command(one)
 
     def resolve_command(

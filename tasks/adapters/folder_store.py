@@ -1,0 +1,133 @@
+"""Objects as files below a folder, by `file:///folder/key`, for a back-up. One process at a time may use it."""
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from typing_extensions import override
+
+from tasks.adapters.object_store import LostRaceError, NotFoundError, ObjectStore, Progress, StoredObject, Upload
+from tasks.contracts.errors import InputError
+
+SCHEME = "file://"
+PARTIAL = ".partial"
+READ_BYTES = 2**20
+
+
+class FolderStore(ObjectStore):
+    """Files below one folder. A file appears complete or not at all; its digest is computed from its bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is made when something is written to it."""
+        self._folder = folder.resolve()
+
+    @property
+    def root(self) -> str:
+        """The root of a layout in this folder."""
+        return f"{SCHEME}{self._folder}"
+
+    @override
+    def read_bytes(self, uri: str) -> bytes:
+        content = self.read_with_etag(uri)
+        if content is None:
+            raise NotFoundError(f"{uri} does not exist", remedy="Check the folder, or export again.")
+        return content[0]
+
+    @override
+    def read_with_etag(self, uri: str) -> tuple[bytes, str] | None:
+        path = self._path(uri)
+        if not path.is_file():
+            return None
+        data = path.read_bytes()
+        return data, hashlib.sha256(data).hexdigest()
+
+    @override
+    def put_bytes(self, uri: str, data: bytes, *, content_type: str = "application/json") -> None:
+        path = self._path(uri)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}{PARTIAL}")
+        partial.write_bytes(data)
+        partial.replace(path)
+
+    @override
+    def put_if(self, uri: str, data: bytes, *, etag: str | None) -> str:
+        current = self.read_with_etag(uri)
+        if (current[1] if current else None) != etag:
+            raise LostRaceError(f"{uri} was changed by another process", remedy="Run one command at a time.")
+        self.put_bytes(uri, data)
+        return hashlib.sha256(data).hexdigest()
+
+    @override
+    def exists(self, uri: str) -> bool:
+        return self._path(uri).is_file()
+
+    @override
+    def describe(self, uri: str) -> StoredObject | None:
+        path = self._path(uri)
+        if not path.is_file():
+            return None
+        digest = hashlib.sha256()
+        with path.open("rb") as stream:
+            while chunk := stream.read(READ_BYTES):
+                digest.update(chunk)
+        return self._described(path, digest.hexdigest())
+
+    @override
+    def list(self, prefix_uri: str) -> Iterator[StoredObject]:
+        for path in sorted(self._folder.rglob("*")):
+            if path.is_file() and not path.name.endswith(PARTIAL) and f"{SCHEME}{path}".startswith(prefix_uri):
+                yield self._described(path, None)
+
+    @override
+    def get_file(self, uri: str, path: Path, progress: Progress | None = None) -> None:
+        source = self._path(uri)
+        if not source.is_file():
+            raise NotFoundError(f"{uri} does not exist", remedy="Check the folder, or export again.")
+        shutil.copyfile(source, path)
+        if progress:
+            progress(path.stat().st_size)
+
+    @override
+    def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
+        target = self._path(uri)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}{PARTIAL}")
+        shutil.copyfile(path, partial)
+        partial.replace(target)
+        if progress:
+            progress(target.stat().st_size)
+
+    @override
+    def copy(self, source_uri: str, target_uri: str) -> None:
+        self.put_bytes(target_uri, self.read_bytes(source_uri))
+
+    @override
+    def delete(self, uris: Sequence[str]) -> Mapping[str, str]:
+        for uri in uris:
+            self._path(uri).unlink(missing_ok=True)
+        return {}
+
+    @override
+    def uploads(self, prefix_uri: str) -> Iterator[Upload]:
+        return iter(())
+
+    @override
+    def abort(self, upload: Upload) -> None:
+        pass
+
+    @override
+    def is_versioned(self, uri: str) -> bool | None:
+        return False
+
+    def _described(self, path: Path, sha256: str | None) -> StoredObject:
+        facts = path.stat()
+        modified_at = datetime.fromtimestamp(facts.st_mtime, UTC)
+        return StoredObject(f"{SCHEME}{path}", facts.st_size, f"{facts.st_mtime_ns}", modified_at, sha256)
+
+    def _path(self, uri: str) -> Path:
+        path = Path(uri.removeprefix(SCHEME))
+        if not uri.startswith(SCHEME) or ".." in path.parts or not path.is_relative_to(self._folder):
+            raise InputError("invalid address of a file", found=repr(uri), expected=f"{self.root}/<key>")
+        return path
