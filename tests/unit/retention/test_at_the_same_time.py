@@ -27,6 +27,7 @@ from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import release
 from tests.fakes.stepping import Actor, CrashedError, play
 
+pytestmark = pytest.mark.timeout(200)  # hundreds of orders, with threads
 LAYOUT = Layout("s3://bucket")
 ANY_AGE = RetentionPolicy.model_construct(schedule=None, releases_per_model=1, days=0, evidence_days=0, grace_h=0)
 FAR = timedelta(days=4000)
@@ -115,7 +116,7 @@ def operations(state, work):
     return played(world, [getattr(world, work)], [])[0].operations + 1
 
 
-@pytest.mark.parametrize("state", ["stored", "half-removed"])
+@pytest.mark.parametrize("state", ["stored", "files", "half-removed"])
 @pytest.mark.parametrize("begins", ["release", "retention"])
 def test_a_release_has_its_artifact_in_every_order_of_two_switches(state, begins):
     other = "retention" if begins == "release" else "release"
