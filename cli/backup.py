@@ -24,7 +24,7 @@ Served = Annotated[
 
 def export(
     context: typer.Context,
-    to: Annotated[str, typer.Option(metavar="PLACE", help="A folder, or s3://BUCKET[/PREFIX] of the same store.")],
+    to: Annotated[str, typer.Option(metavar="PLACE", help="A folder, or s3://BUCKET/PREFIX of the same store.")],
     names: Names = None,
     only_published: Served = False,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite a channel that differs at PLACE.")] = False,
