@@ -17,8 +17,8 @@ class LocalObjectStore:
 
     def service(self, repository: Path) -> Service:
         """The server, for the supervisor."""
-        command = (str(self._python), "-m", "local.object_store", "--folder", str(self._folder))
-        command += ("--site", str(repository / "sites" / "local.yaml"))
+        site = repository / "sites" / "local.yaml"
+        command = (str(self._python), "-m", "local.object_store", "--folder", str(self._folder), "--site", str(site))
         return Service(
             name="object-store",
             command=(*command, "--port", str(self._port)),

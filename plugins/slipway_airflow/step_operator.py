@@ -143,8 +143,8 @@ class StepOperator(KubernetesPodOperator):
                 self._conclude(context, super().execute)
         except ApiException as error:
             if error.status == NOT_FOUND and self.pod is not None:
-                why = gone(f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
-                raise results.failure(self.step, None, why, None, "") from error
+                lost = gone(f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
+                raise results.failure(self.step, None, lost, None, "") from error
             raise AirflowException(
                 f"{self.step}: the cluster rejected a request: {results.api_message(error)}"
             ) from error
@@ -215,6 +215,8 @@ class StepOperator(KubernetesPodOperator):
 
     def _one_node(self) -> str:
         """Why there is no network between nodes to measure; empty where there is one."""
+        if self.spec is None:
+            return ""
         try:
             nodes = ResolvedRelease(self.spec, current_site()).serving.nodes
         except InputError as error:

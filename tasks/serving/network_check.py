@@ -42,7 +42,7 @@ def workload(release: Release, floor: NetworkFloor, site: Site, templates: Path)
         f"--ready-timeout-s={budget.schedule_s + budget.pull_s}",
     ]
     group = {"fieldPath": "metadata.labels['leaderworkerset.sigs.k8s.io/group-key']"}
-    environment = [
+    environment: list[dict[str, Any]] = [
         {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         {"name": "GROUP_KEY", "valueFrom": {"fieldRef": group}},
         {"name": "SLIPWAY_SITE", "value": "/etc/slipway/site.yaml"},

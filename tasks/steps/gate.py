@@ -151,8 +151,9 @@ def _by_interval(
 def _scored(line: HarnessLine) -> tuple[Judgement, dict[str, object]]:
     """Judge a score of the harness by its confidence interval."""
     limit = line.limit
+    document: dict[str, object] = {}
     if line.problem is not None or line.observed is None or line.low is None or line.high is None:
-        verdict, document, interval = Verdict.INCONCLUSIVE, {}, None
+        verdict, interval = Verdict.INCONCLUSIVE, None
         why = f"{line.what}: {line.problem}"
     else:
         interval = (line.low, line.high)
