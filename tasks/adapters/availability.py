@@ -70,7 +70,8 @@ class Wait:
         The time of all pods counts in the earliest phase (start_phases.py) that one of them is in.
 
         Raises:
-            InputError: a pod cannot start and never will; its last words are in the message.
+            InputError: a pod cannot start and never will, and its last words are in the message; or the
+                LeaderWorkerSet controller is too old.
             UnavailableError: a phase used up its time. The message names the phase.
         """
         phases = PhaseClock(
@@ -90,6 +91,14 @@ class Wait:
                 )
             if workload_state.is_available(workload):
                 return
+            if workload_state.lacks_generation(workload):
+                raise InputError(
+                    f"the status of {self.kind} {self.cluster.namespace}/{self.name} does not name the generation that "
+                    "it describes",
+                    found="a LeaderWorkerSet controller older than v0.9",
+                    expected="v0.9 or later",
+                    remedy="Update the controller (https://lws.sigs.k8s.io), then clear the task roll-out.",
+                )
             pods, now = self._newest_pods(workload), self.clock.monotonic()
             self._raise_if_hopeless(pods)
             if now - checked_starts >= STARTS_EVERY_S:

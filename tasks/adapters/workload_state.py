@@ -29,6 +29,16 @@ def is_available(workload: Workload) -> bool:
     )
 
 
+def lacks_generation(workload: Workload) -> bool:
+    """Whether a LeaderWorkerSet's status omits the generation that it describes, as controllers before v0.9 do.
+
+    A controller writes its first conditions together with `observedGeneration`.
+    """
+    status = workload.get("status") or {}
+    described = workload["kind"] == LEADER_WORKER_SET and bool(status.get("conditions"))
+    return described and "observedGeneration" not in status
+
+
 def is_serving(workload: Workload, replicas: int) -> bool:
     """Whether at least `replicas` answer: a scaler may be adding more, or removing some."""
     ready = "readyReplicas" if workload["kind"] == LEADER_WORKER_SET else "availableReplicas"
