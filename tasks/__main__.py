@@ -12,6 +12,7 @@
     python -m tasks drain --front SOCKET ...   (preStop of a server, see tasks/serving/drain.py)
     python -m tasks export-metrics [--port N]   (a pod of its own, see k8s_manifests/monitoring)
     python -m tasks all-reduce --leader ADDRESS ...   (a rank, see tasks/serving/all_reduce.py)
+    python -m tasks await-ranks --at-most-s S   (preStop of a worker, see tasks/serving/ranks_here.py)
     python -m tasks openai --socket SOCKET ...   (beside a server, see tasks/serving/openai_api/process.py)
 
 Environment: SLIPWAY_SITE (site file, unless --site is given), SLIPWAY_SCRATCH (folder for temporary files),
@@ -32,7 +33,7 @@ from typing import Any
 
 from tasks import jobs, pod_processes
 from tasks.adapters import log_lines
-from tasks.arguments import ALL_REDUCE, DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
+from tasks.arguments import ALL_REDUCE, AWAIT_RANKS, DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.site import Site
@@ -82,6 +83,8 @@ def _run(parsed: Namespace, environment: Mapping[str, str]) -> str:
     """Run the requested step and return one line about what it did."""
     if parsed.step == DRAIN:
         return pod_processes.drain(parsed)
+    if parsed.step == AWAIT_RANKS:
+        return pod_processes.await_ranks(parsed)
     if parsed.step == OPENAI:
         log_lines.configure(parsed.logs, sys.stdout, {"step": parsed.step, "release": parsed.release})
         return pod_processes.openai(parsed)

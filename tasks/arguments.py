@@ -7,7 +7,7 @@ from typing import Never
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import STEPS, Step
-from tasks.serving import all_reduce, drain, mpi_leader
+from tasks.serving import all_reduce, drain, mpi_leader, ranks_here
 from tasks.serving.openai_api import process as openai_process
 
 PLAN: Step = "plan"
@@ -16,10 +16,12 @@ RETENTION: Step = "retention"
 FETCH_REPOSITORY = "fetch-repository"
 LEAD = "lead"
 DRAIN = "drain"
+AWAIT_RANKS = "await-ranks"
 OPENAI = "openai"
 EXPORT_METRICS = "export-metrics"
 METRICS_PORT = 9108
 ALL_REDUCE = "all-reduce"
+WITHOUT_SITE = (DRAIN, AWAIT_RANKS, OPENAI, ALL_REDUCE)
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,12 +44,23 @@ def parse(
         prog="python -m tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in (*STEPS, REVERT, RETENTION, FETCH_REPOSITORY, LEAD, DRAIN, OPENAI, EXPORT_METRICS, ALL_REDUCE):
+    for name in (
+        *STEPS,
+        REVERT,
+        RETENTION,
+        FETCH_REPOSITORY,
+        LEAD,
+        DRAIN,
+        AWAIT_RANKS,
+        OPENAI,
+        EXPORT_METRICS,
+        ALL_REDUCE,
+    ):
         step = steps.add_parser(name)
         step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
         ADDED.get(name, _add_step)(step)
     parsed = parser.parse_args(arguments)
-    if parsed.site is None and parsed.step not in (DRAIN, OPENAI, ALL_REDUCE):
+    if parsed.site is None and parsed.step not in WITHOUT_SITE:
         raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
     return parsed
 
@@ -107,6 +120,7 @@ ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     FETCH_REPOSITORY: _add_fetch_repository,
     LEAD: mpi_leader.add_arguments,
     DRAIN: drain.add_arguments,
+    AWAIT_RANKS: ranks_here.add_arguments,
     OPENAI: openai_process.add_arguments,
     EXPORT_METRICS: _add_export_metrics,
     ALL_REDUCE: all_reduce.add_arguments,

@@ -1,4 +1,4 @@
-"""The processes of serving pods that `python -m tasks` runs besides steps: a leader, the preStop hook, OpenAI's API.
+"""The processes of serving pods that `python -m tasks` runs besides steps: a leader, preStop hooks, OpenAI's API.
 
 One more has a pod of its own: the exporter of the channels' metrics.
 """
@@ -13,7 +13,7 @@ from tasks.adapters.clock import SystemClock
 from tasks.contracts import exposition
 from tasks.contracts.artifact import Layout
 from tasks.contracts.site import Site
-from tasks.serving import mpi_leader
+from tasks.serving import mpi_leader, ranks_here
 from tasks.serving.drain import drain as drain_front
 from tasks.serving.openai_api import process as openai_process
 
@@ -38,6 +38,13 @@ def drain(parsed: Namespace) -> str:
     from tasks.adapters.front import EnvoyFront
 
     return drain_front(EnvoyFront(parsed.front), SystemClock(), leave_s=parsed.leave_s, requests_s=parsed.requests_s)
+
+
+def await_ranks(parsed: Namespace) -> str:
+    """Wait until no rank runs in this container; return a summary for the log."""
+    from tasks.adapters.process import is_running
+
+    return ranks_here.await_ranks(is_running, SystemClock(), at_most_s=parsed.at_most_s)
 
 
 def openai(parsed: Namespace) -> str:

@@ -14,6 +14,8 @@ from typing import NoReturn, Self
 from tasks.contracts.errors import InputError
 
 GRACE_S = 20.0
+ZOMBIE = ("Z", "X")
+"""States of a process that has ended (proc_pid_stat(5), field 3)."""
 
 
 class Process:
@@ -96,6 +98,19 @@ def become(command: Sequence[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(program, [program, *command[1:]])  # noqa: S606 - no shell on purpose
+
+
+def is_running(name: str) -> bool:
+    """Whether a process of this name (its command's first 15 bytes) runs in this container; zombies do not run."""
+    return any(_is_alive(process, name) for process in Path("/proc").glob("[0-9]*"))
+
+
+def _is_alive(process: Path, name: str) -> bool:
+    try:
+        command, _, rest = (process / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+    except OSError:  # it has ended
+        return False
+    return command == name and rest.split()[0] not in ZOMBIE
 
 
 def free_ports(count: int, address: str) -> list[int]:

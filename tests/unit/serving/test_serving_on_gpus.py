@@ -8,6 +8,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 
+from tasks.arguments import parse
 from tasks.serving import commands, front, manifests
 from tests.fakes.gpu_site import MULTINODE, gpu_site
 from tests.fakes.releases import SPEC
@@ -152,7 +153,10 @@ def test_a_worker_outlives_its_leader(drain_s):
     pods = templates_of(rendered("gpu-two-nodes", serving={"drain_s": drain_s})[0])
     leader_s = pods["leader"]["spec"]["terminationGracePeriodSeconds"]
 
-    assert container(pods["worker"])["lifecycle"]["preStop"]["sleep"]["seconds"] >= leader_s
+    *start, last = container(pods["worker"])["lifecycle"]["preStop"]["exec"]["command"]
+    parsed = parse([*start[3:], last], {}, description=None)
+    assert (start[:3], parsed.step, parsed.site) == (["python", "-m", "tasks"], "await-ranks", None)
+    assert parsed.at_most_s >= leader_s
     assert pods["worker"]["spec"]["terminationGracePeriodSeconds"] > leader_s
 
 
