@@ -8,14 +8,11 @@ import http.client
 import json
 import os
 import platform
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
@@ -23,18 +20,10 @@ from statistics import median, quantiles
 import grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
-ADDRESS = "127.77.0.15"  # its own, because the ports are those of serving pods
-FRONT, DIRECT = {"http": 8000, "grpc": 8001}, {"http": 9000, "grpc": 9001}
+from bench.pod import ADDRESS, DIRECT, FRONT, Model, pod
+
 CONCURRENCIES = (1, 16)
 ROUNDS, ROUND_S = 5, 3.0
-READY_TIMEOUT_S = 60.0
-CONFIG = """
-from pathlib import Path
-from tasks.serving import front
-print(front.config({address!r}, 60, Path("k8s_manifests/serving")))
-"""
 MODEL = """
 import triton_python_backend_utils as utils
 
@@ -43,7 +32,7 @@ class TritonPythonModel:
         tensors = [utils.get_input_tensor_by_name(request, "text_input").as_numpy() for request in requests]
         return [utils.InferenceResponse([utils.Tensor("text_output", tensor)]) for tensor in tensors]
 """
-MODEL_CONFIG = """
+CONFIG = """
 backend: "python"
 input [{ name: "text_input" data_type: TYPE_STRING dims: [ 1 ] }]
 output [{ name: "text_output" data_type: TYPE_STRING dims: [ 1 ] }]
@@ -69,7 +58,7 @@ class Measured:
 def main() -> int:
     """Print a line per protocol and number of clients."""
     print(f"{platform.machine()}, {os.cpu_count()} CPUs; {ROUNDS} rounds of {ROUND_S:g} s each; front / direct")
-    with tempfile.TemporaryDirectory() as folder, servers(Path(folder)):
+    with tempfile.TemporaryDirectory() as folder, pod(Path(folder), {"echo": Model(CONFIG, MODEL)}):
         for protocol, client in (("http", http_client), ("grpc", grpc_client)):
             for concurrency in CONCURRENCIES:
                 direct, front = Measured(), Measured()
@@ -135,50 +124,6 @@ def grpc_client(port: int) -> Ask:
         stub.ModelInfer(request, timeout=30)
 
     return ask
-
-
-@contextmanager
-def servers(folder: Path) -> Iterator[None]:
-    """Triton and the front, until the block ends."""
-    model = folder / "repository" / "echo"
-    (model / "1").mkdir(parents=True)
-    (model / "config.pbtxt").write_text(MODEL_CONFIG)
-    (model / "1" / "model.py").write_text(MODEL)
-    listening = [
-        f"--{name}-{key}={value}" for name in DIRECT for key, value in (("address", ADDRESS), ("port", DIRECT[name]))
-    ]
-    triton = [str(ENVIRONMENTS / "triton" / "bin" / "tritonserver"), f"--model-repository={model.parent}", *listening]
-    print_config = [str(ENVIRONMENTS / "tasks" / "bin" / "python"), "-c", CONFIG.format(address=ADDRESS)]
-    config = subprocess.run(print_config, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-    envoy = [str(ENVIRONMENTS / "front" / "bin" / "envoy"), "--disable-hot-restart", "--concurrency", "2"]
-    commands = ([*triton, "--allow-metrics=false"], [*envoy, "--log-level", "warning", "--config-yaml", config])
-    started = []
-    try:
-        for name, command in zip(("triton", "front"), commands, strict=True):
-            with (folder / f"{name}.log").open("wb") as log:
-                started.append(subprocess.Popen(command, cwd=folder, stdout=log, stderr=log))
-        wait_ready(folder)
-        yield
-    finally:
-        for process in reversed(started):
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-
-
-def wait_ready(folder: Path) -> None:
-    """Wait until the model answers through the front."""
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline:
-        try:
-            connection = http.client.HTTPConnection(ADDRESS, FRONT["http"], timeout=5)
-            connection.request("GET", "/v2/models/echo/ready")
-            if connection.getresponse().status == http.client.OK:
-                return
-        except OSError:
-            pass
-        time.sleep(0.2)
-    logs = "\n".join(log.read_text()[-1500:] for log in folder.glob("*.log"))
-    raise SystemExit(f"nothing answered after {READY_TIMEOUT_S:.0f} s:\n{logs}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import aiohttp
+from pydantic_core import from_json
 
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 
@@ -102,7 +103,7 @@ async def _ok(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _response(line: bytes) -> Mapping[str, Any]:
-    document: Mapping[str, Any] = json.loads(line.removeprefix(EVENT))
+    document: Mapping[str, Any] = from_json(line.removeprefix(EVENT))
     if "error" in document:
         raise _refusal(str(document["error"]), HTTPStatus.SERVICE_UNAVAILABLE)
     return document

@@ -1,11 +1,13 @@
 """From a Triton model's responses to the documents and events of OpenAI's API. Pure."""
 
-import json
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
+
+from pydantic_core import to_json
 
 from tasks.serving.openai_api.logprobs import completion_logprobs, read_logprobs
 from tasks.serving.openai_api.tool_calls import Call, Plain, Reader, reader_of
@@ -207,7 +209,12 @@ class Answer:
 
     def _event(self, choices: list[dict[str, Any]], **usage: Any) -> bytes:
         empty = {"usage": None} if self.includes_usage else {}
-        return event({**self._head(self.form.chunk_kind), "choices": choices, **empty, **usage})
+        return self._event_head + to_json({"choices": choices, **empty, **usage})[1:] + b"\n\n"
+
+    @cached_property
+    def _event_head(self) -> bytes:
+        """What every event of the answer begins with, up to its first own field."""
+        return event(self._head(self.form.chunk_kind)).removesuffix(b"}\n\n") + b","
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {
@@ -220,8 +227,8 @@ class Answer:
 
 
 def event(document: Mapping[str, Any]) -> bytes:
-    """One server-sent event."""
-    return b"data: " + json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    """One server-sent event. pydantic's writer takes a fifth of the time of json's (docs/decisions/0022)."""
+    return b"data: " + to_json(document) + b"\n\n"
 
 
 def _first(value: Any) -> Any:

@@ -192,10 +192,10 @@ async def _streamed(
                 await response.write(data)
     except (InputError, UnavailableError) as error:
         # the status is sent already: OpenAI's clients raise an error for such an event
-        await response.write(event(unavailable(str(error)).body))
+        last = event(unavailable(str(error)).body)
     else:
-        await response.write(answer.last_events())
-    await response.write_eof()
+        last = answer.last_events()
+    await response.write_eof(last)
     return response
 
 

@@ -1,0 +1,231 @@
+"""`python -m bench.openai [NAME]`: what OpenAI's API costs, against Triton's generate_stream through the same front.
+
+Without NAME: a Triton, front and API of its own, and a model that answers TOKENS_PER_S tokens a second to each client,
+whatever the load, as a GPU does below its limit. What is measured then is the API, not who gets the CPU. With NAME: the
+live model of a stack (`make up`), which computes on the CPUs that the API needs too.
+
+Rounds over both routes take turns, and the medians of ROUNDS pairs are compared. The goals are those of
+docs/decisions/0022: GOAL_MS more until an answer begins, and GOAL_RATE of the tokens per second.
+"""
+
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median, quantiles
+
+from bench.pod import ADDRESS, FRONT, Model, pod
+from bench.streams import Round, Route, play
+from cli.settings import Settings
+
+ROUNDS = 5
+CONCURRENCIES = (1, 16, 64)
+GOAL_MS, GOAL_RATE = 2.0, 0.9
+REQUESTS = 100
+"""One-token requests of a round, one after the other."""
+TOKENS, TOKENS_PER_S = 150, 50
+NAME = "paced"
+CONFIG = """
+backend: "python"
+max_batch_size: 0
+model_transaction_policy { decoupled: true }
+instance_group [{ kind: KIND_CPU count: 1 }]
+input [
+  { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] },
+  { name: "max_tokens" data_type: TYPE_INT32 dims: [ 1 ] },
+  { name: "stream" data_type: TYPE_BOOL dims: [ 1 ] optional: true },
+  { name: "temperature" data_type: TYPE_FP32 dims: [ 1 ] optional: true },
+  { name: "seed" data_type: TYPE_UINT64 dims: [ 1 ] optional: true },
+  { name: "messages" data_type: TYPE_STRING dims: [ 1 ] optional: true }
+]
+output [
+  { name: "text_output" data_type: TYPE_STRING dims: [ 1 ] },
+  { name: "finish_reason" data_type: TYPE_STRING dims: [ 1 ] },
+  { name: "prompt_tokens" data_type: TYPE_INT32 dims: [ 1 ] },
+  { name: "completion_tokens" data_type: TYPE_INT32 dims: [ 1 ] }
+]
+"""
+CODE = """
+import heapq, threading, time
+import numpy as np
+import triton_python_backend_utils as utils
+
+def tensor(name, value, kind=np.object_):
+    return utils.Tensor(name, np.array([value], dtype=kind))
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.due, self.number, self.changed = [], 0, threading.Condition()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def execute(self, requests):
+        with self.changed:
+            for request in requests:
+                tokens = int(utils.get_input_tensor_by_name(request, "max_tokens").as_numpy()[0])
+                self.number += 1
+                heapq.heappush(self.due, (time.monotonic(), self.number, 1, tokens, request.get_response_sender()))
+            self.changed.notify()
+
+    def run(self):
+        while True:
+            with self.changed:
+                while not self.due or self.due[0][0] > time.monotonic():
+                    self.changed.wait(self.due[0][0] - time.monotonic() if self.due else None)
+                at, number, done, tokens, sender = heapq.heappop(self.due)
+                if done < tokens:
+                    heapq.heappush(self.due, (at + 1 / RATE, number, done + 1, tokens, sender))
+            outputs = [tensor("text_output", " token"), tensor("finish_reason", "length" if done == tokens else "")]
+            if done == tokens:
+                outputs += [tensor("prompt_tokens", 4, np.int32), tensor("completion_tokens", tokens, np.int32)]
+            final = utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if done == tokens else 0
+            sender.send(utils.InferenceResponse(outputs), flags=final)
+"""
+QUESTION = "Tell me everything."
+SAMPLING = {"temperature": 8.0, "seed": 3}
+"""The demo's model does not end an answer early with these."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model, asked by both routes.
+
+    Attributes:
+        cpu_s: CPU seconds that OpenAI's API has used; None where its processes are not this benchmark's.
+        spread_s: time over which the clients of a round begin.
+    """
+
+    direct: Route
+    openai: Route
+    answers: Mapping[int, int]
+    cpu_s: Callable[[], float] | None = None
+    spread_s: float = 0.0
+
+    def with_tokens(self, tokens: int) -> "Target":
+        """The same with another length of answers."""
+        routes = [replace(route, body={**route.body, "max_tokens": tokens}) for route in (self.direct, self.openai)]
+        return replace(self, direct=routes[0], openai=routes[1])
+
+
+@dataclass
+class Pairs:
+    """Rounds over both routes, in turns."""
+
+    direct: list[Round] = field(default_factory=list)
+    openai: list[Round] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+    def medians(self, value: Callable[[Round], float]) -> tuple[float, float]:
+        """The median of each route, OpenAI's first."""
+        return median(map(value, self.openai)), median(map(value, self.direct))
+
+    @property
+    def cpu_us_per_token(self) -> float:
+        """CPU microseconds of OpenAI's API for each token that it passed on."""
+        return self.cpu_s * 1e6 / sum(each.tokens for each in self.openai)
+
+
+def main(arguments: list[str]) -> int:
+    """Print a line for each comparison, with its goal; 1 if one is missed."""
+    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
+        print("usage: python -m bench.openai [NAME]", file=sys.stderr)
+        return 65
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; medians of {ROUNDS} pairs of")
+    print("rounds that take turns, both through the front: OpenAI's API / Triton's generate_stream")
+    if arguments:
+        return report(live(arguments[0]))
+    with tempfile.TemporaryDirectory() as folder:
+        code = CODE.replace("RATE", str(TOKENS_PER_S))
+        with pod(Path(folder), {NAME: Model(CONFIG, code)}, openai=()) as processes:
+            print(f"a model with {TOKENS_PER_S} tokens/s for each client, answers of {TOKENS} tokens")
+            routes = routes_of(ADDRESS, FRONT["http"], NAME)
+            once = dict.fromkeys(CONCURRENCIES, 1)
+            cpu = cpu_of(processes["openai"].pid)
+            return report(Target(*routes, once, cpu, spread_s=1 / TOKENS_PER_S))
+
+
+def live(name: str) -> Target:
+    """The live model of the stack that the environment names."""
+    address = Settings.resolve(dict(os.environ)).cluster().live_address(name)
+    if address is None:
+        raise SystemExit(f"{name} is not live; release it first")
+    return Target(*routes_of(address.host, address.ports["http"], name), {1: 12, 16: 4, 64: 2})
+
+
+def routes_of(host: str, port: int, name: str) -> tuple[Route, Route]:
+    """The same question by Triton's route and by OpenAI's."""
+    common = {"max_tokens": TOKENS, "stream": True, **SAMPLING}
+    chat = {"model": name, "messages": [{"role": "user", "content": QUESTION}]}
+    usage = {"stream_options": {"include_usage": True}}
+    return (
+        Route(host, port, f"/v2/models/{name}/generate_stream", {"text_input": QUESTION, **common}),
+        Route(host, port, "/v1/chat/completions", {**chat, **common, **usage}),
+    )
+
+
+def report(target: Target) -> int:
+    """Measure and print; 1 if a goal is missed."""
+    one_token = replace(target.with_tokens(1), spread_s=0.0)
+    single = measure(one_token, clients=1, answers=REQUESTS)
+    ours, theirs = single.medians(lambda each: each.seconds * 1000 / REQUESTS)
+    missed = [verdict(f"a request of one token: {ours:.2f} / {theirs:.2f} ms", ours - theirs <= GOAL_MS, "ms")]
+    for clients in CONCURRENCIES:
+        pairs = measure(target, clients=clients, answers=target.answers[clients])
+        rate, direct_rate = pairs.medians(lambda each: each.rate)
+        print(f"{clients:2} clients{details(pairs)}")
+        missed.append(
+            verdict(
+                f"  {rate:.0f} / {direct_rate:.0f} tokens/s = {rate / direct_rate:.2f}",
+                rate / direct_rate >= GOAL_RATE,
+                "rate",
+            )
+        )
+    return 1 if any(missed) else 0
+
+
+def verdict(line: str, met: bool, goal: str) -> bool:
+    """Print a comparison with its goal; True if it is missed."""
+    goals = {"ms": f"at most {GOAL_MS:g} ms more", "rate": f"at least {GOAL_RATE:g}"}
+    print(f"{line}; goal {goals[goal]}: {'met' if met else 'missed'}")
+    return not met
+
+
+def details(pairs: Pairs) -> str:
+    """First tokens, gaps between reads, and what the API took of the CPU."""
+    first, direct_first = pairs.medians(lambda each: median(each.first_ms))
+    gap, direct_gap = pairs.medians(lambda each: quantiles(each.gaps_ms, n=100)[98])
+    cpu = f", {pairs.cpu_us_per_token:.0f} us of the API's CPU for each token" if pairs.cpu_s else ""
+    return f": first token {first:.1f} / {direct_first:.1f} ms, gap p99 {gap:.0f} / {direct_gap:.0f} ms{cpu}"
+
+
+def measure(target: Target, *, clients: int, answers: int) -> Pairs:
+    """Rounds over both routes in turns, after one of each that does not count."""
+    pairs = Pairs()
+    for route in (target.direct, target.openai):
+        play(route, clients=1, answers=1)
+    for _ in range(ROUNDS):
+        pairs.direct.append(play(target.direct, clients=clients, answers=answers, spread_s=target.spread_s))
+        before = target.cpu_s() if target.cpu_s else 0.0
+        pairs.openai.append(play(target.openai, clients=clients, answers=answers, spread_s=target.spread_s))
+        pairs.cpu_s += (target.cpu_s() if target.cpu_s else 0.0) - before
+    return pairs
+
+
+def cpu_of(process: int) -> Callable[[], float]:
+    """CPU seconds of a process and its children, as a function."""
+
+    def used() -> float:
+        ticks = 0
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        for pid in (process, *children):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])  # utime and stime, proc_pid_stat(5)
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    return used
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
