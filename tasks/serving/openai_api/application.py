@@ -14,6 +14,7 @@ from aiohttp import web
 
 from tasks.contracts import exposition
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.serving.openai_api.adapters import ModelName, adapters_of, with_adapter
 from tasks.serving.openai_api.answers import CANCELLED, Answer, ChatForm, CompletionForm, Form, Piece, event, piece
 from tasks.serving.openai_api.errors import ApiError, unavailable
 from tasks.serving.openai_api.formats import call_reader
@@ -58,7 +59,7 @@ class Routes:
     ) -> None:
         """`clock` gives seconds from any fixed moment."""
         self._models, self._names, self._release, self._clock = models, tuple(names), release, clock
-        self._known: dict[str, ServedModel] = {}
+        self._known: dict[str, tuple[ServedModel, tuple[str, ...]]] = {}
         self._counted = AnswerMetrics()
 
     def application(self) -> web.Application:
@@ -82,41 +83,62 @@ class Routes:
         return web.Response(text=page, headers={"Content-Type": exposition.CONTENT_TYPE})
 
     async def models(self, _: web.Request) -> web.Response:
-        """GET /v1/models."""
-        return web.json_response({"object": "list", "data": [_model(name) for name in self._names]})
+        """GET /v1/models: the models, and their adapters as further ones."""
+        documents = []
+        for name in self._names:
+            documents.append(_model(ModelName(name)))
+            documents += [_model(ModelName(name, adapter)) for adapter in await self._adapters(name)]
+        return web.json_response({"object": "list", "data": documents})
 
     async def model(self, request: web.Request) -> web.Response:
         """GET /v1/models/<name>."""
-        name = request.match_info["name"]
-        self._check(name)
+        name = ModelName.read(request.match_info["name"])
+        await self._check(name)
         return web.json_response(_model(name))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
         asked = read_chat(await request.read())
-        inputs = chat_inputs(asked, await self._served(asked.model))
+        name = ModelName.read(asked.model)
+        inputs = with_adapter(chat_inputs(asked, await self._served(name)), name.adapter)
         return await self._answer(request, asked, inputs, ChatForm())
 
     async def completion(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions."""
         asked = read_completion(await request.read())
-        inputs = completion_inputs(asked, await self._served(asked.model))
+        name = ModelName.read(asked.model)
+        inputs = with_adapter(completion_inputs(asked, await self._served(name)), name.adapter)
         return await self._answer(request, asked, inputs, CompletionForm())
 
-    def _check(self, name: str) -> None:
-        if name not in self._names:
+    async def _check(self, name: ModelName) -> None:
+        if name.base in self._names and name.adapter is None:
+            return
+        adapters = (await self._read(name.base))[1] if name.base in self._names else ()
+        if name.adapter not in adapters:
+            there = [*self._names, *(str(ModelName(name.base, adapter)) for adapter in adapters)]
             raise ApiError(
-                f"the model {name[:64]!r} does not exist; there is {', '.join(self._names)}.",
+                f"the model {str(name)[:64]!r} does not exist; there is {', '.join(there)}.",
                 param="model",
                 code="model_not_found",
                 status=HTTPStatus.NOT_FOUND,
             )
 
-    async def _served(self, name: str) -> ServedModel:
-        """The model's configuration, read once: the repository of a pod never changes."""
-        self._check(name)
+    async def _adapters(self, name: str) -> tuple[str, ...]:
+        """Names of the model's adapters; none as long as Triton has not loaded it."""
+        try:
+            return (await self._read(name))[1]
+        except UnavailableError:
+            return ()
+
+    async def _served(self, name: ModelName) -> ServedModel:
+        await self._check(name)
+        return (await self._read(name.base))[0]
+
+    async def _read(self, name: str) -> tuple[ServedModel, tuple[str, ...]]:
+        """The model and its adapters by its configuration, read once: the repository of a pod never changes."""
         if name not in self._known:
-            self._known[name] = served_model(await self._models.config(name))
+            config = await self._models.config(name)
+            self._known[name] = served_model(config), adapters_of(config)
         return self._known[name]
 
     async def _answer(
@@ -127,7 +149,7 @@ class Routes:
         form: Form,
     ) -> web.StreamResponse:
         answer = Answer(form, asked.model, self._release, asked.includes_usage, call_reader(asked))
-        async with aclosing(self._timed(asked.model, inputs)) as pieces:
+        async with aclosing(self._timed(ModelName.read(asked.model).base, inputs)) as pieces:
             if asked.stream:
                 return await _streamed(request, answer, pieces)
             async for together in pieces:
@@ -223,5 +245,6 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     return web.json_response(refused.body, status=refused.status)
 
 
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "slipway"}
+def _model(name: ModelName) -> dict[str, Any]:
+    document = {"id": str(name), "object": "model", "created": 0, "owned_by": "slipway"}
+    return document if name.adapter is None else {**document, "root": name.adapter, "parent": name.base}

@@ -27,7 +27,12 @@ def both(engine, start_server, tmp_path_factory):
     repository = tmp_path_factory.mktemp("both")
     values = {**json.loads((engine / "template_values.json").read_text()), **SHARED, "options": {}}
     render(TEMPLATES, "llmapi", {**values, "loras": {"terse": "lora/terse"}}, repository)
-    render(TEMPLATES, "vllm", {**values, "name": "other", "repository_root": str(repository)}, repository)
+    render(
+        TEMPLATES,
+        "vllm",
+        {**values, "name": "other", "repository_root": str(repository), "loras": {"polite": "lora/polite"}},
+        repository,
+    )
     shutil.copytree(engine, repository / "demo" / "1" / "engine")
     write_adapter(repository / "demo" / "1" / "engine" / "lora" / "terse", tokens=3)
     shutil.copytree(STAND_INS / "tensorrt_llm", repository / "demo" / "1" / "tensorrt_llm")

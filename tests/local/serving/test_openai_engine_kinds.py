@@ -15,7 +15,7 @@ __all__ = ["both"]
 
 @pytest.fixture(scope="module")
 def five(start_server, make_topology):
-    server = start_server(make_topology())
+    server = start_server(make_topology(loras={"terse": "lora/terse"}))
     yield server
     server.end()
 
@@ -98,3 +98,26 @@ def test_vllm_refuses_messages_and_names_the_other_route(vllm):
         vllm.chat.completions.create(model="other", messages=ASKED)
 
     assert refused.value.param == "messages"
+
+
+def test_adapters_are_listed_as_models_and_answer_by_their_names(client):
+    answer = client.chat.completions.create(model="demo:terse", messages=ASKED)
+    chunks = list(client.chat.completions.create(model="demo:terse", messages=ASKED, stream=True))
+
+    assert [model.id for model in client.models.list()] == ["demo", "demo:terse"]
+    assert client.models.retrieve("demo:terse").model_extra == {"root": "terse", "parent": "demo"}
+    assert ANSWER.startswith(answer.choices[0].message.content)
+    assert (answer.model, answer.choices[0].message.content != ANSWER) == ("demo:terse", True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == answer.choices[0].message.content
+
+
+def test_an_adapter_that_the_release_lacks_is_not_found(client):
+    with pytest.raises(openai.NotFoundError, match="there is demo, demo:terse"):
+        client.chat.completions.create(model="demo:polite", messages=ASKED)
+
+
+def test_vllm_is_told_the_adapter_among_its_parameters(vllm):
+    answer = vllm.completions.create(model="other:polite", prompt="Once upon", max_tokens=7)
+
+    assert [model.id for model in vllm.models.list()] == ["other", "other:polite"]
+    assert answer.choices[0].text == "'Once upon' lora_name=polite max_tokens=7 temperature=0 "

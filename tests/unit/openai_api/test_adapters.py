@@ -1,0 +1,73 @@
+"""LoRA adapters as models: listed, found by name, and passed on to each kind of model."""
+
+import json
+
+import pytest
+
+from tasks.contracts.errors import UnavailableError
+from tasks.serving.openai_api.adapters import ModelName, adapters_of, with_adapter
+from tests.unit.openai_api.models import OURS, config_of
+from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, exchange
+
+ADAPTED = {
+    **config_of((*OURS, "lora_name")),
+    "parameters": {"adapters": {"string_value": '{"terse": "lora/terse", "polite": "lora/polite"}'}},
+}
+NAMES = ["demo", "demo:polite", "demo:terse"]
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_a_name_is_read_as_it_is_written(text):
+    assert str(ModelName.read(text)) == text
+
+
+def test_a_configuration_without_the_parameter_has_no_adapters():
+    assert adapters_of(config_of()) == ()
+    assert adapters_of({**config_of(), "parameters": {"other": {"string_value": "x"}}}) == ()
+
+
+def test_the_model_itself_is_asked_without_an_adapter():
+    assert with_adapter({"text_input": "x"}, None) == {"text_input": "x"}
+
+
+def test_vllm_has_the_adapter_among_its_sampling_parameters():
+    inputs = with_adapter({"sampling_parameters": '{"seed": 3}'}, "terse")
+
+    assert json.loads(inputs["sampling_parameters"]) == {"seed": 3, "lora_name": "terse"}
+
+
+def test_the_list_of_models_has_adapters_with_their_model_as_parent():
+    ((status, text),) = exchange(Triton(config=ADAPTED), ("GET", "/v1/models", b""))
+    listed = json.loads(text)["data"]
+
+    assert (status, [each["id"] for each in listed]) == (200, NAMES)
+    assert [each.get("parent") for each in listed] == [None, "demo", "demo"]
+
+
+def test_the_list_of_models_is_answered_before_triton_is():
+    ((status, text),) = exchange(Triton(config=UnavailableError("starting")), ("GET", "/v1/models", b""))
+
+    assert (status, [each["id"] for each in json.loads(text)["data"]]) == (200, ["demo"])
+
+
+def test_an_adapter_answers_as_an_input_of_its_model():
+    triton = Triton(HELLO, ADAPTED)
+    ((_, text),) = exchange(triton, ("POST", "/v1/chat/completions", {**CHAT, "model": "demo:terse"}))
+    ((model, inputs),) = triton.asked
+
+    assert (model, inputs["lora_name"], json.loads(text)["model"]) == ("demo", "terse", "demo:terse")
+
+
+@pytest.mark.parametrize("name", ["demo:rude", "demo:", "other:terse", ":terse"])
+def test_an_adapter_that_does_not_exist_is_not_found(name):
+    triton = Triton(HELLO, ADAPTED)
+    ((status, text),) = exchange(triton, ("POST", "/v1/chat/completions", {**CHAT, "model": name}))
+
+    assert (status, json.loads(text)["error"]["code"], triton.asked) == (404, "model_not_found", [])
+
+
+def test_an_adapter_is_unavailable_as_long_as_triton_is():
+    triton = Triton(HELLO, UnavailableError("starting"))
+    ((status, _),) = exchange(triton, ("POST", "/v1/chat/completions", {**CHAT, "model": "demo:terse"}))
+
+    assert status == 503
