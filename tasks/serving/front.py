@@ -21,6 +21,11 @@ SOCKET = "/run/front/admin.sock"
 """The front's admin interface. It may do anything, so only the pod's own containers can reach it."""
 OPENAI_SOCKET = "openai.sock"
 """Where OpenAI's API listens, in the folder of SOCKET: no port of the pod, so only its own containers reach it."""
+MOST_PROCESSES, CPUS_PER_PROCESS = 4, 4
+"""Processes of OpenAI's API: one for that many CPUs of the server, so that a large server has not one for all its
+streams, and a small one does not share its CPUs out (docs/decisions/0022)."""
+PROCESS_CPU_M, PROCESS_MIB, PROCESS_MOST_MIB = 100, 128, 512
+"""What each of them requests, in thousandths of a CPU and MiB, and the most memory that it may use."""
 LEAVE_S = 10
 """Time from the start of a pod's termination until its front refuses connections. Meanwhile Services remove the pod,
 and every client that sends a request is told to close its connection."""
@@ -36,6 +41,7 @@ def values(
     folder: Path,
     *,
     models: Sequence[str],
+    cpu: str,
     connection_age_s: int,
     drain_s: int,
     counted: bool = False,
@@ -46,21 +52,26 @@ def values(
         site: the site.
         folder: the templates.
         models: names of the pod's models.
+        cpu: CPUs of the server, as Kubernetes writes them.
         connection_age_s: age at which a client is told to open another connection.
         drain_s: how long requests in flight may take when the server stops.
         counted: whether a scaler asks how many requests are in flight.
     """
     stats_port = STATS_PORT if counted or site.telemetry.metrics else None
+    sockets = openai_sockets(cpu)
     return {
         "triton_ports": TRITON_PORTS,
         "front": {
             "image": site.images.front,
-            "config": config(site.serving.bind_address, connection_age_s, folder, stats_port),
+            "config": config(site.serving.bind_address, connection_age_s, folder, stats_port, sockets),
             "stats_port": stats_port,
             "drain": drain_command(drain_s),
         },
         "openai": {
-            "socket": OPENAI_SOCKET,
+            "sockets": list(sockets),
+            "cpu": f"{PROCESS_CPU_M * len(sockets)}m",
+            "memory": f"{PROCESS_MIB * len(sockets)}Mi",
+            "memory_limit": f"{PROCESS_MOST_MIB * len(sockets)}Mi",
             "triton_host": _local_address(site.serving.bind_address),
             "models": list(models),
             "logs": site.telemetry.logs,
@@ -69,7 +80,13 @@ def values(
 
 
 @functools.cache
-def config(bind_address: str, connection_age_s: int, folder: Path, stats_port: int | None = None) -> str:
+def config(
+    bind_address: str,
+    connection_age_s: int,
+    folder: Path,
+    stats_port: int | None = None,
+    sockets: tuple[str, ...] = (OPENAI_SOCKET,),
+) -> str:
     """Envoy's bootstrap as JSON, which its --config-yaml takes."""
     text = template_files.text(
         folder,
@@ -79,7 +96,7 @@ def config(bind_address: str, connection_age_s: int, folder: Path, stats_port: i
             "upstream": _local_address(bind_address),
             "ports": PORTS,
             "triton_ports": TRITON_PORTS,
-            "openai_socket": OPENAI_SOCKET,
+            "openai_sockets": sockets,
             "connection_age_s": connection_age_s,
             "stats_port": stats_port,
             "grpc_idle_s": GRPC_IDLE_S,
@@ -87,6 +104,13 @@ def config(bind_address: str, connection_age_s: int, folder: Path, stats_port: i
         },
     )
     return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)
+
+
+def openai_sockets(cpu: str) -> tuple[str, ...]:
+    """A socket for each process of OpenAI's API beside a server with these CPUs; `cpu` as Kubernetes writes it."""
+    cpus = float(cpu.removesuffix("m")) / (1000 if cpu.endswith("m") else 1)
+    count = min(MOST_PROCESSES, max(1, int(cpus) // CPUS_PER_PROCESS))
+    return (OPENAI_SOCKET, *(f"openai-{number}.sock" for number in range(2, count + 1)))
 
 
 def drain_command(drain_s: int) -> list[str]:

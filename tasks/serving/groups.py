@@ -112,6 +112,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
             site,
             templates,
             models=[spec.name for spec in specs],
+            cpu=where.shape.cpu,
             connection_age_s=min(spec.serving.connection_age_s for spec in specs),
             drain_s=drain_s,
         ),

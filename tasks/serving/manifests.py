@@ -79,6 +79,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
             site,
             templates,
             models=[spec.name],
+            cpu=where.shape.cpu,
             connection_age_s=spec.serving.connection_age_s,
             drain_s=spec.drain_s,
             counted=spec.serving.autoscale is not None and spec.serving.autoscale.counted_by_the_front,

@@ -20,19 +20,22 @@ from tests.local.serving.triton_server import LOOPBACK, ROOT
 ENVIRONMENTS = ROOT / ".slipway" / "envs"
 TEMPLATES = ROOT / "k8s_manifests" / "serving"
 RELEASE = "demo-0123456789ab"
+START_S = 100
 
 
 class OpenAiServer:
     """Both processes; `with` ends them."""
 
-    def __init__(self, triton, folder, models=("demo",), connection_age_s=600):
+    def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1):
         self.port, grpc_port = _free_ports(2)
         self.folder, self.log = folder, folder / "openai.log"
         self._ports = {
             (PORTS["http"], TRITON_PORTS["http"]): (self.port, triton.http_port),
             (PORTS["grpc"], TRITON_PORTS["grpc"]): (grpc_port, triton.grpc_port),
         }
-        command = [ENVIRONMENTS / "triton/bin/python", "-m", "tasks", "openai", f"--socket={front.OPENAI_SOCKET}"]
+        self.sockets = front.openai_sockets(str(processes * front.CPUS_PER_PROCESS))
+        command = [ENVIRONMENTS / "triton/bin/python", "-m", "tasks", "openai"]
+        command += [f"--socket={name}" for name in self.sockets]
         command += [f"--triton-host={LOOPBACK}", f"--triton-port={triton.http_port}", f"--release={RELEASE}"]
         command += [f"--model={model}" for model in models]
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
@@ -50,10 +53,11 @@ class OpenAiServer:
             self.front = subprocess.Popen(envoy, cwd=folder, stdout=log, stderr=log, env=environment)
 
     def __enter__(self):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + START_S
         while not self._answers():
-            assert time.monotonic() < deadline, self.log.read_text()
-            assert self.openai.poll() is None, self.log.read_text()
+            if self.openai.poll() is not None or time.monotonic() > deadline:
+                self.__exit__()
+                raise AssertionError(self.log.read_text())
             time.sleep(0.1)
         return self
 
@@ -78,7 +82,7 @@ class OpenAiServer:
 
     def _config(self, connection_age_s):
         """The shipped configuration, on ports that are free."""
-        document = json.loads(front.config(LOOPBACK, connection_age_s, TEMPLATES))
+        document = json.loads(front.config(LOOPBACK, connection_age_s, TEMPLATES, sockets=self.sockets))
         resources = document["static_resources"]
         for (front_port, triton_port), (own_port, own_triton_port) in self._ports.items():
             listeners = [each["address"]["socket_address"] for each in resources["listeners"]]

@@ -1,0 +1,65 @@
+"""What clients send that is too much, or only half: limits of the front and of OpenAI's API (docs/openai.md)."""
+
+import socket
+
+import httpx
+import pytest
+
+from tasks.serving.openai_api.application import BODY_BYTES
+from tests.local.serving.openai_server import OpenAiServer
+from tests.local.serving.triton_server import LOOPBACK
+
+QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
+ASKED = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
+
+
+@pytest.fixture(scope="module")
+def api(server, tmp_path_factory):
+    with OpenAiServer(server, tmp_path_factory.mktemp("openai")) as running:
+        yield running
+
+
+def ask(api, **options):
+    return httpx.post(f"{api.url}/v1/chat/completions", json=ASKED, timeout=60, **options)
+
+
+def test_a_token_is_accepted_ignored_and_never_logged(api):
+    answer = ask(api, headers={"Authorization": "Bearer my-secret-token"})
+
+    assert answer.json()["choices"][0]["message"]["content"] == ANSWER
+    assert "my-secret-token" not in api.log.read_text()
+
+
+def test_a_long_token_passes_as_it_does_to_triton(api):
+    assert ask(api, headers={"Authorization": f"Bearer {'x' * 40_000}"}).status_code == 200
+
+
+def test_headers_beyond_the_fronts_limit_are_refused(api):
+    assert ask(api, headers={"Authorization": f"Bearer {'x' * 70_000}"}).status_code == 431
+
+
+def test_more_than_a_hundred_headers_are_refused(api):
+    assert ask(api, headers={f"x-{number}": "x" for number in range(120)}).status_code == 431
+
+
+def test_a_body_beyond_the_limit_is_refused_in_openais_form(api):
+    refused = httpx.post(f"{api.url}/v1/chat/completions", content=b" " * (BODY_BYTES + 1), timeout=60)
+
+    assert (refused.status_code, set(refused.json()["error"])) == (413, {"message", "type", "param", "code"})
+
+
+def test_a_long_prompt_within_the_limit_is_refused_by_the_model(api):
+    long = {**ASKED, "messages": [{"role": "user", "content": "word " * 1_000_000}]}
+    refused = httpx.post(f"{api.url}/v1/chat/completions", json=long, timeout=60)
+
+    assert refused.status_code == 400
+    assert len(refused.json()["error"]["message"]) < 1000
+
+
+def test_a_client_that_leaves_within_its_request_disturbs_nobody(api):
+    for _ in range(3):
+        with socket.create_connection((LOOPBACK, api.port)) as half:
+            half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+
+    assert ask(api).json()["choices"][0]["message"]["content"] == ANSWER
+    assert "Traceback" not in api.log.read_text()

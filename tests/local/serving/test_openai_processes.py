@@ -1,0 +1,72 @@
+"""Several processes of OpenAI's API behind one front: all of them answer, and they end together."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.local.serving.openai_server import OpenAiServer
+from tests.local.serving.triton_server import together
+
+QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
+PROCESSES = 2
+
+
+@pytest.fixture
+def api(server, tmp_path):
+    with OpenAiServer(server, tmp_path, processes=PROCESSES) as running:
+        yield running
+
+
+def children(process):
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def gone(pids, timeout_s=20):
+    deadline = time.monotonic() + timeout_s
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def ask(url):
+    body = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
+    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()["choices"][0]["message"]["content"]
+
+
+def test_every_process_answers_through_the_front_and_by_its_own_socket(api):
+    answers = together(16, lambda _: ask(api.url))
+    models = []
+    for socket in api.sockets:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(api.folder / socket))) as own:
+            models.append(own.get("http://pod/v1/models").json()["data"][0]["id"])
+
+    assert (answers, models) == ([ANSWER] * 16, ["demo"] * PROCESSES)
+    assert len(children(api.openai)) == PROCESSES
+
+
+def test_they_end_together_when_they_are_told_to(api):
+    pids = children(api.openai)
+    api.openai.terminate()
+
+    assert api.openai.wait(20) == 128 + signal.SIGTERM
+    assert gone(pids)
+
+
+def test_one_that_dies_ends_the_container_so_that_it_is_started_again(api):
+    first, *others = children(api.openai)
+    os.kill(first, signal.SIGKILL)
+
+    assert api.openai.wait(20) == 70
+    assert gone(others)
+    assert "a process of OpenAI's API ended with -9" in api.log.read_text()
+
+
+def test_none_outlives_a_parent_that_is_killed(api):
+    pids = children(api.openai)
+    api.openai.kill()
+
+    assert gone(pids)
