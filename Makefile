@@ -26,7 +26,7 @@ down:
 status: environments
 	@$(ENVS)/local/bin/python -m local status
 
-test: environments dev modelopt transformers4 harness
+test: environments dev modelopt transformers4 harness clients
 	@$(PYTHON) -m tests
 
 check: lint types
@@ -57,11 +57,11 @@ images:
 gpu-check: $(if $(filter $(ENVS)/%,$(GPU_PYTHON)),modelopt)
 	@$(GPU_PYTHON) -m tests.gpu
 
-.PHONY: environments dev modelopt transformers4 harness
+.PHONY: environments dev modelopt transformers4 harness clients
 environments:
 	@$(PYTHON) -m local.environments airflow tasks triton front local
 
-dev modelopt transformers4 harness:
+dev modelopt transformers4 harness clients:
 	@$(PYTHON) -m local.environments $@
 
 lock:
