@@ -16,8 +16,9 @@ variable "VLLM" { default = "nvcr.io/nvidia/tritonserver:${TRITON_RELEASE}-vllm-
 variable "PYTORCH" { default = "nvcr.io/nvidia/pytorch:26.04-py3" }
 
 group "default" { targets = ["airflow", "tasks-cpu", "triton-cpu"] }
+group "optional" { targets = ["harness"] }
 group "gpu" { targets = ["tasks-gpu-trtllm", "tasks-gpu-vllm", "tasks-modelopt", "triton-multinode"] }
-group "all" { targets = ["default", "gpu"] }
+group "all" { targets = ["default", "optional", "gpu"] }
 
 target "_image" {
   context   = "."
@@ -44,6 +45,13 @@ target "triton-cpu" {
   dockerfile = "images/triton-cpu/Dockerfile"
   args       = { PYTHON = PYTHON }
   tags       = ["${REGISTRY}/triton-cpu:${VERSION}"]
+}
+
+target "harness" {
+  inherits   = ["_image"]
+  dockerfile = "images/harness/Dockerfile"
+  args       = { PYTHON = PYTHON }
+  tags       = ["${REGISTRY}/harness:${VERSION}"]
 }
 
 # The tags end in Triton's release and flavour, from which plan knows what an image contains.

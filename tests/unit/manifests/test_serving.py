@@ -20,6 +20,7 @@ from tasks.adapters.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVIS
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.site import Site
+from tasks.contracts.store_access import IDENTITY_VARIABLE
 from tasks.serving import drain, manifests, mpi_leader
 from tests.contracts.recorded import check_object, check_writable, contract
 from tests.fakes.eks_site import eks
@@ -210,7 +211,11 @@ def test_credentials_are_references_and_only_the_init_container_has_them():
     server, fetch = pod["containers"][0], pod["initContainers"][0]
 
     assert not [entry for entry in server["env"] if "AWS" in entry["name"]]
-    keys = {entry["name"]: entry for entry in fetch["env"] if "AWS" in entry["name"]}
+    keys = {
+        entry["name"]: entry
+        for entry in fetch["env"]
+        if entry["name"].startswith("AWS") and entry["name"] != IDENTITY_VARIABLE
+    }
     assert set(keys) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
     assert all("value" not in entry for entry in keys.values())
 
