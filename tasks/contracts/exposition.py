@@ -3,7 +3,7 @@
 Format: https://prometheus.io/docs/instrumenting/exposition_formats, version 0.0.4.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,6 +32,22 @@ class Metric:
 def text(metrics: Iterable[Metric]) -> str:
     """The page that a scrape reads."""
     return "".join(f"{line}\n" for metric in metrics for line in _lines(metric))
+
+
+def summed(pages: Sequence[str]) -> str:
+    """One page of the counters and histograms of several processes: the sum of every sample."""
+    heads: dict[str, list[str]] = {}
+    values: dict[str, dict[str, float]] = {}
+    for page in pages:
+        for lines in page.split("# HELP ")[1:]:
+            head, kind, *samples = f"# HELP {lines}".splitlines()
+            heads[kind] = [head, kind]
+            family = values.setdefault(kind, {})
+            for line in samples:
+                sample, _, value = line.rpartition(" ")
+                family[sample] = family.get(sample, 0) + float(value)
+    found = [[*heads[kind], *(f"{name} {value!r}" for name, value in values[kind].items())] for kind in heads]
+    return "".join(f"{line}\n" for lines in found for line in lines)
 
 
 def _lines(metric: Metric) -> Iterable[str]:

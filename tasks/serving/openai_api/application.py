@@ -8,9 +8,10 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Protocol
 
-from aiohttp import web
+from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 
 from tasks.contracts import exposition
 from tasks.contracts.errors import InputError, UnavailableError
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 BODY_BYTES = 16 << 20
 CLIENT_LEFT = 499
 """Counted for a client that left before its answer ended; nginx's number."""
+OWN, PAGE_TIMEOUT = "own", ClientTimeout(total=5)
 STREAM_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -55,10 +57,16 @@ class Routes:
     """The handlers of one release, or of one combination of a group's releases."""
 
     def __init__(
-        self, models: Models, names: Sequence[str], release: str, clock: Callable[[], float] = time.perf_counter
+        self,
+        models: Models,
+        names: Sequence[str],
+        release: str,
+        clock: Callable[[], float] = time.perf_counter,
+        others: Sequence[Path] = (),
     ) -> None:
-        """`clock` gives seconds from any fixed moment."""
+        """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work."""
         self._models, self._names, self._release, self._clock = models, tuple(names), release, clock
+        self._others = tuple(others)
         self._known: dict[str, tuple[ServedModel, tuple[str, ...]]] = {}
         self._counted = AnswerMetrics()
 
@@ -77,9 +85,11 @@ class Routes:
         )
         return application
 
-    async def metrics(self, _: web.Request) -> web.Response:
-        """GET /metrics: what was counted since the process started, for Prometheus."""
+    async def metrics(self, request: web.Request) -> web.Response:
+        """GET /metrics: what all processes counted since they started, for Prometheus; with `?own`, this one alone."""
         page = exposition.text(self._counted.metrics())
+        if OWN not in request.query and self._others:
+            page = exposition.summed([page, *[await _page_of(socket) for socket in self._others]])
         return web.Response(text=page, headers={"Content-Type": exposition.CONTENT_TYPE})
 
     async def models(self, _: web.Request) -> web.Response:
@@ -248,3 +258,13 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 def _model(name: ModelName) -> dict[str, Any]:
     document = {"id": str(name), "object": "model", "created": 0, "owned_by": "slipway"}
     return document if name.adapter is None else {**document, "root": name.adapter, "parent": name.base}
+
+
+async def _page_of(socket: Path) -> str:
+    """The metrics of another process."""
+    own = f"http://localhost/metrics?{OWN}=1"
+    async with (
+        ClientSession(connector=UnixConnector(str(socket)), timeout=PAGE_TIMEOUT) as session,
+        session.get(own) as page,
+    ):
+        return await page.text()

@@ -94,7 +94,8 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
     from tasks.serving.openai_api.application import Routes
 
     async with GenerateStreams(parsed.triton_host, parsed.triton_port) as triton:
-        application = Routes(triton, parsed.model, parsed.release).application()
+        others = [each for each in parsed.socket if each != socket]
+        application = Routes(triton, parsed.model, parsed.release, others=others).application()
         runner = web.AppRunner(
             application,
             access_log=None,

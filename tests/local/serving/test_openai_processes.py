@@ -48,6 +48,19 @@ def test_every_process_answers_through_the_front_and_by_its_own_socket(api):
     assert len(children(api.openai)) == PROCESSES
 
 
+def test_each_process_tells_what_all_of_them_counted(api):
+    together(8, lambda _: ask(api.url))
+    counted = []
+    for socket in api.sockets:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(api.folder / socket))) as own:
+            lines = own.get("http://pod/metrics").text.splitlines()
+            alone = own.get("http://pod/metrics?own=1").text.splitlines()
+        name = 'slipway_openai_requests_total{model="demo",code="200"} '
+        counted.append((sum(float(line.removeprefix(name)) for line in lines if line.startswith(name)), alone == lines))
+
+    assert counted == [(8.0, False)] * PROCESSES
+
+
 def test_they_end_together_when_they_are_told_to(api):
     pids = children(api.openai)
     api.openai.terminate()

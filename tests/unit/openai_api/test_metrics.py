@@ -8,6 +8,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.exposition import summed
 from tasks.serving.openai_api.application import Routes
 from tests.unit.openai_api.test_routes import CHAT, END, HELLO, Triton
 
@@ -88,6 +89,16 @@ def test_a_request_that_never_reaches_the_model_is_not_counted():
     page = page_after(Triton(HELLO), {**CHAT, "model": "another"}, {"model": "demo"})
 
     assert values(page) == {}
+
+
+def test_pages_of_several_processes_are_summed_family_by_family():
+    one = '# HELP a What.\n# TYPE a counter\na{m="x"} 1\n# HELP b Too.\n# TYPE b counter\nb 2.5\n'
+    two = '# HELP a What.\n# TYPE a counter\na{m="x"} 2\na{m="y"} 4\n# HELP b Too.\n# TYPE b counter\nb 1\n'
+
+    assert summed([one, two]).splitlines() == [
+        *("# HELP a What.", "# TYPE a counter", 'a{m="x"} 3.0', 'a{m="y"} 4.0'),
+        *("# HELP b Too.", "# TYPE b counter", "b 3.5"),
+    ]
 
 
 def test_prometheus_reads_the_page():
