@@ -108,6 +108,13 @@ class TracedHub:
             dataset: DatasetFile = self._hub.pin_dataset(uri)
         return dataset
 
+    def commit_of_dataset(self, repo: str) -> str:
+        """As Hub."""
+        with self._spans.span("hub.commit_of_dataset", {REPO: repo}) as found:
+            commit: str = self._hub.commit_of_dataset(repo)
+            found[COMMIT] = commit
+        return commit
+
     def read_file(self, source: Source, path: str) -> bytes:
         """As Hub."""
         with self._spans.span("hub.read_file", {REPO: source.repo, COMMIT: source.commit}) as found:

@@ -8,8 +8,9 @@ from tasks.contracts.channel import Channel
 from tasks.contracts.gate import GateReport
 from tasks.contracts.harness import HarnessReport
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
+from tasks.contracts.network_check import NetworkRecord
 from tasks.contracts.plan import Plan, PlanRequest
-from tasks.contracts.release import Release, RevertRequest, StepResult
+from tasks.contracts.release import Checked, Release, RevertRequest, StepResult
 from tasks.contracts.retention import Deletion, RetentionReport, RetentionRequest
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
@@ -26,6 +27,8 @@ DOCUMENTS: Mapping[str, type[Contract]] = {
     "claim": Claim,
     "removal": Removal,
     "channel": Channel,
+    "checked": Checked,
+    "network-record": NetworkRecord,
     "result": StepResult,
     "gate-report": GateReport,
     "harness-report": HarnessReport,

@@ -3,6 +3,7 @@
 import pytest
 
 from tasks.adapters.availability import Wait
+from tasks.contracts.site import StartBudget
 from tests.fakes.clock import ManualClock
 from tests.refused import refused
 
@@ -27,10 +28,13 @@ class Listed:
     def find(self, kind, labels):
         return []
 
+    def events(self, name):
+        return []
+
 
 def waited(*statuses):
     clock = ManualClock()
-    Wait(Listed(*statuses), clock, "LeaderWorkerSet", NAME, 60).run()
+    Wait(Listed(*statuses), clock, "LeaderWorkerSet", NAME, 60, StartBudget(schedule_min=1, pull_min=1)).run()
     return clock.monotonic()
 
 

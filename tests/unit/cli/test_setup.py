@@ -26,6 +26,7 @@ def test_rendering_prints_objects_for_kubectl_and_no_secret(slipway, tmp_path, m
         ("ConfigMap", "slipway-site"),
         ("ConfigMap", "slipway-site"),
         ("NetworkPolicy", "site-hub"),
+        ("NetworkPolicy", "site-datasets"),
         ("NetworkPolicy", "site-object-store"),
         ("NetworkPolicy", "site-object-store"),
     ]
