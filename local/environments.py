@@ -70,8 +70,9 @@ def installer() -> Path:
     """The uv executable, in an environment of its own."""
     if (found := (platform.system(), platform.machine())) != PLATFORM:
         raise SetupError(
-            f"wrong machine: found {' '.join(found)}, expected {' '.join(PLATFORM)}. "
-            "Use a Linux machine or container on x86-64; docker-compose.yaml describes one."
+            f"wrong machine: found {' '.join(found)}, expected {' '.join(PLATFORM)}. Use docker-compose.yaml with "
+            "Docker on x86-64, or a cluster with x86-64 nodes (docs/cluster-setup.md). The slipway command itself runs "
+            "anywhere: pipx install ."
         )
     if sys.version_info < OLDEST_PYTHON:
         raise SetupError(
