@@ -1,18 +1,31 @@
-"""docs/models.md: which model runs on which GPU in which format, as plan answers it."""
+"""docs/models.md: which families run on CPU, and which model runs on which GPU in which format, as plan answers it."""
 
 import textwrap
 from itertools import groupby
 
 from tasks.contracts.triton_images import triton_image
-from tests.families import planning, reasons, records
+from tasks.engines.openvino.families import LIMIT_LIFTED, TRACED
+from tests.families import cpu, planning, reasons, records
 
 FILE = records.ROOT / "docs" / "models.md"
 COMMAND = "`.slipway/envs/tasks/bin/python -m tests.families`"
 GIB = 2**30
 WIDTH = 126
+ON_CPU = """\
+Engine kind openvino, on any x86-64 CPU. A small random checkpoint of each family went from plan to an answer of the real Triton,
+in tests/local/families. The number is the cosine of the engine's logits and those of the source in 32 bits; weights at random
+lose more to int4 than trained ones, so it compares families and formats, and says nothing about a model's answers.
+{versions}.
+
+plan also takes {others}. They were not run.
+"""
+PUBLISHED = (
+    "Gemma 3 is its text models (270M, 1B): plan refuses those that see images. Weights that are already quantized are "
+    "refused, such as the MXFP4 of gpt-oss: a copy in 16 bits is taken."
+)
 INTRODUCTION = (
-    "Which public models `plan` takes, on which GPU and in which format, and why it refuses the others. Everything here was "
-    "planned, and its server's files were rendered; none of it was run on a GPU (docs/verified.md). {command} writes this "
+    "Which families run on CPUs, and which public models `plan` takes, on which GPU and in which format, and why it refuses the "
+    "others. Everything about GPUs was planned, and its server's files were rendered; none of it was run on one (docs/verified.md). {command} writes this "
     "page, and a test compares the two."
 )
 LEGEND = """\
@@ -38,7 +51,7 @@ NOT_CONFIRMED = (
 def page():
     """The whole text."""
     families = [_family(name, models) for name, models in records.families().items()]
-    parts = [_introduction(), _summary(), *families, _reasons(), _not_confirmed()]
+    parts = [_introduction(), _on_cpu(), _summary(), *families, _reasons(), _not_confirmed()]
     return "\n".join(line for part in parts for line in [*part, ""]).rstrip("\n") + "\n"
 
 
@@ -55,10 +68,25 @@ def used():
 
 
 def _introduction():
-    facts = {**planning.LIMITS, "runtimes": _runtimes(), "nodes": _nodes()}
-    paragraphs = LEGEND.format(**facts).split("\n\n")
-    bullets = (_filled(f"- {text}", subsequent_indent="  ") for text in paragraphs)
-    return ["# Models on GPUs", "", _filled(INTRODUCTION.format(command=COMMAND)), "", *bullets]
+    return ["# Models", "", _filled(INTRODUCTION.format(command=COMMAND))]
+
+
+def _on_cpu():
+    versions = ", ".join(f"{tool} {number}" for tool, number in cpu.recorded()["versions"].items())
+    ran = {facts["model_type"] for facts in cpu.recorded()["families"].values()}
+    facts = {"versions": f"Versions: {versions}", "others": ", ".join(sorted((TRACED | LIMIT_LIFTED) - ran))}
+    paragraphs = [_filled(text) for text in [*ON_CPU.format(**facts).split("\n\n"), PUBLISHED]]
+    rows = [_row("family", "model_type", *cpu.FORMATS), _row("---", "---", *["---"] * len(cpu.FORMATS))]
+    for family, found in cpu.recorded()["families"].items():
+        cells = (
+            [f"refused by plan: {found['refused']}", ""]
+            if "refused" in found
+            else [f"{found[f]:.2f}" for f in cpu.FORMATS]
+        )
+        rows.append(_row(family, found["model_type"], *cells))
+    return ["## On CPUs", "", paragraphs[0], "", *rows, "", *(line for text in paragraphs[1:] for line in (text, ""))][
+        :-1
+    ]
 
 
 def _runtimes():
@@ -81,7 +109,9 @@ def _nodes():
 
 def _summary():
     kinds = planning.kinds()
-    lines = ["## At a glance", "", "Formats that run on at least one of the GPUs.", ""]
+    facts = {**planning.LIMITS, "runtimes": _runtimes(), "nodes": _nodes()}
+    legend = (_filled(f"- {text}", subsequent_indent="  ") for text in LEGEND.format(**facts).split("\n\n"))
+    lines = ["## On GPUs", "", *legend, "", "### At a glance", "", "Formats that run on at least one of the GPUs.", ""]
     lines += [_row("model", *kinds), _row(*["---"] * (1 + len(kinds)))]
     for repo in records.models():
         name = repo.partition("/")[2]

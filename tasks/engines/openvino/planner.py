@@ -11,8 +11,9 @@ from tasks.contracts.plan import Estimate, Source
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
+from tasks.engines.openvino.families import check_traced
 from tasks.engines.preflight.chat import chat_template_of
-from tasks.engines.preflight.hub_metadata import Documents, quantization_of
+from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
 from tasks.engines.protocol import EnginePlanner
 
 QUANTIZE_TOOLS = ("torch", "transformers", "optimum-intel", "nncf", "openvino")
@@ -49,6 +50,10 @@ class OpenVinoPlanner(EnginePlanner):
                 expected="16-bit or 32-bit weights, which openvino traces",
                 remedy="Choose the unquantized model; quantization.format compresses it.",
             )
+        if CONFIG in documents:
+            what = f"{source.repo}@{source.revision}"
+            check_causal(documents[CONFIG], what, f"{spec.quantization.format} for openvino")
+            check_traced(documents[CONFIG], what)
         if spec.quantization.kv_cache == "fp8":
             raise InputError(
                 "openvino does not support this quantization.kv_cache",

@@ -14,6 +14,7 @@ from tasks.engines.checkpoint.perplexity import Logits, compared, perplexity
 from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
 from tasks.engines.cpus import available_cpus
 from tasks.engines.heartbeat import phase
+from tasks.engines.openvino.families import LIMIT_LIFTED
 from tasks.engines.openvino.ir import KV_CACHE_PRECISION, MODEL
 
 TASK = "text-generation-with-past"
@@ -59,7 +60,21 @@ def _trace(model: Any, out: Path) -> None:
 
     what = f"optimum-intel {version('optimum-intel')} cannot trace {type(model).__name__}"
     with refusing(what, "Choose an architecture that it supports."):
-        export_from_model(model, out, task=TASK, stateful=True)
+        export_from_model(model, out, task=TASK, stateful=True, custom_export_configs=_export_configs(model.config))
+
+
+def _export_configs(config: Any) -> dict[str, Any] | None:
+    """An export configuration without its limit of transformers, for the models that are known not to need it."""
+    if config.model_type not in LIMIT_LIFTED:
+        return None
+    from optimum.exporters.tasks import TasksManager
+
+    constructor = TasksManager.get_exporter_config_constructor(
+        exporter="openvino", task=TASK, model_type=config.model_type, library_name="transformers"
+    )
+    lifted = constructor(config, use_past=True, use_past_in_inputs=True)
+    lifted.MAX_TRANSFORMERS_VERSION = None
+    return {"model": lifted}
 
 
 def _compressed(model: Any, quantization: QuantizationFormat) -> Any:

@@ -54,7 +54,7 @@ def test_revert_is_told_why(runs):
     end_well(runs, "revert")
 
     with pytest.raises(AirflowException, match="its result is missing"):
-        runs.execute("revert", reason="it said $(AWS_SECRET_ACCESS_KEY)", to=None)
+        runs.execute("revert", reason="it said $(AWS_SECRET_ACCESS_KEY)", to="previous")
 
     assert command_of(runs) == ["python", "-m", "tasks", "revert", "--request", LAYOUT.request("demo", RUN, "revert")]
     asked = RevertRequest.model_validate(request_of(runs, "revert"))

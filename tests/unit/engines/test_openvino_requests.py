@@ -43,12 +43,41 @@ def asked(**changes):
     return spec(engine=engine, **changes)
 
 
-def check(spec):
-    OpenVinoPlanner().check(resolve(spec, site(openvino="triton:1")), source(), {})
+def check(spec, **documents):
+    OpenVinoPlanner().check(resolve(spec, site(openvino="triton:1")), source(), documents)
+
+
+def check_config(**config):
+    check(asked(), **{"config.json": config})
 
 
 def test_the_demo_is_taken():
     check(asked())
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gemma2", "gemma3_text"])
+def test_a_model_that_can_be_exported_is_taken(model_type):
+    check_config(model_type=model_type, architectures=["AnyForCausalLM"])
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({"model_type": "deepseek_v2"}, "deepseek_v2, which optimum-intel exports with transformers up to 4.53.3 only"),
+        ({"model_type": "no-such-model"}, "model_type no-such-model"),
+        ({}, "model_type None"),
+    ],
+)
+def test_a_model_that_cannot_be_exported_is_refused_before_the_download(config, found):
+    with refused(what="openvino cannot serve org/model@main", found=found, expected="gemma2"):
+        check_config(**config)
+
+
+def test_a_model_of_several_parts_is_refused_before_the_download():
+    with refused(
+        what="org/model@main cannot be quantized to int8 for openvino", found="Gemma3ForConditionalGeneration"
+    ):
+        check_config(model_type="gemma3", architectures=["Gemma3ForConditionalGeneration"], vision_config={"a": 1})
 
 
 def test_a_cache_in_8_bit_floats_is_refused():
