@@ -120,7 +120,7 @@ class Hub:
 WEIGHTS = bytes(range(256)) * 1200
 FILES = {
     "README.md": b"about",
-    "config.json": b'{"architectures": ["LlamaForCausalLM"]}',
+    "config.json": b'{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}',
     "model.safetensors": WEIGHTS,
     "tokenizer.json": b"{}",
 }

@@ -15,9 +15,10 @@ from tests.fakes.workspace import SHAPE, SITE, workspace
 from tests.refused import refused
 
 REPO = "slipway/demo-llama"
+V1_CONFIG = b'{"model_type": "llama"}'
 V1 = {
     "README.md": b"about",
-    "config.json": b"{}",
+    "config.json": V1_CONFIG,
     "model.safetensors": b"weights",
     "tokenizer.json": b"{}",
     "tokenizer_config.json": b"{}",
@@ -33,7 +34,7 @@ def hub():
         "v1": V1,
         "v1-readme": {**V1, "README.md": b"more about"},
         "v2": {**V1, "model.safetensors": b"better weights"},
-        "pickle-only": {"config.json": b"{}", "pytorch_model.bin": b"pickle", "tokenizer.json": b"{}"},
+        "pickle-only": {"config.json": V1_CONFIG, "pytorch_model.bin": b"pickle", "tokenizer.json": b"{}"},
     }
     return MemoryHub({REPO: revisions}, {QUESTIONS: [{"prompt": "?", "answer": "!"}]})
 

@@ -13,7 +13,12 @@ from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import workspace
 from tests.refused import refused
 
-FILES = {"config.json": b"{}", "model.safetensors": b"weights", "tokenizer.json": b"{}", "tokenizer_config.json": b"{}"}
+FILES = {
+    "config.json": b'{"model_type": "llama"}',
+    "model.safetensors": b"weights",
+    "tokenizer.json": b"{}",
+    "tokenizer_config.json": b"{}",
+}
 TEMPLATES = {"thinks": b"{% if enable_thinking %}<think>{% endif %}", "answers": b"{{ messages }}"}
 GATE = {**SPEC["gate"], "smoke": [{**SPEC["gate"]["smoke"][0], "max_tokens": 16}]}
 
