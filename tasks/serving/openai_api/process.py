@@ -53,9 +53,10 @@ def serve(parsed: argparse.Namespace) -> None:
     try:
         for process in processes:
             process.start()
-        wait([process.sentinel for process in processes])
-        ended = [process.exitcode for process in processes if process.exitcode is not None]
-        raise PipelineError(f"a process of OpenAI's API ended with {ended[0]}", remedy="See the container's log.")
+        ready = wait([process.sentinel for process in processes])
+        ended = next(process for process in processes if process.sentinel in ready)
+        ended.join(END_S)  # its sentinel closes a moment before its exit code is known
+        raise PipelineError(f"a process of OpenAI's API ended with {ended.exitcode}", remedy="See the container's log.")
     finally:
         for process in processes:
             process.terminate()
