@@ -230,7 +230,7 @@ class Chain:
     def standing(self):
         """Everything that a refused request must leave as it was: artifacts, releases, channels, Deployments."""
         root = self.site.object_store.root
-        of_every_run = ("/requests/", "/plans/", "/results/")
+        of_every_run = ("/requests/", "/plans/", "/results/", "/checked.json")
         keys = {uri for uri in self.keys(root) if not any(folder in uri for folder in of_every_run)}
         labels = {"app.kubernetes.io/managed-by": "slipway"}
         return keys, {item["metadata"]["name"] for item in self.cluster.find("Deployment", labels)}
