@@ -96,7 +96,7 @@ def _metadata(resource: Resource, item: Object) -> Iterator[Problem]:
 
 
 def _event(item: Object) -> Iterator[Problem]:
-    """As legacy validation of core/v1 does (pkg/apis/core/validation/events.go, Kubernetes 1.35)."""
+    """Check an Event as the legacy validation of core/v1 does (pkg/apis/core/validation/events.go, Kubernetes 1.35)."""
     about, own = (item.get("involvedObject") or {}).get("namespace") or "default", item["metadata"].get("namespace")
     if about != own:
         yield "involvedObject.namespace", f"Invalid value: {about!r}: does not match event.namespace"

@@ -32,7 +32,7 @@ REQUEST_TIMEOUT_S = 600
 ATTEMPTS = 3
 HEARTBEAT_S = 10.0
 RESAMPLES = 1000
-"""For metrics whose standard error lm_eval estimates by resampling; that of a mean is exact."""
+"""lm_eval resamples this often to estimate the standard error of some metrics; that of a mean is exact."""
 CLIENTS = {"chat": ("local-chat-completions", "chat/completions"), "completions": ("local-completions", "completions")}
 END_OF_THOUGHT = "</think>"
 MESSAGE_CHARS = 300

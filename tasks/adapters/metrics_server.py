@@ -30,7 +30,7 @@ class MetricsServer(ThreadingHTTPServer):
         self._kept: tuple[float, str] | None = None
 
     def page(self) -> str:
-        """The page, made anew unless a recent one is kept.
+        """Return the page, rendered again unless the last one is recent.
 
         Raises:
             PipelineError: it cannot be made now. An old page is not served in its place: its times would lie.

@@ -38,4 +38,4 @@ DOCUMENTS: Mapping[str, type[Contract]] = {
     "retention-report": RetentionReport,
     "deletion": Deletion,
 }
-"""By the name of its file in tests/fixtures/documents/<version>/. A Lease is Kubernetes' own: lease_object.py."""
+"""Each key names a file in tests/fixtures/documents/<version>/. A Lease is Kubernetes' own: lease_object.py."""

@@ -266,4 +266,4 @@ def _numbers(words: Mapping[str, Any], at: str, *, whole: bool) -> None:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not a JSON number")

@@ -13,7 +13,7 @@ CRON_OF_PRESETS = {
     "@quarterly": "0 0 1 */3 *",
     "@yearly": "0 0 1 1 *",
 }
-"""As in Airflow's cron_presets."""
+"""These are the presets of Airflow's cron_presets."""
 MAX_SCHEDULE_CHARS = 100
 FIELDS = 5
 RANDOM = re.compile(r"(?i)(?<![a-z])r(?![a-z])")

@@ -14,7 +14,7 @@ HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
 
 
 class Traces(Written):
-    """Where spans go."""
+    """The collector that spans are sent to, and how."""
 
     endpoint: str = Field(
         pattern=r"^https?://[!-~]+$",

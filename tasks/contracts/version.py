@@ -6,7 +6,7 @@ from typing import Any
 from tasks.contracts.errors import InputError
 
 VERSION = "0.1.0"
-"""As in pyproject.toml. Images do not have the package's metadata."""
+"""This repeats the version of pyproject.toml, because images do not have the package's metadata."""
 NEEDS = "needs"
 """Key of a stored document: the oldest version of Slipway that can read it. A version that adds a field to a stored
 document sets it there; 0.1.0 did not write it."""

@@ -16,7 +16,7 @@ HERMES, LLAMA, MISTRAL, UNKNOWN = "hermes", "llama3_json", "mistral", ""
 MARKS = (("<tool_call>", HERMES), ("[TOOL_CALLS]", MISTRAL), ("<|python_tag|>", LLAMA), ('"parameters": ', LLAMA))
 """What only templates of a format contain, the surest first. Hermes, Qwen 2.5 and Qwen 3 are of the first."""
 OTHER_MARKS = ("<function=", "<|tool_call_begin|>", "tool\u2581calls\u2581begin")
-"""Of formats that look alike and are not read, such as those of Qwen3-Coder and DeepSeek."""
+"""These marks belong to formats that look alike and are not read, such as those of Qwen3-Coder and DeepSeek."""
 
 
 def format_of(template: str) -> str:
