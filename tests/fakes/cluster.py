@@ -43,7 +43,7 @@ class MemoryCluster:
         """Deployments whose pods are not ready."""
         self.started: dict[str, int] = {}
         """Replicas that are ready, of workloads that were scaled and not waited for."""
-        self.events: list[tuple[str, str, str]] = []
+        self.told: list[tuple[str, str, str]] = []
         """Workload, reason and run of each Event, in order."""
         self.dies_at: tuple[int, str] | None = None
         """Number of the change, from 0, before or after which the process is killed."""
@@ -82,8 +82,8 @@ class MemoryCluster:
             self.objects[kind, name]["spec"]["replicas"] = replicas
 
     def tell(self, kinds, name, event):
-        if any((kind, name) in self.objects for kind in kinds) and (name, event.reason, event.run) not in self.events:
-            self.events.append((name, event.reason, event.run))
+        if any((kind, name) in self.objects for kind in kinds) and (name, event.reason, event.run) not in self.told:
+            self.told.append((name, event.reason, event.run))
 
     def service_address(self, name):
         service = self.get("Service", name)

@@ -204,7 +204,7 @@ def test_what_is_told_of_a_workload_is_kept_once_for_each_run(cluster):
 
 def told(cluster):
     """Workload, reason and run of each of our Events."""
-    if hasattr(cluster, "events"):
-        return cluster.events
+    if hasattr(cluster, "told"):
+        return cluster.told
     items = [item for item in cluster.find("Event", {}) if item["source"].get("component") == "slipway"]
     return [(item["involvedObject"]["name"], item["reason"], item["reportingInstance"]) for item in items]

@@ -12,12 +12,11 @@ from kubernetes import client
 from plugins.slipway_airflow.pods import step_pod
 from tasks.contracts.base import read_contract
 from tasks.contracts.lease import lease_names
-from tasks.contracts.release import STEPS
+from tasks.contracts.release import steps_of
 from tasks.contracts.spec import ReleaseSpec
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming, until
 
 KILLED = 137
-ORDER = STEPS[: STEPS.index("promote") + 1]
 NUMBERS = itertools.count(1)
 
 
@@ -142,7 +141,8 @@ class ByHand:
 
     def reach(self, step):
         """Make whatever comes before `step` and is not made yet."""
-        for before in ORDER[: ORDER.index(step)] if step in ORDER else ORDER[: ORDER.index("smoke-test")]:
+        steps = steps_of(self.spec)
+        for before in steps[: steps.index("smoke-test" if step == "roll-back" else step)]:
             if before not in self._done:
                 self.make(before)
 

@@ -23,6 +23,7 @@ from cli.follow import follow
 from cli.login import Login
 from demo.observers import PodCount
 from demo.traffic import Traffic, ask
+from tasks.adapters.heads import exists
 from tasks.adapters.kube import Cluster
 from tasks.contracts.artifact import MANIFEST, Layout
 from tasks.contracts.base import read_contract
@@ -218,10 +219,13 @@ class Chain:
         return {f"s3://{bucket}/{item['Key']}" for page in pages for item in page.get("Contents", [])}
 
     def manifest(self, stage, key):
-        """The artifact's manifest after a look at every file that it names; None while there is no artifact."""
+        """The artifact's manifest after a look at every file that it names; None while it is absent or claimed."""
         prefix = self.layout.artifact(stage, key)
-        manifest = self.read(f"{prefix}/{MANIFEST}")
-        for file in manifest["files"] if manifest else []:
+        found = self.bytes(f"{prefix}/{MANIFEST}")
+        if found is None or not exists(found, prefix):
+            return None
+        manifest = json.loads(found)
+        for file in manifest["files"]:
             data = self.bytes(f"{prefix}/{file['path']}")
             assert data is not None, f"{stage}: the manifest names {file['path']}, which is absent"
             assert hashlib.sha256(data).hexdigest() == file["sha256"], f"{stage}: {file['path']}"

@@ -50,16 +50,18 @@ def names(policies, namespace):
     return [item.metadata.name for item in policies.list_namespaced_network_policy(namespace).items]
 
 
-def test_the_policy_of_a_private_hub_is_gone_once_the_site_has_a_public_one(policies, namespace, setup):
+def test_the_policies_of_a_private_hub_are_gone_once_the_site_has_a_public_one(policies, namespace, setup):
     first = setup(PRIVATE)
     opened = names(policies, namespace)
 
     second = setup({})
 
-    assert opened == ["site-hub"]
-    assert f"NetworkPolicy {namespace}/site-hub" in first
+    both = [f"NetworkPolicy {namespace}/{name}" for name in ("site-datasets", "site-hub")]
+    assert opened == ["site-datasets", "site-hub"]
+    assert set(both) <= set(first)
     assert names(policies, namespace) == []
-    assert second[-2:] == [f"NetworkPolicy {namespace}/site-hub (removed)", CREATED]
+    assert sorted(second[-3:-1]) == [f"{policy} (removed)" for policy in both]
+    assert second[-1] == CREATED
 
 
 def test_a_policy_of_the_cluster_s_own_stays(policies, namespace, setup):

@@ -14,7 +14,7 @@ from tests.local.serving.triton_server import LOOPBACK, ROOT, GrpcStream, has_pa
 
 STAND_INS = ROOT / "tests" / "local" / "serving" / "stand_in"
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
-WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed": 5, "max_tokens": 150}
+WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "max_tokens": 150}
 SHARED = {"gpus": [], "kv_cache_fraction": 0.9, "kv_cache": "auto", "tensor_parallel": 1, "pipeline_parallel": 1}
 SHARED |= {"prefix_caching": True, "loras": {}, "host_cache_bytes": 0, "speculation": {}}
 
@@ -66,12 +66,12 @@ def test_the_llm_api_answers_through_generate_stream_and_grpc(both):
 
 
 def test_the_llm_api_streams_whole_characters(both):
-    _, body = both.generate(**WARM)
-    pieces = [event["text_output"] for event in both.stream(**WARM)]
+    answers = [[event["text_output"] for event in both.stream(**WARM)] for _ in range(10)]  # the LLM API takes no seed
 
-    assert "".join(pieces) == body["text_output"]
-    assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])
-    assert any(ord(character) > 127 for character in body["text_output"])
+    assert not any(piece.endswith("\ufffd") for pieces in answers for piece in pieces[:-1])
+    assert any(
+        ord(character) > 127 and character != "\ufffd" for pieces in answers for piece in pieces for character in piece
+    )
 
 
 def test_sixteen_at_once_get_their_own_right_answer_of_the_llm_api(both):

@@ -22,7 +22,7 @@ WORKLOAD = {
 
 
 def story(cluster, release_id):
-    return [reason for name, reason, _ in cluster.events if name == release_id]
+    return [reason for name, reason, _ in cluster.told if name == release_id]
 
 
 def test_a_release_that_is_promoted_and_retired_tells_all_of_it(workspace, cluster):
@@ -63,11 +63,11 @@ def test_a_step_that_is_run_again_tells_nothing_twice(workspace, cluster):
     roll_out.run(made, workspace)
     judged(workspace, made)
     promote.run(made, workspace)
-    before = list(cluster.events)
+    before = list(cluster.told)
 
     promote.run(made, workspace)
 
-    assert cluster.events == before
+    assert cluster.told == before
 
 
 class RefusingApi(Cluster):
