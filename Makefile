@@ -38,7 +38,7 @@ lint: dev
 
 types: environments dev
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/tasks/bin/python tasks
-	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/local/bin/python local cli demo bench
+	@$(ENVS)/dev/bin/mypy --follow-imports silent --python-executable $(ENVS)/local/bin/python local cli demo bench
 	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/airflow/bin/python plugins dags
 	@for script in $(SCRIPTS); do MYPYPATH=$$(dirname $$script) $(ENVS)/dev/bin/mypy \
 	  --python-executable $(ENVS)/triton/bin/python $$script || exit 1; done

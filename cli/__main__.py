@@ -26,7 +26,7 @@ COMMANDS = {
     "migrate": "cli.migrate",
     "doctor": "cli.doctor",
     "setup": "cli.setup",
-    "plan": "cli.releases",
+    "plan": "cli.plan",
     "release": "cli.releases",
     "approve": "cli.releases",
     "rollback": "cli.releases",

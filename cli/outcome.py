@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cli.airflow_api import Airflow, TaskError
 from cli.exit_codes import DONE, REFUSED, WRONG_INPUT
 from cli.follow import ORDER, RunView
+from tasks.contracts.forecast import Preview
 from tasks.contracts.gate import GateReport, Verdict
 from tasks.contracts.plan import Plan
 
@@ -30,6 +31,15 @@ def plan_of(view: RunView) -> Plan | None:
     """The run's plan, once the plan step has reported it."""
     result = view.results.get("plan")
     return Plan.model_validate(result.data["plan"]) if result and "plan" in result.data else None
+
+
+def preview_of(view: RunView) -> Preview | None:
+    """The run's plan with its forecast, once the plan step has reported them."""
+    result = view.results.get("plan")
+    if result is None or "plan" not in result.data:
+        return None
+    told = {name: result.data[name] for name in Preview.model_fields if name in result.data}
+    return Preview.model_validate({"forecast": None, **told})
 
 
 def gate_of(view: RunView) -> GateReport | None:

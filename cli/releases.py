@@ -1,4 +1,4 @@
-"""`slipway plan`, `release`, `approve` and `rollback`: start a run in Airflow and follow it."""
+"""`slipway release`, `approve` and `rollback`: start a run in Airflow and follow it."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -8,11 +8,11 @@ from rich.console import Console
 
 from cli.airflow_api import Airflow, Run, RunExistsError, TaskError
 from cli.arguments import Name, settings_of
-from cli.exit_codes import DONE, INTERRUPTED, REFUSED, TIMED_OUT, WRONG_INPUT
+from cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from cli.follow import APPROVAL, RunView, follow
-from cli.outcome import Outcome, evidence_of, gate_of, outcome_of, plan_of
+from cli.outcome import Outcome, evidence_of, gate_of, outcome_of
 from cli.screens import console_on_stdout, screen_on
-from cli.tables import gate_table, plan_footing, plan_heading, plan_table
+from cli.tables import gate_table
 from tasks.contracts.errors import InputError
 
 RUNS_TO_SEARCH = 20
@@ -59,33 +59,6 @@ def start(airflow: Airflow, dag_id: str, conf: Mapping[str, Any], run_id: str | 
             remedy="Give another --run-id.",
         )
     return run, False
-
-
-def plan(
-    context: typer.Context,
-    name: Name,
-    revision: Revision = None,
-    force: Force = False,
-    timeout: Timeout = 300.0,
-    run_id: RunId = None,
-) -> None:
-    """Show what a release would do, without doing it."""
-    console = console_on_stdout()
-    with settings_of(context).airflow() as airflow:
-        run, _ = start(airflow, dag_of(name), parameters(revision, force=force, plan_only=True), run_id)
-
-        def planned(view: RunView) -> bool:
-            return view.run.ended or plan_of(view) is not None
-
-        view = followed(console, airflow, run, timeout, until=planned)
-        computed = plan_of(view)
-        if computed is None:
-            end(console, outcome_of(airflow, view))
-            raise typer.Exit(REFUSED)
-    console.print(plan_heading(computed), highlight=False, soft_wrap=True)
-    console.print(plan_table(computed), highlight=False)
-    for line in plan_footing(computed):
-        console.print(line, highlight=False, soft_wrap=True)
 
 
 def release(

@@ -1,7 +1,7 @@
 """`python -m tasks <step>` runs one step of a release in one process, by hand or in a pod.
 
     python -m tasks plan --request s3://.../plan.json                  (in a pod)
-    python -m tasks plan --spec FILE_OR_JSON --run ID [--revision R] [--force]
+    python -m tasks plan --spec FILE_OR_JSON --run ID [--revision R] [--force] [--look FILE]
     python -m tasks STEP --release s3://.../release.json [--run ID]
     python -m tasks revert --request s3://.../revert.json              (in a pod)
     python -m tasks revert --name MODEL --run ID [--reason TEXT] [--to live]

@@ -74,6 +74,7 @@ def _add_plan_request(step: argparse.ArgumentParser) -> None:
     either.add_argument("--spec", help="file of a release spec, or its JSON text")
     step.add_argument("--revision", help="overrides the spec's source.revision")
     step.add_argument("--force", action="store_true", help="make every artifact again")
+    step.add_argument("--look", type=Path, metavar="FILE", help="write the plan to FILE, and nothing to the store")
 
 
 def _add_revert_request(step: argparse.ArgumentParser) -> None:

@@ -66,9 +66,18 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
         workspace = _workspace(site, scratch, environment)
         if parsed.step == FETCH_REPOSITORY:
             return step_table.fetch_repository(_read_release(parsed.release, workspace), workspace, parsed.to).summary
+        if parsed.step == PLAN and parsed.look:
+            return _look(parsed, workspace)
         return _traced(_job(parsed, workspace), workspace, environment)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _look(parsed: Namespace, workspace: Workspace) -> str:
+    """Plan without a trace in the store; the plan goes to a file of this machine."""
+    preview = step_table.look(_plan_request(parsed, workspace), workspace)
+    parsed.look.write_text(preview.model_dump_json(indent=2), encoding="utf-8")
+    return f"looked at {preview.plan.release_id}: {preview.plan.action}"
 
 
 def _traced(job: Job, workspace: Workspace, environment: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.forecast import Preview
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release, RevertRequest, Step
 from tasks.contracts.retention import RetentionRequest
@@ -16,6 +17,13 @@ def plan(request: PlanRequest, workspace: Workspace) -> Outcome:
     from tasks.steps.plan import run
 
     return run(request, workspace)
+
+
+def look(request: PlanRequest, workspace: Workspace) -> Preview:
+    """Plan without writing anything."""
+    from tasks.steps.plan import look
+
+    return look(request, workspace)
 
 
 def revert(request: RevertRequest, workspace: Workspace) -> Outcome:

@@ -307,6 +307,18 @@ class Budgets(Written):
         return self.gpu if gpus else self.cpu
 
 
+class Prices(Written):
+    """What a pod costs, from which plan says what a release will cost."""
+
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$", description="ISO 4217")
+    cpu_hour: float = Field(ge=0, le=1e6, description="of one CPU of a pod without GPUs, its memory included")
+    gpu_hour: dict[NonEmptyLabelValue, Annotated[float, Field(ge=0, le=1e6)]] = Field(
+        default_factory=dict,
+        max_length=MAX_ENTRIES,
+        description="of one GPU, by product: the node's price divided by its GPUs",
+    )
+
+
 class AirflowSite(Written):
     """How the DAGs of this site run their pods."""
 
@@ -338,9 +350,16 @@ class Site(Written):
     airflow: AirflowSite = AirflowSite()
     telemetry: Telemetry = Telemetry()
     budgets: Budgets = Field(default=Budgets(), description="time limits of pods, by phase")
+    prices: Prices | None = Field(default=None, description="absent: plan says no price")
     retention: RetentionPolicy | None = Field(
         default=None, description="what the object store keeps; absent: everything, and nothing is ever deleted"
     )
+
+    @model_validator(mode="after")
+    def _prices_are_of_known_gpus(self) -> Self:
+        if self.prices and (unknown := sorted(set(self.prices.gpu_hour) - set(self.gpus))):
+            raise ValueError(f"prices.gpu_hour names {', '.join(unknown)}, which is not in gpus")
+        return self
 
     @model_validator(mode="after")
     def _nodes_would_be_started(self) -> Self:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.adapters.heads import Heads
+from tasks.adapters.past_times import past_times
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.artifact import STAGES, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
+from tasks.contracts.forecast import Preview, forecast
 from tasks.contracts.plan import (
     Datasets,
     Estimate,
@@ -86,10 +88,30 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         plan = _with_stored(plan, workspace.artifacts.find)
         checked = Checked(release_id=plan.release_id, at=workspace.clock.now(), run=request.run, schedule=spec.schedule)
         workspace.store.put_bytes(workspace.layout.checked(spec.name), canonical_json(checked.model_dump(mode="json")))
-    unapplied = _unapplied(spec, live.release.spec) if plan.action == "nothing" and live and live.release else ()
+    preview = _preview(plan, spec, live, workspace)
     for line in _log_lines(plan):
         log.info(line)
-    return Outcome(_summary(plan, unapplied), _data(plan, uri, unapplied))
+    return Outcome(_summary(plan, preview.unapplied), _data(preview, uri))
+
+
+def look(request: PlanRequest, workspace: Workspace) -> Preview:
+    """Plan the release without writing anything: neither a plan nor a dataset, and no artifact is marked as used.
+
+    Raises:
+        InputError, UnavailableError: as of `run`.
+    """
+    spec = _spec_of(request)
+    live = _live(spec.name, workspace)
+    plan = _with_stored(_planned(request, spec, live, workspace), workspace.artifacts.find)
+    return _preview(plan, spec, live, workspace)
+
+
+def _preview(plan: Plan, spec: ReleaseSpec, live: Live | None, workspace: Workspace) -> Preview:
+    before = live.release if live else None
+    if plan.action == "nothing":
+        return Preview(plan=plan, forecast=None, unapplied=_unapplied(spec, before.spec) if before else ())
+    past = past_times(before, workspace) if before else None
+    return Preview(plan=plan, forecast=forecast(resolve(spec, workspace.site), plan, past))
 
 
 def _write(release: Release, uri: str, workspace: Workspace) -> None:
@@ -274,7 +296,8 @@ def _summary(plan: Plan, unapplied: tuple[str, ...]) -> str:
     return f"{plan.release_id}: {made}"
 
 
-def _data(plan: Plan, release_uri: str, unapplied: tuple[str, ...]) -> dict[str, object]:
+def _data(preview: Preview, release_uri: str) -> dict[str, object]:
+    plan = preview.plan
     return {
         "plan": plan.model_dump(mode="json"),
         "release": release_uri,
@@ -283,7 +306,8 @@ def _data(plan: Plan, release_uri: str, unapplied: tuple[str, ...]) -> dict[str,
         "commit": plan.source.commit,
         "live": plan.live,
         "estimate": plan.estimate.model_dump(mode="json"),
-        "unapplied": list(unapplied),
+        "forecast": preview.forecast.model_dump(mode="json") if preview.forecast else None,
+        "unapplied": list(preview.unapplied),
         "stages": {
             stage: {"key": planned.key, "stored": planned.stored, "changed": list(planned.changed)}
             for stage, planned in plan.stages.items()

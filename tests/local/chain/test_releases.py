@@ -1,6 +1,7 @@
 """Releases through Airflow's own services, as a person or CI asks for them, while a client goes on asking the model."""
 
 import json
+import os
 import subprocess
 import time
 
@@ -8,7 +9,7 @@ import pytest
 
 from plugins.slipway_airflow.runs import run_identity
 from tasks.adapters.workload_state import is_available
-from tests.local.chain.whole_chain import MODEL, REPOSITORY, until
+from tests.local.chain.whole_chain import MODEL, REPOSITORY, SPEC_FILE, until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -69,6 +70,25 @@ def test_a_plan_alone_changes_nothing_but_its_own_document(chain, promoted):
     assert {name for name, state in outcomes(view).items() if state != "skipped"} == {"plan"}
     assert view.results["plan"].data["action"] == "release"
     assert chain.standing()[1] == deployments
+    _is_what_this_machine_plans(view.results["plan"].data, chain)
+
+
+def _is_what_this_machine_plans(planned, chain):
+    """`slipway plan FILE` comes to the same keys without Airflow, and leaves nothing in the store."""
+    before = chain.keys(chain.site.object_store.root)
+    command = [REPOSITORY / "slipway", "plan", SPEC_FILE, "--revision", "damaged", "--json"]
+    environment = {name: os.environ[name] for name in ("PATH", "HOME")} | chain.environment
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    preview = json.loads(done.stdout)
+    assert preview["plan"]["release_id"] == planned["release_id"]
+    assert {stage: each["key"] for stage, each in preview["plan"]["stages"].items()} == {
+        stage: each["key"] for stage, each in planned["stages"].items()
+    }
+    assert preview["forecast"]["of"] == planned["live"]
+    assert preview["forecast"]["steps"] == planned["forecast"]["steps"]
+    assert chain.keys(chain.site.object_store.root) == before
 
 
 def test_a_damaged_model_is_refused_and_nobody_who_asks_the_live_one_notices(chain, promoted):

@@ -1,6 +1,14 @@
 """`slipway plan` says what a release would do."""
 
+import json
+
+import pytest
+import yaml
+
+from cli import plan as command
 from tests.fakes.airflow_server import Frame, Script
+from tests.fakes.releases import SPEC
+from tests.fakes.workspace import SITE
 from tests.unit.cli.runs import DAG, failed, nothing_to_do, planned
 
 
@@ -44,3 +52,99 @@ def test_an_impossible_request_exits_with_65(airflow, slipway):
 
     assert code == 65
     assert "sm_75 cannot run fp8" in printed
+
+
+FORECAST = {
+    "of": "demo-555555555555",
+    "steps": [
+        {"step": "build", "seconds": 7200.0, "gpus": 4},
+        {"step": "publish", "seconds": None, "gpus": 0},
+        {"step": "benchmark", "seconds": 1800.0, "gpus": 0},
+    ],
+    "candidate_gpus": 4,
+    "gpu_hours": 10.0,
+    "cost": 20.5,
+    "currency": "USD",
+}
+
+
+def ends_planned(airflow, **changes):
+    airflow.dags[DAG] = Script([Frame("running", {"plan": "success", "download": None})], {"plan": planned(**changes)})
+
+
+def test_time_gpus_and_cost_are_those_of_an_earlier_release(airflow, slipway):
+    ends_planned(airflow, live="demo-555555555555", forecast=FORECAST)
+
+    _, printed = slipway("plan", "demo")
+
+    build = next(line for line in printed.splitlines() if line.startswith("  + build"))
+    assert "about 2.0 h" in build
+    assert "time: about 2.5 h in pods, 10.00 GPU-hours, 20.50 USD, as demo-555555555555 took; publish not" in printed
+    assert "live now: demo-555555555555, to which a roll back returns" in printed
+
+
+def test_a_first_release_has_no_time(airflow, slipway):
+    ends_planned(airflow, forecast=FORECAST | {"of": None, "gpu_hours": 0.0, "cost": None})
+
+    assert "time: unknown, because no release of this model has run before" in slipway("plan", "demo")[1]
+
+
+def test_a_plan_of_nothing_says_what_it_leaves_out(airflow, slipway):
+    ends_planned(airflow, action="nothing", live="demo-555555555555", unapplied=("gate",))
+
+    assert "live and matches the request; changes of gate apply with the next release" in slipway("plan", "demo")[1]
+
+
+def test_a_program_gets_one_document_on_stdout(airflow, slipway):
+    ends_planned(airflow, forecast=FORECAST)
+
+    code, printed = slipway("plan", "demo", "--json")
+
+    document = json.loads(printed[printed.index("{") : printed.rindex("}") + 1])
+    assert (code, document["forecast"]["cost"]) == (0, 20.5)
+    assert document["plan"]["stages"]["download"]["stored"] is True
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A spec and a site in files, as options and an argument."""
+    spec, site = tmp_path / "demo.yaml", tmp_path / "site.yaml"
+    spec.write_text(yaml.safe_dump(SPEC))
+    site.write_text(yaml.safe_dump(SITE))
+    return ["--site", str(site), "plan", str(spec)]
+
+
+def test_a_file_is_planned_by_the_steps_environment_alone(slipway, files, monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "PYTHON", tmp_path / "absent")
+
+    code, printed = slipway(*files)
+
+    assert code == 65
+    assert "environments tasks" in printed
+
+
+def test_a_file_that_is_no_spec_is_refused_before_anything_starts(slipway, files, monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "PYTHON", tmp_path / "absent")
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC | {"nmae": "demo"}))
+
+    code, printed = slipway(*files)
+
+    assert code == 65
+    assert "nmae" in printed
+
+
+def test_a_run_of_airflow_has_no_place_in_the_plan_of_a_file(slipway, files):
+    code, printed = slipway(*files, "--run-id", "one")
+
+    assert (code, "--run-id names a run of Airflow" in printed) == (65, True)
+
+
+def test_an_error_of_the_planning_process_ends_with_its_code_and_its_words(slipway, files, monkeypatch, tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'model org/absent does not exist' > \"$SLIPWAY_TERMINATION_LOG\"\nexit 65\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(command, "PYTHON", python)
+
+    code, printed = slipway(*files)
+
+    assert (code, "slipway: model org/absent does not exist" in printed) == (65, True)

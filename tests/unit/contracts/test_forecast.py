@@ -1,0 +1,108 @@
+"""How long a plan will take and what it will cost, from what the same steps took before."""
+
+import pytest
+
+from tasks.contracts.forecast import PastTimes, forecast
+from tasks.contracts.resolution import ResolvedRelease
+from tests.fakes.gpu_site import gpu_site
+from tests.fakes.releases import release
+from tests.fakes.workspace import site
+
+STEPS = ("download", "quantize", "build", "assemble", "publish", "check-network")
+SERVED = ("roll-out", "smoke-test", "benchmark", "gate", "promote")
+TOOK = PastTimes("demo-000000000000", 10, dict.fromkeys((*STEPS, *SERVED), 60.0))
+ON_GPUS = {
+    "source": {"repo": "org/model", "revision": "main"},
+    "quantization": {"format": "none"},
+    "engine": {
+        "kind": "vllm",
+        "gpu": "NVIDIA-A10G",
+        "tensor_parallel": 2,
+        "max_batch_size": 8,
+        "max_input_tokens": 128,
+        "max_sequence_tokens": 256,
+    },
+}
+PRICES = {"cpu_hour": 0.5, "gpu_hour": {"NVIDIA-A10G": 2.0}}
+
+
+def planned(*, stored=(), download_bytes=10, **changes):
+    """A plan of so many bytes with some stages stored."""
+    made = release(**changes)
+    plan = made.plan
+    stages = {stage: one.model_copy(update={"stored": stage in stored}) for stage, one in plan.stages.items()}
+    files = ({"path": "model.safetensors", "digest": "sha256:" + "a" * 64, "size_bytes": download_bytes},)
+    source = plan.source.model_validate(plan.source.model_dump() | {"files": files})
+    return made.spec, plan.model_copy(update={"stages": stages, "source": source})
+
+
+def foreseen(on, past=TOOK, **plan):
+    spec, made = planned(**plan)
+    return forecast(ResolvedRelease(spec, on), made, past)
+
+
+def seconds(found):
+    return {each.step: each.seconds for each in found.steps}
+
+
+def test_a_stage_takes_longer_for_a_larger_model_and_the_other_steps_do_not():
+    found = seconds(foreseen(site(), download_bytes=25))
+
+    assert {found[step] for step in STEPS[:5]} == {150.0}
+    assert {found[step] for step in SERVED} == {60.0}
+
+
+def test_what_is_stored_takes_no_time():
+    found = foreseen(site(), stored=("download", "quantize"))
+
+    assert {"download", "quantize"}.isdisjoint(seconds(found))
+    assert found.seconds == 60.0 * (len(STEPS) - 2 + len(SERVED))
+
+
+def test_a_step_that_never_ran_is_named_and_counts_nothing():
+    past = PastTimes(TOOK.release_id, 10, {"download": 60.0})
+
+    found = foreseen(site(), past)
+
+    assert found.seconds == 60.0
+    assert found.unknown == (*STEPS[1:], *SERVED)
+
+
+def test_a_first_release_has_no_times_and_no_cost():
+    found = foreseen(site(prices={"cpu_hour": 1.0}), None)
+
+    assert (found.of, found.seconds, found.cost) == (None, 0, None)
+    assert found.unknown == (*STEPS, *SERVED)
+
+
+def test_cpus_of_steps_and_of_the_candidate_are_paid_by_the_hour():
+    found = foreseen(site(prices={"cpu_hour": 30.0, "currency": "EUR"}))
+
+    minutes = len(STEPS) + len(SERVED) + len(SERVED)  # one CPU in each pod; the candidate runs beside five of them
+    assert found.cost == pytest.approx(30.0 * minutes / 60)
+    assert (found.currency, found.gpu_hours) == ("EUR", 0)
+
+
+def test_gpus_of_steps_and_of_the_candidate_are_counted_and_priced():
+    on = gpu_site(prices=PRICES)
+
+    found = foreseen(on, **ON_GPUS)
+
+    gpus = {each.step: each.gpus for each in found.steps if each.gpus}
+    assert gpus == {"assemble": 2}
+    assert found.candidate_gpus == 2
+    assert found.gpu_hours == pytest.approx(2 * (1 + len(SERVED)) / 60)
+    without_gpus = 8 * (len(STEPS) - 1 + len(SERVED)) / 60
+    assert found.cost == pytest.approx(found.gpu_hours * 2.0 + without_gpus * 0.5)
+
+
+def test_a_gpu_without_a_price_leaves_the_cost_unknown():
+    found = foreseen(gpu_site(prices=PRICES | {"gpu_hour": {}}), **ON_GPUS)
+
+    assert found.cost is None
+    assert found.gpu_hours > 0
+
+
+def test_a_price_of_a_gpu_that_the_site_does_not_have_is_refused():
+    with pytest.raises(ValueError, match=r"prices\.gpu_hour names NVIDIA-H200"):
+        gpu_site(prices={"cpu_hour": 1, "gpu_hour": {"NVIDIA-H200": 4}})

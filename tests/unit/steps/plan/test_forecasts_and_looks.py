@@ -1,0 +1,72 @@
+"""What a plan says of the time that its steps will take, and a plan that leaves nothing behind."""
+
+from datetime import UTC, datetime
+
+from tasks.contracts.base import canonical_json
+from tasks.contracts.plan import PlanRequest
+from tasks.contracts.release import StepResult
+from tasks.steps import plan
+from tests.fakes.releases import spec
+from tests.fakes.workspace import workspace
+from tests.unit.steps.plan.test_planning import go_live, hub, planned, release_of, store  # noqa: F401 - fixtures
+
+
+def made(store, release, step, seconds, outcome="done"):  # noqa: F811
+    """As a step leaves it."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    result = StepResult(step=step, run="r", outcome=outcome, summary="", started_at=at, seconds=seconds)
+    uri = f"s3://bucket/releases/{release.spec.name}/{release.id}/results/{step}.json"
+    store.put_bytes(uri, canonical_json(result.model_dump(mode="json")))
+
+
+def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # noqa: F811
+    first = planned()
+    release = release_of(store, first)
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "file").write_bytes(b"x")
+    (tmp_path / "w").mkdir()
+    around = workspace(tmp_path / "w", hub=hub, store=store)
+    key = release.plan.stages["download"].key
+    around.artifacts.store("download", key, tmp_path / "made", inputs={}, producer={}, metrics={}, seconds=70)
+    assert around.layout.result("demo", release.id, "gate").endswith("/results/gate.json")
+    for step, seconds, outcome in (("benchmark", 30.0, "done"), ("gate", 9.0, "failed")):
+        made(store, release, step, seconds, outcome)
+    go_live(store, first)
+
+    forecast = planned(revision="v2", run="run-2").data["forecast"]
+
+    seconds = {each["step"]: each["seconds"] for each in forecast["steps"]}
+    larger = len(b"better weights") - len(b"weights")
+    assert forecast["of"] == release.id
+    assert seconds["download"] == 70 * (release.plan.download_bytes + larger) / release.plan.download_bytes
+    assert (seconds["benchmark"], seconds["gate"], seconds["quantize"]) == (30, None, None)
+
+
+def test_a_plan_of_nothing_has_no_forecast(planned, store):  # noqa: F811
+    go_live(store, planned())
+
+    assert planned(run="run-2").data["forecast"] is None
+
+
+def test_a_look_plans_the_same_and_writes_nothing(planned, store, tmp_path, hub):  # noqa: F811
+    first = planned()
+    go_live(store, first)
+    before = dict(store.objects)
+    (tmp_path / "look").mkdir()
+    request = PlanRequest(spec=spec(), run="by-hand", revision="v2")
+
+    preview = plan.look(request, workspace(tmp_path / "look", hub=hub, store=store))
+
+    assert store.objects == before
+    assert preview.plan.release_id == planned(revision="v2", run="run-2").data["release_id"]
+    assert preview.forecast.of == first.data["release_id"]
+
+
+def test_a_look_says_what_of_the_spec_is_not_applied(planned, store, tmp_path, hub):  # noqa: F811
+    go_live(store, planned())
+    (tmp_path / "look").mkdir()
+    request = PlanRequest(spec=spec(serving={"replicas": {"min": 2, "max": 2}}), run="by-hand")
+
+    preview = plan.look(request, workspace(tmp_path / "look", hub=hub, store=store))
+
+    assert (preview.plan.action, preview.forecast, preview.unapplied) == ("nothing", None, ("serving",))
