@@ -1,7 +1,5 @@
 """`slipway plan`: what a release would do. Airflow plans a model by its name; this machine plans the file of a spec."""
 
-import os
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,15 +15,14 @@ from cli.outcome import outcome_of, preview_of
 from cli.releases import Force, Revision, RunId, Timeout, dag_of, end, followed, parameters, start
 from cli.screens import console_on_stdout
 from cli.settings import Settings
+from cli.step_process import run_step
 from cli.tables import plan_footing, plan_heading, plan_table
 from tasks.contracts.base import read_contract, read_contract_json
-from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from tasks.contracts.errors import InputError
 from tasks.contracts.forecast import Preview
 from tasks.contracts.spec import ReleaseSpec
 from tasks.document_files import read_document
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-PYTHON = REPOSITORY / ".slipway" / "envs" / "tasks" / "bin" / "python"
 BY_HAND = "by-hand"
 
 
@@ -71,32 +68,14 @@ def _here(file: Path, settings: Settings, revision: str | None, *, force: bool) 
     """Plan in the environment of the steps: the versions of its tools are part of the keys."""
     read_contract(ReleaseSpec, read_document(file), str(file))
     settings.site()
-    if not PYTHON.exists():
-        raise InputError(
-            f"there is nothing here that can plan {file}",
-            expected=f"{PYTHON}, because versions of tools and templates are part of what is planned",
-            remedy="Run `python3 -m local.environments tasks` in a checkout and use its ./slipway, or give the model's "
-            "name, which Airflow plans.",
-        )
+    asked = ["plan", "--spec", str(file), "--run", BY_HAND]
+    options = [*(["--revision", revision] if revision else []), *(["--force"] if force else [])]
     with tempfile.TemporaryDirectory(prefix="slipway-plan-") as folder:
-        look, said = Path(folder, "plan.json"), Path(folder, "said")
-        command = [PYTHON, "-m", "tasks", "plan", "--site", str(settings.site_file), "--spec", str(file)]
-        options = [*(["--revision", revision] if revision else []), *(["--force"] if force else [])]
-        ended = subprocess.run(
-            [*command, *options, "--run", BY_HAND, "--look", str(look)],
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY), "SLIPWAY_TERMINATION_LOG": str(said)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
+        look = Path(folder, "plan.json")
+        run_step(
+            [*asked, *options, "--look", str(look)], settings.site_file, instead="Airflow plans a model by its name."
         )
-        if ended.returncode:
-            raise _error(ended.returncode, said.read_text(encoding="utf-8") if said.exists() else ended.stdout)
         return read_contract_json(Preview, look.read_bytes(), "the plan")
-
-
-def _error(exit_code: int, text: str) -> PipelineError:
-    kinds = {kind.exit_code: kind for kind in (InputError, UnavailableError)}
-    return kinds.get(exit_code, PipelineError)(text.strip())
 
 
 def _in_airflow(

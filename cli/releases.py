@@ -1,6 +1,7 @@
 """`slipway release`, `approve` and `rollback`: start a run in Airflow and follow it."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from cli.follow import APPROVAL, RunView, follow
 from cli.outcome import Outcome, evidence_of, gate_of, outcome_of
 from cli.screens import console_on_stdout, screen_on
+from cli.step_process import run_step
 from cli.tables import gate_table
 from tasks.contracts.errors import InputError
 
@@ -97,15 +99,32 @@ def rollback(
     context: typer.Context,
     name: Name,
     reason: Annotated[str, typer.Option(help="Reason for the channel's history.")] = "",
+    to: Annotated[str | None, typer.Option(help="Id of a previous release; default: the newest.")] = None,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Do it from this machine, with its own access, without Airflow.")
+    ] = False,
     timeout: Timeout = None,
     run_id: RunId = None,
 ) -> None:
-    """Make the previous release of a model live again."""
-    console = console_on_stdout()
-    with settings_of(context).airflow() as airflow:
-        run, new = start(airflow, f"rollback__{name}", {"reason": reason}, run_id)
-        announce(console, airflow, run, new=new)
-        view = followed(console, airflow, run, timeout)
+    """Make a previous release of a model live again.
+
+    With --direct this machine does what Airflow's step does, under the same lock: in a checkout, with KUBECONFIG and
+    credentials of the object store that may do what the step may.
+    """
+    console, settings = console_on_stdout(), settings_of(context)
+    if direct:
+        settings.site()
+        run = run_id or f"direct-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+        options = ["--reason", reason, *(["--to", to] if to else [])]
+        asked = ["revert", "--name", name, "--run", run, *options]
+        said = run_step(asked, settings.site_file, instead="Without --direct Airflow does it.")
+        end(console, Outcome(DONE, said))
+        return
+    with settings.airflow() as airflow:
+        conf = {"reason": reason, **({"to": to} if to else {})}
+        started, new = start(airflow, f"rollback__{name}", conf, run_id)
+        announce(console, airflow, started, new=new)
+        view = followed(console, airflow, started, timeout)
         done = [result.summary for result in view.results.values()]
         succeeded = Outcome(DONE, f"rolled back: {'; '.join(done) or name}")
         end(console, succeeded if view.run.state == "success" else outcome_of(airflow, view))

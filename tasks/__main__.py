@@ -4,7 +4,7 @@
     python -m tasks plan --spec FILE_OR_JSON --run ID [--revision R] [--force] [--look FILE]
     python -m tasks STEP --release s3://.../release.json [--run ID]
     python -m tasks revert --request s3://.../revert.json              (in a pod)
-    python -m tasks revert --name MODEL --run ID [--reason TEXT] [--to live]
+    python -m tasks revert --name MODEL --run ID [--reason TEXT] [--to RELEASE|live]
     python -m tasks retention --request s3://.../retention.json        (in a pod)
     python -m tasks retention --run ID [--dry-run]
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER

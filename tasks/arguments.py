@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Never
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.release import STEPS, Step
+from tasks.contracts.release import PREVIOUS, STEPS, Step
 from tasks.serving import all_reduce, drain, mpi_leader, ranks_here
 from tasks.serving.openai_api import process as openai_process
 
@@ -81,7 +81,7 @@ def _add_revert_request(step: argparse.ArgumentParser) -> None:
     either = _add_request(step)
     either.add_argument("--name", help="the model")
     step.add_argument("--reason", default="", help="recorded in the channel's history")
-    step.add_argument("--to", choices=["previous", "live"], default="previous", help="which release takes the traffic")
+    step.add_argument("--to", default=PREVIOUS, help="which release takes the traffic: its id, previous or live")
 
 
 def _add_retention_request(step: argparse.ArgumentParser) -> None:

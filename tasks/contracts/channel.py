@@ -53,20 +53,21 @@ class Channel(Contract):
             }
         )
 
-    def rolled_back(self, *, at: datetime, run: str, reason: str) -> Self:
-        """The channel after the newest previous release replaced the live one.
+    def rolled_back(self, *, at: datetime, run: str, reason: str, to: str | None = None) -> Self:
+        """The channel after a previous release replaced the live one: `to`, or the newest. Those between are forgotten.
 
         Raises:
-            ValueError: there is no previous release.
+            ValueError: there is no such previous release.
         """
-        if self.live is None or not self.previous:
-            raise ValueError(f"channel {self.name} has no previous release to go back to")
-        target = self.previous[0]
+        place = next((n for n, entry in enumerate(self.previous) if to in {None, entry.release_id}), None)
+        if self.live is None or place is None:
+            raise ValueError(f"channel {self.name} has no previous release {to or ''} to go back to")
+        target = self.previous[place]
         event = ChannelEvent(event="rolled-back", release_id=self.live.release_id, at=at, run=run, reason=reason)
         return self.model_copy(
             update={
                 "live": target.model_copy(update={"since": at}),
-                "previous": self.previous[1:],
+                "previous": self.previous[place + 1 :],
                 "history": self._with(event),
             }
         )

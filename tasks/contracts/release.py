@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tasks.contracts.base import DNS_LABEL, PRINTABLE, Contract
 from tasks.contracts.errors import PipelineError
-from tasks.contracts.kubernetes_text import ObjectUri, RunIdentity
+from tasks.contracts.kubernetes_text import ObjectUri, ReleaseId, RunIdentity
 from tasks.contracts.plan import Plan
 from tasks.contracts.redaction import bounded
 from tasks.contracts.spec import ReleaseSpec
@@ -45,6 +45,9 @@ def steps_of(spec: ReleaseSpec) -> tuple[Step, ...]:
 REMEDY_PREFIX = "What to do: "
 """Begins the line with an error's remedy in the log of a failed task. The `slipway` command reads it."""
 
+PREVIOUS, LIVE = "previous", "live"
+"""What a revert may ask for besides the id of a release, which is longer than either."""
+
 MAX_REQUEST_BYTES = 8 * 2**20
 """A spec has at most 1 MiB (documents.py), and a character of it becomes at most six bytes of JSON."""
 
@@ -57,9 +60,11 @@ class RevertRequest(Contract):
     name: str = Field(pattern=DNS_LABEL, max_length=MAX_NAME_CHARS, description="the model")
     run: RunIdentity = Field(description="identity of the Airflow run, or of a run by hand")
     reason: str = Field(default="", pattern=PRINTABLE, max_length=500, description="kept in the channel's history")
-    to: Literal["previous", "live"] = Field(
-        default="previous",
-        description="previous: go back one release; live: deploy what the channel names, after a cluster was lost",
+    to: ReleaseId = Field(
+        default=PREVIOUS,
+        description="id of a previous release that the channel still names; previous: the newest of them; live: deploy "
+        "again what the channel names as live, after a cluster was lost",
+        examples=[PREVIOUS, LIVE],
     )
 
 

@@ -39,26 +39,28 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
     )
 
 
-def revert(name: str, workspace: Workspace, *, run: str, reason: str) -> Outcome:
-    """Send all traffic of model `name` to its newest previous release, and record that in the channel.
+def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | None = None) -> Outcome:
+    """Send all traffic of model `name` to a previous release, and record that in the channel.
+
+    `to` names the release; None: the newest one before the live one.
 
     Repeating it with the same `run` finishes what that run began and goes back no further. Releases that the channel no
     longer keeps are removed, including the one that was live.
 
     Raises:
-        InputError: the model has no previous release, or that one can no longer start.
+        InputError: the model has no such previous release, or that one can no longer start.
         ConflictError: a release of the model is in progress.
         UnavailableError: the previous release did not become available in time.
     """
     channel = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read()
-    target = _target(channel, run)
+    target = _target(channel, run, to)
     reconciler = _reconciler(target, workspace, run)
     reconciler.lock.acquire()
 
     def taken_back(current: Channel) -> Channel:
         if current.live and current.live.release_id == target.release_id:
             return current
-        return current.rolled_back(at=workspace.clock.now(), run=run, reason=reason)
+        return current.rolled_back(at=workspace.clock.now(), run=run, reason=reason, to=target.release_id)
 
     try:
         moves = reconciler.reach(Goal.REVERT, taken_back)
@@ -82,7 +84,7 @@ def _is_done(channel: Channel, run: str) -> bool:
     return last is not None and last.event == "rolled-back" and last.run == run
 
 
-def _target(channel: Channel, run: str) -> ChannelEntry:
+def _target(channel: Channel, run: str, to: str | None) -> ChannelEntry:
     if channel.live and _is_done(channel, run):
         return channel.live
     if channel.live is None or not channel.previous:
@@ -91,4 +93,14 @@ def _target(channel: Channel, run: str) -> ChannelEntry:
             found=f"only {channel.live.release_id}, which is live" if channel.live else "no live release",
             remedy="Release another revision; rollout.keep says how many releases are kept.",
         )
-    return channel.previous[0]
+    found = next((entry for entry in channel.previous if to in {None, entry.release_id}), None)
+    if found is None:
+        kept = ", ".join(entry.release_id for entry in channel.previous)
+        live = " It is live." if channel.live.release_id == to else ""
+        raise InputError(
+            f"{to} is not a previous release of {channel.name}",
+            found=f"previous releases {kept}",
+            expected="one of these",
+            remedy=f"Choose one of them; rollout.keep says how many are kept.{live}",
+        )
+    return found

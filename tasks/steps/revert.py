@@ -1,7 +1,7 @@
 """revert: put the previous release of a model back, or the live one after its cluster was lost."""
 
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.release import RevertRequest
+from tasks.contracts.release import LIVE, PREVIOUS, RevertRequest
 from tasks.rollout.revert import restore, revert
 
 
@@ -13,6 +13,7 @@ def run(request: RevertRequest, workspace: Workspace) -> Outcome:
         ConflictError: a release of the model is in progress.
         UnavailableError: the previous release did not become available in time.
     """
-    if request.to == "live":
+    if request.to == LIVE:
         return restore(request.name, workspace, run=request.run)
-    return revert(request.name, workspace, run=request.run, reason=request.reason)
+    to = None if request.to == PREVIOUS else request.to
+    return revert(request.name, workspace, run=request.run, reason=request.reason, to=to)

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from cli import plan as command
+from cli import step_process
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import SPEC
 from tests.fakes.workspace import SITE
@@ -115,7 +115,7 @@ def files(tmp_path):
 
 
 def test_a_file_is_planned_by_the_steps_environment_alone(slipway, files, monkeypatch, tmp_path):
-    monkeypatch.setattr(command, "PYTHON", tmp_path / "absent")
+    monkeypatch.setattr(step_process, "PYTHON", tmp_path / "absent")
 
     code, printed = slipway(*files)
 
@@ -124,7 +124,7 @@ def test_a_file_is_planned_by_the_steps_environment_alone(slipway, files, monkey
 
 
 def test_a_file_that_is_no_spec_is_refused_before_anything_starts(slipway, files, monkeypatch, tmp_path):
-    monkeypatch.setattr(command, "PYTHON", tmp_path / "absent")
+    monkeypatch.setattr(step_process, "PYTHON", tmp_path / "absent")
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC | {"nmae": "demo"}))
 
     code, printed = slipway(*files)
@@ -143,7 +143,7 @@ def test_an_error_of_the_planning_process_ends_with_its_code_and_its_words(slipw
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 'model org/absent does not exist' > \"$SLIPWAY_TERMINATION_LOG\"\nexit 65\n")
     python.chmod(0o755)
-    monkeypatch.setattr(command, "PYTHON", python)
+    monkeypatch.setattr(step_process, "PYTHON", python)
 
     code, printed = slipway(*files)
 

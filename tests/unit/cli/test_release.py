@@ -1,9 +1,12 @@
 """`slipway release` follows a run to its end, and its exit code tells CI how that was."""
 
 import pytest
+import yaml
 
+from cli import step_process
 from cli.follow import ORDER
 from tests.fakes.airflow_server import Frame, Script
+from tests.fakes.workspace import SITE
 from tests.unit.cli.runs import DAG, failed, nothing_to_do, promoted, refused, result
 
 
@@ -184,6 +187,33 @@ def test_a_rollback_with_nothing_to_go_back_to_is_a_wrong_input(airflow, slipway
 
     assert code == 65
     assert "channel demo has no previous release" in printed
+
+
+def test_a_rollback_may_name_the_release(airflow, slipway):
+    back = {"revert": result("revert", "demo-older is live again, in place of demo-newer")}
+    airflow.dags["rollback__demo"] = Script([Frame("success", {"revert": "success"})], back)
+
+    slipway("rollback", "demo", "--to", "demo-older", "--run-id", "one")
+
+    assert airflow.runs["rollback__demo", "one"].conf == {"reason": "", "to": "demo-older"}
+
+
+def test_a_direct_rollback_runs_the_step_here_and_asks_no_airflow(airflow, slipway, monkeypatch, tmp_path):
+    site, python, asked = tmp_path / "site.yaml", tmp_path / "python", tmp_path / "asked"
+    site.write_text(yaml.safe_dump(SITE))
+    python.write_text(f'#!/bin/sh\necho "$@" > {asked}\necho demo-older is live again > "$SLIPWAY_TERMINATION_LOG"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(step_process, "PYTHON", python)
+
+    code, printed = slipway(
+        "--site", str(site), "rollback", "demo", "--direct", "--reason", "slow", "--to", "demo-older"
+    )
+
+    assert (code, "demo-older is live again" in printed) == (0, True)
+    assert not airflow.runs
+    words = asked.read_text().split()
+    assert words[:5] == ["-m", "tasks", "revert", "--name", "demo"]
+    assert words[7:] == ["--reason", "slow", "--to", "demo-older", "--site", str(site)]
 
 
 def test_a_restore_deploys_what_the_channel_names(airflow, slipway):

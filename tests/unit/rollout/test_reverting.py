@@ -80,6 +80,39 @@ def test_another_run_goes_back_one_more(workspace):
     assert channel(workspace).live.release_id == version(1).id
 
 
+def test_a_release_named_takes_the_traffic_and_those_after_it_are_forgotten(workspace, cluster):
+    oldest, *_ = (released(workspace, number, rollout={"keep": 3}) for number in (1, 2, 3))
+
+    told = revert.run(ASKED.model_copy(update={"to": oldest.id}), workspace)
+
+    found = channel(workspace)
+    assert (found.live.release_id, found.previous) == (oldest.id, ())
+    assert standing(cluster)["services"] == {"demo": oldest.id}
+    assert (told.data["release"], told.data["was"]) == (oldest.id, version(3).id)
+
+
+def test_a_named_release_is_reached_once_however_often_the_run_is_repeated(workspace):
+    for number in (1, 2, 3):
+        released(workspace, number, rollout={"keep": 3})
+    asked = ASKED.model_copy(update={"to": version(2).id})
+
+    told = [revert.run(asked, workspace).data for _ in range(2)]
+
+    assert [data["was"] for data in told] == [version(3).id, version(3).id]
+    assert [entry.release_id for entry in channel(workspace).previous] == [version(1).id]
+
+
+def test_a_release_that_is_no_previous_one_is_refused_with_those_that_are(workspace):
+    for number in (1, 2):
+        released(workspace, number)
+
+    with pytest.raises(InputError) as caught:
+        revert.run(ASKED.model_copy(update={"to": version(2).id}), workspace)
+
+    assert caught.value.found == f"previous releases {version(1).id}"
+    assert caught.value.remedy.endswith("It is live.")
+
+
 @pytest.mark.parametrize(("releases", "found"), [(0, "no live release"), (1, f"only {version(1).id}, which is live")])
 def test_without_a_release_before_there_is_no_way_back(workspace, releases, found):
     for number in range(releases):
