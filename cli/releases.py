@@ -131,9 +131,10 @@ def rollback(
 
 
 def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id: RunId = None) -> None:
-    """Make the cluster serve what the model's channel names as live, as after the loss of the cluster.
+    """Make the cluster serve what the model's channel names as live, after the cluster or the bucket was lost.
 
-    Nothing is built or measured again. A release that serves already stays as it is.
+    Nothing is built or measured again. A release that serves already stays as it is, unless the model moved to another
+    bucket: then its pods are replaced one by one, and fetch it from there.
     """
     console = console_on_stdout()
     with settings_of(context).airflow() as airflow:

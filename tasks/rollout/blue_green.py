@@ -20,6 +20,7 @@ class Goal(StrEnum):
     PROMOTE = "promote"
     ROLL_BACK = "roll-back"
     REVERT = "revert"
+    RESTORE = "restore"
 
 
 class Move(StrEnum):
@@ -50,6 +51,8 @@ class Observed:
     """Workloads that exist, of the model's releases and of its group."""
     current: bool = False
     """Whether the release's workload matches today's spec and site."""
+    fetches_here: bool = True
+    """Whether the workload's new pods fetch its releases from where they are stored now; False after a move."""
     available: bool = False
     """Whether every replica of the workload is available, in its newest generation."""
     enough_replicas: bool = True
@@ -79,6 +82,8 @@ def next_move(goal: Goal, seen: Observed) -> Move | None:
             return _roll_back(seen)
         case Goal.REVERT:
             return _revert(seen)
+        case Goal.RESTORE:
+            return _restore(seen)
 
 
 def to_retire(goal: Goal, seen: Observed) -> frozenset[str]:
@@ -115,7 +120,7 @@ def _clear_away(seen: Observed) -> Move | None:
 
 
 def _make_live(seen: Observed) -> Move | None:
-    if seen.server not in seen.deployed:
+    if seen.server not in seen.deployed or not seen.fetches_here:
         return Move.DEPLOY
     if seen.live_selects != seen.release:
         if not seen.enough_replicas:
@@ -161,3 +166,13 @@ def _revert(seen: Observed) -> Move | None:
     if seen.candidate_selects is not None:
         return Move.DROP_CANDIDATE
     return Move.RETIRE if to_retire(Goal.REVERT, seen) else None
+
+
+def _restore(seen: Observed) -> Move | None:
+    """Serve the live release from where its channel has it, although nothing, or pods of a lost bucket, serve it now.
+
+    It has to be available before anything else changes: old pods that still answer could not start again.
+    """
+    if seen.server in seen.deployed and seen.fetches_here and not seen.available:
+        return Move.AWAIT_AVAILABLE
+    return _revert(seen)

@@ -29,10 +29,13 @@ ENDPOINTS_TIMEOUT_S = 60.0
 POLL_S = 0.2
 BAKE_LOOK_S = 5.0
 DISRUPTION_BUDGET = "PodDisruptionBudget"
+BY_CHANNEL = {Goal.REVERT, Goal.RESTORE}
+"""Goals whose release was deployed by another run, perhaps before its model moved to another bucket."""
 REASONS: dict[tuple[Goal, Move], str] = {
     (Goal.ROLL_OUT, Move.DEPLOY): "CandidateDeployed",
     (Goal.PROMOTE, Move.SWAP_CHANNEL): "Promoted",
     (Goal.REVERT, Move.SWAP_CHANNEL): "LiveAgain",
+    (Goal.RESTORE, Move.DEPLOY): "Restored",
 }
 """Reasons of the Events about the release's own server."""
 
@@ -143,6 +146,9 @@ class RolloutReconciler:
             current=goal is Goal.ROLL_OUT
             and mine is not None
             and manifests.digest_of(mine) == manifests.digest_of(self.target.rendered()[0]),
+            fetches_here=goal not in BY_CHANNEL
+            or mine is None
+            or manifests.release_uris(mine) == self.target.release_uris,
             available=mine is not None and is_available(mine),
             enough_replicas=mine is None
             or replicas.count(mine) >= replicas.carried(self.release, self.target.name, workloads, live_selects),

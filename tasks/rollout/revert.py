@@ -11,8 +11,9 @@ from tasks.rollout.reconciler import RolloutReconciler
 
 
 def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
-    """Make the cluster serve what the channel of model `name` names as live, as after the loss of the cluster.
+    """Make the cluster serve what the channel of model `name` names as live, after the cluster or the bucket was lost.
 
+    Pods that would fetch the release from another bucket or prefix are replaced one by one, without an interruption.
     Repeating it does no harm; when the release serves already, nothing changes.
 
     Raises:
@@ -29,7 +30,7 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
     reconciler = _reconciler(live, workspace, run)
     reconciler.lock.acquire()
     try:
-        moves = reconciler.reach(Goal.REVERT)
+        moves = reconciler.reach(Goal.RESTORE)
     finally:
         reconciler.lock.release()
     done = "; ".join(moves) or "it served already"

@@ -41,6 +41,10 @@ class ServerTarget(Protocol):
         """Labels of the pods of this server."""
 
     @property
+    def release_uris(self) -> dict[str, str]:
+        """Annotations of its workload with the addresses of the releases that its pods fetch."""
+
+    @property
     def neighbours(self) -> tuple[str, ...]:
         """Other models that the server holds."""
 
@@ -84,6 +88,11 @@ class OwnServerTarget(ServerTarget):
     @override
     def server_pods(self) -> dict[str, str]:
         return self.release_pods
+
+    @property
+    @override
+    def release_uris(self) -> dict[str, str]:
+        return {manifests.RELEASE_URI: self.member.release_uri}
 
     @property
     @override
@@ -134,6 +143,11 @@ class SharedServerTarget(ServerTarget):
     @override
     def server_pods(self) -> dict[str, str]:
         return {**groups.selector_of(self.members), manifests.RELEASE_LABEL: self.name}
+
+    @property
+    @override
+    def release_uris(self) -> dict[str, str]:
+        return groups.release_uris(self.members)
 
     @property
     @override

@@ -68,6 +68,11 @@ def selector_of_member(member: Member) -> dict[str, str]:
     return {**selector_of([member]), **member.label}
 
 
+def release_uris(members: Sequence[Member]) -> dict[str, str]:
+    """Annotations with the addresses of the releases that a combination's pods fetch."""
+    return {f"{manifests.RELEASE_URI}.{member.name}": member.release_uri for member in members}
+
+
 def ready_timeout_s(members: Sequence[Member]) -> int:
     """How long a server of these members may take to become ready."""
     return max(member.release.spec.serving.ready_timeout_s for member in members)
@@ -96,7 +101,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         "name": name,
         "labels": {**labels, **{key: value for member in members for key, value in member.label.items()}},
         "selector": selector,
-        "annotations": {f"slipway.dev/release-uri.{member.name}": member.release_uri for member in members},
+        "annotations": release_uris(members),
         "replicas": max(spec.serving.replicas.min for spec in specs),
         "most_replicas": max(manifests.most_replicas(spec) for spec in specs),
         "ready_timeout_s": ready_timeout_s(members),

@@ -30,6 +30,8 @@ WORKER_LABEL = "slipway.dev/worker-of"
 OWN_LABELS = {"app.kubernetes.io/managed-by": "slipway"}
 MANIFEST = "slipway.dev/manifest-sha256"
 """Annotation with the digest of what was rendered: it tells whether a manifest differs from the one applied."""
+RELEASE_URI = "slipway.dev/release-uri"
+"""Annotation with the address of a server's release; in a group followed by a dot and a member's name."""
 WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
 """Kinds that a release's workload may have; both are named after the release."""
 READY = ("python", "-m", "tasks.serving.ready", f"--port={TRITON_PORTS['http']}")
@@ -65,7 +67,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "labels": {**labels, **selector},
         "worker_labels": {**labels, WORKER_LABEL: release.id},
         "selector": selector,
-        "annotations": {"slipway.dev/release-uri": release_uri, "slipway.dev/commit": release.plan.source.commit},
+        "annotations": {RELEASE_URI: release_uri, "slipway.dev/commit": release.plan.source.commit},
         "replicas": spec.serving.replicas.min,
         "most_replicas": most_replicas(spec),
         "ready_timeout_s": spec.serving.ready_timeout_s + _workers_start_s(site, where),
@@ -160,6 +162,12 @@ def digest_of(document: Document) -> str | None:
     """Digest of what an object was rendered as; None where that is not known."""
     digest: str | None = (document["metadata"].get("annotations") or {}).get(MANIFEST)
     return digest
+
+
+def release_uris(document: Document) -> dict[str, str]:
+    """Addresses of the releases that a workload's pods fetch, by annotation."""
+    annotations = document["metadata"].get("annotations") or {}
+    return {name: uri for name, uri in annotations.items() if name.startswith(RELEASE_URI)}
 
 
 def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """A model's releases on their way through a cluster: releases that differ, gates that judged, the channel."""
 
 import json
+from dataclasses import replace
 
+from tasks.adapters.moving import Move, Place
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.channel import Channel
 from tasks.contracts.release import Release, StepResult
 from tasks.steps import promote, roll_out
 from tests.fakes.clock import ManualClock
+from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import release
 
 
@@ -58,3 +61,13 @@ def channel(workspace: Workspace, name="demo") -> Channel | None:
     """The model's channel as it is stored."""
     found = workspace.store.read_with_etag(workspace.layout.channel(name))
     return Channel.model_validate(json.loads(found[0])) if found else None
+
+
+def moved(workspace: Workspace, bucket="elsewhere") -> Workspace:
+    """The same cluster with a site that names another bucket, to which channels and releases were imported."""
+    store = workspace.site.object_store.model_copy(update={"bucket": bucket})
+    site = workspace.site.model_copy(update={"object_store": store})
+    there = replace(workspace, site=site, store=MemoryObjectStore())
+    source = Place(workspace.store, workspace.layout)
+    list(Move(source, Place(there.store, there.layout), workspace.clock, stages=()).run(source.names()))
+    return there
