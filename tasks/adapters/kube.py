@@ -25,7 +25,9 @@ Document = dict[str, Any]
 
 FIELD_MANAGER = "slipway"
 API_VERSIONS = {
+    "DaemonSet": "apps/v1",
     "Deployment": "apps/v1",
+    "EC2NodeClass": "karpenter.k8s.aws/v1",
     "EndpointSlice": "discovery.k8s.io/v1",
     "GRPCRoute": "gateway.networking.k8s.io/v1",
     "HTTPRoute": "gateway.networking.k8s.io/v1",
@@ -34,13 +36,16 @@ API_VERSIONS = {
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
+    "NodeClaim": "karpenter.sh/v1",
+    "NodePool": "karpenter.sh/v1",
     "PodDisruptionBudget": "policy/v1",
     "ReplicaSet": "apps/v1",
     "ScaledObject": "keda.sh/v1alpha1",
 }
 """API versions of the kinds that are not in the core group."""
 
-OPTIONAL_KINDS = frozenset({LEADER_WORKER_SET, "GRPCRoute", "HTTPRoute", "ScaledObject"})
+KARPENTER = frozenset({"EC2NodeClass", "NodeClaim", "NodePool"})
+OPTIONAL_KINDS = KARPENTER | {LEADER_WORKER_SET, "DaemonSet", "GRPCRoute", "HTTPRoute", "ScaledObject"}
 """Kinds that a cluster may lack; one that lacks a kind has no such object."""
 
 CPU_BUDGET = Budgets().cpu
@@ -125,14 +130,14 @@ class Cluster:
         document: Document = response.to_dict()
         return document
 
-    def find(self, kind: str, labels: dict[str, str]) -> list[Document]:
-        """Objects of the serving namespace that carry every label."""
+    def find(self, kind: str, labels: dict[str, str], *, namespace: str | None = None) -> list[Document]:
+        """Objects that carry every label, of the cluster or of a namespace (default: the serving namespace)."""
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         if not self._has(kind):
             return []
         with translated(f"{kind} list"):
             response = self._resource(kind).get(
-                namespace=self.namespace, label_selector=selector, _request_timeout=TIMEOUT_S
+                namespace=namespace or self.namespace, label_selector=selector, _request_timeout=TIMEOUT_S
             )
         return [{**item, "kind": kind} for item in response.to_dict()["items"]]
 

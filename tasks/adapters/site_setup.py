@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tasks.adapters.kube import Cluster
+from tasks.adapters.node_pools import remove_unnamed
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.contracts.site import Site
 from tasks.contracts.site_objects import Document, credentials_secrets, site_objects, unneeded_policies
@@ -11,7 +12,8 @@ from tasks.contracts.site_objects import Document, credentials_secrets, site_obj
 def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, credentials: Mapping[str, str]) -> list[str]:
     """Create what the site needs besides k8s_manifests/. Running it again applies only changes of the site file.
 
-    A policy that the site file no longer requires is deleted, because it would keep an unused destination open.
+    A policy that the site file no longer requires is deleted, because it would keep an unused destination open. So is a
+    node pool without nodes.
 
     Args:
         site: the site.
@@ -35,6 +37,7 @@ def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, creden
         for namespace, name in unneeded_policies(site)
         if cluster.delete("NetworkPolicy", name, namespace=namespace)
     ]
+    removed += remove_unnamed(site, objects, cluster)
     created = store.ensure_bucket()
     return [*applied, *removed, f"bucket {site.object_store.bucket}{' (created)' if created else ''}"]
 

@@ -4,6 +4,7 @@ Field names are those of karpenter.sh/v1 and karpenter.k8s.aws/v1 in aws/karpent
 are in tests/contracts.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ Document = dict[str, Any]
 """A Kubernetes object as JSON."""
 
 MANAGED = {"app.kubernetes.io/managed-by": "slipway"}
+SITE_LABEL = "slipway.dev/site"
+"""Label with the name of the site whose file names the object; setup removes only what carries its own."""
 GPU_PRESENT = "nvidia.com/gpu.present"
 """The chart of NVIDIA's device plugin starts it on nodes with this label (values.yaml of v0.20.0)."""
 GPU_TAINT = {"key": GPU_RESOURCE, "effect": "NoSchedule"}
@@ -47,7 +50,15 @@ def node_objects(site: Site) -> list[Document]:
         if gpu.nodes is not None:
             objects.append(_node_class(product, gpu.nodes, site.nodes, site.name))
             objects += _pools(product, gpu, gpu.nodes, site.nodes)
-    return [*objects, *_image_pullers(site, site.nodes)]
+    objects += _image_pullers(site, site.nodes)
+    for item in objects:
+        item["metadata"]["labels"] |= made_for(site)
+    return objects
+
+
+def made_for(site: Site) -> dict[str, str]:
+    """Labels of the site's own objects. A name that is not a label's value is made one."""
+    return {**MANAGED, SITE_LABEL: re.sub(r"[^A-Za-z0-9]+", "-", site.name)[:63].strip("-")}
 
 
 def _name(product: str) -> str:
@@ -72,7 +83,7 @@ def _node_class(product: str, nodes: GpuNodes, karpenter: Karpenter, site_name: 
                 },
             }
         ],
-        "tags": {"slipway.dev/site": site_name},
+        "tags": {SITE_LABEL: site_name},
     }
     if karpenter.parallel_pull:
         spec["userData"] = NODE_CONFIG
@@ -80,7 +91,7 @@ def _node_class(product: str, nodes: GpuNodes, karpenter: Karpenter, site_name: 
         spec["placementGroupSelector"] = {"name": nodes.placement_group}
     if nodes.reservations:
         spec["capacityReservationSelectorTerms"] = [{"id": each} for each in nodes.reservations]
-    metadata = {"name": _name(product), "labels": MANAGED}
+    metadata = {"name": _name(product), "labels": dict(MANAGED)}
     return {"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": metadata, "spec": spec}
 
 
@@ -109,7 +120,7 @@ def _pool(product: str, gpu: Gpu, nodes: GpuNodes, karpenter: Karpenter, capacit
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
-        "metadata": {"name": _name(product), "labels": MANAGED},
+        "metadata": {"name": _name(product), "labels": dict(MANAGED)},
         "spec": {
             "weight": 10,
             "template": {

@@ -61,11 +61,11 @@ class MemoryCluster:
         item = self.objects.get((kind, name))
         return None if item is None else self._shown(kind, item)
 
-    def find(self, kind, labels):
+    def find(self, kind, labels, *, namespace=None):
         items = [item for (a_kind, _), item in self.objects.items() if a_kind == kind]
         return [self._shown(kind, i) for i in items if labels.items() <= i["metadata"].get("labels", {}).items()]
 
-    def delete(self, kind, name, *, version=None):
+    def delete(self, kind, name, *, version=None, namespace=None):
         if (kind, name) not in self.objects:
             return False
         with self._change(f"delete {kind} {name}"):
