@@ -119,13 +119,18 @@ class RolloutReconciler:
                 for name in sorted(to_retire(goal, seen)):
                     self.tell(name, "Retired", f"removed by {goal} of {self.release.id}")
             made.append(self._make(move, goal, seen, change))
-            if reason := REASONS.get((goal, move)):
-                self.tell(self.target.name, reason, made[-1])
+            self._tell_of(move, goal, seen, made[-1])
         raise PipelineError(
             f"{goal} of {self.release.id} did not finish within {MOST_MOVES} moves",
             found=", ".join(made[-3:]),
             remedy="Check whether something else changes the model's workloads or Services.",
         )
+
+    def _tell_of(self, move: Move, goal: Goal, seen: Observed, done: str) -> None:
+        if reason := REASONS.get((goal, move)):
+            self.tell(self.target.name, reason, done)
+        if move is Move.SWAP_CHANNEL and seen.channel_live in seen.deployed:
+            self.tell(str(seen.channel_live), "Replaced", f"{self.release.id} is live instead")
 
     def tell(self, server: str, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an Event about a server that is deployed, for `kubectl describe`."""

@@ -34,8 +34,17 @@ def test_a_release_that_is_promoted_and_retired_tells_all_of_it(workspace, clust
         "CandidateReady",
         "GatePassed",
         "Promoted",
+        "Replaced",
         "Retired",
     ]
+
+
+def test_a_release_that_stays_warm_tells_which_one_is_live_instead(workspace, cluster):
+    first, second = released(workspace, 1), released(workspace, 2)
+    revert("demo", workspace, run="revert-1", reason="wrong answers")
+
+    assert story(cluster, first.id)[-3:] == ["Promoted", "Replaced", "LiveAgain"]
+    assert story(cluster, second.id)[-2:] == ["Replaced", "Retired"]
 
 
 def test_a_refused_candidate_tells_why_before_it_is_gone(workspace, cluster):
