@@ -1,0 +1,40 @@
+"""The cluster that KUBECONFIG and SLIPWAY_SITE name together, else an embedded one with the manifests applied."""
+
+import os
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+
+from tasks.adapters.kube import Cluster
+from tests.fakes.workspace import site as site_of
+from tests.local.rights.grants import granting_objects
+from tests.local.rollout.conftest import CONTEXT, Server
+
+NAMED = ("KUBECONFIG", "SLIPWAY_SITE")
+
+
+@pytest.fixture(scope="package")
+def api(tmp_path_factory):
+    """A client with every right."""
+    if all(os.environ.get(name) for name in NAMED):
+        yield config.new_client_from_config(os.environ["KUBECONFIG"])
+        return
+    server = Server(tmp_path_factory.mktemp("rights"))
+    site = site_of(kubernetes={"context": CONTEXT, "serving_namespace": "slipway-serving"})
+    Cluster.connect(site, kubeconfig=Path(server.kubeconfig)).apply(granting_objects())
+    try:
+        yield config.new_client_from_config(str(server.kubeconfig), context=CONTEXT)
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def token_of(api):
+    """A token of a service account."""
+
+    def request(namespace, name):
+        made = client.CoreV1Api(api).create_namespaced_service_account_token(name, namespace, {"spec": {}})
+        return made.status.token
+
+    return request
