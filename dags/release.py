@@ -88,7 +88,7 @@ def release_dag(spec: ReleaseSpec) -> DAG:
             )
             for step in steps_of(spec)
         }
-        approval = Approval(task_id="approval", name=spec.name)
+        approval = Approval(task_id="approval", name=spec.name, keep=spec.rollout.keep)
         *forward, promote, roll_back = steps.values()
         chain(*forward, [approval, promote])
         chain(approval, promote)

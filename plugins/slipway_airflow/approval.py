@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+MOST_CHANGES = 20
+COMMIT_DIGITS = 12
+
 
 class Approval(ApprovalOperator):
     """Waits for a person when the run's parameter `approval` says `human`, and is skipped otherwise.
@@ -25,15 +28,20 @@ class Approval(ApprovalOperator):
 
     template_fields: "Sequence[str]" = ()
 
-    def __init__(self, *, name: str, **task: Any) -> None:
-        """`name` is the name of the model."""
+    def __init__(self, *, name: str, keep: int, **task: Any) -> None:
+        """`name` is the name of the model, `keep` its spec's rollout.keep."""
         super().__init__(subject=f"Promote the new release of {name}?", fail_on_reject=True, **task)
+        self.name, self.keep = name, keep
 
     def execute(self, context: "Context") -> Any:
         """Show the gate's judgements and wait for a decision, unless the run needs no approval."""
         if context["params"]["approval"] == "none":
             raise AirflowSkipException("this run needs no approval: its parameter `approval` is `none`")
-        self.body = evidence(StepResult.model_validate(context["ti"].xcom_pull(task_ids="gate", key="return_value")))
+        gate, plan = (
+            StepResult.model_validate(context["ti"].xcom_pull(task_ids=step, key="return_value"))
+            for step in ("gate", "plan")
+        )
+        self.body = "\n\n".join((evidence(gate), changes(plan), risk(self.name, gate, self.keep)))
         return super().execute(context)
 
     def execute_complete(self, context: "Context", event: dict[str, Any]) -> Any:
@@ -57,3 +65,23 @@ def evidence(gate: StepResult) -> str:
     lines += [f"- {judgement.verdict}: {judgement.why}" for judgement in report.judgements]
     lines += [f"- not judged: {reason}" for reason in report.not_applicable]
     return "\n".join([*lines, "", f"Evidence: `{gate.data['evidence']}`"])
+
+
+def changes(plan: StepResult) -> str:
+    """Write as Markdown what is different from the live release, and what plan warned of."""
+    found = [f"{stage}: {reason}" for stage, planned in plan.data["stages"].items() for reason in planned["changed"]]
+    lines = [f"- {line}" for line in found[:MOST_CHANGES]] or ["- nothing that an artifact is made of"]
+    if len(found) > MOST_CHANGES:
+        lines.append(f"- and {len(found) - MOST_CHANGES} more: see the log of plan")
+    lines += [f"- warning: {warning}" for warning in plan.data["plan"]["warnings"]]
+    return "\n".join([f"From commit `{plan.data['commit'][:COMMIT_DIGITS]}`. What changes:", "", *lines])
+
+
+def risk(name: str, gate: StepResult, keep: int) -> str:
+    """Say what can be done if the release misbehaves once it is live."""
+    live = GateReport.model_validate(gate.data["report"]).live
+    if live is None:
+        return "If it misbehaves, there is no release to go back to."
+    if keep < 2:  # noqa: PLR2004 - the live one and one more
+        return f"If it misbehaves, there is no way back: `rollout.keep` is {keep}, so `{live}` is removed."
+    return f"If it misbehaves, `slipway rollback {name}` returns to `{live}`, whose pods stay, within seconds."

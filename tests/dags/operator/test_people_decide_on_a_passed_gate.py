@@ -2,9 +2,10 @@ from datetime import UTC, datetime
 
 import pytest
 from airflow.providers.standard.exceptions import HITLTriggerEventError
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plugins.slipway_airflow.approval import Approval, evidence
+from plugins.slipway_airflow.approval import Approval, changes, evidence, risk
 from tasks.contracts.gate import GateReport, Judgement, Verdict
 from tasks.contracts.gate_spec import Expectation
 
@@ -21,10 +22,11 @@ def answer(option):
 
 def test_a_run_without_approval_asks_nobody():
     with pytest.raises(AirflowSkipException, match="needs no approval"):
-        Approval(task_id="approval", name="demo").execute({"params": {"approval": "none"}})
+        Approval(task_id="approval", name="demo", keep=2).execute({"params": {"approval": "none"}})
 
 
-def test_the_question_shows_every_judgement_and_where_the_evidence_lies(runs):
+def passed(runs, live="demo-0"):
+    """The gate's result."""
     judgement = Judgement(
         expectation=Expectation(metric="error_rate", at_most=0.0),
         what="error_rate",
@@ -35,31 +37,89 @@ def test_the_question_shows_every_judgement_and_where_the_evidence_lies(runs):
         count=64,
         why="error_rate is 0, at most 0 (n=64)",
     )
-    report = GateReport(release_id="demo-1", live="demo-0", verdict=Verdict.PASSED, judgements=(judgement,))
+    report = GateReport(release_id="demo-1", live=live, verdict=Verdict.PASSED, judgements=(judgement,))
     data = {"report": report.model_dump(mode="json"), "evidence": "s3://slipway/evidence"}
+    return runs.result("gate", data=data)
 
-    text = evidence(runs.result("gate", data=data))
+
+def planned(runs, *reasons, warnings=()):
+    """The plan's result."""
+    stages = {"download": {"changed": list(reasons)}, "build": {"changed": ["download changed"] if reasons else []}}
+    return runs.result("plan", data={"commit": "c" * 40, "stages": stages, "plan": {"warnings": list(warnings)}})
+
+
+def test_the_question_shows_every_judgement_and_where_the_evidence_lies(runs):
+    text = evidence(passed(runs))
 
     assert "`demo-1` would replace the live release `demo-0`" in text
     assert "- passed: error_rate is 0, at most 0 (n=64)" in text
     assert "`s3://slipway/evidence`" in text
 
 
+def test_the_question_shows_what_changes_and_what_plan_warned_of(runs):
+    text = changes(planned(runs, "files.model.safetensors: 1a → 2b", warnings=["the KV cache holds 3 sequences"]))
+
+    assert "commit `cccccccccccc`" in text
+    assert "- download: files.model.safetensors: 1a → 2b" in text
+    assert "- build: download changed" in text
+    assert "- warning: the KV cache holds 3 sequences" in text
+
+
+def test_a_long_list_of_changes_is_cut(runs):
+    text = changes(planned(runs, *(f"files.{number}: a → b" for number in range(30))))
+
+    assert text.count("\n- ") == 21
+    assert "- and 11 more: see the log of plan" in text
+
+
+@pytest.mark.parametrize(
+    ("live", "keep", "words"),
+    [
+        ("demo-0", 2, "`slipway rollback demo` returns to `demo-0`, whose pods stay"),
+        ("demo-0", 1, "no way back: `rollout.keep` is 1, so `demo-0` is removed"),
+        (None, 2, "there is no release to go back to"),
+    ],
+)
+def test_the_question_says_what_is_risked(runs, live, keep, words):
+    assert words in risk("demo", passed(runs, live), keep)
+
+
+class Pulled:
+    """A task instance that has the results of earlier steps."""
+
+    def __init__(self, results):
+        self.results = results
+
+    def xcom_pull(self, task_ids, key):
+        return self.results[task_ids]
+
+
+def test_a_run_that_needs_approval_asks_with_all_of_it(runs, monkeypatch):
+    results = {"gate": passed(runs), "plan": planned(runs, "files.x: a → b")}
+    asked = Approval(task_id="approval", name="demo", keep=2)
+    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, context: self.body)
+
+    ti = Pulled({step: result.model_dump(mode="json") for step, result in results.items()})
+    body = asked.execute({"params": {"approval": "human"}, "ti": ti})
+
+    assert all(part in body for part in ("error_rate is 0", "files.x: a → b", "returns to `demo-0`"))
+
+
 def test_a_rejection_is_final_and_names_who_rejected():
     with pytest.raises(AirflowFailException, match="rejected by Ann"):
-        Approval(task_id="approval", name="demo").execute_complete({}, answer("Reject"))
+        Approval(task_id="approval", name="demo", keep=2).execute_complete({}, answer("Reject"))
 
 
 def test_an_answer_that_airflow_could_not_take_is_no_rejection():
     event = {"error": "the database does not answer", "error_type": "unknown"}
 
     with pytest.raises(HITLTriggerEventError) as caught:
-        Approval(task_id="approval", name="demo").execute_complete({}, event)
+        Approval(task_id="approval", name="demo", keep=2).execute_complete({}, event)
 
     assert not isinstance(caught.value, AirflowFailException)
 
 
 def test_an_approval_lets_the_release_go_live():
-    decision = Approval(task_id="approval", name="demo").execute_complete({}, answer("Approve"))
+    decision = Approval(task_id="approval", name="demo", keep=2).execute_complete({}, answer("Approve"))
 
     assert decision["chosen_options"] == ["Approve"]
