@@ -20,6 +20,8 @@ from tasks.serving import network_check
 log = logging.getLogger(__name__)
 
 POLL_S = 2.0
+GONE_TIMEOUT_S = 120.0
+"""Pods of a measurement have 5 s to end; the garbage collector and a busy node take the rest."""
 REPORT_EVERY_S = 10.0
 SEE_PODS = "Read the output above. The pods of the measurement are deleted; run the step again to see them."
 
@@ -82,11 +84,29 @@ class Measurement:
         name = network_check.name_of(self.release)
         kind = workload_state.LEADER_WORKER_SET
         self.cluster.delete(kind, name)  # of a killed run
+        self._await_gone(name)
         self.cluster.apply(network_check.workload(self.release, self.floor, self.workspace.site, templates))
         try:
             return self._result(name)
         finally:
             self.cluster.delete(kind, name)
+
+    def _pods(self) -> list[Document]:
+        return self.cluster.find("Pod", {network_check.CHECK_LABEL: self.release.id})
+
+    def _await_gone(self, name: str) -> None:
+        """Wait until no pod of an earlier measurement is left: its result would be read as this one's."""
+        clock = self.workspace.clock
+        began = clock.monotonic()
+        while pods := self._pods():
+            if clock.monotonic() - began > GONE_TIMEOUT_S:
+                raise UnavailableError(
+                    f"pods of an earlier {name} are still there after {GONE_TIMEOUT_S:.0f} s",
+                    found=", ".join(pod["metadata"]["name"] for pod in pods),
+                    remedy="Check that their node answers, and that the LeaderWorkerSet controller runs; then run the "
+                    "step again.",
+                )
+            clock.sleep(POLL_S)
 
     def _result(self, name: str) -> tuple[AllReduce, tuple[NodeIdentity, ...]]:
         budget = self.workspace.site.budgets.gpu
@@ -100,8 +120,7 @@ class Measurement:
         )
         reported = clock.monotonic()
         while True:
-            labels = {network_check.CHECK_LABEL: self.release.id}
-            pods, now = self.cluster.find("Pod", labels), clock.monotonic()
+            pods, now = self._pods(), clock.monotonic()
             for pod in pods:
                 if ended := _ended(pod):
                     return self._read(pod, ended), self._nodes(pods)

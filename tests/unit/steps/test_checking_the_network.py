@@ -82,6 +82,21 @@ class Measured:
         }
 
 
+class MeasuredBefore(Measured):
+    """As above, after a run that was killed: its pods stay for a while, and their leader has a result."""
+
+    def __init__(self, workspace, release, *, stay_s):
+        self.clock, self.until, self.left = workspace.clock, workspace.clock.monotonic() + stay_s, result(1.0)
+        super().__init__(workspace.connection, release)
+
+    def pods(self, kind, labels):
+        if kind != "Pod" or self.clock.monotonic() >= self.until:
+            return super().pods(kind, labels)
+        fresh, self.message = self.message, self.left
+        left, self.message = [self._pod(0, "leader"), self._pod(1, "node")], fresh
+        return left
+
+
 @pytest.fixture
 def workspace(tmp_path):
     return in_memory(tmp_path, **settings())
@@ -186,6 +201,25 @@ def test_a_measurement_without_a_result_ends_in_time_and_leaves_nothing(workspac
         check_network.run(release, workspace)
 
     assert 120 <= workspace.clock.monotonic() - began < 130
+    assert sets(workspace) == []
+
+
+def test_the_result_of_a_killed_run_s_pods_is_not_taken_for_the_new_one(workspace):
+    release = made()
+    MeasuredBefore(workspace, release, stay_s=20)
+
+    outcome = check_network.run(release, workspace)
+
+    assert outcome.summary.startswith("20.0 GB/s")
+
+
+def test_pods_of_a_killed_run_that_never_go_are_named_and_nothing_is_started(workspace):
+    release = made()
+    MeasuredBefore(workspace, release, stay_s=10_000)
+
+    with refused(UnavailableError, what="still there after 120 s", found="network-0, network-1"):
+        check_network.run(release, workspace)
+
     assert sets(workspace) == []
 
 
