@@ -57,13 +57,21 @@ def summary(pods: Iterable[Pod]) -> str:
     """Describe the state of every container on one line of a log."""
     states = []
     for pod in pods:
-        for status in _statuses(pod):
+        statuses = _statuses(pod)
+        if not statuses:  # no node has it, or its node never started it
+            whole = pod.get("status") or {}
+            states.append(f"pod {whole.get('phase', 'Pending').lower()}{_because(whole.get('reason'))}")
+        for status in statuses:
             state = status.get("state") or {}
             kind = next(iter(state), "waiting")
-            detail = (state.get(kind) or {}).get("reason")
+            detail = _because((state.get(kind) or {}).get("reason"))
             ready = ", ready" if status.get("ready") else ""
-            states.append(f"{status['name']} {kind}{f' ({detail})' if detail else ''}{ready}")
+            states.append(f"{status['name']} {kind}{detail}{ready}")
     return ", ".join(states) or "no pod yet"
+
+
+def _because(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
 
 
 def _statuses(pod: Pod) -> list[dict[str, Any]]:

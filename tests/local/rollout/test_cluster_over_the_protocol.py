@@ -104,6 +104,7 @@ def test_a_candidate_without_a_node_is_given_up_in_that_phase_with_the_scheduler
     assert "FailedScheduling: 0/1 nodes are available" in caught.value.what
     assert "raise budgets.cpu.schedule_min" in caught.value.remedy
     assert any("demo-1: schedule 0 of 6 s" in record.getMessage() for record in caplog.records)
+    assert any("6 s: pod pending: FailedScheduling" in record.getMessage() for record in caplog.records)
 
 
 def test_pulling_takes_nothing_from_the_time_to_become_ready_and_has_a_limit_of_its_own(cluster):

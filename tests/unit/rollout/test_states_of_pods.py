@@ -75,6 +75,13 @@ def test_what_is_waited_for_is_neither_ready_nor_done():
     assert pod_state.summary([]) == "no pod yet"
 
 
+def test_a_pod_that_no_node_has_started_is_not_the_same_as_no_pod():
+    waiting = {"metadata": {"name": "one"}, "status": {"phase": "Pending"}}
+    rejected = {"metadata": {"name": "two"}, "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError"}}
+
+    assert pod_state.summary([waiting, rejected]) == "pod pending, pod failed (UnexpectedAdmissionError)"
+
+
 def test_a_sidecar_that_passes_on_what_its_server_answers_is_named_after_it():
     inits = [("fetch", ended(0)), ("front", {"running": {}})]
     found = pod(inits=inits, mains=[("triton", {"running": {}})])
