@@ -21,6 +21,8 @@ PLACING = ("FailedScheduling", "Nominated", "TriggeredScaleUp", "NotTriggerScale
 events.go) and of cluster-autoscaler 1.33 (processors/status/eventing_scale_up_processor.go)."""
 PULLING = ("Pulling", "Pulled", "Failed", "FailedMount", "FailedCreatePodSandBox")
 """Events of the kubelet about what comes before a container (pkg/kubelet/events, Kubernetes 1.36)."""
+CAUSELESS = frozenset({"Error: ErrImagePull", "Error: ImagePullBackOff"})
+"""The kubelet reports a failed pull twice under the same reason: with its cause, and then like this."""
 MESSAGE_CHARS = 256
 
 
@@ -81,7 +83,7 @@ def reason(pod: Pod, events: Iterable[Event]) -> str:
     if phase is StartPhase.RUN:
         return ""
     kinds = PLACING if phase is StartPhase.SCHEDULE else PULLING
-    relevant = [event for event in events if event.get("reason") in kinds]
+    relevant = [event for event in events if event.get("reason") in kinds and event.get("message") not in CAUSELESS]
     latest = {event.get("reason"): event for event in relevant}
     texts = [f"{each.get('reason')}: {_one_line(each.get('message'))}" for each in latest.values()]
     unplaced = _unscheduled(pod) if phase is StartPhase.SCHEDULE else None

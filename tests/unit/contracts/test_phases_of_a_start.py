@@ -91,6 +91,15 @@ def test_the_reason_is_that_of_the_phase_in_the_words_of_whoever_gave_it():
     assert reason(pod(inits=[DONE, RUNNING], mains=[(RUNNING, {})]), events) == ""
 
 
+def test_why_an_image_cannot_be_pulled_is_not_hidden_by_the_kubelet_s_second_event():
+    cause = 'Failed to pull image "tasks:1": failed to resolve image: connection refused'
+    events = [
+        {"reason": "Failed", "message": text} for text in (cause, "Error: ErrImagePull", "Error: ImagePullBackOff")
+    ]
+
+    assert reason(pod(), events) == f"Failed: {cause}"
+
+
 @pytest.mark.parametrize(("limits", "name"), [({"nvidia.com/gpu": "8"}, "gpu"), ({"memory": "1Gi"}, "cpu")])
 def test_a_late_pod_names_the_field_that_gives_it_more_time(limits, name):
     found, clock = pod(condition=UNPLACED, limits=limits), PhaseClock({StartPhase.SCHEDULE: 60})
