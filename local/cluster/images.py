@@ -24,10 +24,17 @@ class Image:
     command: tuple[str, ...] = ()
     pull_s: float = 0.0
     """How long the node takes to pull it, once; with 0 it is on the node already."""
+    programs: tuple[Path, ...] = ()
+    """Its own folders of programs. Without one of them the image is not built, and cannot be pulled."""
+
+    @property
+    def missing(self) -> Path | None:
+        """The first of its own folders that does not exist."""
+        return next((folder for folder in self.programs if not folder.is_dir()), None)
 
 
 class ImageTable(Mapping[str, Image]):
-    """The table in a file. It is read again when the file changes, so added images can be pulled from then on."""
+    """The images of a file, those that are built. It is read again when it changes: added images can be pulled then."""
 
     def __init__(self, file: Path, places: Mapping[str, Path]) -> None:
         """Read `file`; `places` gives the values of placeholders such as `${NAME}`.
@@ -41,15 +48,25 @@ class ImageTable(Mapping[str, Image]):
 
     def __getitem__(self, name: str) -> Image:
         """The image of that name."""
-        return self._current()[name]
+        image = self._current()[name]
+        if image.missing is not None:
+            raise KeyError(name)
+        return image
 
     def __iter__(self) -> Iterator[str]:
         """The names."""
-        return iter(self._current())
+        return (name for name, image in self._current().items() if image.missing is None)
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._current())
+        return sum(1 for _ in self)
+
+    def why_absent(self, name: str) -> str:
+        """Why the table does not have an image: a folder that is missing, or that no row names it."""
+        image = self._current().get(name)
+        if image is not None and image.missing is not None:
+            return f"it is not built, because {image.missing} does not exist"
+        return f"this cluster knows only {', '.join(sorted(self))} ({self.file})"
 
     def _current(self) -> dict[str, Image]:
         try:
@@ -82,11 +99,12 @@ def _image(name: str, row: dict[str, Any], fill: Any) -> Image:
     unknown = set(row) - {"path_prefix", "env", "working_dir", "command", "pull_s"}
     if unknown:
         raise ValueError(f"image {name}: unknown fields {sorted(unknown)}")
-    directory = row.get("working_dir")
+    directory, own = row.get("working_dir"), [fill(part) for part in row.get("path_prefix", [])]
     return Image(
-        path=":".join([*(fill(part) for part in row.get("path_prefix", [])), *SYSTEM_PATH]),
+        path=":".join([*own, *SYSTEM_PATH]),
         env={key: fill(value) for key, value in row.get("env", {}).items()},
         working_dir=fill(directory) if directory else None,
         command=tuple(fill(part) for part in row.get("command", [])),
         pull_s=float(row.get("pull_s", 0)),
+        programs=tuple(map(Path, own)),
     )

@@ -88,8 +88,7 @@ class Pull:
 
 
 def _why(image: str, images: ImageTable) -> str:
-    known = ", ".join(sorted(images))
     return (
         f'rpc error: code = NotFound desc = failed to pull and unpack image "{image}": {image}: not found; '
-        f"this cluster knows only {known} ({images.file})"
+        f"{images.why_absent(image)}"
     )

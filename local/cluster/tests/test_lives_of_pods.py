@@ -271,6 +271,22 @@ def test_a_pod_starts_once_its_image_is_in_the_table(own_cluster, space_in, unti
     assert space.logs("pulls") == "came\n"
 
 
+def test_an_image_whose_programs_are_missing_cannot_be_pulled_until_they_are_there(
+    own_cluster, space_in, until, tmp_path
+):
+    space, programs = space_in(own_cluster, "pulls"), tmp_path / "bin"
+    with own_cluster.images.open("a") as table:
+        table.write(f'  unbuilt:1: {{path_prefix: ["{programs}", "${{PYTHON}}"]}}\n')
+    space.run("pulls", "print('came')", container={"image": "unbuilt:1"})
+
+    until(lambda: waiting(space, "pulls").reason == "ImagePullBackOff")
+    assert f"it is not built, because {programs} does not exist" in waiting(space, "pulls").message
+
+    programs.mkdir()
+    space.finished("pulls", timeout_s=30)
+    assert space.logs("pulls") == "came\n"
+
+
 def test_a_command_that_does_not_exist_is_a_start_error(space):
     space.run("typo", "", container={"command": ["pythno"]})
 
