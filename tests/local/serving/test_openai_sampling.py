@@ -153,6 +153,19 @@ def test_a_value_out_of_range_is_refused_by_tritons_own_routes_too(server, name,
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
 
 
+@pytest.fixture(scope="module")
+def without_tools(make_repository, start_server, tmp_path_factory):
+    """A client of the same model with a chat template that has no word of tools."""
+    repository = make_repository()
+    file = repository / "demo" / "1" / "engine" / "openvino_tokenizer.xml"
+    tokenizer = ET.parse(file)
+    for node in tokenizer.iter("chat_template"):
+        node.set("value", "{% for message in messages %}<|user|>{{ message.content }}{% endfor %}<|assistant|>")
+    tokenizer.write(file)
+    with OpenAiServer(start_server(repository), tmp_path_factory.mktemp("plain")) as api, client_of(api) as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     ("asked", "ignored"),
     [
@@ -160,40 +173,29 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arg
         ({"messages": [*ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}]}, "ignores tool_calls"),
     ],
 )
-def test_tools_are_refused_where_the_chat_template_ignores_them(client, asked, ignored):
+def test_tools_are_refused_where_the_chat_template_ignores_them(without_tools, asked, ignored):
     with pytest.raises(openai.BadRequestError, match=ignored):
-        client.chat.completions.create(**{"model": "demo", "messages": ASKED, **asked})
+        without_tools.chat.completions.create(**{"model": "demo", "messages": ASKED, **asked})
 
 
-TEMPLATE = (
-    "{{ bos_token }}{% if tools %}{% for tool in tools %}{{ tool.function.name }}{% endfor %}{% endif %}"
-    "{% for message in messages %}<|user|>{{ message.content }}{% for call in message.tool_calls %}"
-    "<tool_call>{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}<|assistant|>"
-)
-
-
-def test_tools_go_through_the_chat_template_and_a_call_can_be_forced(make_repository, start_server, tmp_path):
-    repository = make_repository()
-    file = repository / "demo" / "1" / "engine" / "openvino_tokenizer.xml"
-    tokenizer = ET.parse(file)
-    for node in tokenizer.iter("chat_template"):
-        node.set("value", TEMPLATE)
-    tokenizer.write(file)
-    with OpenAiServer(start_server(repository), tmp_path) as api, client_of(api) as client:
-        plain, tools = (
-            client.chat.completions.create(model="demo", messages=ASKED, max_tokens=30, **more)
-            for more in ({}, {"tools": TOOLS})
-        )
-        forced = client.chat.completions.create(
-            model="demo",
-            messages=ASKED,
-            tools=TOOLS,
-            tool_choice={"type": "function", "function": {"name": "look_up"}},
-            max_tokens=100,
-            extra_body={"repetition_penalty": 3},
-        )
+def test_tools_go_through_the_chat_template_and_a_call_can_be_forced(client):
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "Paris"}
+    history = [*ASKED, {"role": "assistant", "content": None, "tool_calls": [CALL]}, result]
+    plain, tools, called = (
+        client.chat.completions.create(**{"model": "demo", "messages": ASKED, "max_tokens": 30, **more})
+        for more in ({}, {"tools": TOOLS}, {"messages": history})
+    )
+    forced = client.chat.completions.create(
+        model="demo",
+        messages=ASKED,
+        tools=TOOLS,
+        tool_choice={"type": "function", "function": {"name": "look_up"}},
+        max_tokens=100,
+        temperature=30,
+        seed=3,
+    )
     (call,) = forced.choices[0].message.tool_calls
 
-    assert tools.usage.prompt_tokens > plain.usage.prompt_tokens
+    assert plain.usage.prompt_tokens < tools.usage.prompt_tokens < called.usage.prompt_tokens
     assert (call.function.name, forced.choices[0].finish_reason) == ("look_up", "tool_calls")
     assert set(json.loads(call.function.arguments)) == {"city", "sure"}
