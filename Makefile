@@ -3,6 +3,8 @@
 # make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
 # make wheel       the slipway command as a wheel, in .slipway/wheel
 # make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
+# make kind        a cluster of kind with registry, S3, Hub and Airflow, and a release in it: needs Docker (docs/cluster-setup.md)
+# make kind-down   remove it
 # make gpu-check   what this machine can run of the GPU paths; GPU_PYTHON names a Python with CUDA (tests/gpu/README.md)
 # make up          start the embedded stack alone; HUB=https://huggingface.co lets its releases come from there
 # make down        stop it and everything it started
@@ -12,7 +14,7 @@ GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
 # Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
 SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
 
-.PHONY: demo test check lint types wheel images gpu-check up down status lock format clean
+.PHONY: demo test check lint types wheel images kind kind-down gpu-check up down status lock format clean
 
 demo: environments
 	@$(ENVS)/local/bin/python -m demo
@@ -53,6 +55,12 @@ wheel: dev
 images:
 	@docker buildx bake --load
 	@$(PYTHON) images/check.py
+
+kind:
+	@PYTHON=$(PYTHON) local/kind/up.sh
+
+kind-down:
+	@local/kind/down.sh
 
 gpu-check: $(if $(filter $(ENVS)/%,$(GPU_PYTHON)),modelopt)
 	@$(GPU_PYTHON) -m tests.gpu

@@ -17,7 +17,7 @@ from local.hub.repositories import load_repositories
 from local.hub.server import HubServer
 from local.private_files import write_private
 
-HOST = "127.0.0.1"  # fixture tokens are not secret, so the server must not be reachable from outside
+HOST = "127.0.0.1"  # fixture tokens are not secret, so a machine's server must not be reachable from outside
 EXIT_WRONG_INPUT = 65
 
 
@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--fixtures", type=Path, required=True, help="folder of <org>/<name>/repository.yaml")
     parser.add_argument("--state", type=Path, required=True, help="folder for server.json, access.jsonl and damaged/")
     parser.add_argument("--port", type=int, default=0, help="default: 0, a free port")
+    parser.add_argument("--host", default=HOST, help="address to listen on; in a pod 0.0.0.0 (default: %(default)s)")
     arguments = parser.parse_args()
     arguments.state.mkdir(parents=True, exist_ok=True)
     try:
@@ -42,7 +43,7 @@ def main() -> int:
     hub = HubServer(repositories, arguments.state / "access.jsonl", admin_token)
     announcement = arguments.state / "server.json"
     try:
-        asyncio.run(_serve(hub.application(), arguments.port, admin_token, announcement))
+        asyncio.run(_serve(hub.application(), arguments.host, arguments.port, admin_token, announcement))
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
@@ -53,13 +54,13 @@ def main() -> int:
     return 0
 
 
-async def _serve(app: web.Application, port: int, admin_token: str, announcement: Path) -> None:
+async def _serve(app: web.Application, host: str, port: int, admin_token: str, announcement: Path) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
-    await web.TCPSite(runner, HOST, port).start()
+    await web.TCPSite(runner, host, port).start()
     where = {"port": runner.addresses[0][1], "pid": os.getpid()}
     write_private(announcement, json.dumps(where | {"admin_token": admin_token}) + "\n")
     # without the token: standard output becomes a log

@@ -14,22 +14,6 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 VALUES = yaml.safe_load((MANIFESTS / "airflow" / "values.yaml").read_text())
 
 
-def flat(values, path=()):
-    for name, value in values.items():
-        yield ".".join((*path, name))
-        if isinstance(value, dict):
-            yield from flat(value, (*path, name))
-
-
-def test_every_value_is_a_parameter_of_the_chart():
-    recorded = contract("airflow_chart.yaml")["parameters"]
-    own = {"config", "scheduler.serviceAccount.annotations"}  # maps whose keys are not the chart's
-
-    for path in flat(VALUES):
-        inside = any(path.startswith(f"{each}.") for each in own)
-        assert inside or any(each == path or each.startswith(f"{path}.") for each in recorded), path
-
-
 def test_airflow_of_the_chart_runs_the_locked_version_and_finds_what_slipway_needs():
     lock = (ROOT / "requirements" / "airflow.lock").read_text()
     environment = {each["name"]: each["value"] for each in VALUES["env"]}
