@@ -21,7 +21,8 @@ READINGS = 5
 QUESTION = "What is the capital of France?"
 PEER = """
 import sys
-from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.triton import TritonClient
 
 host, http, grpc, model, question = sys.argv[1:]
 with TritonClient(host, int(http), int(grpc)) as client:

@@ -137,8 +137,8 @@ class _Asking:
         """
         connection, where = self._servers.open()
         with closing(connection):
-            names = GenerateClient(connection, str(where)).inputs(self._name, LOOK_TIMEOUT_S)
-        check_takes_messages(self._name, names)
+            known = GenerateClient(connection, str(where)).inputs(self._name, LOOK_TIMEOUT_S)
+        check_takes_messages(self._name, known)
 
     def answer(self, printed: PrintedAnswer, prompt: str | Sequence[Message]) -> None:
         """Print the answer. Leaving early closes the connection, by which Triton notices that nobody waits.

@@ -13,7 +13,7 @@ from typing import Self
 
 from pydantic import Field
 
-from tasks.adapters.triton import GenerateRequest
+from tasks.adapters.generate_request import GenerateRequest
 from tasks.contracts.base import Contract, canonical_json, read_contract_json, sha256_of
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec_fields import MAX_TOKENS, TemplateArguments

@@ -7,21 +7,24 @@ docs.nvidia.com/deeplearning/triton-inference-server, protocol/extension_generat
 import http.client
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from tasks.adapters.triton import Chunk, GenerateRequest, columns
+from cli.prompt_inputs import Body
+from tasks.adapters.generate_request import Column, GenerateRequest, columns, prompt_columns, rendered
+from tasks.adapters.triton import Chunk
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from tasks.contracts.prompt_model import ModelInputs, Prompt, model_inputs, prompt_of, with_prompt
 
 QUOTED_CHARS = 256
 EVENT = b"data:"
 LINE_BYTES = 1 << 20
 
-MakeInputs = Callable[[frozenset[str]], Mapping[str, Any]]
-"""From the names of a model's inputs to the body of a request."""
+MakeBody = Callable[[ModelInputs], Body]
+"""From a model's inputs to the body of a request."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +53,26 @@ class GenerateClient:
             InputError: the server has no such model, or refused the request.
             UnavailableError: the server did not answer, or the answer did not end within `timeout_s`.
         """
+        with self._failures_of(model, timeout_s):
+            deadline = time.monotonic() + timeout_s
+            known = self._known(model, deadline)
+            self.sent_at_s = time.monotonic()
+            if known.prompt_model is not None:
+                prompt = self._prompt(known.prompt_model, _document(prompt_columns(request)), deadline)
+                request = rendered(request, prompt)
+            yield from self._pieces(model, _document(columns(request, known.names, stream=True)), deadline)
 
-        def body(names: frozenset[str]) -> Mapping[str, Any]:
-            return {name: _json(value) for name, _, value in columns(request, names, stream=True)}
-
-        return self.pieces(model, body, timeout_s)
-
-    def inputs(self, model: str, timeout_s: float) -> frozenset[str]:
-        """Names of a model's inputs.
+    def inputs(self, model: str, timeout_s: float) -> ModelInputs:
+        """What a model takes.
 
         Raises:
             InputError: the server has no such model.
             UnavailableError: the server did not answer within `timeout_s`.
         """
         with self._failures_of(model, timeout_s):
-            return self._input_names(model, time.monotonic() + timeout_s)
+            return self._known(model, time.monotonic() + timeout_s)
 
-    def pieces(self, model: str, make: MakeInputs, timeout_s: float) -> Iterator[Piece]:
+    def pieces(self, model: str, make: MakeBody, timeout_s: float) -> Iterator[Piece]:
         """The answer to the request that `make` builds, as `stream`.
 
         Raises:
@@ -74,7 +80,13 @@ class GenerateClient:
             UnavailableError: as `stream`.
         """
         with self._failures_of(model, timeout_s):
-            yield from self._pieces(model, make, time.monotonic() + timeout_s)
+            deadline = time.monotonic() + timeout_s
+            known = self._known(model, deadline)
+            body = make(known)
+            inputs, self.sent_at_s = body.inputs, time.monotonic()
+            if known.prompt_model is not None and body.to_render is not None:
+                inputs = with_prompt(inputs, self._prompt(known.prompt_model, body.to_render, deadline))
+            yield from self._pieces(model, inputs, deadline)
 
     @contextmanager
     def _failures_of(self, model: str, timeout_s: float) -> Iterator[None]:
@@ -92,13 +104,15 @@ class GenerateClient:
                 remedy="Check that its server is up, and try again.",
             ) from error
 
-    def _input_names(self, model: str, deadline: float) -> frozenset[str]:
-        metadata = self._document(model, self._send("GET", _path(model), deadline))
-        return frozenset(tensor["name"] for tensor in metadata.get("inputs") or [])
+    def _known(self, model: str, deadline: float) -> ModelInputs:
+        return model_inputs(self._document(model, self._send("GET", f"{_path(model)}/config", deadline)))
 
-    def _pieces(self, model: str, make: MakeInputs, deadline: float) -> Iterator[Piece]:
-        body = json.dumps(make(self._input_names(model, deadline))).encode()
-        self.sent_at_s = time.monotonic()
+    def _prompt(self, model: str, inputs: Mapping[str, Any], deadline: float) -> Prompt:
+        response = self._send("POST", f"{_path(model)}/generate", deadline, json.dumps(inputs).encode())
+        return prompt_of(self._document(model, response))
+
+    def _pieces(self, model: str, inputs: Mapping[str, Any], deadline: float) -> Iterator[Piece]:
+        body = json.dumps(inputs).encode()
         response = self._send("POST", f"{_path(model)}/generate_stream", deadline, body)
         if response.status != http.client.OK:
             self._document(model, response)
@@ -185,8 +199,8 @@ def _path(model: str) -> str:
     return f"/v2/models/{quote(model, safe='')}"
 
 
-def _json(value: bytes | float) -> str | float:
-    return value.decode() if isinstance(value, bytes) else value
+def _document(columns: Sequence[Column]) -> dict[str, Any]:
+    return {name: value.decode() if isinstance(value, bytes) else value for name, _, value in columns}
 
 
 def _first(value: Any) -> str:

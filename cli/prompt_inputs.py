@@ -1,7 +1,7 @@
 """The inputs of a Triton model for a prompt or a conversation, and refusals of what the model cannot do. Pure.
 
-A model's metadata names its inputs, so an option that an engine kind or an older release does not support is refused
-before anything is sent.
+A model's configuration names its inputs, so an option that an engine kind or an older release does not support is
+refused before anything is sent.
 """
 
 import json
@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.contracts.errors import InputError
+from tasks.contracts.prompt_model import VLLM_SAMPLING, ModelInputs
 
 Message = Mapping[str, Any]
 """A role and a text, under `role` and `content`."""
 
-VLLM_SAMPLING = "sampling_parameters"
-"""Input of Triton's vLLM backend with vLLM's SamplingParams as JSON (vllm_backend 11c4e0f, src/utils/request.py)."""
 VLLM_SWITCHES = (
     "exclude_input_in_output",
     "return_finish_reason",
@@ -72,48 +71,58 @@ class Sampling:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def check_takes_messages(model: str, names: frozenset[str]) -> None:
+@dataclass(frozen=True)
+class Body:
+    """Inputs of a model, and before that of the model that renders its prompt, if there is one."""
+
+    inputs: Message
+    to_render: Message | None = None
+
+
+def check_takes_messages(model: str, known: ModelInputs) -> None:
     """Refuse a conversation with a model that takes no messages.
 
     Raises:
-        InputError: it takes none. `names` are its inputs.
+        InputError: it takes none, and no other model renders its prompts.
     """
-    if MESSAGES not in names:
+    if MESSAGES not in known.names and known.prompt_model is None:
         raise InputError(
             f"{model} takes no messages, so it has no conversations and no system prompt",
-            found=f"a model with the inputs {', '.join(sorted(names))}",
-            expected="an input `messages`: models of Slipway's own templates have it, Triton's vLLM backend does not",
+            found=f"a model with the inputs {', '.join(sorted(known.names))}",
+            expected="an input `messages`, or a model beside it that renders messages",
             remedy=f'Send single prompts, as in `slipway ask {model} "question"`. If the release is older than '
             "conversations, release the model again.",
         )
 
 
-def prompt_inputs(model: str, prompt: str | Sequence[Message], sampling: Sampling, names: frozenset[str]) -> Message:
-    """The body of a request to the generate extension.
+def prompt_inputs(model: str, prompt: str | Sequence[Message], sampling: Sampling, known: ModelInputs) -> Body:
+    """The bodies of requests to the generate extension.
 
     Args:
         model: name of the model, for errors.
         prompt: one prompt, or the messages of a conversation.
         sampling: how to answer.
-        names: the model's inputs.
+        known: the model's inputs.
 
     Raises:
         InputError: the model cannot do something that was requested. The error names every such option.
     """
     if not isinstance(prompt, str):
-        check_takes_messages(model, names)
-    given = sampling.inputs()
-    if VLLM_SAMPLING in names:
-        text = prompt if isinstance(prompt, str) else ""
-        return {"text_input": text, **_vllm_inputs(model, given, names)}
-    _refuse(model, [name for name in given if name not in names])
+        check_takes_messages(model, known)
+    names, given = known.names, sampling.inputs()
     question = {"text_input": prompt} if isinstance(prompt, str) else {"text_input": "", MESSAGES: json.dumps(prompt)}
-    stream = {"stream": True} if "stream" in names else {}
-    return {**question, **stream, **given}
+    if VLLM_SAMPLING not in names:
+        _refuse(model, [name for name in given if name not in names])
+        stream = {"stream": True} if "stream" in names else {}
+        return Body({**question, **stream, **given})
+    template = {name: given.pop(name) for name in (TEMPLATE_ARGUMENTS,) if name in given}
+    if known.prompt_model is None:
+        _refuse(model, list(template))
+        return Body({**question, **_vllm_inputs(given, names)})
+    return Body(_vllm_inputs(given, names), {**question, **template, "max_tokens": sampling.max_tokens})
 
 
-def _vllm_inputs(model: str, given: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    _refuse(model, [name for name in given if name == TEMPLATE_ARGUMENTS])
+def _vllm_inputs(given: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
     sampling = {"stop" if name == STOP_WORDS else name: value for name, value in given.items()}
     switches = {name: True for name in ("stream", *VLLM_SWITCHES) if name in names}
     return {VLLM_SAMPLING: json.dumps(sampling), **switches}

@@ -7,7 +7,7 @@ from contextlib import closing
 from cli.batch_files import Prompt, Result, digest_of
 from cli.generate import GenerateClient
 from cli.model_connection import ModelServers
-from tasks.adapters.triton import GenerateRequest
+from tasks.adapters.generate_request import GenerateRequest
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 
 FIRST_PAUSE_S = 1.0

@@ -1,19 +1,20 @@
 """One client for every engine that Slipway serves: the same requests and answers, over tritonclient.
 
 Answers come over gRPC streams, because the models are decoupled; the response that Triton marks as final ends a stream.
-The client reads each model's inputs from the server once: those of Triton's vLLM backend have other names, and an
-ensemble gives only complete answers. A client belongs to one thread: a gRPC client of tritonclient has one stream at a
-time.
+The client reads each model's configuration from the server once: inputs of Triton's vLLM backend have other names, and
+another model renders its prompts; an ensemble gives only complete answers. A client belongs to one thread: a gRPC
+client of tritonclient has one stream at a time.
 """
 
-import json
 import queue
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
+from tasks.adapters.generate_request import Column, GenerateRequest, columns, prompt_columns, rendered
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.prompt_model import ModelInputs, Prompt, model_inputs, prompt_of
 
 UNAVAILABLE = ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED", "StatusCode.CANCELLED")
 PASSING = ("failed to connect", "has no available versions", "is not ready")
@@ -21,32 +22,6 @@ PASSING = ("failed to connect", "has no available versions", "is not ready")
 says "is not found" of a model that it does not have."""
 READY_TIMEOUT_S = 5.0
 MESSAGE_CHARS = 256
-TEMPLATE_ARGUMENTS, MESSAGES = "chat_template_kwargs", "messages"
-
-
-@dataclass(frozen=True)
-class GenerateRequest:
-    """A prompt and how to answer it. Temperature 0 is greedy; a seed makes an answer at another one repeatable.
-
-    `lora` names an adapter that answers instead of the model, if the release has adapters; the server rejects a name
-    that it does not know. `chat_template_kwargs` override the chat template's arguments of the release; models of
-    Slipway's own take them, and the server rejects them where it applies no template. `history` are messages before the
-    prompt, with role and content; the same models take them.
-    """
-
-    prompt: str
-    max_tokens: int
-    temperature: float = 0.0
-    seed: int | None = None
-    lora: str | None = None
-    chat_template_kwargs: Mapping[str, object] = field(default_factory=dict)
-    history: tuple[Mapping[str, str], ...] = ()
-
-    @property
-    def messages(self) -> str:
-        """The whole conversation as JSON; empty without a history."""
-        turns = [*self.history, {"role": "user", "content": self.prompt}]
-        return json.dumps(turns, ensure_ascii=False) if self.history else ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +53,7 @@ class TritonClient:
             f"{host}:{http_port}", connection_timeout=READY_TIMEOUT_S, network_timeout=READY_TIMEOUT_S
         )
         self._grpc = grpc.InferenceServerClient(self.address)
-        self._known_inputs: dict[str, frozenset[str]] = {}
+        self._known_inputs: dict[str, ModelInputs] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -121,20 +96,23 @@ class TritonClient:
     def _chunks(self, model: str, request: GenerateRequest, timeout_s: float, *, stream: bool) -> Iterator[Chunk]:
         arrived: queue.Queue[tuple[float, Any, Any]] = queue.Queue()
         deadline = time.monotonic() + timeout_s
-        inputs = self._tensors(columns(request, self._input_names(model, timeout_s), stream=stream))
+        known = self._inputs_of(model, timeout_s)
+        prompt = None if known.prompt_model is None else self._prompt(known.prompt_model, request, timeout_s)
+        asked = request if prompt is None else rendered(request, prompt)
+        inputs = self._tensors(columns(asked, known.names, stream=stream))
         self._grpc.start_stream(lambda result, error: arrived.put((time.monotonic(), result, error)))
         ended = False
         try:
             self._grpc.async_stream_infer(model, inputs, enable_empty_final_response=True)
             while not ended:
-                chunk, ended = self._next(arrived, model, deadline)
+                chunk, ended = self._next(arrived, model, deadline, prompt)
                 if chunk is not None:
                     yield chunk
         finally:
             self._grpc.stop_stream(cancel_requests=not ended)
 
     def _next(
-        self, arrived: "queue.Queue[tuple[float, Any, Any]]", model: str, deadline: float
+        self, arrived: "queue.Queue[tuple[float, Any, Any]]", model: str, deadline: float, prompt: Prompt | None
     ) -> tuple[Chunk | None, bool]:
         try:
             at_s, result, error = arrived.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -148,6 +126,8 @@ class TritonClient:
         text = result.as_numpy("text_output")
         if text is None or not text.size:
             return None, final
+        if prompt is not None:
+            self._check_read(model, prompt, result.as_numpy("num_input_tokens"))
         reason = result.as_numpy("finish_reason")
         return Chunk(_text(text), at_s, _reason(reason)), final
 
@@ -164,19 +144,42 @@ class TritonClient:
             remedy="Keep the request within the limits of the spec's engine part.",
         )
 
-    def _input_names(self, model: str, timeout_s: float) -> frozenset[str]:
-        """Names of the inputs of a model."""
+    def _inputs_of(self, model: str, timeout_s: float) -> ModelInputs:
+        """What the model takes, and which model renders its prompts."""
         from tritonclient.utils import InferenceServerException
 
         if model not in self._known_inputs:
             try:
-                metadata = self._grpc.get_model_metadata(model, client_timeout=timeout_s)
+                document = self._grpc.get_model_config(model, as_json=True, client_timeout=timeout_s)
             except InferenceServerException as error:
                 raise self._translated(model, error) from error
-            self._known_inputs[model] = frozenset(tensor.name for tensor in metadata.inputs)
+            self._known_inputs[model] = model_inputs(document["config"])
         return self._known_inputs[model]
 
-    def _tensors(self, inputs: Sequence["Column"]) -> list[Any]:
+    def _prompt(self, model: str, request: GenerateRequest, timeout_s: float) -> Prompt:
+        """The prompt that the model renders of the request."""
+        from tritonclient.utils import InferenceServerException
+
+        try:
+            result = self._grpc.infer(model, self._tensors(prompt_columns(request)), client_timeout=timeout_s)
+        except InferenceServerException as error:
+            raise self._translated(model, error) from error
+        texts, counts = ("prompt", "tool_call_format"), ("prompt_tokens", "max_tokens")
+        outputs = {name: result.as_numpy(name) for name in (*texts, *counts)}
+        return prompt_of({name: _text(value) for name, value in outputs.items()})
+
+    def _check_read(self, model: str, prompt: Prompt, counted: Any) -> None:
+        """Refuse an answer to other tokens than the prompt was made for, such as a second token that begins a text."""
+        if counted is not None and int(counted.reshape(-1)[0]) != prompt.tokens:
+            raise InputError(
+                f"{self.address}: {model} read a prompt as other tokens than its chat template means",
+                found=f"{int(counted.reshape(-1)[0])} tokens",
+                expected=f"{prompt.tokens}, as the checkpoint's tokenizer.json makes of it",
+                remedy="Set engine.options.chat_template to none and send prompts in the model's own format, and "
+                "report the model.",
+            )
+
+    def _tensors(self, inputs: Sequence[Column]) -> list[Any]:
         import numpy as np
 
         kinds = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_, "FP32": np.float32, "UINT64": np.uint64}
@@ -186,77 +189,6 @@ class TritonClient:
             tensor.set_data_from_numpy(np.array([value], dtype=kinds[kind]))
             tensors.append(tensor)
         return tensors
-
-
-Column = tuple[str, str, bytes | int | float | bool]
-
-
-def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -> list[Column]:
-    """Name, type and value of each input of Slipway's own models, or of Triton's vLLM backend (8de0c14).
-
-    Args:
-        request: the request.
-        inputs: names of the model's inputs.
-        stream: whether the answer comes in pieces.
-
-    Raises:
-        InputError: the request names an adapter, or has arguments of a chat template or a history, and the model has no
-            input for them.
-    """
-    if request.chat_template_kwargs and TEMPLATE_ARGUMENTS not in inputs:
-        raise InputError(
-            "arguments of the chat template were sent to a model that takes none",
-            found=", ".join(request.chat_template_kwargs),
-            expected=f"a model with the input {TEMPLATE_ARGUMENTS}, which those of Triton's vLLM backend lack",
-            remedy="Leave them out, or release the model again.",
-        )
-    if request.history and MESSAGES not in inputs:
-        raise InputError(
-            "a conversation was sent to a model that takes prompts only",
-            found=f"{len(request.history)} messages before the prompt",
-            expected=f"a model with the input {MESSAGES}, which those of Triton's vLLM backend lack",
-            remedy="Leave the history out, or release the model again.",
-        )
-    if "sampling_parameters" in inputs:
-        return _vllm_columns(request, inputs, stream=stream)
-    if request.lora is not None and "lora_name" not in inputs:
-        raise InputError(
-            f"adapter {request.lora} was requested from a model without LoRA adapters",
-            expected="a model that was released with adapters (engine.lora)",
-            remedy="Leave the adapter out, or ask a release that has it.",
-        )
-    values: list[Column] = [
-        ("text_input", "BYTES", b"" if request.history else request.prompt.encode()),
-        ("max_tokens", "INT32", request.max_tokens),
-        ("stream", "BOOL", stream),
-        ("temperature", "FP32", request.temperature),
-    ]
-    # a greedy answer is the same with every seed, which a model that cannot obey one need not know
-    if request.seed is not None and (request.temperature > 0 or "seed" in inputs):
-        values.append(("seed", "UINT64", request.seed))
-    if request.history:
-        values.append((MESSAGES, "BYTES", request.messages.encode()))
-    if request.chat_template_kwargs:
-        values.append((TEMPLATE_ARGUMENTS, "BYTES", json.dumps(dict(request.chat_template_kwargs)).encode()))
-    if request.lora is not None:
-        values.append(("lora_name", "BYTES", request.lora.encode()))
-    return [column for column in values if column[0] != "stream" or "stream" in inputs]
-
-
-def _vllm_columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -> list[Column]:
-    sampling: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature}
-    if request.seed is not None:
-        sampling["seed"] = request.seed
-    if request.lora is not None:
-        sampling["lora_name"] = request.lora
-    values: list[Column] = [
-        ("text_input", "BYTES", request.prompt.encode()),
-        ("stream", "BOOL", stream),
-        ("sampling_parameters", "BYTES", json.dumps(sampling).encode()),
-        ("exclude_input_in_output", "BOOL", True),
-        ("return_finish_reason", "BOOL", True),
-    ]
-    return [column for column in values if column[0] in inputs]
 
 
 def _reason(values: Any) -> str:

@@ -61,8 +61,9 @@ class EngineTraits:
     come from calibration."""
     adapters: AdapterSupport | None = None
     """What it serves of LoRA adapters, which requests choose by name; None: none."""
-    applies_chat_template: bool = True
-    """The server wraps a prompt in the tokenizer's chat template; otherwise it passes prompts on unchanged."""
+    prompt_model: bool = False
+    """A second model of the server applies the tokenizer's chat template, and clients ask that one first; otherwise the
+    model itself does (tasks/contracts/prompt_model.py)."""
     final_channel_only: bool = False
     """The server returns only the final channel of an answer in channels; otherwise all of them as one text."""
     server_per_rank: bool = False
@@ -160,7 +161,7 @@ VLLM = EngineTraits(
     uncalibrated_cache=True,
     adapters=VLLM_ADAPTERS,
     cache_of_windows=True,
-    applies_chat_template=False,
+    prompt_model=True,
     # vllm_backend, src/model.py, _check_health: since r24.12 (b594d07); read at r26.01 (c70d654)
     unloads_dead_engine=True,
     # enable_expert_parallel is a switch: the experts are shared out over all ranks of a stage, as evenly as they can be

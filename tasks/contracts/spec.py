@@ -187,12 +187,6 @@ class Engine(Written):
         Raises:
             ValueError: serving applies no template.
         """
-        if arguments and not self.traits.applies_chat_template:
-            kinds = ", ".join(kinds_with("applies_chat_template"))
-            raise ValueError(
-                f"{field} has no effect: the server of {self.kind} passes prompts on unchanged. Remove it, or choose "
-                f"{kinds}"
-            )
         if arguments and self.options.get("chat_template") == "none":
             raise ValueError(f"{field} has no effect with engine.options.chat_template none: remove one of them")
 
@@ -393,10 +387,10 @@ class ReleaseSpec(Written):
     @model_validator(mode="after")
     def _the_harness_uses_an_api_of_the_engine(self) -> Self:
         harness = self.gate.harness
-        if harness is not None and harness.api == "chat" and not self.engine.traits.applies_chat_template:
+        if harness is not None and harness.api == "chat" and self.engine.options.get("chat_template") == "none":
             raise ValueError(
-                f"gate.harness.api chat needs a model that takes messages, and {self.engine.kind} takes prompts only; "
-                "choose completions"
+                "gate.harness.api chat needs a model that takes messages, and with engine.options.chat_template none "
+                "it takes prompts only; choose completions"
             )
         return self
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tasks.adapters.clock import Clock
+from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
-from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.triton import TritonClient
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
 from tasks.contracts.errors import PipelineError

@@ -1,4 +1,7 @@
-"""Triton's HTTP side as far as a question goes: a model's metadata, and its answer as server-sent events."""
+"""Triton's HTTP side as far as a question goes: a model's configuration, and its answer as server-sent events.
+
+With `prompt`, a second model renders prompts: its outputs, or a status and an error.
+"""
 
 import json
 import threading
@@ -20,6 +23,8 @@ class TritonHttpServer:
     raw: bytes | None = None
     """What is answered to a question in place of HTTP that Triton would send."""
     asked: list[dict] = field(default_factory=list)
+    prompt: dict | tuple[int, str] | None = None
+    rendered: list[dict] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
     """An answer's later events wait for it; it is set from the start."""
 
@@ -46,14 +51,24 @@ class _Handler(BaseHTTPRequestHandler):
     triton: TritonHttpServer
 
     def do_GET(self):
-        if self.path != f"/v2/models/{self.triton.model}":
-            name = self.path.rpartition("/")[2]
+        triton = self.triton
+        if self.path != f"/v2/models/{triton.model}/config":
+            name = self.path.split("/")[3]
             self._send(404, {"error": f"Request for unknown model: '{name}' is not found"})
             return
-        self._send(200, {"name": self.triton.model, "inputs": [{"name": name} for name in self.triton.inputs]})
+        renders = {"prompt_model": {"string_value": f"{triton.model}_prompt"}} if triton.prompt else {}
+        inputs = [{"name": name} for name in triton.inputs]
+        self._send(200, {"name": triton.model, "input": inputs, "parameters": renders})
 
     def do_POST(self):
-        self.triton.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == f"/v2/models/{self.triton.model}_prompt/generate":
+            self.triton.rendered.append(asked)
+            found = self.triton.prompt
+            self._send(200, found) if isinstance(found, dict) else self._send(found[0], {"error": found[1]})
+            return
+        assert self.path == f"/v2/models/{self.triton.model}/generate_stream"
+        self.triton.asked.append(asked)
         if self.triton.raw is not None:
             self.wfile.write(self.triton.raw)
             self.close_connection = True

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from generation.channels import harmony_of
-from generation.chat_template import read_chat_template, read_json, special_tokens
+from generation.chat_template import PROBE, read_chat_template, read_json, special_tokens
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
 from generation.runtime import Shown
@@ -43,10 +43,14 @@ class HuggingFaceTokenizer:
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
+        text = self.wrap(question, template_arguments)
+        return list(self._tokenizer.encode(text, add_special_tokens=self._template is None).ids)
+
+    def wrap(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> str:
+        """The question in the checkpoint's chat template, or as it is where none is applied."""
         if self._template is None and template_arguments:
             raise RefusedError(NO_TEMPLATE)
-        text = self._template.wrap(question, template_arguments) if self._template else question
-        return list(self._tokenizer.encode(text, add_special_tokens=self._template is None).ids)
+        return self._template.wrap(question, template_arguments) if self._template else question
 
     @property
     def tool_call_format(self) -> str:
@@ -60,14 +64,37 @@ class HuggingFaceTokenizer:
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[int]:
         """Ids of a conversation by the checkpoint's chat template."""
+        return self.encode_word(self.wrap_messages(messages, template_arguments, tools))
+
+    def wrap_messages(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        template_arguments: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        """A conversation in the checkpoint's chat template."""
         if self._template is None:
             raise RefusedError(NO_MESSAGES)
-        text = self._template.render(messages, template_arguments, tools)
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return self._template.render(messages, template_arguments, tools)
 
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of a text as it is."""
         return list(self._tokenizer.encode(text, add_special_tokens=True).ids)
+
+    def added_text(self) -> str:
+        """The special tokens that the tokenizer puts before every text, as text; empty if there are none.
+
+        Raises:
+            SettingsError: it also puts tokens behind a text, where an answer would begin.
+        """
+        bare, whole = self.encode_word(PROBE), self.encode_prompt(PROBE)
+        added = whole[: len(whole) - len(bare)]
+        if [*added, *bare] != whole:
+            raise SettingsError(
+                "the tokenizer ends every text with a special token, so a prompt that is sent as a text ends there. "
+                "Remove it from the post-processor of tokenizer.json."
+            )
+        return "".join(self._tokenizer.id_to_token(token) for token in added)
 
     def encode_word(self, word: str) -> list[int]:
         """Ids of a text that stands within another one."""

@@ -53,8 +53,7 @@ class VllmPlanner(CheckpointPlanner):
 
     runtime: ClassVar[str] = "vllm"
     options: ClassVar = {
-        # Triton's backend passes prompts to vLLM unchanged
-        **{name: option for name, option in COMMON.items() if name != "chat_template"},
+        **COMMON,
         "enforce_eager": EAGER,
         "prefix_caching": PREFIX_CACHING,
         "max_loras": MAX_LORAS,

@@ -24,12 +24,15 @@ THINKING = ("thinking", "reasoning", "<think>", "</think>", "<|channel|>")
 CHANNELS = "<|channel|>"
 """gpt-oss answers in channels, of which `final` is for the reader (OpenAI's harmony format: openai/openai-cookbook,
 articles/openai-harmony.md, 16e9d6f4)."""
+MESSAGE_MARKS = ("[INST]", "<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|user|>", "<|start|>")
+"""What begins a message in the templates of Mistral and Llama 2, Qwen and SmolLM, Llama 3, Gemma, Phi 3, gpt-oss."""
 FEW_TOKENS = 512
 """Fewer cut off most answers within the thoughts: a lower limit is worth a warning."""
 
+REMEDY = "Raise max_tokens, or set what the template takes in engine.chat_template_kwargs, e.g. enable_thinking: false."
 VLLM_MARKS = (
-    "A client gets the marks with skip_special_tokens false among its sampling_parameters, and has to take the final "
-    "channel itself. "
+    "A client of Triton's own routes gets the marks with skip_special_tokens false among its sampling_parameters, and "
+    "has to take the final channel itself. "
 )
 """Triton's vLLM backend gives sampling_parameters to vLLM's SamplingParams (vllm_backend at c70d654,
 src/utils/vllm_backend_utils.py, TritonSamplingParams.from_dict)."""
@@ -54,13 +57,13 @@ def chat_template_of(spec: ReleaseSpec, documents: Documents) -> Literal["apply"
     if template_of(documents):
         return "apply"
     named = sorted({name for document in DOCUMENTS for name in _templates(documents.get(document, {}))} - {DEFAULT})
-    if spec.engine.traits.applies_chat_template and (named or requested == "apply"):
+    if named or requested == "apply":
         raise InputError(
             f"engine.options.chat_template is {requested or 'absent'}, but the tokenizer of {spec.source.repo} has no "
             f"chat template{' named default' if named else ''}",
             found=f"templates named {', '.join(named)}" if named else "",
             expected="a file of its own, or a template in tokenizer_config.json",
-            remedy="Choose a model that was trained to chat, or none for kinds that have this option.",
+            remedy="Choose a model that was trained to chat, or none.",
         )
     if spec.engine.chat_template_kwargs:
         raise InputError(
@@ -89,9 +92,23 @@ def thinks(documents: Documents) -> bool:
 
 def warnings(spec: ReleaseSpec, documents: Documents) -> list[str]:
     """What a person should know of questions to a model that thinks, and of its answers; one line each."""
-    if not thinks(documents):
-        return []
-    return [*_short_answers(spec), *(_channels(spec) if CHANNELS in (template_of(documents) or "") else ())]
+    template = template_of(documents) or ""
+    thoughts = _short_answers(spec) if thinks(documents) else ()
+    return [*_wrapped_twice(spec, template), *thoughts, *(_channels(spec) if CHANNELS in template else ())]
+
+
+def _wrapped_twice(spec: ReleaseSpec, template: str) -> Iterator[str]:
+    """A prompt in the model's own chat format would be wrapped in its chat template again."""
+    if spec.engine.options.get(FIELD) == "none":
+        return
+    marks = [mark for mark in MESSAGE_MARKS if mark in template]
+    found = sorted({mark for question in spec.gate.smoke for mark in marks if mark in question.prompt})
+    if found:
+        yield (
+            f"gate.smoke has prompts with {', '.join(found)}, which the chat template of {spec.source.repo} writes "
+            "around each of them: a model that reads it twice may answer wrongly. Send the question alone, or set "
+            f"engine.options.{FIELD} to none."
+        )
 
 
 def _short_answers(spec: ReleaseSpec) -> Iterator[str]:
@@ -107,13 +124,13 @@ def _short_answers(spec: ReleaseSpec) -> Iterator[str]:
     for where, tokens in few.items():
         yield (
             f"{where} has questions with {tokens} tokens for an answer, and the chat template of {spec.source.repo} "
-            f"mentions thinking: an answer that ends within the thoughts is wrong. {_remedy(spec)}"
+            f"mentions thinking: an answer that ends within the thoughts is wrong. {REMEDY}"
         )
 
 
 def _channels(spec: ReleaseSpec) -> Iterator[str]:
     if not spec.engine.traits.final_channel_only:
-        marks = "" if spec.engine.traits.applies_chat_template else VLLM_MARKS
+        marks = VLLM_MARKS if spec.engine.traits.prompt_model else ""
         yield (
             f"{spec.source.repo} answers in channels, and {spec.engine.kind} returns their text in one piece, without "
             f"what separates them (analysis...assistantfinal...). {marks}Only the final channel is returned by "
@@ -123,17 +140,9 @@ def _channels(spec: ReleaseSpec) -> Iterator[str]:
         yield (
             f"gate.benchmark.max_tokens is {spec.gate.benchmark.max_tokens}, and only the final channel of "
             f"{spec.source.repo} is returned: a request that ends before it has no answer and counts as failed. "
-            f"{_remedy(spec)}"
+            f"{REMEDY}"
         )
 
 
 def _switched_off(arguments: Mapping[str, object]) -> bool:
     return any(value is False and "think" in name for name, value in arguments.items())
-
-
-def _remedy(spec: ReleaseSpec) -> str:
-    if not spec.engine.traits.applies_chat_template:
-        return "Raise max_tokens."
-    return (
-        "Raise max_tokens, or set what the template takes in engine.chat_template_kwargs, e.g. enable_thinking: false."
-    )

@@ -31,8 +31,11 @@ class Piece:
     call_format: str | None = None
 
 
-def piece(event: Mapping[str, Any]) -> Piece:
-    """A response of the generate extension: of Slipway's models, or of Triton's vLLM backend."""
+def piece(event: Mapping[str, Any], call_format: str | None = None) -> Piece:
+    """A response of the generate extension: of Slipway's models, or of Triton's vLLM backend.
+
+    `call_format` counts where the model does not say how it writes calls of tools.
+    """
     reason = _first(event.get("finish_reason"))
     # vLLM's backend writes None until the answer ends
     return Piece(
@@ -41,7 +44,7 @@ def piece(event: Mapping[str, Any]) -> Piece:
         _count(event, "prompt_tokens", "num_input_tokens"),
         _count(event, "completion_tokens", "num_output_tokens"),
         read_logprobs(_first(event.get("logprobs"))),
-        _first(event.get("tool_call_format")),
+        _first(event.get("tool_call_format", call_format)),
     )
 
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,11 +16,12 @@ from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 
 from tasks.contracts import exposition
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.prompt_model import Prompt, prompt_of, with_prompt
 from tasks.serving.openai_api.adapters import ModelName, adapters_of, with_adapter
 from tasks.serving.openai_api.answers import CANCELLED, Answer, ChatForm, CompletionForm, Form, Piece, event, piece
 from tasks.serving.openai_api.errors import ApiError, unavailable
 from tasks.serving.openai_api.formats import call_reader
-from tasks.serving.openai_api.inputs import ServedModel, chat_inputs, completion_inputs, served_model
+from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_inputs, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest, read_chat, read_completion
 
@@ -110,15 +112,16 @@ class Routes:
         """POST /v1/chat/completions."""
         asked = read_chat(await request.read())
         name = ModelName.read(asked.model)
-        inputs = with_adapter(chat_inputs(asked, await self._served(name)), name.adapter)
-        return await self._answer(request, asked, inputs, ChatForm())
+        question = chat_question(asked, await self._served(name))
+        question = replace(question, inputs=with_adapter(question.inputs, name.adapter))
+        return await self._answer(request, asked, question, ChatForm())
 
     async def completion(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions."""
         asked = read_completion(await request.read())
         name = ModelName.read(asked.model)
         inputs = with_adapter(completion_inputs(asked, await self._served(name)), name.adapter)
-        return await self._answer(request, asked, inputs, CompletionForm())
+        return await self._answer(request, asked, Question(inputs), CompletionForm())
 
     async def _check(self, name: ModelName) -> None:
         if name.base in self._names and name.adapter is None:
@@ -155,11 +158,11 @@ class Routes:
         self,
         request: web.Request,
         asked: ChatRequest | CompletionRequest,
-        inputs: Mapping[str, Any],
+        question: Question,
         form: Form,
     ) -> web.StreamResponse:
         answer = Answer(form, asked.model, self._release, asked.includes_usage, call_reader(asked))
-        async with aclosing(self._timed(ModelName.read(asked.model).base, inputs)) as pieces:
+        async with aclosing(self._timed(ModelName.read(asked.model).base, question)) as pieces:
             if asked.stream:
                 return await _streamed(request, answer, pieces)
             async for together in pieces:
@@ -167,11 +170,11 @@ class Routes:
                     answer.add(each)
             return web.json_response(answer.document())
 
-    async def _timed(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Piece], None]:
+    async def _timed(self, model: str, question: Question) -> AsyncGenerator[list[Piece], None]:
         """Yield what `_pieces` does, and count it. Errors before a request reaches the model are not counted."""
         counted, code, before, has_text = self._counted, CLIENT_LEFT, self._clock(), False
         try:
-            async with aclosing(self._pieces(model, inputs)) as arriving:
+            async with aclosing(self._pieces(model, question)) as arriving:
                 async for together in arriving:
                     now, texts = self._clock(), sum(bool(each.text) for each in together)
                     if texts:
@@ -190,17 +193,20 @@ class Routes:
         finally:
             counted.requests[model, code] += 1
 
-    async def _pieces(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Piece], None]:
+    async def _pieces(self, model: str, question: Question) -> AsyncGenerator[list[Piece], None]:
         """Yield the model's responses.
 
         Raises:
             InputError: the model refused the request.
             UnavailableError: there is no answer, or it has no end.
         """
-        ended = False
+        ended, inputs, call_format = False, question.inputs, None
+        if question.to_render is not None:
+            prompt = await self._prompt(model, question.to_render)
+            inputs, call_format = with_prompt(inputs, prompt), prompt.call_format
         async with aclosing(self._models.responses(model, inputs)) as arrived:
             async for events in arrived:
-                pieces = [piece(each) for each in events]
+                pieces = [piece(each, call_format) for each in events]
                 reasons = {each.finish_reason for each in pieces if each.finish_reason}
                 if CANCELLED in reasons:
                     raise UnavailableError("the model's server ended the answer before it was complete")
@@ -208,6 +214,23 @@ class Routes:
                 yield pieces
         if not ended:
             raise UnavailableError("the model's server sent no end of the answer")
+
+    async def _prompt(self, model: str, to_render: Mapping[str, Any]) -> Prompt:
+        """The prompt that another model makes of the messages.
+
+        Raises:
+            InputError: that model refused them.
+            UnavailableError: there is no answer.
+        """
+        renders = self._known[model][0].prompt_model
+        assert renders is not None
+        found: list[Mapping[str, Any]] = []
+        async with aclosing(self._models.responses(renders, to_render)) as arrived:
+            async for events in arrived:
+                found += events
+        if not found:
+            raise UnavailableError("the model's server sent no prompt")
+        return prompt_of(found[0])
 
 
 async def _streamed(

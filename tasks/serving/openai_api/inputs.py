@@ -9,12 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.contracts.prompt_model import VLLM_SAMPLING, model_inputs
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.formats import answer_schema
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
 
-VLLM_SAMPLING = "sampling_parameters"
-"""Input of Triton's vLLM backend with vLLM's SamplingParams as JSON (vllm_backend 11c4e0f, src/utils/request.py)."""
 MESSAGES, RAW_PROMPT, STOP_WORDS = "messages", "apply_chat_template", "stop_words"
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
 LOGPROBS, ALTERNATIVES, JSON_SCHEMA = "logprobs", "top_logprobs", "json_schema"
@@ -25,11 +24,12 @@ STREAM = "stream"
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model by its configuration in Triton."""
+    """A model by its configuration in Triton. `prompt_model` is the one that makes its prompts of messages, if any."""
 
     name: str
     inputs: frozenset[str]
     outputs: frozenset[str]
+    prompt_model: str | None = None
 
     @property
     def counts_tokens(self) -> bool:
@@ -40,34 +40,48 @@ class ServedModel:
 
 def served_model(config: Mapping[str, Any]) -> ServedModel:
     """The model of a document of GET /v2/models/<name>/config."""
-    names = [frozenset(tensor["name"] for tensor in config.get(side) or ()) for side in ("input", "output")]
-    return ServedModel(config["name"], *names)
+    known, outputs = model_inputs(config), frozenset(tensor["name"] for tensor in config.get("output") or ())
+    return ServedModel(config["name"], known.names, outputs, known.prompt_model)
 
 
-def chat_inputs(request: ChatRequest, model: ServedModel) -> dict[str, Any]:
-    """Inputs for a conversation.
+@dataclass(frozen=True)
+class Question:
+    """Inputs of a model. `to_render` are those of the model that makes its prompt first; None: the prompt is there."""
+
+    inputs: Mapping[str, Any]
+    to_render: Mapping[str, Any] | None = None
+
+
+def chat_question(request: ChatRequest, model: ServedModel) -> Question:
+    """What a conversation asks the model.
 
     Raises:
         ApiError: the model cannot do something that was requested.
     """
-    if MESSAGES not in model.inputs:
+    if model.prompt_model is None and MESSAGES not in model.inputs:
         raise ApiError(
-            f"the model {model.name} takes no messages: its server renders no chat template, as that of engine kind "
-            "vllm, or it was released before Slipway's models took messages. Send a prompt to /v1/completions, or "
-            "release the model again.",
+            f"the model {model.name} takes no messages: it was released before Slipway's models took messages. Send a "
+            "prompt to /v1/completions, or release the model again.",
             param="messages",
         )
     parameters = _parameters(request, model)
+    if model.prompt_model is None:
+        return Question({**_conversation(request, model), **parameters})
+    lengths = {"max_tokens": request.answer_tokens, "min_tokens": request.min_tokens or None}
+    given = {name: value for name, value in lengths.items() if value is not None}
+    return Question(parameters, {**_conversation(request, None), **given})
+
+
+def _conversation(request: ChatRequest, model: ServedModel | None) -> dict[str, Any]:
+    """Messages, tools and arguments of the chat template. Without a `model`, one takes them all."""
     messages = json.dumps([message.plain() for message in request.messages], ensure_ascii=False)
     arguments = request.chat_template_kwargs or {}
-    if arguments and TEMPLATE_ARGUMENTS not in model.inputs:
-        _refuse([TEMPLATE_ARGUMENTS], model)
     given = {TEMPLATE_ARGUMENTS: json.dumps(arguments, ensure_ascii=False)} if arguments else {}
     if request.tools and request.tool_choice != "none":
         given[TOOLS] = json.dumps([tool.plain() for tool in request.tools], ensure_ascii=False)
-    if TOOLS in given and TOOLS not in model.inputs:
-        _refuse([TOOLS], model)
-    return {"text_input": "", MESSAGES: messages, **given, **parameters}
+    if model is not None:
+        _refuse([name for name in given if name not in model.inputs], model)
+    return {"text_input": "", MESSAGES: messages, **given}
 
 
 def completion_inputs(request: CompletionRequest, model: ServedModel) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import urllib.request
 import pytest
 import yaml
 
-from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.triton import TritonClient
 from tasks.contracts.base import read_contract
 from tasks.contracts.spec import ReleaseSpec
 from tests.fakes.refusing_s3 import RefusingS3

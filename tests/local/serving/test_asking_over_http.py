@@ -8,7 +8,7 @@ import pytest
 
 from cli.generate import GenerateClient
 from cli.prompt_inputs import Sampling, prompt_inputs
-from tasks.adapters.triton import GenerateRequest
+from tasks.adapters.generate_request import GenerateRequest
 from tasks.contracts.errors import InputError
 from tests.local.serving.triton_server import LOOPBACK
 

@@ -2,10 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
+from tokenizers import Tokenizer
 
-from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.triton import TritonClient
 from tasks.contracts.errors import InputError
 from tasks.serving.repository import render
 from tests.local.serving.conftest import TEMPLATES, write_adapter
@@ -13,6 +16,7 @@ from tests.local.serving.test_continuous_batching import QUESTIONS
 from tests.local.serving.triton_server import LOOPBACK, ROOT, GrpcStream, has_package, together
 
 STAND_INS = ROOT / "tests" / "local" / "serving" / "stand_in"
+TEMPLATED = "<|user|>Hi?<|assistant|>"
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "max_tokens": 150}
 SHARED = {"gpus": [], "kv_cache_fraction": 0.9, "kv_cache": "auto", "tensor_parallel": 1, "pipeline_parallel": 1}
@@ -30,9 +34,16 @@ def both(engine, start_server, tmp_path_factory):
     render(
         TEMPLATES,
         "vllm",
-        {**values, "name": "other", "repository_root": str(repository), "loras": {"polite": "lora/polite"}},
+        {
+            **values,
+            "name": "other",
+            "repository_root": str(repository),
+            "loras": {"polite": "lora/polite"},
+            "options": {"enable_lora": True},
+        },
         repository,
     )
+    shutil.copytree(engine, repository / "other" / "1" / "engine", ignore=shutil.ignore_patterns("*.bin", "*.xml"))
     shutil.copytree(engine, repository / "demo" / "1" / "engine")
     write_adapter(repository / "demo" / "1" / "engine" / "lora" / "terse", tokens=3)
     shutil.copytree(STAND_INS / "tensorrt_llm", repository / "demo" / "1" / "tensorrt_llm")
@@ -66,12 +77,12 @@ def test_the_llm_api_answers_through_generate_stream_and_grpc(both):
 
 
 def test_the_llm_api_streams_whole_characters(both):
-    answers = [[event["text_output"] for event in both.stream(**WARM)] for _ in range(10)]  # the LLM API takes no seed
+    """It obeys no seed, so each answer is another one."""
+    answers = [[event["text_output"] for event in both.stream(**WARM)] for _ in range(2)]
 
+    assert answers[0] != answers[1]
     assert not any(piece.endswith("\ufffd") for pieces in answers for piece in pieces[:-1])
-    assert any(
-        ord(character) > 127 and character != "\ufffd" for pieces in answers for piece in pieces for character in piece
-    )
+    assert any(ord(character) > 127 for pieces in answers for character in "".join(pieces))
 
 
 def test_sixteen_at_once_get_their_own_right_answer_of_the_llm_api(both):
@@ -99,8 +110,8 @@ def test_one_client_asks_vllm_in_its_own_words(client):
     answer = client.generate("other", request, timeout_s=30)
     chunks = list(client.stream("other", request, timeout_s=30))
 
-    assert answer.text == "'Hi?' max_tokens=40 seed=7 temperature=0.5 "
-    assert [chunk.text for chunk in chunks] == ["'Hi?' ", "max_tokens=40 ", "seed=7 ", "temperature=0.5 "]
+    assert answer.text == f"{TEMPLATED!r} max_tokens=40 seed=7 temperature=0.5 "
+    assert "".join(chunk.text for chunk in chunks) == answer.text
     assert [chunk.finish_reason for chunk in chunks] == ["", "", "", "length"]
     assert answer.finish_reason == "length"
 
@@ -108,7 +119,58 @@ def test_one_client_asks_vllm_in_its_own_words(client):
 def test_vllm_hears_which_adapter_shall_answer(client):
     answer = client.generate("other", GenerateRequest("Hi?", 40, lora="polite"), timeout_s=30)
 
-    assert answer.text == "'Hi?' lora_name=polite max_tokens=40 temperature=0.0 "
+    assert answer.text == f"{TEMPLATED!r} lora_name=polite max_tokens=40 temperature=0.0 "
+
+
+def test_vllm_reads_a_conversation_by_the_chat_template(client):
+    history = ({"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."})
+    answer = client.generate("other", GenerateRequest("Who?", 40, history=history), timeout_s=30)
+
+    assert answer.text.startswith(repr(f"{TEMPLATED}Yes.</s><|user|>Who?<|assistant|>"))
+
+
+def test_vllm_reads_the_token_that_begins_a_text_once(both, engine):
+    tokenizer = Tokenizer.from_file(str(engine / "tokenizer.json"))
+    _, prompt = both.generate(model="other_prompt", text_input="Hi?", max_tokens=4)
+
+    read = tokenizer.encode(prompt["prompt"], add_special_tokens=True).ids
+    assert read == tokenizer.encode(f"<s>{TEMPLATED}", add_special_tokens=False).ids
+    assert (prompt["prompt_tokens"], prompt["max_tokens"]) == (len(read), 4)
+
+
+def test_an_answer_without_a_limit_has_the_checkpoints_own_and_not_that_of_vllm(both, engine):
+    _, prompt = both.generate(model="other_prompt", text_input="Hi?")
+
+    own = json.loads((engine / "generation_config.json").read_text())["max_new_tokens"]
+    assert (prompt["max_tokens"], own != 16) == (own, True)
+
+
+def test_a_prompt_that_vllm_reads_as_other_tokens_is_no_answer(both, client, monkeypatch):
+    """Such as one that was made for another tokenizer: here the whole template, as it is written."""
+    real = client._prompt
+
+    def as_written(model, request, timeout_s):
+        prompt = real(model, request, timeout_s)
+        return replace(prompt, text=f"<s>{prompt.text}")
+
+    monkeypatch.setattr(client, "_prompt", as_written)
+
+    with pytest.raises(InputError, match="as other tokens than its chat template means"):
+        client.generate("other", GenerateRequest("Hi?", 4), timeout_s=30)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (GenerateRequest("Hi? " * 80, 4), "this model takes at most 64"),
+        (GenerateRequest("Hi?", 100_000), "prompt and max_tokens together"),
+        (GenerateRequest("", 4), "text_input is empty"),
+        (GenerateRequest("Hi?", 4, lora="rude"), "LoRA rude is not supported"),
+    ],
+)
+def test_what_vllm_has_no_room_for_is_refused_in_the_words_of_every_kind(client, request_, message):
+    with pytest.raises(InputError, match=message):
+        client.generate("other", request_, timeout_s=30)
 
 
 def test_an_adapter_of_the_llm_api_answers_and_an_unknown_one_is_refused_in_words(client):

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from tasks.adapters.triton import GenerateRequest, columns
+from tasks.adapters.generate_request import GenerateRequest, columns, prompt_columns, rendered
 from tasks.contracts.errors import InputError
 from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.prompt_model import Prompt
 from tasks.serving.questions import request_of
 
 OURS = frozenset({"text_input", "max_tokens", "stream", "temperature", "seed", "messages"})
@@ -29,6 +30,23 @@ def test_a_question_without_one_is_sent_as_before():
     found = inputs(GenerateRequest("Hi?", 8))
 
     assert (found["text_input"], "messages" in found) == (b"Hi?", False)
+
+
+def test_the_model_that_renders_prompts_gets_the_conversation_and_vllm_its_prompt():
+    request = GenerateRequest("Hi?", 8, seed=3, lora="polite", history=(SYSTEM,), chat_template_kwargs={"a": 1})
+    found = {name: value for name, _, value in prompt_columns(request)}
+    sent = inputs(rendered(request, Prompt("<|user|>Hi?", 5, 8)), frozenset({"text_input", "sampling_parameters"}))
+
+    assert json.loads(found.pop("messages")) == [SYSTEM, {"role": "user", "content": "Hi?"}]
+    assert found == {"text_input": b"", "max_tokens": 8, "chat_template_kwargs": b'{"a": 1}'}
+    assert sent.pop("text_input") == b"<|user|>Hi?"
+    assert json.loads(sent.pop("sampling_parameters")) == {
+        "max_tokens": 8,
+        "temperature": 0,
+        "seed": 3,
+        "lora_name": "polite",
+    }
+    assert sent == {}
 
 
 def test_a_model_that_takes_prompts_only_gets_no_conversation():

@@ -3,7 +3,8 @@
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tasks.adapters.triton import GenerateRequest, TritonClient
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.triton import TritonClient
 from tasks.contracts.errors import InputError, UnavailableError
 
 UNLOADING = "Request for unknown model: 'demo' has no available versions"
@@ -15,7 +16,7 @@ class Stub:
     def __init__(self, error):
         self.error = error
 
-    def get_model_metadata(self, model, client_timeout):
+    def get_model_config(self, model, *, as_json, client_timeout):
         raise self.error
 
     def close(self):

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from cli.generate import GenerateClient
-from tasks.adapters.triton import GenerateRequest
+from tasks.adapters.generate_request import GenerateRequest
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.triton_http import TritonHttpServer
 
@@ -55,6 +55,28 @@ def test_a_model_of_vllm_is_asked_with_the_inputs_it_has(triton, client):
     assert [(chunk.text, chunk.finish_reason) for chunk in chunks] == [("Par", ""), ("is", "stop")]
     assert set(triton.asked[0]) == set(VLLM)
     assert '"lora_name": "polite"' in triton.asked[0]["sampling_parameters"]
+
+
+RENDERED = {"prompt": "<|user|>Who?", "prompt_tokens": 4, "max_tokens": 8, "tool_call_format": "none"}
+
+
+def test_a_model_that_renders_prompts_is_asked_first(triton, client):
+    triton.inputs, triton.prompt = VLLM, RENDERED
+
+    assert [chunk.text for chunk in answer(client, lora="polite", chat_template_kwargs={"a": 1})] == ["Par", "is"]
+    assert triton.rendered == [{"text_input": "Who?", "max_tokens": 8, "chat_template_kwargs": '{"a": 1}'}]
+    assert triton.asked[0]["text_input"] == "<|user|>Who?"
+    assert '"lora_name": "polite"' in triton.asked[0]["sampling_parameters"]
+
+
+def test_what_the_chat_template_does_not_take_is_a_wrong_input(triton, client):
+    triton.inputs, triton.prompt = VLLM, (400, "the chat template does not take 'Who?'")
+
+    with pytest.raises(InputError) as refused:
+        answer(client)
+
+    assert "the chat template does not take" in refused.value.what
+    assert triton.asked == []
 
 
 def test_a_name_that_the_server_does_not_know_is_a_wrong_input(client):

@@ -10,11 +10,14 @@ from cli.generate import Piece
 from cli.printed_answer import PrintedAnswer
 from cli.prompt_inputs import Sampling, prompt_inputs
 from tasks.contracts.errors import InputError
+from tasks.contracts.prompt_model import ModelInputs
 from tests.fakes.triton_http import INPUTS, TritonHttpServer
 
 OURS = (*INPUTS, "messages", "stop_words", "chat_template_kwargs")
 VLLM = ("text_input", "stream", "sampling_parameters", "exclude_input_in_output", "return_num_output_tokens")
 MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+
+SYSTEM = {"role": "system", "content": "Be brief."}
 
 
 @pytest.fixture
@@ -142,7 +145,8 @@ def test_a_pipe_gets_the_answer_and_no_statistics(ask):
 def test_vllm_gets_its_own_sampling_parameters():
     sampling = Sampling(8, 0.5, seed=1, top_p=0.9, stop=("END",), lora="fr")
 
-    inputs = prompt_inputs("demo", "Who?", sampling, frozenset(VLLM))
+    body = prompt_inputs("demo", "Who?", sampling, ModelInputs(frozenset(VLLM)))
+    inputs = dict(body.inputs)
 
     parameters = json.loads(inputs.pop("sampling_parameters"))
     assert parameters == {
@@ -161,9 +165,19 @@ def test_vllm_gets_its_own_sampling_parameters():
     }
 
 
+def test_the_model_that_renders_prompts_of_vllm_gets_what_the_template_reads():
+    known = ModelInputs(frozenset(VLLM), "demo_prompt")
+    body = prompt_inputs("demo", [SYSTEM], Sampling(8, chat_template_kwargs={"a": 1}), known)
+
+    assert json.loads(body.to_render["messages"]) == [SYSTEM]
+    assert json.loads(body.to_render["chat_template_kwargs"]) == {"a": 1}
+    assert (body.to_render["text_input"], body.to_render["max_tokens"]) == ("", 8)
+    assert json.loads(body.inputs["sampling_parameters"]) == {"max_tokens": 8, "temperature": 0.0}
+
+
 def test_vllm_applies_no_template_whose_arguments_could_be_set():
     with pytest.raises(InputError) as refused:
-        prompt_inputs("demo", "Who?", Sampling(8, chat_template_kwargs={"a": 1}), frozenset(VLLM))
+        prompt_inputs("demo", "Who?", Sampling(8, chat_template_kwargs={"a": 1}), ModelInputs(frozenset(VLLM)))
 
     assert refused.value.what == "demo does not support --chat-template-kwargs"
 

@@ -215,8 +215,8 @@ DIGEST = "d" * 64
         (AWQ, {"engine": {"options": {"paged": True}}}, {"what": "engine.options.paged", "expected": "chat_template"}),
         (
             VLLM,
-            {"engine": {"options": {"chat_template": "apply"}}},
-            {"what": "engine.options.chat_template", "expected": "kv_cache_fraction"},
+            {"engine": {"options": {"chat_template": "sometimes"}}},
+            {"what": "engine.options.chat_template", "expected": "apply or none"},
         ),
         (AWQ, {"engine": {"options": {"max_num_tokens": 100}}}, {"what": "max_num_tokens is too low", "found": "100"}),
         (AWQ, {"quantization": {"calibration": None}}, {"what": "calibration is missing: int4_awq"}),

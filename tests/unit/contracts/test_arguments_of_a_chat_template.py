@@ -70,16 +70,15 @@ def test_arguments_that_no_template_should_get_are_refused(arguments, message):
         spec(engine=engine(chat_template_kwargs=arguments))
 
 
-VLLM = {"quantization": {"format": "none"}, "engine": engine(kind="vllm", gpu="NVIDIA-L4")}
+RAW = {"engine": engine(options={"chat_template": "none"})}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({**VLLM, "engine": {**VLLM["engine"], "chat_template_kwargs": OFF}}, "vllm passes prompts on unchanged"),
-        ({**VLLM, "gate": gate({"chat_template_kwargs": OFF})}, "gate.smoke: chat_template_kwargs has no effect"),
-        ({**VLLM, "gate": gate({"history": HISTORY})}, "gate.smoke: history has no effect"),
-        ({**VLLM, "gate": gate(quality={"chat_template_kwargs": OFF})}, "gate.quality.chat_template_kwargs has no"),
+        ({**RAW, "gate": gate({"chat_template_kwargs": OFF})}, "gate.smoke: chat_template_kwargs has no effect"),
+        ({**RAW, "gate": gate({"history": HISTORY})}, "gate.smoke: history has no effect"),
+        ({**RAW, "gate": gate(quality={"chat_template_kwargs": OFF})}, "gate.quality.chat_template_kwargs has no"),
         (
             {"engine": engine(chat_template_kwargs=OFF, options={"chat_template": "none"})},
             "engine.options.chat_template none",

@@ -56,10 +56,12 @@ def test_only_a_spec_with_a_harness_has_the_step():
     assert [step for step in STEPS if step not in steps_of(spec())] == ["evaluate"]
 
 
-def test_an_engine_that_takes_prompts_only_needs_the_completions_api():
-    engine = {**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-L4"}
-    changes = {"engine": engine, "quantization": {"format": "none"}}
+@pytest.mark.parametrize("kind", [{}, {"kind": "vllm", "gpu": "NVIDIA-L4"}])
+def test_a_model_that_takes_prompts_only_needs_the_completions_api(kind):
+    engine = {**SPEC["engine"], **kind}
+    changes = {"engine": {**engine, "options": {"chat_template": "none"}}, "quantization": {"format": "none"}}
 
-    with pytest.raises(ValidationError, match="vllm takes prompts only; choose completions"):
+    with pytest.raises(ValidationError, match="takes prompts only; choose completions"):
         spec(gate=harness(TASK), **changes)
+    assert spec(gate=harness(TASK), engine=engine, quantization={"format": "none"}).gate.harness.api == "chat"
     assert spec(gate=harness(TASK, api="completions"), **changes).gate.harness.api == "completions"

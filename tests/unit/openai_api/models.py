@@ -13,13 +13,19 @@ VLLM = (
 VLLM_OUTPUTS = ("text_output", "finish_reason", "num_input_tokens", "num_output_tokens")
 
 
-def config_of(inputs=OURS, outputs=("text_output", "finish_reason", "prompt_tokens", "completion_tokens")):
+PROMPT_MODEL = {"prompt_model": {"string_value": "demo_prompt"}}
+
+
+def config_of(
+    inputs=OURS, outputs=("text_output", "finish_reason", "prompt_tokens", "completion_tokens"), **parameters
+):
     return {
         "name": "demo",
+        "parameters": parameters,
         "input": [{"name": name} for name in inputs],
         "output": [{"name": name} for name in outputs],
     }
 
 
-def model_of(*args):
-    return served_model(config_of(*args))
+def model_of(*args, **parameters):
+    return served_model(config_of(*args, **parameters))

@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.exposition import summed
 from tasks.serving.openai_api.application import Routes
+from tasks.serving.openai_api.inputs import Question
 from tests.unit.openai_api.test_routes import CHAT, END, HELLO, Triton
 
 NAME = "slipway_openai"
@@ -77,7 +78,7 @@ def test_a_request_that_fails_is_counted_by_its_status(answer, code):
 def test_a_client_that_leaves_is_counted_as_one():
     async def run():
         routes = Routes(Triton(HELLO), ["demo"], "demo-1")
-        pieces = routes._timed("demo", {})
+        pieces = routes._timed("demo", Question({}))
         await anext(pieces)
         await pieces.aclose()
         return routes._counted.requests

@@ -10,10 +10,10 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tasks.contracts.engine_kinds import ENGINE_KINDS
 from tasks.serving.openai_api.errors import ApiError
-from tasks.serving.openai_api.inputs import chat_inputs, completion_inputs
+from tasks.serving.openai_api.inputs import chat_question, completion_inputs
 from tasks.serving.openai_api.requests import read_chat, read_completion
 from tasks.serving.repository import render
-from tests.unit.openai_api.models import VLLM, VLLM_OUTPUTS, model_of
+from tests.unit.openai_api.models import PROMPT_MODEL, VLLM, VLLM_OUTPUTS, model_of
 from tests.unit.serving.test_gpu_repositories import VALUES
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ def rendered(tmp_path_factory):
 
     def model(kind, options):
         if kind == "vllm":
-            return model_of(VLLM, VLLM_OUTPUTS)
+            return model_of(VLLM, VLLM_OUTPUTS, **PROMPT_MODEL)
         folder = tmp_path_factory.mktemp("repository")
         values = {**VALUES, "scheduler": {}, "properties": {}, "options": options or {}}
         render(ROOT / "model_repository_templates", kind, values, folder)
@@ -63,11 +63,20 @@ def rendered(tmp_path_factory):
 
 
 def refused_for(model, asked):
-    """The parameter for which the model refuses the request; None if it takes it. vllm takes prompts alone."""
-    text = {"messages": [{"role": "user", "content": "Hi"}]}
-    chats = asked is None or "tools" in asked
-    request = {"model": "demo", **(text if chats else {"prompt": "Hi"}), **(asked or {})}
-    read, inputs = (read_chat, chat_inputs) if chats else (read_completion, completion_inputs)
+    """The parameter for which the model refuses the request, in each route that has it; None if it takes it."""
+    asked = asked or {}
+    chat = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], **asked}
+    if "logprobs" in asked:
+        chat |= {"logprobs": True, "top_logprobs": asked["logprobs"]}
+    found = {_refusal(chat_question, read_chat, chat, model)}
+    if asked and "tools" not in asked:
+        found.add(_refusal(completion_inputs, read_completion, {"model": "demo", "prompt": "Hi", **asked}, model))
+    # one of the two routes calls it by another name
+    (one,) = {"logprobs" if each == "top_logprobs" else each for each in found}
+    return one
+
+
+def _refusal(inputs, read, request, model):
     try:
         inputs(read(json.dumps(request).encode()), model)
     except ApiError as error:
@@ -91,3 +100,14 @@ def test_a_kind_obeys_what_the_table_says(rendered, row):
         kind: word == "yes" for kind, word in zip(KINDS, said, strict=True) if kind in kinds
     }
     assert set(found.values()) <= {None, "messages", *(ASKED[name] or ())}
+
+
+def test_the_model_that_renders_prompts_of_vllm_takes_whatever_it_is_sent(tmp_path):
+    render(ROOT / "model_repository_templates", "vllm", VALUES, tmp_path)
+    config = text_format.Parse((tmp_path / "demo_prompt" / "config.pbtxt").read_text(), ModelConfig())
+    request = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], **TOOLS, "max_tokens": 3}
+    request |= {"min_tokens": 2, "chat_template_kwargs": {"a": 1}}
+    question = chat_question(read_chat(json.dumps(request).encode()), model_of(VLLM, VLLM_OUTPUTS, **PROMPT_MODEL))
+
+    assert set(question.to_render) == {tensor.name for tensor in config.input}
+    assert {tensor.name for tensor in config.output} == {"prompt", "prompt_tokens", "max_tokens", "tool_call_format"}

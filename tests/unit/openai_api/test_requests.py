@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tasks.serving.openai_api.errors import ApiError
-from tasks.serving.openai_api.inputs import chat_inputs, completion_inputs
+from tasks.serving.openai_api.inputs import chat_question, completion_inputs
 from tasks.serving.openai_api.requests import NEUTRAL, read_chat, read_completion
 from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, model_of
 
@@ -43,7 +43,7 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "
 
 def chat(model=None, **parameters):
     request = read_chat(json.dumps({"model": "demo", "messages": MESSAGES, **parameters}).encode())
-    return chat_inputs(request, model or model_of())
+    return chat_question(request, model or model_of()).inputs
 
 
 def completion(model=None, **parameters):

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.serving.openai_api.application import BODY_BYTES, Routes
-from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, config_of
+from tests.unit.openai_api.models import OURS, PROMPT_MODEL, VLLM, VLLM_OUTPUTS, config_of
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}
 END = {"text_output": "!", "finish_reason": "stop", "prompt_tokens": 4, "completion_tokens": 3}
@@ -321,3 +321,59 @@ def test_vllm_s_log_probabilities_are_read_too():
 
     assert found["choices"][0]["logprobs"]["top_logprobs"] == [{"y": -0.1}]
     assert found["choices"][0]["logprobs"]["token_logprobs"] == [-2.0]
+
+
+PROMPT = {"prompt": "<|user|>Hi", "prompt_tokens": 3, "max_tokens": 200, "tool_call_format": "none"}
+VLLM_SAYS = {"text_output": "Hello", "finish_reason": "stop", "num_input_tokens": 3, "num_output_tokens": 1}
+
+
+class TwoModels(Triton):
+    """Answers a request for a prompt with `prompt`, and every other one with `answer`."""
+
+    def __init__(self, prompt, answer):
+        super().__init__(answer, config_of(VLLM, VLLM_OUTPUTS, **PROMPT_MODEL))
+        self.prompt = prompt
+
+    async def responses(self, model, inputs):
+        if model != "demo_prompt":
+            async for together in super().responses(model, inputs):
+                yield together
+            return
+        self.asked.append((model, inputs))
+        if isinstance(self.prompt, Exception):
+            raise self.prompt
+        yield [self.prompt]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_with_vllm_asks_for_its_prompt_first(stream):
+    triton = TwoModels(PROMPT, [[VLLM_SAYS]])
+    status, text = post(triton, {**CHAT, "stream": stream, "seed": 3})
+    (first, to_render), (second, inputs) = triton.asked
+
+    assert (status, "Hello" in text) == (200, True)
+    assert (first, json.loads(to_render["messages"])) == ("demo_prompt", CHAT["messages"])
+    assert (second, inputs["text_input"]) == ("demo", "<|user|>Hi")
+    assert json.loads(inputs["sampling_parameters"]) == {"temperature": 0, "seed": 3, "max_tokens": 200}
+
+
+def test_a_call_of_a_tool_by_vllm_is_read_as_the_chat_template_writes_it():
+    call = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+    triton = TwoModels({**PROMPT, "tool_call_format": "hermes"}, [[{**VLLM_SAYS, "text_output": call}]])
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    _, text = post(triton, {**CHAT, "tools": tools})
+    choice = json.loads(text)["choices"][0]
+
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a": 1}'}
+    assert json.loads(triton.asked[0][1]["tools"]) == tools
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("error", "expected"), [(InputError("too long"), 400), (UnavailableError("loading"), 503)])
+def test_a_prompt_that_is_not_made_is_an_error_and_vllm_is_not_asked(stream, error, expected):
+    triton = TwoModels(error, [[VLLM_SAYS]])
+    status, text = post(triton, {**CHAT, "stream": stream})
+
+    assert (status, str(error) in json.loads(text)["error"]["message"]) == (expected, True)
+    assert [model for model, _ in triton.asked] == ["demo_prompt"]

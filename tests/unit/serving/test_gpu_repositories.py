@@ -48,8 +48,6 @@ USED = {
     - {"repository_root", "paged_context", "chunked_prefill", "lora_cache", "lora_type", "speculation"},
     "vllm": VALUES.keys()
     - {
-        "chat_template",
-        "max_input_tokens",
         "paged_context",
         "chunked_prefill",
         "host_cache_bytes",

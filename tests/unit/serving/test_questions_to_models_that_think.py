@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.adapters.triton import GenerateRequest, columns
+from tasks.adapters.generate_request import GenerateRequest, columns
 from tasks.contracts.gate_spec import SmokeQuestion
 from tasks.engines.preflight import chat
 from tasks.serving.questions import request_of, timeout_s, with_tokens
@@ -94,7 +94,7 @@ def test_plan_reads_from_the_template_whether_a_model_thinks(template, thinks):
         ({"smoke": {"max_tokens": 64}}, ["gate.smoke", "64 tokens"]),
         ({"quality": {"max_tokens": 64}}, ["gate.quality", "64 tokens"]),
         ({"max_sequence_tokens": 1124}, ["gate.smoke", "100 tokens"]),
-        ({"smoke": {"max_tokens": 64}, "kind": "vllm"}, ["gate.smoke", "Raise max_tokens."]),
+        ({"smoke": {"max_tokens": 64}, "kind": "vllm"}, ["gate.smoke", "engine.chat_template_kwargs"]),
     ],
 )
 def test_plan_warns_of_answers_that_would_end_within_the_thoughts(changes, words):
@@ -122,6 +122,20 @@ def test_plan_warns_that_vllm_returns_channels_as_one_text():
 
     assert "skip_special_tokens" in warning
     assert "llmapi" in warning
+
+
+MARKED = "{% for message in messages %}[INST] {{ message.content }} [/INST]{% endfor %}"
+
+
+@pytest.mark.parametrize("kind", ["llmapi", "vllm"])
+def test_plan_warns_of_prompts_that_the_chat_template_would_wrap_twice(kind):
+    prompt = {"prompt": "[INST] Who? [/INST]"}
+    (warning,) = chat.warnings(asked(kind, smoke=prompt), documents(MARKED))
+
+    assert "[INST]" in warning
+    assert chat.warnings(asked(kind, smoke=prompt, options={"chat_template": "none"}), documents(MARKED)) == []
+    assert chat.warnings(asked(kind, smoke=prompt), documents(PLAIN)) == []
+    assert chat.warnings(asked(kind), documents(MARKED)) == []
 
 
 def test_plan_warns_of_a_load_test_whose_answers_would_be_empty():

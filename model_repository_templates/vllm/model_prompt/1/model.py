@@ -1,0 +1,51 @@
+"""Triton model that renders the chat template for vLLM, which takes a prompt as a text."""
+
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from generation.hf_tokenizer import HuggingFaceTokenizer
+from generation.question import RefusedError, check, job
+from generation.service import question_of, text_tensor
+from generation.settings import read_settings
+from generation.text_prompt import TextPrompts
+from generation.tool_calls import NO_TOOLS
+
+
+class TritonPythonModel:
+    """What Triton's Python backend loads."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the tokenizer; an error here keeps the model from becoming ready."""
+        settings = read_settings(args)
+        self._tokenizer = HuggingFaceTokenizer(
+            settings.engine, chat=settings.apply_chat_template, arguments=settings.template_arguments()
+        )
+        self._prompts = TextPrompts(self._tokenizer)
+        self._limits = settings.limits(self._tokenizer.default_max_tokens or settings.max_sequence_tokens)
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """A prompt, or a refusal, for each request."""
+        return [self._prompt(request) for request in requests]
+
+    def _prompt(self, request: Any) -> Any:
+        try:
+            question = question_of(request)
+            check(question)
+            text, tokens = self._prompts.prompt(question)
+            taken = job(question, tokens, self._limits)
+        except RefusedError as error:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
+        call_format = self._tokenizer.tool_call_format if question.tools else NO_TOOLS
+        return pb_utils.InferenceResponse(
+            [
+                text_tensor("prompt", text),
+                _count("prompt_tokens", len(tokens)),
+                _count("max_tokens", taken.sampling.max_tokens),
+                text_tensor("tool_call_format", call_format),
+            ]
+        )
+
+
+def _count(name: str, value: int) -> Any:
+    return pb_utils.Tensor(name, np.array([value], dtype=np.int32))
