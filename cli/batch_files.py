@@ -16,13 +16,14 @@ from pydantic import Field
 from tasks.adapters.generate_request import GenerateRequest
 from tasks.contracts.base import Contract, canonical_json, read_contract_json, sha256_of
 from tasks.contracts.errors import InputError
+from tasks.contracts.sampling import SamplingParameters
 from tasks.contracts.spec_fields import MAX_TOKENS, TemplateArguments
 
 DIGEST_DIGITS = 16
 MAX_PROMPT_CHARS = 1 << 22
 
 
-class Prompt(Contract):
+class Prompt(SamplingParameters):
     """A line of the file of prompts."""
 
     if_invalid = 'Write one JSON object per line, such as {"prompt": "What is the capital of France?"}.'
@@ -30,13 +31,12 @@ class Prompt(Contract):
     id: str = Field(default="", max_length=256, description="name in the results; the number of the line when absent")
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
     max_tokens: int | None = Field(default=None, ge=1, le=MAX_TOKENS, description="--max-tokens when absent")
-    temperature: float = Field(default=0.0, ge=0, le=10, description="0 chooses the most probable token each time")
-    seed: int | None = Field(default=None, ge=0, lt=2**63)
     lora: str | None = Field(default=None, min_length=1, max_length=256, description="adapter of the release")
     chat_template_kwargs: TemplateArguments = Field(default_factory=dict, description="arguments of the chat template")
 
     def request(self, max_tokens: int) -> GenerateRequest:
         """What is sent; `max_tokens` applies to a prompt that has none of its own."""
+        further = {name: value for name, value in self.requested().items() if name not in {"temperature", "seed"}}
         return GenerateRequest(
             self.prompt,
             self.max_tokens or max_tokens,
@@ -44,6 +44,7 @@ class Prompt(Contract):
             self.seed,
             self.lora,
             self.chat_template_kwargs,
+            sampling=further,
         )
 
 
@@ -61,8 +62,12 @@ class Result(Contract):
 
 
 def digest_of(request: GenerateRequest) -> str:
-    """A digest of everything that an answer depends on, apart from the release."""
-    return sha256_of(vars(request))[:DIGEST_DIGITS]
+    """A digest of everything that an answer depends on, apart from the release.
+
+    Results of older versions have no `sampling` in theirs: an empty one leaves it as it was.
+    """
+    given = {name: value for name, value in vars(request).items() if name != "sampling" or value}
+    return sha256_of(given)[:DIGEST_DIGITS]
 
 
 def read_prompts(file: Path) -> list[Prompt]:

@@ -200,7 +200,13 @@ def _path(model: str) -> str:
 
 
 def _document(columns: Sequence[Column]) -> dict[str, Any]:
-    return {name: value.decode() if isinstance(value, bytes) else value for name, _, value in columns}
+    return {name: _json(value) for name, _, value in columns}
+
+
+def _json(value: bytes | float | tuple[bytes, ...]) -> str | float | list[str]:
+    if isinstance(value, tuple):
+        return [text.decode() for text in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _first(value: Any) -> str:

@@ -27,6 +27,8 @@ class GenerateRequest:
     lora: str | None = None
     chat_template_kwargs: Mapping[str, object] = field(default_factory=dict)
     history: tuple[Mapping[str, str], ...] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """Further parameters by their names in tasks/contracts/sampling.py; those that change nothing are left out."""
 
     @property
     def messages(self) -> str:
@@ -35,7 +37,19 @@ class GenerateRequest:
         return json.dumps(turns, ensure_ascii=False) if self.history else ""
 
 
-Column = tuple[str, str, bytes | int | float | bool]
+Column = tuple[str, str, bytes | int | float | bool | tuple[bytes, ...]]
+"""Name, type and value of an input. Its shape is [1], or [n] for n texts."""
+TEXTS = {"stop": "stop_words", "bad_words": "bad_words"}
+"""Inputs of Slipway's models that hold texts, by the parameter."""
+NUMBERS = {
+    "top_p": "FP32",
+    "top_k": "INT32",
+    "min_tokens": "INT32",
+    "presence_penalty": "FP32",
+    "frequency_penalty": "FP32",
+    "repetition_penalty": "FP32",
+}
+"""Types of inputs of Slipway's models that hold a number."""
 
 
 def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -> list[Column]:
@@ -47,8 +61,8 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
         stream: whether the answer comes in pieces.
 
     Raises:
-        InputError: the request names an adapter, or has arguments of a chat template or a history, and the model has no
-            input for them.
+        InputError: the request names an adapter, or has arguments of a chat template, a history or a parameter, and the
+            model has no input for them.
     """
     if request.chat_template_kwargs and TEMPLATE_ARGUMENTS not in inputs:
         raise InputError(
@@ -85,7 +99,24 @@ def columns(request: GenerateRequest, inputs: frozenset[str], *, stream: bool) -
         values.append(_template_arguments(request))
     if request.lora is not None:
         values.append(("lora_name", "BYTES", request.lora.encode()))
+    values += _sampling(request, inputs)
     return [column for column in values if column[0] != "stream" or "stream" in inputs]
+
+
+def _sampling(request: GenerateRequest, inputs: frozenset[str]) -> list[Column]:
+    unsupported = [name for name in request.sampling if TEXTS.get(name, name) not in inputs]
+    if unsupported:
+        raise InputError(
+            f"the model does not support {', '.join(unsupported)}",
+            expected="parameters that its engine kind obeys: docs/openai.md",
+            remedy="Remove it, or choose another engine kind.",
+        )
+    texts = [
+        (TEXTS[name], "BYTES", tuple(text.encode() for text in value))
+        for name, value in request.sampling.items()
+        if name in TEXTS
+    ]
+    return [*texts, *((name, NUMBERS[name], value) for name, value in request.sampling.items() if name in NUMBERS)]
 
 
 def prompt_columns(request: GenerateRequest) -> list[Column]:
@@ -93,6 +124,8 @@ def prompt_columns(request: GenerateRequest) -> list[Column]:
     values: list[Column] = [*_question(request), ("max_tokens", "INT32", request.max_tokens)]
     if request.chat_template_kwargs:
         values.append(_template_arguments(request))
+    if "min_tokens" in request.sampling:
+        values.append(("min_tokens", "INT32", request.sampling["min_tokens"]))
     return values
 
 
@@ -117,6 +150,7 @@ def _vllm_columns(request: GenerateRequest, inputs: frozenset[str], *, stream: b
         sampling["seed"] = request.seed
     if request.lora is not None:
         sampling["lora_name"] = request.lora
+    sampling |= request.sampling
     values: list[Column] = [
         ("text_input", "BYTES", request.prompt.encode()),
         ("stream", "BOOL", stream),

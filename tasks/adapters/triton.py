@@ -185,8 +185,9 @@ class TritonClient:
         kinds = {"BYTES": np.object_, "INT32": np.int32, "BOOL": np.bool_, "FP32": np.float32, "UINT64": np.uint64}
         tensors = []
         for name, kind, value in inputs:
-            tensor = self._grpc_module.InferInput(name, [1], kind)
-            tensor.set_data_from_numpy(np.array([value], dtype=kinds[kind]))
+            values = list(value) if isinstance(value, tuple) else [value]
+            tensor = self._grpc_module.InferInput(name, [len(values)], kind)
+            tensor.set_data_from_numpy(np.array(values, dtype=kinds[kind]))
             tensors.append(tensor)
         return tensors
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from tasks.contracts.adapter_support import ENGINE_ADAPTERS, LLMAPI_ADAPTERS, VLLM_ADAPTERS, AdapterSupport
+from tasks.contracts.sampling import SAMPLING_NAMES
 from tasks.contracts.scaling import ScalingMetric
 
 EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
@@ -64,6 +65,8 @@ class EngineTraits:
     prompt_model: bool = False
     """A second model of the server applies the tokenizer's chat template, and clients ask that one first; otherwise the
     model itself does (tasks/contracts/prompt_model.py)."""
+    sampling: frozenset[str] = SAMPLING_NAMES
+    """Parameters of an answer that it obeys (tasks/contracts/sampling.py); the table in docs/openai.md says why."""
     final_channel_only: bool = False
     """The server returns only the final channel of an answer in channels; otherwise all of them as one text."""
     server_per_rank: bool = False
@@ -105,7 +108,12 @@ class EngineTraits:
     """Kind that `slipway migrate` rewrites its specs to."""
 
 
-OPENVINO = EngineTraits(formats=frozenset({"none", "int8", "int4"}), on_gpu=False, final_channel_only=True)
+OPENVINO = EngineTraits(
+    formats=frozenset({"none", "int8", "int4"}),
+    on_gpu=False,
+    final_channel_only=True,
+    sampling=SAMPLING_NAMES - {"bad_words"},
+)
 TRT_ENGINE = EngineTraits(
     formats=frozenset({"none", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
     compiled=True,
@@ -138,6 +146,8 @@ LLMAPI = EngineTraits(
     # docs/source/features/quantization.md, FP8 KV Cache, 1.2: also "for checkpoints that do not have it enabled"
     uncalibrated_cache=True,
     final_channel_only=True,
+    # TorchSampler of 1.2 ignores the others (docs/decisions/0021-sampling-parameters.md)
+    sampling=frozenset({"temperature", "stop", "top_p", "top_k", "min_tokens"}),
     adapters=LLMAPI_ADAPTERS,
     # tensorrtllm_backend docs/llmapi.md at 0b9d7d5, multi-node configuration; mpirun over ssh in place of srun:
     # TensorRT-LLM examples/models/core/deepseek_v3/README.md at 010892fd (docs/decisions/0018)

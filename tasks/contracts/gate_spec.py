@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from tasks.contracts.answer_patterns import check_pattern, is_found
 from tasks.contracts.base import Written
 from tasks.contracts.harness_spec import Harness
+from tasks.contracts.sampling import SamplingParameters
 from tasks.contracts.spec_fields import (
     MAX_ANSWER_CHARS,
     MAX_EXPECTATIONS,
@@ -82,7 +83,7 @@ class Turn(Written):
     content: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
 
 
-class SmokeQuestion(Written):
+class SmokeQuestion(SamplingParameters):
     """A question with a known answer. The boot test uses the first one too."""
 
     history: tuple[Turn, ...] = Field(
@@ -108,6 +109,12 @@ class SmokeQuestion(Written):
         return answer.strip("\r\n")
 
     @model_validator(mode="after")
+    def _has_room_for_its_fewest_tokens(self) -> Self:
+        if None not in (self.max_tokens, self.min_tokens) and self.min_tokens > self.max_tokens:  # type: ignore[operator]
+            raise ValueError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
+        return self
+
+    @model_validator(mode="after")
     def _can_match(self) -> Self:
         if self.match == "regex":
             check_pattern(self.answer)
@@ -130,11 +137,15 @@ class SmokeQuestion(Written):
                 return is_found(self.answer, answer)
 
 
-class Quality(Written):
-    """Questions with known answers, sent to the candidate through its Service."""
+class Quality(SamplingParameters):
+    """Questions with known answers, sent to the candidate through its Service. Parameters are those of every question.
+
+    A line of the dataset may set what a smoke question may set, apart from `match` and `lora`.
+    """
 
     dataset: HubFileUri = Field(
-        description='JSONL on the Hub, one {"prompt": str, "answer": str} per line, and "history" as of smoke'
+        description='JSONL on the Hub, one {"prompt": str, "answer": str} per line, and "history", "max_tokens", '
+        '"chat_template_kwargs" and sampling parameters as of smoke, which override those of quality'
     )
     max_tokens: AnswerTokens | None = QUESTION_TOKENS
     chat_template_kwargs: TemplateArguments = Field(

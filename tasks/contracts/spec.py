@@ -19,6 +19,7 @@ from tasks.contracts.engine_kinds import (
 from tasks.contracts.expert_parallel import expert_problem
 from tasks.contracts.gate_spec import Gate
 from tasks.contracts.kubernetes_text import ImageName, NonEmptyLabelValue
+from tasks.contracts.sampling import SamplingParameters
 from tasks.contracts.scaling import Autoscale
 from tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
 from tasks.contracts.spec_fields import (
@@ -180,6 +181,16 @@ class Engine(Written):
     def _arguments_have_a_template(self) -> Self:
         self.check_template_arguments("chat_template_kwargs", self.chat_template_kwargs)
         return self
+
+    def sampling_problem(self, parameters: SamplingParameters) -> str:
+        """Which parameters this kind cannot obey, and what to do; empty if it can."""
+        unsupported = sorted(parameters.requested().keys() - self.traits.sampling)
+        if not unsupported:
+            return ""
+        others = [kind for kind, traits in ENGINE_KINDS.items() if traits.sampling.issuperset(unsupported)]
+        return (
+            f"{self.kind} does not obey {', '.join(unsupported)}: remove it, or choose engine kind {', '.join(others)}"
+        )
 
     def check_template_arguments(self, field: str, arguments: Collection[object]) -> None:
         """Refuse arguments, or messages, that no chat template would get.
@@ -382,6 +393,14 @@ class ReleaseSpec(Written):
         if self.gate.quality is not None:
             field = "gate.quality.chat_template_kwargs"
             self.engine.check_template_arguments(field, self.gate.quality.chat_template_kwargs)
+        return self
+
+    @model_validator(mode="after")
+    def _questions_are_sampled_as_the_engine_can(self) -> Self:
+        asked = [("gate.smoke", question) for question in self.gate.smoke]
+        for field, parameters in [*asked, *([("gate.quality", self.gate.quality)] if self.gate.quality else [])]:
+            if problem := self.engine.sampling_problem(parameters):
+                raise ValueError(f"{field}: {problem}")
         return self
 
     @model_validator(mode="after")

@@ -19,10 +19,14 @@ def with_tokens(question: SmokeQuestion, release: Release) -> SmokeQuestion:
 
 def request_of(question: SmokeQuestion) -> GenerateRequest:
     """What is sent to the server."""
+    sampling = question.requested()
     return GenerateRequest(
         question.prompt,
         question.max_tokens or PLAIN_ANSWER_TOKENS,
+        temperature=sampling.pop("temperature", 0.0),
+        seed=sampling.pop("seed", None),
         lora=question.lora,
+        sampling=sampling,
         chat_template_kwargs=question.chat_template_kwargs,
         history=tuple(turn.model_dump() for turn in question.history),
     )

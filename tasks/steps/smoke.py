@@ -1,7 +1,8 @@
 """smoke-test: send the candidate questions with known answers through its Service. It records; the gate judges."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -9,12 +10,15 @@ from tasks.adapters.triton import TritonClient
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.gate_spec import Quality, SmokeQuestion
 from tasks.contracts.measurement import AnswerRow
 from tasks.contracts.release import Release
+from tasks.contracts.sampling import SAMPLING_NAMES
 from tasks.serving.questions import request_of, timeout_s, with_tokens
 
 QUESTIONS_AT_ONCE = 4
+QUESTION_FIELDS = (*sorted(SAMPLING_NAMES), "max_tokens")
+"""What a line of the quality dataset may set besides its texts."""
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -48,7 +52,7 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
     """The pinned quality dataset as questions; none when the spec has no quality section.
 
     Raises:
-        InputError: a line lacks `prompt` or `answer`, or the dataset is empty.
+        InputError: a line lacks `prompt` or `answer` or sets a wrong value, or the dataset is empty.
     """
     quality, pinned = release.spec.gate.quality, release.plan.datasets.quality
     if quality is None or pinned is None:
@@ -56,24 +60,37 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
     lines = workspace.read_dataset(pinned)
     if not lines:
         raise InputError(f"quality dataset {quality.dataset} is empty", remedy="Give a dataset with questions.")
+    return [_question(number, line, release) for number, line in enumerate(lines, 1)]
+
+
+def _question(number: int, line: Mapping[str, Any], release: Release) -> SmokeQuestion:
+    """The question of a line, which overrides what the spec sets for every question.
+
+    Raises:
+        InputError: it has no prompt or answer, a value is wrong, or the engine kind does not obey a parameter.
+    """
+    quality = release.spec.gate.quality
+    assert quality is not None
+    settings = {name: line.get(name, getattr(quality, name)) for name in QUESTION_FIELDS}
+    arguments = {**quality.chat_template_kwargs, **line.get("chat_template_kwargs", {})}
+    texts = {name: line[name] for name in ("prompt", "answer", "history") if name in line}
     try:
-        return [
-            SmokeQuestion(
-                history=line.get("history", ()),
-                prompt=line["prompt"],
-                answer=line["answer"],
-                max_tokens=quality.max_tokens,
-                chat_template_kwargs=quality.chat_template_kwargs,
-            )
-            for line in lines
-        ]
-    except (KeyError, ValidationError) as error:
-        wrong = f"no {error}" if isinstance(error, KeyError) else error.errors()[0]["msg"]
-        raise InputError(
-            f"a line of quality dataset {quality.dataset} is wrong: {wrong}",
-            expected='{"prompt": str, "answer": str} on each line, and "history" if it has one',
-            remedy="Correct the dataset.",
-        ) from error
+        question = SmokeQuestion.model_validate({**settings, **texts, "chat_template_kwargs": arguments})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _wrong(number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}", quality) from error
+    if problem := release.spec.engine.sampling_problem(question):
+        raise _wrong(number, problem, quality)
+    return question
+
+
+def _wrong(number: int, problem: str, quality: Quality) -> InputError:
+    return InputError(
+        f"line {number} of quality dataset {quality.dataset} is wrong",
+        found=problem,
+        expected='{"prompt": str, "answer": str} on each line; "history" and parameters are optional',
+        remedy="Correct the dataset.",
+    )
 
 
 def answered(client: TritonClient, model: str, suite: str, question: SmokeQuestion) -> AnswerRow:

@@ -8,24 +8,31 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from tasks.contracts.sampling import (
+    NEUTRAL as NEUTRAL_SAMPLING,
+)
+from tasks.contracts.sampling import (
+    BadWords,
+    MinTokens,
+    Penalty,
+    RepetitionPenalty,
+    Seed,
+    StopWords,
+    Temperature,
+    TextOfAnAnswer,
+    TopK,
+    TopP,
+)
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.messages import Message, StreamOptions, Tool
 
-MAX_STOP_WORDS = 16
-MAX_BAD_WORDS = 64
 MAX_ALTERNATIVES = 20
 MAX_TOOLS = 128
 DEFAULT_COMPLETION_TOKENS = 16
 """OpenAI's default for /v1/completions. Chat has none: an answer ends by itself, or where the model has no room."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
+    **{name: values for name, values in NEUTRAL_SAMPLING.items() if name not in {"temperature", "stop"}},
     "n": (1,),
-    "top_p": (1,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "min_tokens": (0,),
-    "top_k": (0, -1),
-    "bad_words": ([],),
     "logprobs": (False,),
     "top_logprobs": (0,),
     "logit_bias": ({},),
@@ -47,9 +54,6 @@ WITHOUT_EFFECT = ("user", "metadata", "safety_identifier", "prompt_cache_key")
 """Parameters that name the request and do not change an answer."""
 
 
-StopWord = Annotated[str, Field(min_length=1)]
-
-
 class _Request(BaseModel):
     """Parameters of both routes. What is not a field here ends up in `model_extra`."""
 
@@ -59,16 +63,16 @@ class _Request(BaseModel):
     stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
-    stop: StopWord | Annotated[list[StopWord], Field(max_length=MAX_STOP_WORDS)] | None = None
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    top_k: int | None = Field(default=None, ge=-1)
-    min_tokens: int | None = Field(default=None, ge=0)
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    bad_words: Annotated[list[StopWord], Field(max_length=MAX_BAD_WORDS)] | None = None
+    temperature: Temperature | None = None
+    seed: Seed | None = None
+    stop: TextOfAnAnswer | StopWords | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    min_tokens: MinTokens | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: RepetitionPenalty | None = None
+    bad_words: BadWords | None = None
     response_format: dict[str, JsonValue] | None = None
 
     @property
@@ -126,7 +130,7 @@ class ChatRequest(_Request):
 class CompletionRequest(_Request):
     """POST /v1/completions: the prompt is continued as it is, without a chat template."""
 
-    prompt: StopWord | Annotated[list[StopWord], Field(min_length=1, max_length=1)]
+    prompt: TextOfAnAnswer | Annotated[list[TextOfAnAnswer], Field(min_length=1, max_length=1)]
     logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
 
     @property

@@ -57,6 +57,20 @@ def test_the_pipelines_own_client_gets_answer_and_stream(server):
     assert ("".join(chunk.text for chunk in chunks), chunks[-1].finish_reason) == (ANSWER, "stop")
 
 
+def test_a_questions_parameters_reach_the_model(server):
+    warm = {"temperature": 5.0, "seed": 3}
+    with TritonClient(LOOPBACK, server.http_port, server.grpc_port) as client:
+
+        def text(**parameters):
+            return client.generate("demo", GenerateRequest(QUESTION, 40, **parameters), timeout_s=30).text
+
+        assert text(sampling={"stop": [" France", "Paris"]}) == "The capital of"
+        assert text(**warm) != ANSWER
+        assert text(**warm, sampling={"top_k": 1}) == text(**warm, sampling={"top_p": 1e-6}) == ANSWER
+        assert len(text(sampling={"min_tokens": 30})) > len(ANSWER)
+        assert text(sampling={"repetition_penalty": 20.0}) != ANSWER
+
+
 def test_max_tokens_ends_an_answer(server):
     _, body = server.generate(text_input=QUESTION, max_tokens=3)
 

@@ -122,6 +122,14 @@ def test_vllm_hears_which_adapter_shall_answer(client):
     assert answer.text == f"{TEMPLATED!r} lora_name=polite max_tokens=40 temperature=0.0 "
 
 
+def test_vllm_hears_a_questions_parameters(client):
+    sampling = {"top_p": 0.5, "stop": ["x", "y"], "bad_words": ["z"], "min_tokens": 2}
+    answer = client.generate("other", GenerateRequest("Hi?", 4, sampling=sampling), timeout_s=30)
+
+    told = "bad_words=['z'] max_tokens=4 min_tokens=2 stop=['x', 'y'] temperature=0.0 top_p=0.5 "
+    assert answer.text == f"{TEMPLATED!r} {told}"
+
+
 def test_vllm_reads_a_conversation_by_the_chat_template(client):
     history = ({"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Yes."})
     answer = client.generate("other", GenerateRequest("Who?", 40, history=history), timeout_s=30)

@@ -50,6 +50,17 @@ def asked(triton):
     return sorted(request["text_input"] for request in triton.asked)
 
 
+def test_a_prompt_may_set_what_a_request_of_openai_s_api_may(run, triton, files):
+    prompts, _ = files
+    triton.inputs += ("top_p", "stop_words")
+    write(prompts, {"prompt": "one", "temperature": 0.5, "top_p": 0.9, "stop": ["END"]})
+
+    code, printed = run()
+
+    assert code == 0, printed
+    assert {name: triton.asked[0][name] for name in ("top_p", "stop_words")} == {"top_p": 0.9, "stop_words": ["END"]}
+
+
 def test_each_prompt_has_one_answer(run, triton, files):
     prompts, results = files
     write(prompts, {"prompt": "one"}, {"id": "b", "prompt": "two", "max_tokens": 9, "seed": 4, "temperature": 0.5})

@@ -9,6 +9,7 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tasks.contracts.engine_kinds import ENGINE_KINDS
+from tasks.contracts.sampling import SAMPLING_NAMES
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.inputs import chat_question, completion_inputs
 from tasks.serving.openai_api.requests import read_chat, read_completion
@@ -111,3 +112,14 @@ def test_the_model_that_renders_prompts_of_vllm_takes_whatever_it_is_sent(tmp_pa
 
     assert set(question.to_render) == {tensor.name for tensor in config.input}
     assert {tensor.name for tensor in config.output} == {"prompt", "prompt_tokens", "max_tokens", "tool_call_format"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_table_of_kinds_says_the_same_of_questions_of_a_gate(rendered, kind):
+    """A spec is refused by what tasks/contracts/engine_kinds.py says, a request by the configuration that is rendered."""
+    parameters = {name: value for asked in ASKED.values() if asked for name, value in asked.items()}
+    model = rendered(kind, None)
+    asked = {name: {name: parameters[name]} for name in SAMPLING_NAMES}
+    asked["seed"] |= {"temperature": 1.0}
+
+    assert {name for name in asked if refused_for(model, asked[name]) is None} == ENGINE_KINDS[kind].sampling
