@@ -29,7 +29,7 @@ class TritonServer:
 
     def __init__(self, repository, folder, first_on_path=None, environment=None, arguments=(), metrics=False):
         self.http_port, self.grpc_port, self.metrics_port = _free_ports(3)
-        self.log = folder / "tritonserver.log"
+        self.repository, self.log = repository, folder / "tritonserver.log"
         command = [
             LAUNCHER,
             f"--model-repository={repository}",

@@ -5,6 +5,10 @@ are made when `streaming` is set, else all at once; the last response is marked 
 with `stop` ends the first one; an adapter's weights stay after the first request that brings them. An adapter makes
 answers short here: of as many tokens as its weights say. Beside it lies the openvino model's own file, whose runtime it
 drives.
+
+Triton refuses names, types and shapes that config.pbtxt does not declare, as it does in front of the real backend. What
+the backend and TensorRT-LLM check is checked here, and every request is a line of asked.jsonl beside the model's version:
+name, type, shape and values of each input. All sampling parameters are obeyed but bad words, which OpenVINO does not have.
 """
 
 import itertools
@@ -17,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import openvino_genai as genai
 import triton_python_backend_utils as pb_utils
-from generation.runtime import Sampling
+from generation.runtime import Controls, Sampling
 from openvino_model import OpenVinoRuntime
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
@@ -39,6 +43,7 @@ class TritonPythonModel:
         self.arrived, self.running, self.numbers = queue.SimpleQueue(), {}, 0
         self.runtime = OpenVinoRuntime(self.pipeline)
         self.closing, self.adapters = threading.Event(), {}
+        self.asked = (Path(args["model_repository"]) / "asked.jsonl").open("a", encoding="utf-8")
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
@@ -49,6 +54,7 @@ class TritonPythonModel:
     def finalize(self):
         self.closing.set()
         self.thread.join()
+        self.asked.close()
 
     def run(self):
         while not self.closing.is_set():
@@ -73,23 +79,41 @@ class TritonPythonModel:
 
     def begin(self, request):
         self.numbers += 1
+        self.asked.write(json.dumps({each.name(): described(each) for each in request.inputs()}) + "\n")
+        self.asked.flush()
+        try:
+            check_request(request)
+            room = self.room(request)
+        except AssertionError as error:
+            refused = pb_utils.TritonError(str(error))
+            request.get_response_sender().send(pb_utils.InferenceResponse(error=refused), flags=FINAL)
+            return
         prompt = tensor(request, "input_ids")[0].tolist()
-        assert len(prompt) == scalar(request, "input_lengths")
-        room = scalar(request, "request_output_len")
-        if (adapter := scalar(request, "lora_task_id")) is not None:
-            if adapter not in self.adapters and pb_utils.get_input_tensor_by_name(request, "lora_weights") is None:
-                error = pb_utils.TritonError(NOT_CACHED.format(adapter))
-                request.get_response_sender().send(pb_utils.InferenceResponse(error=error), flags=FINAL)
-                return
-            room = self.adapters.setdefault(adapter, self.adapters.get(adapter) or short_of(request))
         self.pipeline.ends = [scalar(request, "end_id"), *one_token_words(tensor(request, "stop_words_list"))]
         greedy = scalar(request, "runtime_top_k") == GREEDY_TOP_K
         temperature = 0.0 if greedy else scalar(request, "temperature")
-        assert scalar(request, "temperature") > 0, "TensorRT-LLM refuses it"
-        sampling = Sampling(room, temperature, scalar(request, "seed") % 2**32)
+        reports = bool(scalar(request, "return_log_probs"))
+        controls = Controls(
+            top_p=scalar(request, "runtime_top_p"),
+            top_k=scalar(request, "runtime_top_k"),
+            min_tokens=scalar(request, "min_tokens"),
+            presence_penalty=scalar(request, "presence_penalty"),
+            frequency_penalty=scalar(request, "frequency_penalty"),
+            repetition_penalty=scalar(request, "repetition_penalty"),
+            logprobs=0 if reports else None,
+        )
+        sampling = Sampling(room, temperature, scalar(request, "seed") % 2**32, controls=controls)
         sender, streaming = request.get_response_sender(), bool(scalar(request, "streaming"))
-        self.running[self.numbers] = (request.request_id(), sender, streaming, [])
+        self.running[self.numbers] = (request.request_id(), sender, streaming, [], [] if reports else None)
         self.runtime.add(self.numbers, prompt, sampling)
+
+    def room(self, request):
+        """Tokens of the answer; an adapter that is asked for the first time brings its weights."""
+        if (adapter := scalar(request, "lora_task_id")) is None:
+            return scalar(request, "request_output_len")
+        has_weights = pb_utils.get_input_tensor_by_name(request, "lora_weights") is not None
+        assert adapter in self.adapters or has_weights, NOT_CACHED.format(adapter)
+        return self.adapters.setdefault(adapter, self.adapters.get(adapter) or short_of(request))
 
     def end_others(self, identity):
         for number in [number for number, running in self.running.items() if running[0] == identity]:
@@ -101,12 +125,14 @@ class TritonPythonModel:
 
     def give(self, progress):
         assert not progress.failure, progress.failure
-        _, sender, streaming, tokens = self.running[progress.number]
+        _, sender, streaming, tokens, logprobs = self.running[progress.number]
         tokens.extend(progress.tokens)
+        if logprobs is not None:
+            logprobs.extend(each.logprob for each in progress.logprobs)
         if progress.finish_reason:
             del self.running[progress.number]
         if progress.finish_reason or streaming:
-            sender.send(response(tokens), flags=FINAL if progress.finish_reason else 0)
+            sender.send(response(tokens, logprobs), flags=FINAL if progress.finish_reason else 0)
             tokens.clear()
 
 
@@ -143,10 +169,64 @@ class Pipeline:
         return getattr(self.pipeline, name)
 
 
-def response(tokens):
+def response(tokens, logprobs=None):
+    """Log-probabilities of all tokens so far, of which `tokens` are the newest."""
     ids = np.array(tokens, dtype=np.int32).reshape(1, 1, -1)
     length = np.array([[len(tokens)]], dtype=np.int32)
-    return pb_utils.InferenceResponse([pb_utils.Tensor("output_ids", ids), pb_utils.Tensor("sequence_length", length)])
+    outputs = [pb_utils.Tensor("output_ids", ids), pb_utils.Tensor("sequence_length", length)]
+    if logprobs is not None:
+        outputs.append(pb_utils.Tensor("output_log_probs", np.array(logprobs, dtype=np.float32).reshape(1, 1, -1)))
+    return pb_utils.InferenceResponse(outputs)
+
+
+RANGES = {
+    "runtime_top_k": lambda value: value >= 0,
+    "runtime_top_p": lambda value: 0 < value <= 1,
+    "temperature": lambda value: value > 0,
+    "min_tokens": lambda value: value >= 1,
+    "repetition_penalty": lambda value: value > 0,
+    "beam_width": lambda value: value == 1,
+    "request_output_len": lambda value: value >= 1,
+}
+"""TLLM_CHECK of cpp/tensorrt_llm/executor/samplingConfig.cpp (3585984b). Older copies refuse a temperature of 0 and
+min_tokens of 0, as here; beams beyond max_beam_width of config.pbtxt are refused by the executor."""
+SCALARS = ("input_lengths", "end_id", "pad_id", "seed", "presence_penalty", "frequency_penalty", "return_log_probs")
+WORDS = ("stop_words_list", "bad_words_list")
+
+
+def check_request(request):
+    """As triton_backend/inflight_batcher_llm/src/utils.cc (19290813): createRequestsFromInputTensors, convertWordList."""
+    prompt = tensor(request, "input_ids")
+    assert prompt.ndim == 2, "Expected inputTokens tensors to have 2 dimensions"
+    assert prompt.shape == (1, scalar(request, "input_lengths")), "input_lengths is that of the prompt"
+    for name in (*RANGES, *SCALARS):
+        found = pb_utils.get_input_tensor_by_name(request, name)
+        assert found is None or found.as_numpy().size == 1, f"Invalid size for tensor {name}"
+    for name, accepts in RANGES.items():
+        value = scalar(request, name)
+        assert value is None or accepts(value), f"Assertion failed: {name} is {value}"
+    for name in WORDS:
+        found = pb_utils.get_input_tensor_by_name(request, name)
+        if found is not None:
+            check_words(found.as_numpy())
+
+
+def check_words(words):
+    assert words.ndim == 3, "a row of ids and a row of ends, in a batch of one"
+    assert words.shape[:2] == (1, 2), "a row of ids and a row of ends, in a batch of one"
+    count, ends = words.shape[2], words[0, 1].tolist()
+    stated = list(itertools.takewhile(lambda end: end != -1, ends))
+    assert set(ends[len(stated) :]) <= {-1}, f"Sparse list must not have additional -1s: {ends}"
+    assert all(end <= count for end in stated), f"Sparse list must not have out-of-bound offsets: {ends}"
+    assert all(a < b for a, b in itertools.pairwise(stated)), (
+        f"Sparse list must not have non-increasing offsets: {ends}"
+    )
+
+
+def described(each):
+    values = each.as_numpy()
+    shown = [value.decode() for value in values.reshape(-1)] if values.dtype == object else values.reshape(-1).tolist()
+    return {"type": "bytes" if values.dtype == object else str(values.dtype), "shape": values.shape, "values": shown}
 
 
 def one_token_words(words):
