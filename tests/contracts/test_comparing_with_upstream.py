@@ -19,7 +19,7 @@ RUN python3.12 -m venv /opt/venv-tritonserver
 ENV PATH="/opt/venv-tritonserver/bin:${PATH}"
 """
 OUR_OWN = "written_paths.yaml"
-OF_PAGES = {"metrics.yaml", "airflow_chart.json", "kind_cluster.yaml"}
+OF_PAGES = {"metrics.yaml", "airflow_chart.json", "kind_cluster.yaml", "cloudwatch_agent.json"}
 """Read in documentation or from a running server, which each of them names."""
 """What our own programs write, which upstream does not say."""
 

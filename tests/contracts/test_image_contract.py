@@ -12,7 +12,7 @@ from tests.contracts.recorded import contract
 ROOT = Path(__file__).parents[2]
 CUSTOM_RESOURCES = {each["record"] for each in contract("upstream.yaml") if each["reads"] == "custom_resource"}
 ELSEWHERE = {"public_models.yaml", "causal_models.yaml", "upstream.yaml", "written_paths.yaml"} | CUSTOM_RESOURCES
-ELSEWHERE |= {"metrics.yaml", "airflow_chart.json", "kind_cluster.yaml"}
+ELSEWHERE |= {"metrics.yaml", "airflow_chart.json", "kind_cluster.yaml", "cloudwatch_agent.json"}
 """Records of the Hub, of a cluster's controllers, of our own programs, of where the others were read, and of transformers,
 which tests/local/modelopt executes: no image's."""
 OPTIONAL = {"opentelemetry"}
