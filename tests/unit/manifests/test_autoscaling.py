@@ -123,6 +123,27 @@ def test_the_monitor_scrapes_ports_that_serving_pods_have_and_keeps_what_tells_p
     assert set(monitor["podTargetLabels"]) <= pod["metadata"]["labels"].keys()
 
 
+@pytest.mark.parametrize(
+    ("pod_label", "triton_label", "expected"),
+    [
+        ("", "llama-2-7b", "llama-2-7b"),
+        ("", "llama-2-7b_tensorrt_llm", "llama-2-7b"),
+        ("demo", "demo", "demo"),
+        ("demo", "demo_whole_answer", "demo"),
+        ("", "", ""),
+    ],
+)
+def test_a_series_of_a_group_has_the_label_of_its_model(pod_label, triton_label, expected):
+    endpoints = component()["PodMonitor"]["spec"]["podMetricsEndpoints"]
+    found = [each["metricRelabelings"] for each in endpoints if "metricRelabelings" in each]
+    assert found == [found[0]] * 2
+    [rule] = found[0]
+
+    assert rule["sourceLabels"] == ["slipway_dev_model", "model"]
+    matched = re.fullmatch(rule["regex"], f"{pod_label};{triton_label}")
+    assert (matched[1] if matched else pod_label) == expected
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_front_counts_only_where_a_scaler_asks_for_it(nodes):
     def front_of(metric):
