@@ -9,6 +9,15 @@ from cli.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit; default: the spec's.")]
+Force = Annotated[bool, typer.Option("--force", help="Make every artifact again, even if it is stored.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(metavar="S", min=1, help="Stop following after S seconds and exit 124.", show_default=False),
+]
+RunId = Annotated[
+    str | None, typer.Option(help="Id of the run. If the run exists, follow it instead of starting another.")
+]
 Name = Annotated[str, typer.Argument(help="Name of the model, as in its spec.")]
 
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from cli.arguments import settings_of
+from cli.arguments import RunId, Timeout, settings_of
 from cli.exit_codes import DONE
 from cli.outcome import Outcome, outcome_of
-from cli.releases import RunId, Timeout, announce, end, followed, start
+from cli.releases import announce, end, followed, start
 from cli.screens import console_on_stdout
 
 RETENTION = "retention"

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from cli.airflow_api import Airflow, Run, RunExistsError, TaskError
-from cli.arguments import Name, settings_of
+from cli.arguments import Force, Name, Revision, RunId, Timeout, settings_of
 from cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from cli.follow import APPROVAL, RunView, follow
 from cli.outcome import Outcome, evidence_of, gate_of, outcome_of
@@ -18,16 +18,6 @@ from cli.tables import gate_table
 from tasks.contracts.errors import InputError
 
 RUNS_TO_SEARCH = 20
-
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit; default: the spec's.")]
-Force = Annotated[bool, typer.Option("--force", help="Make every artifact again, even if it is stored.")]
-Timeout = Annotated[
-    float | None,
-    typer.Option(metavar="S", min=1, help="Stop following after S seconds and exit 124.", show_default=False),
-]
-RunId = Annotated[
-    str | None, typer.Option(help="Id of the run. If the run exists, follow it instead of starting another.")
-]
 
 
 def dag_of(name: str) -> str:
@@ -113,11 +103,10 @@ def rollback(
     """
     console, settings = console_on_stdout(), settings_of(context)
     if direct:
-        settings.site()
         run = run_id or f"direct-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
         options = ["--reason", reason, *(["--to", to] if to else [])]
         asked = ["revert", "--name", name, "--run", run, *options]
-        said = run_step(asked, settings.site_file, instead="Without --direct Airflow does it.")
+        said = run_step(asked, settings.known_site_file(), instead="Without --direct Airflow does it.")
         end(console, Outcome(DONE, said))
         return
     with settings.airflow() as airflow:

@@ -96,14 +96,23 @@ class Settings:
         Raises:
             InputError: none is known, or its file is not a valid site.
         """
-        if self.site_file is None:
-            raise self._missing("site", SITE, "--site")
+        file = self.known_site_file()
         # the contracts take a fifth of a second to import, which `slipway ask --host` need not wait for
         from tasks.contracts.base import read_contract  # noqa: PLC0415
         from tasks.contracts.site import Site  # noqa: PLC0415
         from tasks.document_files import read_document  # noqa: PLC0415
 
-        return read_contract(Site, read_document(self.site_file), str(self.site_file))
+        return read_contract(Site, read_document(file), str(file))
+
+    def known_site_file(self) -> Path:
+        """The site's file, unread.
+
+        Raises:
+            InputError: none is known.
+        """
+        if self.site_file is None:
+            raise self._missing("site", SITE, "--site")
+        return self.site_file
 
     def site_text(self) -> str:
         """The text of the site's file, as pods read it. Call `site` first: it validates the file."""

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
@@ -13,13 +13,16 @@ PYTHON = REPOSITORY / ".slipway" / "envs" / "tasks" / "bin" / "python"
 ERRORS = {kind.exit_code: kind for kind in (InputError, UnavailableError)}
 
 
-def run_step(arguments: Sequence[str], site_file: Path | None, *, instead: str) -> str:
+def run_step(
+    arguments: Sequence[str], site_file: Path, *, instead: str, meanwhile: Callable[[], object] = lambda: None
+) -> str:
     """Run `python -m tasks` to its end; what it says last.
 
     Args:
         arguments: the step and its own arguments.
         site_file: the site.
         instead: what a person without a checkout can do, as a sentence.
+        meanwhile: called while the step works.
 
     Raises:
         InputError: there is no such environment here, or the step refused its input.
@@ -33,14 +36,15 @@ def run_step(arguments: Sequence[str], site_file: Path | None, *, instead: str) 
         )
     with tempfile.TemporaryDirectory(prefix="slipway-step-") as folder:
         said = Path(folder, "said")
-        ended = subprocess.run(
+        with subprocess.Popen(
             [PYTHON, "-m", "tasks", *arguments, "--site", str(site_file)],
             env=os.environ | {"PYTHONPATH": str(REPOSITORY), "SLIPWAY_TERMINATION_LOG": str(said)},
             stdout=subprocess.PIPE,
             text=True,
-            check=False,
-        )
-        text = (said.read_text(encoding="utf-8") if said.exists() else ended.stdout).strip()
-    if ended.returncode:
-        raise ERRORS.get(ended.returncode, PipelineError)(text)
+        ) as step:
+            meanwhile()
+            printed, _ = step.communicate()
+        text = (said.read_text(encoding="utf-8") if said.exists() else printed).strip()
+    if step.returncode:
+        raise ERRORS.get(step.returncode, PipelineError)(text)
     return text

@@ -1,94 +1,14 @@
-"""Plans, gates and channels as text and tables for a person. Pure."""
-
-from collections.abc import Iterator
+"""Gates and channels as text and tables for a person. Pure."""
 
 from rich.table import Table
 from rich.text import Text
 
-from tasks.adapters.progress import size
-from tasks.contracts.artifact import STAGES, Stage
 from tasks.contracts.channel import Channel
-from tasks.contracts.forecast import Forecast, Preview
 from tasks.contracts.gate import GateReport, Judgement, Verdict, interval_words
-from tasks.contracts.plan import Plan
 
 VERDICT_STYLES = {Verdict.PASSED: "green", Verdict.INCONCLUSIVE: "yellow", Verdict.FAILED: "bold red"}
 COMMIT_DIGITS = 12
-MINUTE_S, HOUR_S = 60, 3600
 NEWEST_EVENTS = 5
-
-
-def plan_heading(plan: Plan) -> str:
-    """A line with the planned commit."""
-    source = plan.source
-    forced = ", every artifact is made again (--force)" if plan.forced else ""
-    return f"{plan.name}: {source.repo} at {source.revision}, commit {source.commit[:COMMIT_DIGITS]}{forced}"
-
-
-def plan_table(preview: Preview) -> Table:
-    """A table of the stages: whether each is stored, and if not, why, and how long it will take."""
-    plan, forecast = preview.plan, preview.forecast
-    seconds = {each.step: each.seconds for each in forecast.steps} if forecast else {}
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for stage in STAGES:
-        planned = plan.stages[stage]
-        sign, word, style = ("=", "stored", "cyan") if planned.stored else ("+", "missing", "yellow")
-        took = seconds.get(stage)
-        reasons = "\n".join(_reasons(plan, stage))
-        about = "" if took is None else f"about {duration(took)}"
-        table.add_row(Text(f"  {sign} {stage}", style), word, planned.key[:COMMIT_DIGITS], about, reasons)
-    return table
-
-
-def plan_footing(preview: Preview) -> list[str]:
-    """Lines about what a release would download, need, take and do."""
-    plan = preview.plan
-    if plan.action == "nothing":
-        return [nothing_to_do(preview)]
-    estimate, missing = plan.estimate, plan.missing
-    files = len(plan.source.files) + sum(len(adapter.files) for adapter in plan.adapters.values())
-    fetched = f"{size(plan.download_bytes)} in {files} files"
-    download = f"{fetched} to download" if "download" in missing else "nothing to download"
-    needs = f"at most {size(estimate.scratch_bytes)} of scratch and {size(estimate.memory_bytes)} of memory"
-    work = f"runs {', '.join(missing)}; then" if missing else "every artifact is stored;"
-    return [
-        f"estimate: {download}, {needs}",
-        *([] if preview.forecast is None else _takes(preview.forecast)),
-        f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
-        f"live now: {plan.live}, to which a roll back returns" if plan.live else "live now: nothing to roll back to",
-        *(f"warning: {warning}" for warning in plan.warnings),
-    ]
-
-
-def nothing_to_do(preview: Preview) -> str:
-    """Why a plan releases nothing, and what of the spec it leaves out."""
-    later = ", ".join(preview.unapplied)
-    left_out = f"; changes of {later} apply with the next release, or with --force" if later else ""
-    return f"nothing to do: {preview.plan.live} is live and matches the request{left_out}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: `45 s`, `12 min`, `3.5 h`."""
-    if seconds < MINUTE_S:
-        return f"{seconds:.0f} s"
-    return f"{seconds / MINUTE_S:.0f} min" if seconds < HOUR_S else f"{seconds / HOUR_S:.1f} h"
-
-
-def _takes(forecast: Forecast) -> Iterator[str]:
-    if forecast.of is None:
-        yield "time: unknown, because no release of this model has run before"
-        return
-    gpus = f", {forecast.gpu_hours:.2f} GPU-hours" if forecast.gpu_hours else ""
-    cost = "" if forecast.cost is None else f", {forecast.cost:.2f} {forecast.currency}"
-    unknown = f"; {', '.join(forecast.unknown)} not included, without a time there" if forecast.unknown else ""
-    yield f"time: about {duration(forecast.seconds)} in pods{gpus}{cost}, as {forecast.of} took{unknown}"
-
-
-def _reasons(plan: Plan, stage: Stage) -> list[str]:
-    planned = plan.stages[stage]
-    if planned.stored or planned.changed:
-        return list(planned.changed)
-    return ["made again (--force)" if plan.forced else "the artifact is not in the object store"]
 
 
 def gate_table(report: GateReport) -> Table:

@@ -123,16 +123,6 @@ def test_a_file_is_planned_by_the_steps_environment_alone(slipway, files, monkey
     assert "environments tasks" in printed
 
 
-def test_a_file_that_is_no_spec_is_refused_before_anything_starts(slipway, files, monkeypatch, tmp_path):
-    monkeypatch.setattr(step_process, "PYTHON", tmp_path / "absent")
-    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC | {"nmae": "demo"}))
-
-    code, printed = slipway(*files)
-
-    assert code == 65
-    assert "nmae" in printed
-
-
 def test_a_run_of_airflow_has_no_place_in_the_plan_of_a_file(slipway, files):
     code, printed = slipway(*files, "--run-id", "one")
 

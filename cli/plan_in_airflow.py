@@ -1,0 +1,34 @@
+"""A plan that Airflow makes: a run of the model's DAG that ends after its first step."""
+
+import typer
+from rich.console import Console
+
+from cli.exit_codes import REFUSED
+from cli.follow import RunView
+from cli.outcome import outcome_of, preview_of
+from cli.releases import dag_of, end, followed, parameters, start
+from cli.settings import Settings
+from tasks.contracts.forecast import Preview
+
+
+def plan_in_airflow(
+    name: str, settings: Settings, revision: str | None, *, force: bool, timeout: float | None, run_id: str | None
+) -> Preview:
+    """Start a run that only plans, or follow the one with this id. Its progress goes to stderr.
+
+    Raises:
+        typer.Exit: there is no plan; the reason was printed.
+    """
+    progress = Console(stderr=True)
+    with settings.airflow() as airflow:
+        run, _ = start(airflow, dag_of(name), parameters(revision, force=force, plan_only=True), run_id)
+
+        def planned(view: RunView) -> bool:
+            return view.run.ended or preview_of(view) is not None
+
+        view = followed(progress, airflow, run, timeout, until=planned)
+        preview = preview_of(view)
+        if preview is None:
+            end(progress, outcome_of(airflow, view))
+            raise typer.Exit(REFUSED)
+    return preview
