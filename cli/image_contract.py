@@ -47,6 +47,13 @@ CONTRACTS = (
         shows="flags and choices; numbers of modules",
     ),
     Confirmation(
+        "generate_xgrammar_tokenizer_info.yaml",
+        "trtllm",
+        f"{EXAMPLES}; python3 $d/generate_xgrammar_tokenizer_info.py --help",
+        gpu=True,
+        shows="flags",
+    ),
+    Confirmation(
         "llm_arguments.yaml",
         "tasks-gpu-trtllm",
         'python3 -c "from tensorrt_llm.llmapi import llm_args as a; [print(m.__name__, n, f.default) '

@@ -12,14 +12,17 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.adapter_modules import MODULES
 from tasks.engines.trtllm.adapters import LORA_CONFIG, LORA_WEIGHTS, TRITON_TYPES
 from tasks.engines.trtllm.commands import (
+    VOCABULARY_SCRIPT,
     EngineLora,
     build_command,
     convert_command,
     lora_command,
     lora_flags,
     quantize_command,
+    vocabulary_command,
 )
 from tasks.engines.trtllm.families import CONVERTERS, QUANTIZED, check_converted, converter_of
+from tasks.engines.trtllm.vocabulary import BACKENDS, FIELDS, VOCABULARY
 from tasks.serving import commands
 from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
@@ -29,6 +32,7 @@ from tests.goldens import check_goldens
 ROOT = Path(__file__).parents[2]
 BUILD, QUANTIZE, CONVERT = (contract(f"{name}.yaml") for name in ("trtllm_build", "quantize", "convert_checkpoint"))
 LORA = contract("hf_lora_convert.yaml")
+VOCABULARY_CONTRACT = contract("generate_xgrammar_tokenizer_info.yaml")
 SERVER = contract("tritonserver.yaml")
 FORMATS_OF_ENGINES = [row.format for row in FORMATS if row.kind == "trt-engine"]
 CACHES_OF_ENGINES = [row.format for row in KV_CACHES if row.kind == "trt-engine"]
@@ -166,6 +170,16 @@ def test_adapters_are_converted_by_flags_that_there_are(dtype):
 def test_adapters_have_the_names_of_layers_and_files_that_tensorrt_llm_gives():
     assert {layer: name for layer, (name, _) in LORA["modules"].items()} == MODULES
     assert LORA["files"] == [LORA_WEIGHTS, LORA_CONFIG]
+
+
+def test_the_vocabulary_is_described_by_flags_that_there_are():
+    command = vocabulary_command(EXAMPLES / VOCABULARY_SCRIPT, Path("/scratch/tokenizer"), OUT)
+
+    assert command[:2] == ["python3", f"/app/examples/{VOCABULARY_CONTRACT['tool']}"]
+    check_command(command[2:], VOCABULARY_CONTRACT)
+    assert VOCABULARY_CONTRACT["file"] == VOCABULARY
+    assert list(FIELDS) == VOCABULARY_CONTRACT["reads"]
+    assert sorted(BACKENDS) == VOCABULARY_CONTRACT["backends"]
 
 
 @pytest.mark.parametrize("architecture", [name for name, converter in CONVERTERS.items() if converter.experts])

@@ -21,6 +21,7 @@ from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import (
     CHUNKED_PREFILL,
     COMMON,
+    GUIDED_DECODING,
     MAX_LORAS,
     PREFIX_CACHING,
     Option,
@@ -31,8 +32,8 @@ from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.speculation import check_speculation
 from tasks.serving.paths import ENGINE_DESCRIPTION
 
-GUIDED_DECODING, GUIDED_BACKENDS = "guided_decoding_backend", frozenset({"xgrammar", "llguidance"})
-"""What makes answers obey a JSON Schema. With it, the engine also loads the checkpoint's tokenizer by transformers."""
+GUIDED_BACKENDS = frozenset({"xgrammar", "llguidance"})
+"""With one of these, the engine also loads the checkpoint's tokenizer by transformers."""
 
 
 class LlmApiPlanner(CheckpointPlanner):

@@ -66,6 +66,9 @@ COMMON: Mapping[str, Option] = {
 the whole GPU); tokens of one step; whether a prompt may be computed in several steps; and GiB of the host's memory, for
 each GPU, that keep blocks of the cache which left the GPU."""
 
+GUIDED_DECODING = "guided_decoding_backend"
+"""What makes answers obey a JSON Schema, where the runtime does not do it by itself."""
+
 PREFIX_CACHING = Option("true or false, true when absent", _is_switch)
 """Whether prompts that begin alike share their cache."""
 

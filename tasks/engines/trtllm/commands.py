@@ -17,6 +17,7 @@ BUILD = "trtllm-build"
 QUANTIZE_SCRIPT = "quantization/quantize.py"
 """Below the folder of TensorRT-LLM's examples."""
 LORA_SCRIPT = "hf_lora_convert.py"
+VOCABULARY_SCRIPT = "generate_xgrammar_tokenizer_info.py"
 
 FP8_ATTENTION: frozenset[QuantizationFormat] = frozenset({"fp8", "w4a8_awq", "nvfp4"})
 """Formats with which the builder lets the attention of prompts compute in 8 bits (tensorrt_llm/builder.py, build())."""
@@ -117,6 +118,17 @@ def lora_command(script: Path, adapter: Path, out: Path, dtype: str) -> list[str
         dtype: type of the model, as its TensorRT-LLM checkpoint names it.
     """
     return [PYTHON, str(script), "--in-file", str(adapter), "--out-dir", str(out), "--storage-type", dtype]
+
+
+def vocabulary_command(script: Path, tokenizer: Path, out: Path) -> list[str]:
+    """Command of generate_xgrammar_tokenizer_info.py: from a tokenizer to what guided decoding needs of it.
+
+    Args:
+        script: the script in the image.
+        tokenizer: folder of a Hugging Face tokenizer.
+        out: folder that the file goes to.
+    """
+    return [PYTHON, str(script), "--model_dir", str(tokenizer), "--output_dir", str(out)]
 
 
 def build_command(

@@ -21,13 +21,14 @@ from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import CONFIG, check_limits, check_weights, read_config, read_object
 from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_tokenizer
-from tasks.engines.preflight.gpu import CHUNKED_PREFILL, kv_cache_fraction
+from tasks.engines.preflight.gpu import CHUNKED_PREFILL, GUIDED_DECODING, kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG
 from tasks.engines.protocol import EngineMaker
 from tasks.engines.trtllm.adapters import TRITON_TYPES, cache_settings, convert_adapters, engine_lora
 from tasks.engines.trtllm.commands import (
     LORA_SCRIPT,
     QUANTIZE_SCRIPT,
+    VOCABULARY_SCRIPT,
     EngineLora,
     build_command,
     convert_command,
@@ -37,6 +38,7 @@ from tasks.engines.trtllm.commands import (
 from tasks.engines.trtllm.families import architecture_of, converter_of
 from tasks.engines.trtllm.readback import check_positions, read_engine
 from tasks.engines.trtllm.tool import run_tool
+from tasks.engines.trtllm.vocabulary import describe_vocabulary
 from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
 
 TENSORRT_LLM = "1.2.1"
@@ -122,8 +124,11 @@ class TrtMaker(EngineMaker):
             "chat_template": chat_template_in(checkpoint, spec),
             "kv_cache_fraction": kv_cache_fraction(spec),
             **(self._with_adapters(checkpoint, spec, out, lora) if lora else {}),
+            **_guided_decoding(spec),
         }
         link_tokenizer(checkpoint, out)
+        if GUIDED_DECODING in description:
+            describe_vocabulary(self._script(VOCABULARY_SCRIPT), checkpoint, out)
         (out / ENGINE_DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
         return description
 
@@ -148,6 +153,7 @@ class TrtMaker(EngineMaker):
             "loras": {name: adapter_folder(name) for name in description.get("adapters", {})},
             "lora_cache": description.get("adapter_cache", {}),
             "lora_type": TRITON_TYPES[description.get("adapter_dtype", "float16")],
+            GUIDED_DECODING: description.get(GUIDED_DECODING, ""),
         }
 
     def _with_adapters(self, checkpoint: Path, spec: ReleaseSpec, out: Path, lora: EngineLora) -> dict[str, Any]:
@@ -189,6 +195,11 @@ class TrtMaker(EngineMaker):
             expected=f"a file in one of {', '.join(map(str, self._examples))}",
             remedy="Run this step in an image of Triton with TensorRT-LLM 1.2.",
         )
+
+
+def _guided_decoding(spec: ReleaseSpec) -> dict[str, str]:
+    options = spec.engine.options
+    return {GUIDED_DECODING: str(options[GUIDED_DECODING])} if GUIDED_DECODING in options else {}
 
 
 def _readable(checkpoint: Path, config: dict[str, Any], folder: Path) -> Path:

@@ -17,7 +17,9 @@ from tasks.engines.preflight.experts import experts_of
 from tasks.engines.preflight.gpu import (
     CHUNKED_PREFILL,
     COMMON,
+    GUIDED_DECODING,
     MAX_LORAS,
+    Option,
     check_gpu_engine,
     check_host_cache,
     check_options,
@@ -28,6 +30,7 @@ from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.trtllm.commands import is_converted, paged_attention
 from tasks.engines.trtllm.families import architecture_of, check_converted, check_quantized
+from tasks.engines.trtllm.vocabulary import BACKENDS
 
 TOOLKIT_BYTES = 8 * GIB
 """Host memory of a process with CUDA, PyTorch and TensorRT-LLM, and of what TensorRT holds while it builds: an
@@ -42,6 +45,8 @@ QUANTIZED_BY_BUILDER: frozenset[QuantizationFormat] = frozenset({"int8_wo", "int
 (tensorrt_llm/quantization/quantize_by_modelopt.py @ 042c510d), and the builder quantizes what it loads
 (tensorrt_llm/models/modeling_utils.py, preprocess_weights, @ 01ea6d79). So it holds both."""
 
+GUIDED = Option("xgrammar, none when absent", BACKENDS.__contains__)
+
 
 class TrtPlanner(EnginePlanner):
     """Plans engines that are compiled for one GPU product."""
@@ -49,7 +54,7 @@ class TrtPlanner(EnginePlanner):
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
-        check_options(spec, {**COMMON, "max_loras": MAX_LORAS})
+        check_options(spec, {**COMMON, "max_loras": MAX_LORAS, GUIDED_DECODING: GUIDED})
         check_host_cache(spec, shares_cache=paged_attention(spec))
         _check_chunked_prefill(spec)
         check_files(source)

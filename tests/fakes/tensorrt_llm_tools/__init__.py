@@ -21,6 +21,7 @@ def install(folder):
     for each in converters:
         shutil.copyfile(HERE / "to_checkpoint.py", each / "convert_checkpoint.py")
     shutil.copyfile(HERE / "lora_convert.py", examples / "hf_lora_convert.py")
+    shutil.copyfile(HERE / "vocabulary.py", examples / "generate_xgrammar_tokenizer_info.py")
     build = programs / "trtllm-build"
     build.write_text(f"#!{sys.executable}\n" + (HERE / "build.py").read_text())
     python = programs / "python3"

@@ -11,6 +11,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
+from tasks.engines.trtllm.vocabulary import VOCABULARY
 from tasks.serving.repository import render
 from tests.local.serving.triton_server import LAUNCHER, ROOT, TritonServer, has_package
 
@@ -111,12 +112,15 @@ def make_topology(engine, tmp_path_factory):
         known = json.loads((engine / "template_values.json").read_text())
         values = {**known, "repository_root": str(repository), "gpus": [], "kv_cache_fraction": 0.9}
         values |= {"paged_context": True, "chunked_prefill": True, "host_cache_bytes": 0}
-        values |= {"loras": {}, "lora_cache": {}, "lora_type": "TYPE_FP16", **changed}
+        values |= {"loras": {}, "lora_cache": {}, "lora_type": "TYPE_FP16"}
+        values |= {"guided_decoding_backend": "", **changed}
         assert len(render(TEMPLATES, "trt-engine", values, repository)) == 5
         name = values["name"]
         shutil.copytree(engine, repository / name / "1" / "engine")
         for number, folder in enumerate(sorted(values["loras"].values()), start=2):
             write_adapter(repository / name / "1" / "engine" / folder, tokens=number)
+        described = {"encoded_vocab": ["a"], "tokenizer_str": "{}", "stop_token_ids": [1]}
+        (repository / name / "1" / "engine" / VOCABULARY).write_text(json.dumps(described))
         scheduler = {**known["scheduler"], **values["scheduler"]}
         (repository / name / "1" / "engine" / "template_values.json").write_text(json.dumps({"scheduler": scheduler}))
         config = repository / name / "1" / "engine" / "config.json"

@@ -40,7 +40,7 @@ __all__ = ["both"]
 
 @pytest.fixture(scope="module")
 def five_repository(make_topology):
-    return make_topology()
+    return make_topology(guided_decoding_backend="xgrammar")
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,18 @@ def test_stop_and_bad_words_reach_the_engine_as_ids_and_where_each_ends(engine_k
     assert found["stop_words_list"]["values"] == rows([" France", "."])
     # as vLLM, a bad word is forbidden at the beginning of a text and within one
     assert found["bad_words_list"]["values"] == rows(["Paris", " Paris"])
+
+
+def test_a_json_schema_reaches_the_engine_as_a_guide_and_is_obeyed(engine_kind):
+    _, client, asked = engine_kind
+    schema = {"enum": ["Rome", "Oslo"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    answer = ask(client, max_tokens=30, response_format=wanted).message.content
+    found = asked()[-1]
+
+    assert json.loads(answer) in schema["enum"]
+    assert found["guided_decoding_guide_type"] == {"type": "bytes", "shape": [1, 1], "values": ["json_schema"]}
+    assert json.loads(found["guided_decoding_guide"]["values"][0]) == schema
 
 
 def test_what_the_engine_obeys_changes_the_answer(engine_kind):

@@ -214,6 +214,11 @@ DIGEST = "d" * 64
         (MULTINODE, {"engine": {"options": {"chat_template": "apply"}}}, {"what": "has no chat template"}),
         (AWQ, {"engine": {"options": {"paged": True}}}, {"what": "engine.options.paged", "expected": "chat_template"}),
         (
+            AWQ,
+            {"engine": {"options": {"guided_decoding_backend": "llguidance"}}},
+            {"what": "engine.options.guided_decoding_backend", "expected": "xgrammar"},
+        ),
+        (
             VLLM,
             {"engine": {"options": {"chat_template": "sometimes"}}},
             {"what": "engine.options.chat_template", "expected": "apply or none"},

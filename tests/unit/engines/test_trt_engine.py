@@ -8,6 +8,7 @@ from safetensors.numpy import save_file
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.trtllm.maker import TrtMaker
 from tasks.engines.trtllm.readback import check_positions
+from tasks.engines.trtllm.vocabulary import VOCABULARY
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.tensorrt_llm_tools import install
 from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, config_of
@@ -255,3 +256,28 @@ def test_an_engine_with_its_experts_elsewhere_is_refused(make):
     spoil = {"pretrained_config.mapping.moe_ep_size": 1}
     with refused(what="moe_ep_size differs from the spec", found="1", expected="2"):
         make(asked("none", tensor_parallel=4, expert_parallel=2), spoil=spoil)
+
+
+def test_the_vocabulary_is_described_beside_the_engine_on_request(make):
+    out, description = make(asked("none", options={"guided_decoding_backend": "xgrammar"}))
+    written = json.loads((out / VOCABULARY).read_text())
+
+    assert description["guided_decoding_backend"] == "xgrammar"
+    assert written["tokenizer_str"] == (out / "tokenizer.json").read_text()
+    assert TrtMaker().template_values(out, asked("none"))["guided_decoding_backend"] == "xgrammar"
+
+
+def test_without_the_option_no_vocabulary_is_described(make):
+    out, description = make(asked("none"))
+
+    assert not (out / VOCABULARY).exists()
+    assert "guided_decoding_backend" not in description
+    assert TrtMaker().template_values(out, asked("none"))["guided_decoding_backend"] == ""
+
+
+@pytest.mark.parametrize("field", ["encoded_vocab", "tokenizer_str", "stop_token_ids"])
+def test_a_vocabulary_that_the_backend_could_not_read_ends_the_build(make, monkeypatch, field):
+    monkeypatch.setenv("FORGETS", field)
+
+    with refused(what="does not describe the vocabulary", found=field):
+        make(asked("none", options={"guided_decoding_backend": "xgrammar"}))

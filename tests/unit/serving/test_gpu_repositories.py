@@ -12,6 +12,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.registry import maker_for
+from tasks.engines.trtllm.vocabulary import VOCABULARY
 from tasks.serving.repository import render, template_files
 from tests.goldens import check_goldens
 
@@ -40,12 +41,16 @@ VALUES = {
     "lora_type": "TYPE_FP16",
     "speculation": {},
     "options": {},
+    "guided_decoding_backend": "",
 }
 USED = {
     "trt-engine": VALUES.keys()
     - {"kv_cache", "tensor_parallel", "pipeline_parallel", "prefix_caching", "speculation", "options"},
     "llmapi": VALUES.keys()
-    - {"repository_root", "paged_context", "chunked_prefill", "lora_cache", "lora_type", "speculation"},
+    - {
+        *("repository_root", "paged_context", "chunked_prefill", "lora_cache", "lora_type", "speculation"),
+        "guided_decoding_backend",
+    },
     "vllm": VALUES.keys()
     - {
         "paged_context",
@@ -54,6 +59,7 @@ USED = {
         "prefix_caching",
         "lora_cache",
         "lora_type",
+        "guided_decoding_backend",
     },
 }
 CASES = {
@@ -278,6 +284,22 @@ def test_the_llm_apis_model_takes_a_schema_where_guided_decoding_is_enabled(tmp_
     guided = config(rendered("llmapi", tmp_path, options={"guided_decoding_backend": "xgrammar"}), "demo")
 
     assert "json_schema" in {tensor.name for tensor in guided.input}
+
+
+def test_an_engines_models_take_a_schema_where_its_vocabulary_is_described(tmp_path):
+    plain = rendered("trt-engine", tmp_path / "plain")
+    guided = rendered("trt-engine", tmp_path / "guided", guided_decoding_backend="xgrammar")
+    models = ("demo", "demo_preprocessing")
+
+    assert all("json_schema" in {tensor.name for tensor in config(guided, model).input} for model in models)
+    assert not any("json_schema" in {tensor.name for tensor in config(plain, model).input} for model in models)
+    names = ("guided_decoding_backend", "xgrammar_tokenizer_info_path")
+    found = {way: [parameters(way, "demo_tensorrt_llm")[name] for name in names] for way in (plain, guided)}
+    assert found == {plain: ["", ""], guided: ["xgrammar", f"/models/repository/demo/1/engine/{VOCABULARY}"]}
+    given = {tensor.name: tensor for tensor in config(guided, "demo_preprocessing").output}
+    taken = {tensor["name"]: tensor for tensor in CONTRACT["input"]}
+    for name in ("guided_decoding_guide_type", "guided_decoding_guide"):
+        assert [*given[name].dims] == [1, *taken[name]["dims"]]
 
 
 def test_no_mark_of_a_template_is_left_in_any_file(tmp_path):

@@ -15,6 +15,7 @@ from generation.answer_text import AnswerText
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import RefusedError
 from generation.runtime import TokenLogprob, Usage
+from generation.sampling import JSON_SCHEMA
 from generation.scheduler import CANCELLED
 from generation.service import Sender, lora_name_of, texts
 from generation.settings import engine_of, read_parameters
@@ -39,6 +40,8 @@ PREPARED = [
     "return_log_probs",
     "tool_call_format",
 ]
+GUIDES = ["guided_decoding_guide_type", "guided_decoding_guide"]
+"""Prepared where the request has a JSON Schema."""
 LOG_PROBS = "output_log_probs"
 GENERATED = ["output_ids", "sequence_length"]
 NOT_PREPARED = ("stream", "lora_name")
@@ -94,8 +97,9 @@ class TritonPythonModel:
 
     def _prepared(self, request: Any) -> Any:
         inputs = [tensor for tensor in request.inputs() if tensor.name() not in NOT_PREPARED]
+        guides = GUIDES if any(tensor.name() == JSON_SCHEMA for tensor in inputs) else []
         asked = pb_utils.InferenceRequest(
-            model_name=self._preprocessing, inputs=inputs, requested_output_names=PREPARED
+            model_name=self._preprocessing, inputs=inputs, requested_output_names=[*PREPARED, *guides]
         )
         return asked.exec()
 

@@ -58,6 +58,7 @@ def request_tensors(
         "frequency_penalty": _one(controls.frequency_penalty, np.float32),
         "repetition_penalty": _one(controls.repetition_penalty, np.float32),
         "return_log_probs": _one(controls.logprobs is not None, np.bool_),
+        **(_guide(controls.json_schema) if controls.json_schema else {}),
     }
 
 
@@ -69,6 +70,12 @@ def word_list(words: Sequence[Sequence[int]]) -> Array:
     rows[0, :] = ids
     rows[1, : len(ends)] = ends
     return rows[np.newaxis]
+
+
+def _guide(schema: str) -> dict[str, Array]:
+    """What the answer obeys; triton_backend/inflight_batcher_llm/src/utils.cc (19290813) names the types of guides."""
+    texts = {"guided_decoding_guide_type": "json_schema", "guided_decoding_guide": schema}
+    return {name: np.array([[text.encode()]], dtype=object) for name, text in texts.items()}
 
 
 def _one(value: float, dtype: type) -> Array:

@@ -35,6 +35,7 @@ class TritonPythonModel:
         self.slots, self.waiting = config["max_batch_size"], deque()
         engine = Path(config["parameters"]["gpt_model_path"]["string_value"])
         check_devices(config["parameters"].get("gpu_device_ids"), json.loads((engine / "config.json").read_text()))
+        self.guides = is_guided(config["parameters"])
         scheduler = genai.SchedulerConfig()
         for name, value in json.loads((engine / "template_values.json").read_text())["scheduler"].items():
             setattr(scheduler, name, value)
@@ -83,6 +84,7 @@ class TritonPythonModel:
         self.asked.flush()
         try:
             check_request(request)
+            schema = self.schema(request)
             room = self.room(request)
         except AssertionError as error:
             refused = pb_utils.TritonError(str(error))
@@ -101,11 +103,21 @@ class TritonPythonModel:
             frequency_penalty=scalar(request, "frequency_penalty"),
             repetition_penalty=scalar(request, "repetition_penalty"),
             logprobs=0 if reports else None,
+            json_schema=schema,
         )
         sampling = Sampling(room, temperature, scalar(request, "seed") % 2**32, controls=controls)
         sender, streaming = request.get_response_sender(), bool(scalar(request, "streaming"))
         self.running[self.numbers] = (request.request_id(), sender, streaming, [], [] if reports else None)
         self.runtime.add(self.numbers, prompt, sampling)
+
+    def schema(self, request):
+        """As getGuidedDecodingParamsFromTensors of utils.cc, which ignores a type that it does not know."""
+        kind, guide = (text(request, f"guided_decoding_{name}") for name in ("guide_type", "guide"))
+        if kind not in {"json", "json_schema", "regex", "ebnf_grammar"}:
+            return ""
+        assert self.guides, "Guided decoding is not enabled"
+        assert kind == "json_schema", "this stand-in knows no other kind"
+        return guide
 
     def room(self, request):
         """Tokens of the answer; an adapter that is asked for the first time brings its weights."""
@@ -134,6 +146,22 @@ class TritonPythonModel:
         if progress.finish_reason or streaming:
             sender.send(response(tokens, logprobs), flags=FINAL if progress.finish_reason else 0)
             tokens.clear()
+
+
+def is_guided(parameters):
+    """As getGuidedDecodingConfigFromParams of model_instance_state.cc (0c8de69a)."""
+    backend, described = (
+        parameters[name]["string_value"] for name in ("guided_decoding_backend", "xgrammar_tokenizer_info_path")
+    )
+    if not backend or not described:
+        return False
+    if not Path(described).exists():
+        raise pb_utils.TritonModelException(f"Xgrammar's tokenizer info path at {described} does not exist.")
+    vocabulary = json.loads(Path(described).read_text())
+    known = [vocabulary[name] for name in ("encoded_vocab", "tokenizer_str", "stop_token_ids")]
+    if backend != "xgrammar" or not all(known):
+        raise pb_utils.TritonModelException("Guided decoding is currently supported with 'xgrammar' backend.")
+    return True
 
 
 def short_of(request):
@@ -238,6 +266,11 @@ def one_token_words(words):
 
 def tensor(request, name):
     return pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+
+
+def text(request, name):
+    found = pb_utils.get_input_tensor_by_name(request, name)
+    return None if found is None else found.as_numpy().reshape(-1)[0].decode()
 
 
 def scalar(request, name):
