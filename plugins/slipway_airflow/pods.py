@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from kubernetes.client import models as k8s
 
 from tasks.contracts.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
+from tasks.contracts.placement import GPU_RESOURCE, site_step
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
-from tasks.contracts.resolution import GPU_RESOURCE, ResolvedRelease, site_step
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.site import PodShape, Site, StartBudget
 from tasks.contracts.site_objects import READS_DATASETS, SITE_CONFIG_MAP
 from tasks.contracts.spec import ReleaseSpec

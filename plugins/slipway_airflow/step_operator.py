@@ -23,10 +23,11 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.gate import Verdict
 from tasks.contracts.kubernetes_text import check_pod_values
 from tasks.contracts.lease import DAG_RUN, ENDED_HOLDERS
+from tasks.contracts.placement import SITE_SHAPE
 from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.pod_failures import PodFailure, failure_of, gone
 from tasks.contracts.release import REMEDY_PREFIX, RevertRequest, Step, StepResult
-from tasks.contracts.resolution import SITE_SHAPE, ResolvedRelease
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.retention import RetentionRequest
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import step_shape

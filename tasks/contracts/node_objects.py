@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.contracts.gpu_nodes import SPOT_TAINT, GpuNodes, Karpenter
-from tasks.contracts.resolution import GPU_PRODUCT, GPU_RESOURCE
+from tasks.contracts.placement import GPU_PRODUCT, GPU_RESOURCE
 from tasks.contracts.site import Gpu, Site
 
 Document = dict[str, Any]

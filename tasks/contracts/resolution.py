@@ -11,63 +11,24 @@ from tasks.contracts.engine_kinds import kinds_with
 from tasks.contracts.errors import InputError
 from tasks.contracts.exposure import Routes
 from tasks.contracts.gpu_formats import check_format
-from tasks.contracts.gpu_nodes import SPOT_TAINT
 from tasks.contracts.host_cache import host_cache_bytes, with_memory
+from tasks.contracts.placement import (
+    GpuProduct,
+    Placement,
+    StepPod,
+    check_multinode_names,
+    check_one_zone,
+    on_gpus,
+    on_spot,
+    shape_of,
+)
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
 from tasks.contracts.scaling import Scaler
-from tasks.contracts.site import Gpu, PodShape, Site, Toleration
+from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.step_needs import gpus_to_hold, needs_gpu, step_shape
 from tasks.contracts.triton_images import TritonImage, check_digest, check_driver, triton_image
-
-GPU_RESOURCE, GPU_PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
-EFA_RESOURCE = "vpc.amazonaws.com/efa"
-SITE_SHAPE = "small"
-"""Shape of steps that belong to no release."""
-MAX_MULTINODE_NAME_CHARS = 37
-"""A StatefulSet's pods carry `<its name>-<hash of 10>` as a label of at most 63 characters, and LeaderWorkerSet names
-the workers' one `<release id>-<replica>`; a release id is 13 characters longer than the model's name."""
-MAX_MULTINODE_REPLICAS = 10
-"""More would make that name longer."""
-
-
-@dataclass(frozen=True)
-class GpuProduct:
-    """A GPU product and the site's facts about it."""
-
-    name: str
-    """As in the node's label."""
-    facts: Gpu
-
-
-@dataclass(frozen=True)
-class Placement:
-    """What one replica of a server runs on."""
-
-    image: str
-    shape: PodShape
-    """Shape of each pod; its `gpus` and `node_selector` are per pod."""
-    ranks: int
-    """GPUs of all its pods together."""
-    nodes: int = 1
-    efa: int = 0
-    """Elastic Fabric Adapters of each pod."""
-
-    @property
-    def devices(self) -> dict[str, str]:
-        """Extended resources of each pod."""
-        counts = {GPU_RESOURCE: self.shape.gpus, EFA_RESOURCE: self.efa}
-        return {name: str(count) for name, count in counts.items() if count}
-
-
-@dataclass(frozen=True)
-class StepPod:
-    """What a step's pod runs on."""
-
-    image: str
-    shape: PodShape
-    """Its `gpus` and `node_selector` are those of the pod."""
 
 
 @dataclass(frozen=True)
@@ -235,17 +196,17 @@ class ResolvedRelease:
         """
         engine = self.spec.engine
         if engine.gpu is None:
-            return Placement(self.engine_image, self._shape(self.site.serving.shape, "serving"), ranks=0)
+            return Placement(self.engine_image, shape_of(self.site, self.site.serving.shape, "serving"), ranks=0)
         several = self.nodes > 1
         gpus = self.gpu.facts.per_node if several else engine.ranks
-        shape = _on_gpus(self._shape("gpu", "serving"), self.gpu.name, gpus)
+        shape = on_gpus(shape_of(self.site, "gpu", "serving"), self.gpu.name, gpus)
         shape = with_memory(shape, min(gpus, engine.ranks) * host_cache_bytes(self.spec))
         if self.site.serving.spot:
-            shape = self._on_spot(shape)
+            shape = on_spot(shape, self.gpu)
         if not several:
             return Placement(self.engine_image, shape, engine.ranks)
-        self._check_multinode_names()
-        self._check_one_zone()
+        check_multinode_names(self.spec)
+        check_one_zone(self.spec, self.gpu)
         return Placement(self.multinode_image, shape, engine.ranks, self.nodes, self.gpu.facts.efa)
 
     def step(self, step: Step, estimate: Estimate | None = None) -> StepPod:
@@ -258,11 +219,11 @@ class ResolvedRelease:
         Raises:
             InputError: the site lacks the shape, the image or the GPUs that the step needs.
         """
-        shape = self._shape(step_shape(step, self.spec), step)
+        shape = shape_of(self.site, step_shape(step, self.spec), step)
         gpus = self.step_gpus(step, estimate)
-        shape = _on_gpus(shape, self.gpu.name, gpus) if gpus else shape.model_copy(update={"gpus": 0})
+        shape = on_gpus(shape, self.gpu.name, gpus) if gpus else shape.model_copy(update={"gpus": 0})
         if gpus:
-            shape = self._on_spot(shape)
+            shape = on_spot(shape, self.gpu)
         if step == "assemble" and gpus:
             shape = with_memory(shape, self.spec.engine.ranks * host_cache_bytes(self.spec))
         return StepPod(self.step_image(step), shape)
@@ -317,58 +278,7 @@ class ResolvedRelease:
         if step != "quantize":
             return on_a_node
         holding = gpus_to_hold(estimate.gpu_bytes, facts) if estimate else 0
-        return max(self._shape("gpu", step).gpus, on_a_node, holding)
-
-    def _on_spot(self, shape: PodShape) -> PodShape:
-        """Let the pod run on spot nodes as well, where Karpenter starts some for its GPU."""
-        nodes = self.gpu.facts.nodes
-        if nodes is None or "spot" not in nodes.capacity:
-            return shape
-        tolerations = (*shape.tolerations, Toleration(key=SPOT_TAINT, effect="NoSchedule"))
-        return shape.model_copy(update={"tolerations": tolerations})
-
-    def _shape(self, name: str, user: str) -> PodShape:
-        return _shape_of(self.site, name, user)
-
-    def _check_one_zone(self) -> None:
-        nodes = self.gpu.facts.nodes
-        if nodes is not None and len(nodes.zones) != 1:
-            raise InputError(
-                f"{self.spec.name} is served over several nodes, which Karpenter could start in different zones",
-                found=f"zones of gpus.{self.gpu.name}.nodes: {', '.join(nodes.zones) or 'all'}",
-                expected="one zone",
-                remedy="Name one zone there, the one of the placement group if there is one.",
-            )
-
-    def _check_multinode_names(self) -> None:
-        name, replicas = self.spec.name, self.spec.serving.replicas.max
-        if len(name) > MAX_MULTINODE_NAME_CHARS or replicas > MAX_MULTINODE_REPLICAS:
-            raise InputError(
-                f"{name} is served over several nodes, and its pods' labels would be too long for Kubernetes",
-                found=f"a name of {len(name)} characters and {replicas} replicas",
-                expected=f"at most {MAX_MULTINODE_NAME_CHARS} characters and {MAX_MULTINODE_REPLICAS} replicas",
-                remedy="Shorten the name, or lower serving.replicas.",
-            )
-
-
-def site_step(step: Step, site: Site) -> StepPod:
-    """What the pod of a step of the whole site runs on.
-
-    Raises:
-        InputError: the site lacks the shape `small`.
-    """
-    return StepPod(site.images.tasks, _shape_of(site, SITE_SHAPE, step))
-
-
-def _shape_of(site: Site, name: str, user: str) -> PodShape:
-    shape = {str(known): shape for known, shape in site.shapes.items()}.get(name)
-    if shape is None:
-        raise InputError(
-            f"site {site.name} has no shape {name}, which {user} needs",
-            found=", ".join(sorted(site.shapes)),
-            remedy=f"Add shapes.{name} to the site file.",
-        )
-    return shape
+        return max(shape_of(self.site, "gpu", step).gpus, on_a_node, holding)
 
 
 def resolve(spec: ReleaseSpec, site: Site) -> ResolvedRelease:
@@ -407,7 +317,3 @@ def _check_multinode_image(release: ResolvedRelease) -> None:
             "the site.",
         )
     triton_image(release.multinode_image, release.spec.engine.kind)
-
-
-def _on_gpus(shape: PodShape, product: str, gpus: int) -> PodShape:
-    return shape.model_copy(update={"gpus": gpus, "node_selector": {**shape.node_selector, GPU_PRODUCT: product}})

@@ -15,9 +15,10 @@ from typing import Any
 from tasks.contracts.base import sha256_of
 from tasks.contracts.errors import InputError
 from tasks.contracts.host_cache import host_cache_bytes, with_memory
+from tasks.contracts.placement import Placement
 from tasks.contracts.plan import RELEASE_DIGITS
 from tasks.contracts.release import Release
-from tasks.contracts.resolution import Placement, ResolvedRelease
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.serving import commands, front, manifests

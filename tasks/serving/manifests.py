@@ -12,8 +12,9 @@ from tasks.adapters.workload_state import DEPLOYMENT, LEADER_WORKER_SET
 from tasks.contracts.base import sha256_of
 from tasks.contracts.errors import InputError
 from tasks.contracts.kubernetes_text import check_pod_values, container_values
+from tasks.contracts.placement import GPU_PRODUCT, GPU_RESOURCE, Placement
 from tasks.contracts.release import Release
-from tasks.contracts.resolution import GPU_PRODUCT, GPU_RESOURCE, Placement, ResolvedRelease
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.writes import FRONT, MODELS, SHARED_MEMORY, TEMPORARY, WRITES, ServingContainer, volumes

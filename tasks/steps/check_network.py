@@ -11,9 +11,10 @@ from tasks.contracts import start_phases
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.network_check import AllReduce, NetworkFloor, NetworkRecord, NodeIdentity
+from tasks.contracts.placement import GPU_PRODUCT
 from tasks.contracts.pod_failures import last_words
 from tasks.contracts.release import Release
-from tasks.contracts.resolution import GPU_PRODUCT, ResolvedRelease
+from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.start_phases import PhaseClock, StartPhase
 from tasks.serving import network_check
 

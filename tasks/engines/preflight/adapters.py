@@ -9,9 +9,10 @@ from typing import Any
 
 from tasks.contracts.adapter_support import AdapterSupport
 from tasks.contracts.engine_kinds import kinds_with_adapters
+from tasks.contracts.engine_spec import Lora
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import adapter_folder
-from tasks.contracts.spec import Lora, ReleaseSpec
+from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.foreign import LARGEST, QUOTED_CHARS
 from tasks.engines.preflight.adapter_base import architecture_of, check_base, format_of
 from tasks.engines.preflight.hub_metadata import Documents

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tasks.arguments import METRICS_PORT, parse
-from tasks.contracts.resolution import GPU_PRODUCT
+from tasks.contracts.placement import GPU_PRODUCT
 from tasks.rollout.channel_metrics import DESCRIPTIONS
 from tasks.serving import manifests
 from tasks.serving.openai_api.metrics import AnswerMetrics
