@@ -30,7 +30,7 @@ def test_the_live_release_is_fetched_from_the_new_bucket_and_nothing_else_change
     assert fetched(cluster) == {made.id: [there.layout.release("demo", made.id)]}
     assert told.data["moves"] == [f"deployed {made.id}"]
     assert standing(cluster) == before
-    assert (made.id, "Restored", "run-9") in cluster.events
+    assert (made.id, "Restored", "run-9") in cluster.told
 
 
 def test_a_second_restore_changes_nothing(workspace, cluster):
