@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median, quantiles
 
-from bench.pod import ADDRESS, FRONT, Model, pod
+from bench.paced import NAME, PACED, TOKENS_PER_S
+from bench.pod import ADDRESS, FRONT, pod
 from bench.streams import Round, Route, play
 from cli.settings import Settings
 
@@ -26,63 +27,7 @@ CONCURRENCIES = (1, 16, 64)
 GOAL_MS, GOAL_RATE = 2.0, 0.9
 REQUESTS = 100
 """One-token requests of a round, one after the other."""
-TOKENS, TOKENS_PER_S = 150, 50
-NAME = "paced"
-CONFIG = """
-backend: "python"
-max_batch_size: 0
-model_transaction_policy { decoupled: true }
-instance_group [{ kind: KIND_CPU count: 1 }]
-input [
-  { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] },
-  { name: "max_tokens" data_type: TYPE_INT32 dims: [ 1 ] },
-  { name: "stream" data_type: TYPE_BOOL dims: [ 1 ] optional: true },
-  { name: "temperature" data_type: TYPE_FP32 dims: [ 1 ] optional: true },
-  { name: "seed" data_type: TYPE_UINT64 dims: [ 1 ] optional: true },
-  { name: "messages" data_type: TYPE_STRING dims: [ 1 ] optional: true }
-]
-output [
-  { name: "text_output" data_type: TYPE_STRING dims: [ 1 ] },
-  { name: "finish_reason" data_type: TYPE_STRING dims: [ 1 ] },
-  { name: "prompt_tokens" data_type: TYPE_INT32 dims: [ 1 ] },
-  { name: "completion_tokens" data_type: TYPE_INT32 dims: [ 1 ] }
-]
-"""
-CODE = """
-import heapq, threading, time
-import numpy as np
-import triton_python_backend_utils as utils
-
-def tensor(name, value, kind=np.object_):
-    return utils.Tensor(name, np.array([value], dtype=kind))
-
-class TritonPythonModel:
-    def initialize(self, args):
-        self.due, self.number, self.changed = [], 0, threading.Condition()
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def execute(self, requests):
-        with self.changed:
-            for request in requests:
-                tokens = int(utils.get_input_tensor_by_name(request, "max_tokens").as_numpy()[0])
-                self.number += 1
-                heapq.heappush(self.due, (time.monotonic(), self.number, 1, tokens, request.get_response_sender()))
-            self.changed.notify()
-
-    def run(self):
-        while True:
-            with self.changed:
-                while not self.due or self.due[0][0] > time.monotonic():
-                    self.changed.wait(self.due[0][0] - time.monotonic() if self.due else None)
-                at, number, done, tokens, sender = heapq.heappop(self.due)
-                if done < tokens:
-                    heapq.heappush(self.due, (at + 1 / RATE, number, done + 1, tokens, sender))
-            outputs = [tensor("text_output", " token"), tensor("finish_reason", "length" if done == tokens else "")]
-            if done == tokens:
-                outputs += [tensor("prompt_tokens", 4, np.int32), tensor("completion_tokens", tokens, np.int32)]
-            final = utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if done == tokens else 0
-            sender.send(utils.InferenceResponse(outputs), flags=final)
-"""
+TOKENS = 150
 QUESTION = "Tell me everything."
 SAMPLING = {"temperature": 8.0, "seed": 3}
 """The demo's model does not end an answer early with these."""
@@ -93,14 +38,14 @@ class Target:
     """A model, asked by both routes.
 
     Attributes:
-        cpu_s: CPU seconds that OpenAI's API has used; None where its processes are not this benchmark's.
+        cpu_s: CPU seconds that each process has used, by name; empty where they are not this benchmark's.
         spread_s: time over which the clients of a round begin.
     """
 
     direct: Route
     openai: Route
     answers: Mapping[int, int]
-    cpu_s: Callable[[], float] | None = None
+    cpu_s: Mapping[str, Callable[[], float]] = field(default_factory=dict)
     spread_s: float = 0.0
 
     def with_tokens(self, tokens: int) -> "Target":
@@ -111,20 +56,28 @@ class Target:
 
 @dataclass
 class Pairs:
-    """Rounds over both routes, in turns."""
+    """Rounds over both routes, in turns, and the CPU seconds of each process, OpenAI's route first."""
 
     direct: list[Round] = field(default_factory=list)
     openai: list[Round] = field(default_factory=list)
-    cpu_s: float = 0.0
+    cpu_s: tuple[dict[str, float], dict[str, float]] = field(default_factory=lambda: ({}, {}))
 
     def medians(self, value: Callable[[Round], float]) -> tuple[float, float]:
         """The median of each route, OpenAI's first."""
         return median(map(value, self.openai)), median(map(value, self.direct))
 
-    @property
-    def cpu_us_per_token(self) -> float:
-        """CPU microseconds of OpenAI's API for each token that it passed on."""
-        return self.cpu_s * 1e6 / sum(each.tokens for each in self.openai)
+    def cpu(self) -> str:
+        """What each process took of a core on both routes, and the tokens a second that a core allows the API."""
+        if not self.cpu_s[0]:
+            return ""
+        seconds = [sum(each.seconds for each in rounds) for rounds in (self.openai, self.direct)]
+        shares = [
+            f"{name} {self.cpu_s[0][name] / seconds[0]:.2f} / {self.cpu_s[1][name] / seconds[1]:.2f}"
+            for name in self.cpu_s[0]
+        ]
+        per_token = self.cpu_s[0]["API"] / sum(each.tokens for each in self.openai)
+        tokens = f"{per_token * 1e6:.0f} us of the API for a token, so {1 / per_token:.0f} tokens/s for each core"
+        return f"; cores in use: {', '.join(shares)}; {tokens}"
 
 
 def main(arguments: list[str]) -> int:
@@ -136,14 +89,13 @@ def main(arguments: list[str]) -> int:
     print("rounds that take turns, both through the front: OpenAI's API / Triton's generate_stream")
     if arguments:
         return report(live(arguments[0]))
-    with tempfile.TemporaryDirectory() as folder:
-        code = CODE.replace("RATE", str(TOKENS_PER_S))
-        with pod(Path(folder), {NAME: Model(CONFIG, code)}, openai=()) as processes:
-            print(f"a model with {TOKENS_PER_S} tokens/s for each client, answers of {TOKENS} tokens")
-            routes = routes_of(ADDRESS, FRONT["http"], NAME)
-            once = dict.fromkeys(CONCURRENCIES, 1)
-            cpu = cpu_of(processes["openai"].pid)
-            return report(Target(*routes, once, cpu, spread_s=1 / TOKENS_PER_S))
+    with tempfile.TemporaryDirectory() as folder, pod(Path(folder), {NAME: PACED}, openai=()) as processes:
+        print(f"a model with {TOKENS_PER_S} tokens/s for each client, answers of {TOKENS} tokens")
+        routes = routes_of(ADDRESS, FRONT["http"], NAME)
+        once = dict.fromkeys(CONCURRENCIES, 1)
+        cpu = {"client": cpu_of(os.getpid()), "front": cpu_of(processes["front"].pid)}
+        cpu |= {"API": cpu_of(processes["openai"].pid), "Triton": cpu_of(processes["triton"].pid)}
+        return report(Target(*routes, once, cpu, spread_s=1 / TOKENS_PER_S))
 
 
 def live(name: str) -> Target:
@@ -196,8 +148,7 @@ def details(pairs: Pairs) -> str:
     """First tokens, gaps between reads, and what the API took of the CPU."""
     first, direct_first = pairs.medians(lambda each: median(each.first_ms))
     gap, direct_gap = pairs.medians(lambda each: quantiles(each.gaps_ms, n=100)[98])
-    cpu = f", {pairs.cpu_us_per_token:.0f} us of the API's CPU for each token" if pairs.cpu_s else ""
-    return f": first token {first:.1f} / {direct_first:.1f} ms, gap p99 {gap:.0f} / {direct_gap:.0f} ms{cpu}"
+    return f": first token {first:.1f} / {direct_first:.1f} ms, gap p99 {gap:.0f} / {direct_gap:.0f} ms{pairs.cpu()}"
 
 
 def measure(target: Target, *, clients: int, answers: int) -> Pairs:
@@ -206,19 +157,25 @@ def measure(target: Target, *, clients: int, answers: int) -> Pairs:
     for route in (target.direct, target.openai):
         play(route, clients=1, answers=1)
     for _ in range(ROUNDS):
-        pairs.direct.append(play(target.direct, clients=clients, answers=answers, spread_s=target.spread_s))
-        before = target.cpu_s() if target.cpu_s else 0.0
-        pairs.openai.append(play(target.openai, clients=clients, answers=answers, spread_s=target.spread_s))
-        pairs.cpu_s += (target.cpu_s() if target.cpu_s else 0.0) - before
+        for rounds, route, used in (
+            (pairs.direct, target.direct, pairs.cpu_s[1]),
+            (pairs.openai, target.openai, pairs.cpu_s[0]),
+        ):
+            before = {name: spent() for name, spent in target.cpu_s.items()}
+            rounds.append(play(route, clients=clients, answers=answers, spread_s=target.spread_s))
+            for name, spent in target.cpu_s.items():
+                used[name] = used.get(name, 0.0) + spent() - before[name]
     return pairs
 
 
 def cpu_of(process: int) -> Callable[[], float]:
-    """CPU seconds of a process and its children, as a function."""
+    """CPU seconds of a process and of its children but this benchmark's own, as a function."""
 
     def used() -> float:
         ticks = 0
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        children = (
+            [] if process == os.getpid() else Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        )
         for pid in (process, *children):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])  # utime and stime, proc_pid_stat(5)
