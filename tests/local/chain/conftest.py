@@ -26,7 +26,7 @@ def local(command, folder=FOLDER, *arguments):
     """`python -m local` on the folder, in the environment that is its own."""
     python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
     arguments = [python, "-m", "local", command, "--folder", folder, *arguments]
-    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -9,11 +9,22 @@ import pytest
 
 from plugins.slipway_airflow.runs import run_identity
 from tasks.adapters.workload_state import is_available
+from tests.local.chain.openai_transcript import Transcript
 from tests.local.chain.whole_chain import MODEL, REPOSITORY, SPEC_FILE, until
 
 pytestmark = pytest.mark.timeout(600)
 
 STAGES = ("download", "quantize", "build", "assemble", "publish")
+KEPT_CONNECTION_S = 90
+"""Longer than serving.connection_age_s, after which a kept connection leaves a release that stays warm."""
+
+
+@pytest.fixture(scope="module")
+def transcript(chain, promoted):
+    """OpenAI's own client at the live model, kept through the promotion and the rollback below."""
+    made = Transcript(chain.address(), MODEL, chain.spec.gate.smoke[0])
+    yield made
+    made.close()
 
 
 def outcomes(view):
@@ -111,17 +122,22 @@ def test_a_damaged_model_is_refused_and_nobody_who_asks_the_live_one_notices(cha
     assert chain.channel()["history"][0]["event"] == "refused"
 
 
-def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_stays_warm(chain, promoted, by_hand):
+def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_stays_warm(
+    chain, promoted, by_hand, transcript
+):
     by_hand.reach("assemble")  # the same weights under another name, so that some stages are stored
     before = chain.live()
+    transcript.ask_each("Before the promotion")
 
-    with chain.traffic() as traffic:
+    with chain.traffic() as traffic, transcript.asking("promotion") as count:
         view = chain.release("v2")
+        until(lambda: chain.live() in count.answered_by, timeout_s=KEPT_CONNECTION_S)
+    transcript.ask_each("After the promotion")
 
     assert view.run.state == "success", summaries(view)
     stored = {name for name, result in view.results.items() if result.outcome == "stored"}
     planned = view.results["plan"].data["stages"]
-    assert stored == {stage for stage in STAGES if planned[stage]["stored"]}
+    assert stored & set(STAGES) == {stage for stage in STAGES if planned[stage]["stored"]}
     if chain.stack:
         assert stored >= {"download", "quantize", "build"}
     assert traffic.requests > 20
@@ -133,11 +149,13 @@ def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_
     assert [entry["release_id"] for entry in chain.channel()["previous"]] == [before]
 
 
-def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain, promoted):
+def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain, promoted, transcript):
     taken_back, previous = chain.live(), chain.channel()["previous"][0]["release_id"]
 
-    with chain.traffic() as traffic:
+    with chain.traffic() as traffic, transcript.asking("rollback") as count:
         view = chain.follow(chain.trigger(f"rollback__{MODEL}", reason="a test wants it back"))
+        until(lambda: previous in count.answered_by, timeout_s=KEPT_CONNECTION_S)
+    transcript.ask_each("After the rollback")
 
     assert view.run.state == "success", summaries(view)
     assert traffic.requests > 3
@@ -151,6 +169,19 @@ def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain,
         "a test wants it back",
     )
     assert chain.ask()
+
+
+def test_openais_client_lost_no_request_and_its_page_shows_what_it_asked(chain, promoted, transcript):
+    previous = chain.live()
+
+    assert transcript.failures == []
+    assert [len(releases) for releases in transcript.releases.values()] == [1, 1, 1]
+    before, between, after = (next(iter(releases)) for releases in transcript.releases.values())
+    assert (before, after) == (previous, previous) != (before, between)
+    promotion, rollback = transcript.counts
+    assert set(promotion.answered_by) == {before, between} == set(rollback.answered_by)
+    assert promotion.answered_by.total() > 50
+    transcript.check_page()
 
 
 def test_airflow_runs_a_release_in_one_process_as_well(chain, promoted):
