@@ -178,7 +178,10 @@ PACKAGES_OF_SERVERS: dict[Image, tuple[str, ...]] = {
         *("tensorrt_llm.commands.build", "tensorrt_llm.executor.request", "tensorrt_llm.lora_manager"),
         "tensorrt_llm.quantization",
     ),
-    "tasks-gpu-vllm": ("numpy", "vllm", "vllm.engine.arg_utils", "vllm.lora.request", "vllm.sampling_params"),
+    "tasks-gpu-vllm": (
+        *("numpy", "jinja2", "tokenizers"),
+        *("vllm", "vllm.engine.arg_utils", "vllm.lora.request", "vllm.sampling_params"),
+    ),
 }
 """What Triton's Python backend and TensorRT-LLM's tools import by the image's own `python3`: Slipway's models
 (model_repository_templates/), quantize.py, convert_checkpoint.py, hf_lora_convert.py, trtllm-build, and Triton's vllm

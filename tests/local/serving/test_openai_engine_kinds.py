@@ -1,5 +1,7 @@
 """OpenAI's API over the repositories of GPU engine kinds, with stand-ins where TensorRT-LLM and vLLM would be."""
 
+import json
+
 import openai
 import pytest
 
@@ -136,12 +138,25 @@ def test_a_chat_with_vllm_has_the_checkpoints_own_limit_and_not_that_of_vllm(vll
         ({"messages": ASKED, "max_tokens": 3, "extra_body": {"min_tokens": 4}}, "min_tokens is 4"),
         ({"messages": [{"role": "user", "content": QUESTION * 20}]}, "this model takes at most 64"),
         ({"messages": ASKED, "extra_body": {"chat_template_kwargs": {"tools": "x"}}}, "may not set 'tools'"),
-        ({"messages": ASKED, "tools": [TOOL]}, "ignores tools"),
     ],
 )
 def test_what_the_chat_template_or_the_room_does_not_allow_is_a_bad_request_to_vllm(vllm, asked, message):
     with pytest.raises(openai.BadRequestError, match=message):
         vllm.chat.completions.create(model="other", **asked)
+
+
+def test_tools_reach_vllm_through_the_chat_template_and_a_forced_call_as_a_schema(vllm):
+    asked = {"model": "other", "messages": ASKED, "tools": [TOOL], "max_tokens": 7}
+    choice = {"type": "function", "function": {"name": "weather"}}
+    free, forced = (vllm.chat.completions.create(**asked, **more) for more in ({}, {"tool_choice": choice}))
+    schema = json.dumps({"json": {**TOOL["function"]["parameters"], "additionalProperties": True}})
+
+    prompt = f"weather{CHAT}"
+    assert free.choices[0].message.content == f"{prompt!r} max_tokens=7 temperature=0 "
+    # the stand-in answers with what it was asked; a forced call takes any answer for its arguments
+    (call,) = forced.choices[0].message.tool_calls
+    told = f"{prompt!r} max_tokens=7 structured_outputs={schema} temperature=0"
+    assert (call.function.name, call.function.arguments) == ("weather", told)
 
 
 @pytest.mark.parametrize("stream", [False, True])
