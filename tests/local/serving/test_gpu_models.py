@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 from tokenizers import Tokenizer
@@ -25,7 +24,7 @@ SHARED |= {"prefix_caching": True, "loras": {}, "host_cache_bytes": 0, "speculat
 
 @pytest.fixture(scope="module")
 def both(engine, start_server, tmp_path_factory):
-    """A server of two models: `demo` of the llmapi kind, and `other` of the vllm kind."""
+    """A server of `demo` of the llmapi kind, and `other` and `odd` of the vllm kind."""
     if not has_package("tokenizers"):
         pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
     repository = tmp_path_factory.mktemp("both")
@@ -43,17 +42,33 @@ def both(engine, start_server, tmp_path_factory):
         },
         repository,
     )
-    shutil.copytree(engine, repository / "other" / "1" / "engine", ignore=shutil.ignore_patterns("*.bin", "*.xml"))
+    render(TEMPLATES, "vllm", {**values, "name": "odd", "repository_root": str(repository)}, repository)
     shutil.copytree(engine, repository / "demo" / "1" / "engine")
     write_adapter(repository / "demo" / "1" / "engine" / "lora" / "terse", tokens=3)
     shutil.copytree(STAND_INS / "tensorrt_llm", repository / "demo" / "1" / "tensorrt_llm")
-    config = repository / "other" / "config.pbtxt"
-    cpu = config.read_text().replace('backend: "vllm"', 'backend: "python"').replace("KIND_MODEL", "KIND_CPU")
-    config.write_text(cpu)
-    shutil.copy(STAND_INS / "vllm_backend.py", repository / "other" / "1" / "model.py")
+    for name in ("other", "odd"):
+        version = repository / name / "1"
+        shutil.copytree(engine, version / "engine", ignore=shutil.ignore_patterns("*.bin", "*.xml"))
+        config = repository / name / "config.pbtxt"
+        cpu = config.read_text().replace('backend: "vllm"', 'backend: "python"').replace("KIND_MODEL", "KIND_CPU")
+        config.write_text(cpu)
+        shutil.copy(STAND_INS / "vllm_backend.py", version / "model.py")
+    begin_texts_twice(repository / "odd" / "1")
     server = start_server(repository)
     yield server
     server.end()
+
+
+def begin_texts_twice(version):
+    """Let the stand-in for vLLM have another tokenizer than the model that renders its prompts."""
+    folder = version / "as_vllm_loads_it"
+    folder.mkdir()
+    tokenizer = json.loads((version / "engine" / "tokenizer.json").read_text())
+    begins, *rest = tokenizer["post_processor"]["single"]
+    tokenizer["post_processor"]["single"] = [begins, begins, *rest]
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    arguments = json.loads((version / "model.json").read_text())
+    (version / "model.json").write_text(json.dumps({**arguments, "model": str(folder)}))
 
 
 @pytest.fixture
@@ -153,18 +168,12 @@ def test_an_answer_without_a_limit_has_the_checkpoints_own_and_not_that_of_vllm(
     assert (prompt["max_tokens"], own != 16) == (own, True)
 
 
-def test_a_prompt_that_vllm_reads_as_other_tokens_is_no_answer(both, client, monkeypatch):
-    """Such as one that was made for another tokenizer: here the whole template, as it is written."""
-    real = client._prompt
+def test_a_prompt_that_vllm_reads_as_other_tokens_is_no_answer(client):
+    """vLLM's transformers may load a tokenizer otherwise than tokenizer.json says: here it begins a text twice."""
+    with pytest.raises(InputError, match="as other tokens than its chat template means") as refused:
+        client.generate("odd", GenerateRequest("Hi?", 4), timeout_s=30)
 
-    def as_written(model, request, timeout_s):
-        prompt = real(model, request, timeout_s)
-        return replace(prompt, text=f"<s>{prompt.text}")
-
-    monkeypatch.setattr(client, "_prompt", as_written)
-
-    with pytest.raises(InputError, match="as other tokens than its chat template means"):
-        client.generate("other", GenerateRequest("Hi?", 4), timeout_s=30)
+    assert (refused.value.found, refused.value.expected[:2]) == ("7 tokens", "6,")
 
 
 @pytest.mark.parametrize(
