@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from tasks.adapters.heads import DELETING_S, Heads
@@ -183,10 +183,13 @@ class Sweep:
         ]
 
     def _abort_uploads(self) -> None:
-        store, grace, uploads = self.workspace.store, timedelta(hours=self.policy.grace_h), dict[str, Upload]()
+        store, layout = self.workspace.store, self.workspace.layout
+        grace, uploads = timedelta(hours=self.policy.grace_h), dict[str, Upload]()
 
         def planned() -> Iterator[Deletion]:
-            for upload in store.uploads(f"{self.workspace.layout.root}/"):
+            # never the whole bucket: other programs may use it too
+            folders = (layout.artifacts(), layout.releases())
+            for upload in chain.from_iterable(map(store.uploads, folders)):
                 if self.now - upload.began_at > grace:
                     uploads[upload.upload_id] = upload
                     because = f"upload {upload.upload_id} was begun {upload.began_at:%Y-%m-%d} and never completed"

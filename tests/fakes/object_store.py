@@ -5,7 +5,7 @@ import threading
 from datetime import UTC, datetime
 
 from tasks.adapters.object_store import LostRaceError, NotFoundError, StoredObject, Upload
-from tasks.contracts.errors import UnavailableError
+from tasks.contracts.errors import InputError, UnavailableError
 
 
 class MemoryObjectStore:
@@ -54,6 +54,7 @@ class MemoryObjectStore:
         return None if found is None else StoredObject(uri, len(found[0]), _etag(found[0]), self._at(uri), found[1])
 
     def list(self, prefix_uri):
+        _check(prefix_uri)
         for uri in sorted(self.objects):
             if uri.startswith(prefix_uri):
                 data, _ = self.objects[uri]
@@ -84,6 +85,7 @@ class MemoryObjectStore:
         return refused
 
     def uploads(self, prefix_uri):
+        _check(prefix_uri)
         for upload in list(self.unfinished.values()):
             if upload.uri.startswith(prefix_uri):
                 yield upload
@@ -109,6 +111,14 @@ class MemoryObjectStore:
         self.objects[uri] = (data, sha256)
         self.modified[uri] = self._now()
         self.written.append(uri)
+
+
+def _check(uri):
+    """As tasks/adapters/s3.py: an address has a key, and a bucket without a prefix is none."""
+    scheme, _, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    if not (scheme and bucket and key):
+        raise InputError("invalid address of an object", found=repr(uri), expected="s3://<bucket>/<key>")
 
 
 def _etag(data):

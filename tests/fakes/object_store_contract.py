@@ -25,6 +25,14 @@ class ObjectStoreContract:
         assert isinstance(caught.value, InputError)
         assert f"{root}/absent" in caught.value.what
 
+    def test_a_whole_bucket_is_not_an_address(self, store, root):
+        bucket = "/".join(root.split("/")[:3]) + "/"
+
+        for look in (store.list, store.uploads):
+            with pytest.raises(InputError) as caught:
+                list(look(bucket))
+            assert caught.value.what == "invalid address of an object"
+
     def test_asking_for_an_absent_object_is_no_error(self, store, root):
         assert store.read_with_etag(f"{root}/absent") is None
         assert store.describe(f"{root}/absent") is None

@@ -86,8 +86,8 @@ class OldStore:
     def left(self, below=""):
         """URIs without the root and without retention's own reports."""
         root = f"{self.layout.root}/"
-        found = (item.uri.removeprefix(root) for item in self.store.list(f"{root}{below}"))
-        return {uri for uri in found if not uri.startswith("retention/")}
+        found = (uri.removeprefix(root) for uri in self.store.objects)
+        return {uri for uri in found if uri.startswith(below) and not uri.startswith("retention/")}
 
     def has(self, made, stage="publish"):
         """Whether the release's artifact exists."""

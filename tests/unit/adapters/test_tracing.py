@@ -171,14 +171,14 @@ def test_a_traced_store_does_what_the_store_does(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"abc")
 
-    store.put_file(file, "s3://bucket/file", sha256="0" * 64)
-    store.copy("s3://bucket/file", "s3://bucket/copy")
-    store.get_file("s3://bucket/copy", tmp_path / "back")
-    store.put_if("s3://bucket/new", json.dumps({}).encode(), etag=None)
-    store.delete(["s3://bucket/file"])
+    store.put_file(file, "s3://bucket/x/file", sha256="0" * 64)
+    store.copy("s3://bucket/x/file", "s3://bucket/x/copy")
+    store.get_file("s3://bucket/x/copy", tmp_path / "back")
+    store.put_if("s3://bucket/x/new", json.dumps({}).encode(), etag=None)
+    store.delete(["s3://bucket/x/file"])
 
     assert (tmp_path / "back").read_bytes() == b"abc"
-    assert [item.uri for item in store.list("s3://bucket/")] == ["s3://bucket/copy", "s3://bucket/new"]
+    assert [item.uri for item in store.list("s3://bucket/x/")] == ["s3://bucket/x/copy", "s3://bucket/x/new"]
 
 
 @pytest.mark.parametrize(("protocol", "wrapper"), [(ObjectStore, TracedObjectStore), (Hub, TracedHub)])

@@ -142,6 +142,15 @@ def test_uploads_that_never_ended_are_aborted_after_the_grace_period(old):
     assert [upload.uri[-1] for upload in old.store.unfinished.values()] == ["1"]
 
 
+def test_uploads_of_others_in_a_bucket_without_a_prefix_are_left_alone(old):
+    with old.at(300):
+        old.store.begin_upload("s3://bucket/somebody-elses/x")
+
+    old.run()
+
+    assert len(old.store.unfinished) == 1
+
+
 def test_a_dry_run_names_everything_and_deletes_nothing(old):
     old.release(1, days=300)
     old.release(2, days=3)
