@@ -17,11 +17,12 @@ from rich.console import Console
 from cli.airflow_api import Airflow, NoSuchDagError, Run
 from cli.follow import RunView, follow
 from cli.outcome import evidence_of, gate_of, outcome_of, plan_of
+from cli.plan_tables import plan_heading
 from cli.releases import dag_of
 from cli.screens import screen_on
 from cli.settings import Settings
 from cli.state import read_channel
-from cli.tables import gate_table, plan_heading
+from cli.tables import gate_table
 from demo.observers import PodCount
 from demo.traffic import Traffic, ask
 from local.stack import REPOSITORY, Stack
