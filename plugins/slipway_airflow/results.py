@@ -1,12 +1,10 @@
 """Judges a task by its step's pod and result document. Pure: it calls nothing."""
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from airflow.providers.cncf.kubernetes.utils.pod_manager import PodNotFoundException
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from kubernetes.client import ApiException
 from kubernetes.client import models as k8s
 
 from plugins.slipway_airflow.starting import PodCannotStartError
@@ -88,14 +86,6 @@ def cannot_start(error: BaseException | None) -> PodFailure | None:
             return gone(str(error).split()[1])  # "Pod <namespace>/<name> not found ..."
         error = error.__cause__ or error.__context__
     return None
-
-
-def api_message(error: ApiException) -> str:
-    """The API server's message about a request that it rejected."""
-    try:
-        return str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return f"{error.status} {error.reason}"
 
 
 def stored_stage(stage: Stage, planned: StagePlan, release_uri: str, run: str, layout: Layout) -> StepResult:

@@ -1,4 +1,4 @@
-"""Waits until a step's pod runs, and gives up as soon as it is certain that it never will.
+"""Creates a step's pod and waits until it runs, and gives up as soon as it is certain that it never will.
 
 KubernetesPodOperator 10.25 waits the whole start time-out for a pod whose ConfigMap or Secret is missing, and does not
 wait for a busy registry. It waits in the task (sync) or in the triggerer (deferrable); both use this module.
@@ -6,6 +6,7 @@ wait for a busy registry. It waits in the task (sync) or in the triggerer (defer
 
 import asyncio
 import inspect
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass, field
@@ -24,12 +25,17 @@ from kubernetes import client
 
 from tasks.contracts.pod_failures import Pod, PodFailure
 from tasks.contracts.pod_starts import StartWatch
-from tasks.contracts.start_phases import WAITS_FOR, PhaseClock, StartPhase, late, phase_of, reason
+from tasks.contracts.start_phases import WAITS_FOR, PhaseClock, StartPhase, late, over_quota, phase_of, reason
 
 CANNOT_START = "cannot_start"
 """Key of the trigger's event that holds the failure."""
 EVENTS_EVERY_S = 3.0
 REPORT_EVERY_S = 30.0
+QUOTA_EVERY_S = 10.0
+FORBIDDEN = 403
+EXCEEDED = "exceeded quota: "
+"""In the message of a pod that a ResourceQuota refuses (apiserver/pkg/admission/plugin/resourcequota/controller.go,
+Kubernetes 1.36)."""
 
 
 class PodCannotStartError(PodLaunchTimeoutException):
@@ -38,6 +44,14 @@ class PodCannotStartError(PodLaunchTimeoutException):
     def __init__(self, failure: PodFailure) -> None:
         super().__init__(str(failure))
         self.failure = failure
+
+
+def api_message(error: client.ApiException) -> str:
+    """The API server's message about a request that it rejected."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return f"{error.status} {error.reason}"
 
 
 def as_json(pod: Any) -> Pod:
@@ -117,6 +131,41 @@ class Start:
 
 class StepPodManager(PodManager):
     """The task's own pod manager (sync)."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        schedule_timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        **options: Any,
+    ) -> None:
+        """`schedule_timeout_s` limits the wait for a quota; the rest is the parent's."""
+        super().__init__(*arguments, **options)
+        self._schedule_timeout_s, self._clock, self._sleep = schedule_timeout_s, clock, sleep
+
+    def run_pod_async(self, pod: Any, **options: Any) -> Any:
+        """Create the pod. While a quota of the namespace has no room for it, wait, as a Deployment does.
+
+        Raises:
+            PodCannotStartError: the quota had no room for as long as a pod may wait for a node.
+        """
+        body, began, reported = as_json(pod), self._clock(), -REPORT_EVERY_S
+        while True:
+            try:
+                return self._client.create_namespaced_pod(body=body, namespace=pod.metadata.namespace, **options)
+            except client.ApiException as error:
+                why = api_message(error)
+                if error.status != FORBIDDEN or EXCEEDED not in why:
+                    raise
+            waited_s = self._clock() - began
+            if waited_s >= self._schedule_timeout_s:
+                raise PodCannotStartError(over_quota(body, waited_s, why))
+            if waited_s - reported >= REPORT_EVERY_S:
+                reported = waited_s
+                progress = f"schedule {waited_s:.0f} of {self._schedule_timeout_s:.0f} s"
+                self.log.info("pod %s waits for room in a quota (%s): %s", pod.metadata.name, progress, why)
+            self._sleep(QUOTA_EVERY_S)
 
     async def await_pod_start(
         self, pod: Any, schedule_timeout: int = 120, startup_timeout: int = 120, check_interval: float = 1

@@ -15,7 +15,14 @@ from plugins.slipway_airflow import pods, results
 from plugins.slipway_airflow.other_runs import OtherRuns
 from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import current_site
-from plugins.slipway_airflow.starting import CANNOT_START, StepPodManager, StepPodTrigger, as_json
+from plugins.slipway_airflow.starting import (
+    CANNOT_START,
+    PodCannotStartError,
+    StepPodManager,
+    StepPodTrigger,
+    api_message,
+    as_json,
+)
 from plugins.slipway_airflow.step_documents import read_result, write_request
 from tasks.contracts.artifact import STAGES, Layout
 from tasks.contracts.base import read_contract
@@ -88,7 +95,8 @@ class StepOperator(KubernetesPodOperator):
             schedule_timeout_seconds=budget.schedule_s,
             startup_timeout_seconds=budget.pull_s,
             startup_check_interval_seconds=1,
-            execution_timeout=timedelta(seconds=budget.schedule_s + pods.deadline_s(step, spec, site) + MARGIN_S),
+            # for a quota, then for a node
+            execution_timeout=timedelta(seconds=2 * budget.schedule_s + pods.deadline_s(step, spec, site) + MARGIN_S),
             termination_grace_period=pods.TERMINATION_GRACE_S,
             termination_message_policy="FallbackToLogsOnError",
             on_finish_action="delete_succeeded_pod",
@@ -142,13 +150,13 @@ class StepOperator(KubernetesPodOperator):
                 super().execute(context)
             else:
                 self._conclude(context, super().execute)
+        except PodCannotStartError as error:  # deferrable: before it was deferred
+            raise results.failure(self.step, None, error.failure, None, "") from error
         except ApiException as error:
             if error.status == NOT_FOUND and self.pod is not None:
                 lost = gone(f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
                 raise results.failure(self.step, None, lost, None, "") from error
-            raise AirflowException(
-                f"{self.step}: the cluster rejected a request: {results.api_message(error)}"
-            ) from error
+            raise AirflowException(f"{self.step}: the cluster rejected a request: {api_message(error)}") from error
 
     def defer(self, *, trigger: "BaseTrigger", method_name: str, **later: Any) -> "Never":
         """Defer to a trigger that gives up on a pod that can never start."""
@@ -162,8 +170,10 @@ class StepOperator(KubernetesPodOperator):
 
     @cached_property
     def pod_manager(self) -> StepPodManager:
-        """The parent's pod manager, but it gives up on a pod that can never start."""
-        return StepPodManager(kube_client=self.client, callbacks=self.callbacks)
+        """The parent's pod manager, but it waits for a quota, and gives up on a pod that can never start."""
+        return StepPodManager(
+            kube_client=self.client, callbacks=self.callbacks, schedule_timeout_s=self.schedule_timeout_seconds
+        )
 
     def cleanup(self, pod: "k8s.V1Pod", remote_pod: "k8s.V1Pod", *arguments: Any, **options: Any) -> None:
         """Clean up as the parent does, but first read how the pod ended: the parent may have read it too early."""

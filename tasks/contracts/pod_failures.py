@@ -71,6 +71,11 @@ CAUSES = {
         "If nodes were on their way, raise {budget} in the site file; otherwise add nodes, raise the limit of what "
         "adds them or the account's quota, or request less in the shape in the site file.",
     ),
+    "quota": Cause(
+        True,
+        "Raise the ResourceQuota of the namespace, or run fewer releases at once; if other pods were about to end, "
+        "raise {budget} in the site file.",
+    ),
     "slow pull": Cause(
         True,
         "If the image was still being pulled, raise {budget} in the site file, or pull it beforehand "

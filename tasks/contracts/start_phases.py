@@ -135,6 +135,16 @@ def late(pod: Pod, clock: PhaseClock, why: str) -> PodFailure:
     return PodFailure(LATE[phase], what, budget=field_name)
 
 
+def over_quota(pod: Pod, waited_s: float, why: str) -> PodFailure:
+    """The failure of a pod that could not be created, because a quota had no room for it all the time."""
+    field_name = f"budgets.{budget_name(pod)}.{StartPhase.SCHEDULE}_min"
+    what = (
+        f"pod {pod['metadata']['name']} waited {waited_s:.0f} s for room in a quota, as long as {field_name} of the "
+        f"site allows: {_one_line(why)}"
+    )
+    return PodFailure("quota", what, budget=field_name)
+
+
 def _is_scheduled(pod: Pod) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or []
     return any(each["type"] == "PodScheduled" and each["status"] == "True" for each in conditions)

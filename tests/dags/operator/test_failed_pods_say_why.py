@@ -135,7 +135,22 @@ def test_a_pod_that_vanishes_while_the_triggerer_waits_is_named_as_well(runs):
 
 def test_a_cluster_that_refuses_the_pod_is_quoted(runs):
     runs.planned()
-    runs.cluster.refusal = 'pods "demo" is forbidden: exceeded quota: slipway, requested: pods=1, used: pods=40'
+    runs.cluster.refusal = 'pods "demo" is forbidden: violates PodSecurity "restricted:latest": privileged'
 
-    with pytest.raises(AirflowException, match=r"build: the cluster rejected a request: .*exceeded quota"):
+    with pytest.raises(AirflowException, match=r"build: the cluster rejected a request: .*violates PodSecurity"):
         runs.execute("build")
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_quota_without_room_for_as_long_as_for_a_node_is_tried_again(runs, deferrable):
+    runs.planned()
+    runs.cluster.refusal = 'pods "demo" is forbidden: exceeded quota: slipway, requested: pods=1, used: pods=40'
+    operator = runs.operator("build")
+    operator.deferrable, operator.schedule_timeout_seconds = deferrable, 0
+    ExecutorSafeguard.tracker.set(operator)
+
+    with pytest.raises(AirflowException, match=r"build: pod \S+ waited 0 s for room in a quota") as caught:
+        operator.execute(runs.context(operator))
+
+    assert "exceeded quota: slipway" in str(caught.value)
+    assert not isinstance(caught.value, AirflowFailException)

@@ -1,13 +1,16 @@
 """How long a step waits for its pod, and what its log says meanwhile."""
 
 import asyncio
+import json
 import logging
+import re
 from types import SimpleNamespace
 
 import pytest
+from kubernetes.client import ApiException
 from kubernetes.client import models as k8s
 
-from plugins.slipway_airflow.starting import PodCannotStartError, Start
+from plugins.slipway_airflow.starting import PodCannotStartError, Start, StepPodManager
 
 UNMOUNTED = 'MountVolume.SetUp failed for volume "site" : configmap "slipway-site" not found'
 NO_ROOM = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
@@ -129,3 +132,64 @@ def test_a_long_wait_for_a_node_leaves_the_whole_time_for_the_image():
     manager = Manager({0: pod(scheduled=False, why=NO_ROOM), 590: pod(), 1150: pod("Running")})
 
     assert waited(manager, schedule_s=600, pull_s=600) == 1150
+
+
+class Namespace:
+    """The API of a namespace whose quota has room from some moment on."""
+
+    def __init__(
+        self, *, room_at=0.0, refusal="exceeded quota: compute, requested: pods=1, used: pods=20, limited: pods=20"
+    ):
+        self.now, self.room_at, self.refusal, self.tries = 0.0, room_at, refusal, 0
+
+    def create_namespaced_pod(self, *, body, namespace):
+        self.tries += 1
+        if self.now >= self.room_at:
+            return body
+        error = ApiException(status=403, reason="Forbidden")
+        error.body = json.dumps({"message": f'pods "{body["metadata"]["name"]}" is forbidden: {self.refusal}'})
+        raise error
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def created(namespace, schedule_s=600):
+    manager = StepPodManager(
+        kube_client=namespace, schedule_timeout_s=schedule_s, clock=lambda: namespace.now, sleep=namespace.sleep
+    )
+    return manager.create_pod(pod(gpus=True))
+
+
+def test_a_pod_waits_for_room_in_a_quota_and_says_so(capsys):
+    namespace = Namespace(room_at=95)
+
+    made = created(namespace)
+
+    assert made["metadata"]["name"] == "demo"
+    log = capsys.readouterr().out
+    assert re.findall(r"pod demo waits for room in a quota \(schedule (\d+) of 600 s\)", log) == ["0", "30", "60", "90"]
+    assert "exceeded quota: compute, requested: pods=1, used: pods=20" in log
+
+
+def test_a_quota_without_room_for_too_long_is_named_with_the_field_that_gives_more_time():
+    namespace = Namespace(room_at=10_000)
+
+    with pytest.raises(PodCannotStartError) as caught:
+        created(namespace, schedule_s=60)
+
+    assert namespace.now == 60
+    failure = caught.value.failure
+    assert "waited 60 s for room in a quota, as long as budgets.gpu.schedule_min of the site allows" in failure.what
+    assert "exceeded quota: compute" in failure.what
+    assert "Raise the ResourceQuota" in failure.remedy
+    assert failure.retry
+
+
+def test_a_pod_that_is_refused_for_another_reason_is_not_waited_for():
+    namespace = Namespace(room_at=10_000, refusal="violates PodSecurity")
+
+    with pytest.raises(ApiException):
+        created(namespace)
+
+    assert namespace.tries == 1
