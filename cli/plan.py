@@ -66,10 +66,9 @@ def _here(file: Path, settings: Settings, revision: str | None, *, force: bool) 
             instead="Airflow plans a model by its name.",
             meanwhile=lambda: [importlib.import_module(name) for name in PRINTING],
         )
-        from tasks.contracts.base import read_contract_json  # noqa: PLC0415 - imported meanwhile
-        from tasks.contracts.forecast import Preview  # noqa: PLC0415
+        from tasks.contracts.forecast import Preview  # noqa: PLC0415 - imported meanwhile
 
-        return read_contract_json(Preview, look.read_bytes(), "the plan")
+        return Preview.model_validate_json(look.read_bytes())
 
 
 def _show(preview: "Preview") -> None:

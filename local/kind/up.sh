@@ -45,7 +45,7 @@ start_registry() {
 }
 
 start_cluster() {
-  if ! kind get clusters | grep -qx "$CLUSTER"; then
+  if ! kind get clusters | grep -x "$CLUSTER" > /dev/null; then
     sed "s#CHECKOUT#$PWD#" local/kind/cluster.yaml | kind create cluster --name "$CLUSTER" --config - --wait 5m
   fi
   kind export kubeconfig --name "$CLUSTER"
@@ -70,7 +70,8 @@ push_images() {
 }
 
 pushed() { # NAME: the image by its digest, so that a new one replaces the old one
-  docker inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$REGISTRY/$1:$VERSION" | grep -m 1 "^$REGISTRY/$1@"
+  docker inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$REGISTRY/$1:$VERSION" |
+    awk -v own="$REGISTRY/$1@" 'index($0, own) == 1 && !found++ { print } END { exit !found }'
 }
 
 secret() { # NAMESPACE NAME ARGUMENTS...: unless it exists, so that what uses it keeps working

@@ -14,17 +14,19 @@ from tasks.contracts.base import Written
 
 MAX_STOP_WORDS = 16
 MAX_BAD_WORDS = 64
+MOST = 2**31 - 1
+"""Engines take these as 32-bit integers."""
 
-Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False, description="0 chooses the most probable token")]
+Temperature = Annotated[float, Field(ge=0, le=100, description="0 chooses the most probable token")]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1, description="makes an answer at a temperature above 0 repeatable")]
 TextOfAnAnswer = Annotated[str, Field(min_length=1)]
 StopWords = Annotated[list[TextOfAnAnswer], Field(max_length=MAX_STOP_WORDS)]
 BadWords = Annotated[list[TextOfAnAnswer], Field(max_length=MAX_BAD_WORDS, description="the answer has none of these")]
 TopP = Annotated[float, Field(gt=0, le=1, description="tokens are chosen from the likeliest with this probability")]
-TopK = Annotated[int, Field(ge=-1, description="tokens are chosen from this many; 0 and -1: from all")]
-MinTokens = Annotated[int, Field(ge=0, description="the answer does not end before")]
+TopK = Annotated[int, Field(ge=-1, le=MOST, description="tokens are chosen from this many; 0 and -1: from all")]
+MinTokens = Annotated[int, Field(ge=0, le=MOST, description="the answer does not end before")]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-RepetitionPenalty = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+RepetitionPenalty = Annotated[float, Field(gt=0, le=100)]
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {

@@ -3,7 +3,7 @@
 # as a record of fields between 0x1f, ended by 0x1e: KUBECONFIG, standard input, the words. It answers as on a new machine.
 input=""
 for word in "$@"; do
-  [[ $word == - ]] && IFS= read -r -d '' -t 10 input
+  [[ $word == - ]] && IFS= read -r -d '' -t 100 input
 done
 {
   printf '%s\x1f' "$KUBECONFIG" "$input" "${0##*/}" "$@"
