@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -116,6 +117,12 @@ def test_an_interrupt_at_the_prompt_ends_nothing(capsys):
     assert len(model.asked) == 1
 
 
+def own_terminal():
+    """Take the terminal, and its Ctrl-C, which a job in a shell's background begins with ignoring."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """The command in a process of its own, on a terminal."""
 
@@ -129,7 +136,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - Ctrl-C needs its own terminal
+            preexec_fn=own_terminal,  # noqa: PLW1509
         )
         os.close(slave)
         self.shown = ""
