@@ -23,6 +23,7 @@ def test_airflow_of_the_chart_runs_the_locked_version_and_finds_what_slipway_nee
     assert str(Path(environment["SLIPWAY_SITE"]).parent) in mounted
     assert environment["SLIPWAY_SPECS"].startswith(f"{VALUES['airflowHome']}/dags/repo/")
     assert environment[IDENTITY_VARIABLE] == "slipway-airflow"
+    assert VALUES["config"]["core"]["dags_are_paused_at_creation"] == "False"  # the first release would be refused
 
 
 def test_the_scheduler_and_the_triggerer_of_the_chart_have_the_rights_of_slipway_airflow():
