@@ -35,7 +35,7 @@ def remove_stacks_of_ended_sessions():
     for folder in STACKS.glob("*"):
         if not Path("/proc", folder.name).exists():
             local("down", folder)
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)  # another session may be doing the same
 
 
 @pytest.fixture(scope="package")

@@ -79,13 +79,11 @@ class Chain:
 
     def __init__(self, environment, scratch, stack=None):
         self.environment, self.scratch, self.stack = environment, scratch, stack
-        self.site_file, kubeconfig = Path(environment["SLIPWAY_SITE"]), environment.get("KUBECONFIG")
+        self.site_file, self.kubeconfig = Path(environment["SLIPWAY_SITE"]), environment.get("KUBECONFIG")
         self.site = read_contract(Site, yaml.safe_load(self.site_file.read_text()), str(self.site_file))
         self.spec = read_contract(ReleaseSpec, SPEC, SPEC_FILE.name)
         self.layout = Layout(self.site.object_store.root)
-        self.cluster = Cluster.connect(self.site, kubeconfig=Path(kubeconfig) if kubeconfig else None)
-        api = config.new_client_from_config(kubeconfig, context=self.site.kubernetes.context)
-        self.core, self.kubeconfig = client.CoreV1Api(api), kubeconfig
+        self.connect()
         login = (environment.get(f"SLIPWAY_AIRFLOW_{name}") for name in ("USER", "PASSWORD", "TOKEN"))
         self.airflow = Airflow(environment["SLIPWAY_AIRFLOW"], Login(*login))
         store = self.site.object_store
@@ -97,6 +95,12 @@ class Chain:
             aws_secret_access_key=environment.get("AWS_SECRET_ACCESS_KEY"),
             config=Config(s3={"addressing_style": "path"}),
         )
+
+    def connect(self):
+        """Connect to the cluster, which may be another one than before."""
+        self.cluster = Cluster.connect(self.site, kubeconfig=Path(self.kubeconfig) if self.kubeconfig else None)
+        api = config.new_client_from_config(self.kubeconfig, context=self.site.kubernetes.context)
+        self.core = client.CoreV1Api(api)
 
     # a step as a process
 

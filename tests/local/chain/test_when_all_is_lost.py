@@ -1,0 +1,139 @@
+"""The drills of docs/operations.md, with the commands of that page: the bucket, Airflow's database, the cluster are lost.
+
+They come last, because each of them loses what other tests made.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from cli.airflow_api import NoSuchDagError
+from tests.local.chain.conftest import FOLDER, SPECS, local
+from tests.local.chain.test_runs_that_end_midway import kill_all
+from tests.local.chain.whole_chain import MODEL, REPOSITORY, until
+
+pytestmark = pytest.mark.timeout(900)
+
+PAGE = (REPOSITORY / "docs" / "operations.md").read_text()
+AIRFLOW = ["scheduler", "triggerer", "dag-processor", "api-server"]
+
+
+@pytest.fixture
+def stack(chain, promoted):
+    """The stack of this machine, which a drill may destroy in part."""
+    if chain.stack is None:
+        pytest.skip("needs a stack that a test may destroy")
+    return chain.stack
+
+
+def slipway(chain, *arguments):
+    """The command as a person gives it; its output."""
+    own = {name: os.environ[name] for name in ("PATH", "HOME")}
+    command = [str(REPOSITORY / "slipway"), *map(str, arguments)]
+    done = subprocess.run(
+        command, env=own | chain.environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def recover(chain, lost, backup=""):
+    """Give the page's commands for what was lost, in its order; their outputs by command.
+
+    The release at its end is one of the revision that is not live, so that there is something to do.
+    """
+    section = re.search(rf"^### {lost}\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL)[1]
+    said = {}
+    for line in re.findall(r"^ {7}slipway (.+)$", section, re.MULTILINE):
+        words = [{"<name>": MODEL, "<back-up>": str(backup)}.get(word, word) for word in line.split()]
+        more = ["--revision", other_revision(chain)] if words[0] == "release" else []
+        said[words[0]] = slipway(chain, *words, *more)
+    return said
+
+
+def live_pods(chain):
+    return set(chain.cluster.ready_pods({"slipway.dev/release": chain.live()}))
+
+
+def other_revision(chain):
+    """The revision that is not live: v1 or v2."""
+    release = chain.read(chain.layout.release(MODEL, chain.live()))
+    return "v1" if release["spec"]["source"]["revision"] == "v2" else "v2"
+
+
+def history_of_runs(chain):
+    """Whether Airflow has runs of the model; None until it has read the DAG."""
+    with contextlib.suppress(NoSuchDagError):
+        return "runs" if chain.airflow.runs(f"release__{MODEL}", 1) else "empty"
+    return None
+
+
+def lose_bucket(chain):
+    client, bucket = chain.stack.object_store.client(), chain.site.object_store.bucket
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        for item in page.get("Contents", []):
+            client.delete_object(Bucket=bucket, Key=item["Key"])
+    client.delete_bucket(Bucket=bucket)
+
+
+def test_a_lost_bucket_comes_back_from_a_backup_and_the_next_release_works(chain, stack, tmp_path):
+    before, pods = chain.channel(), live_pods(chain)
+    slipway(chain, "export", "--to", tmp_path / "backup")
+    lose_bucket(chain)
+    assert chain.ask()
+
+    said = recover(chain, "The bucket is lost", tmp_path / "backup")
+
+    assert list(said) == ["setup", "import", "restore", "release"]
+    assert "it served already" in said["restore"]
+    after = chain.channel()
+    assert after["live"] != before["live"]
+    assert (after["previous"][0]["release_id"], after["history"][1:]) == (
+        before["live"]["release_id"],
+        before["history"],
+    )
+    slipway(chain, "rollback", MODEL)
+    for name in pods:
+        chain.core.delete_namespaced_pod(name, chain.site.kubernetes.serving_namespace)
+    until(lambda: live_pods(chain) - pods, timeout_s=200)
+    assert chain.ask()
+
+
+def test_a_new_database_of_airflow_loses_no_release_and_the_next_one_takes_over(chain, stack):
+    channel, service = chain.channel(), chain.live_service()
+    lost = chain.trigger(f"release__{MODEL}", "lost-with-the-database", revision=other_revision(chain))
+    until(lambda: chain.cluster.lease_holder(f"slipway-{MODEL}"), timeout_s=400)
+    stack.supervisor.stop(AIRFLOW)
+    kill_all(stack.airflow)
+    for file in stack.airflow.folder.glob("airflow.db*"):
+        file.unlink()
+
+    local("up", FOLDER, "--specs", SPECS)
+
+    assert chain.cluster.lease_holder(f"slipway-{MODEL}").dag_run.endswith(lost.run_id)
+    assert (chain.channel(), chain.live_service()) == (channel, service)
+    assert chain.ask()
+    assert until(lambda: history_of_runs(chain), timeout_s=120) == "empty"
+    assert list(recover(chain, "Airflow's database is lost")) == ["release"]
+    assert chain.live() != channel["live"]["release_id"]
+    assert chain.channel()["history"][1:] == channel["history"]
+    assert chain.cluster.lease_holder(f"slipway-{MODEL}") is None
+
+
+def test_a_new_cluster_serves_what_the_channel_names(chain, stack):
+    before = chain.channel()
+    local("down")
+    shutil.rmtree(FOLDER / "cluster")
+
+    local("up", FOLDER, "--specs", SPECS)
+    chain.connect()
+    assert chain.deployments() == set()
+    said = recover(chain, "The cluster is lost")
+
+    assert f"deployed {chain.live()}" in said["restore"]
+    assert (chain.channel(), chain.deployments()) == (before, {chain.live()})
+    assert chain.ask()
