@@ -57,7 +57,7 @@ def plan(
 def _here(file: Path, settings: Settings, revision: str | None, *, force: bool) -> "Preview":
     """Plan in the environment of the steps: the versions of its tools are part of the keys."""
     asked = ["plan", "--spec", str(file), "--run", BY_HAND]
-    options = [*(["--revision", revision] if revision else []), *(["--force"] if force else [])]
+    options = [*([f"--revision={revision}"] if revision else []), *(["--force"] if force else [])]
     with tempfile.TemporaryDirectory(prefix="slipway-plan-") as folder:
         look = Path(folder, "plan.json")
         run_step(

@@ -103,8 +103,13 @@ def rollback(
     """
     console, settings = console_on_stdout(), settings_of(context)
     if direct:
+        if timeout is not None:
+            raise InputError(
+                "--timeout limits how long a run of Airflow is followed, and --direct starts none",
+                remedy="Leave one of the two out.",
+            )
         run = run_id or f"direct-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
-        options = ["--reason", reason, *(["--to", to] if to else [])]
+        options = [f"--reason={reason}", *([f"--to={to}"] if to else [])]
         asked = ["revert", "--name", name, "--run", run, *options]
         said = run_step(asked, settings.known_site_file(), instead="Without --direct Airflow does it.")
         end(console, Outcome(DONE, said))

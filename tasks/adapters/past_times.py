@@ -30,7 +30,7 @@ def _seconds(step: Step, release: Release, workspace: Workspace) -> Iterator[flo
         if step in STAGES:
             if manifest := workspace.artifacts.find(step, release.plan.stages[step].key):
                 yield manifest.seconds
-        elif (result := workspace.read_result(release, step)).outcome == "done":
+        elif (result := workspace.read_result(release, step)).outcome != "failed":
             yield result.seconds
     except InputError:
         return

@@ -205,15 +205,13 @@ def test_a_direct_rollback_runs_the_step_here_and_asks_no_airflow(airflow, slipw
     python.chmod(0o755)
     monkeypatch.setattr(step_process, "PYTHON", python)
 
-    code, printed = slipway(
-        "--site", str(site), "rollback", "demo", "--direct", "--reason", "slow", "--to", "demo-older"
-    )
+    code, printed = slipway("--site", str(site), "rollback", "demo", "--direct", "--reason=-slow", "--to", "demo-older")
 
     assert (code, "demo-older is live again" in printed) == (0, True)
     assert not airflow.runs
     words = asked.read_text().split()
     assert words[:5] == ["-m", "tasks", "revert", "--name", "demo"]
-    assert words[7:] == ["--reason", "slow", "--to", "demo-older", "--site", str(site)]
+    assert words[7:] == ["--reason=-slow", "--to=demo-older", "--site", str(site)]
 
 
 def test_a_restore_deploys_what_the_channel_names(airflow, slipway):

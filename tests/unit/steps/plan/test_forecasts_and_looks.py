@@ -12,7 +12,7 @@ from tests.unit.steps.plan.test_planning import go_live, hub, planned, release_o
 
 
 def made(store, release, step, seconds, outcome="done"):  # noqa: F811
-    """As a step leaves it."""
+    """Write the result that a step leaves."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
     result = StepResult(step=step, run="r", outcome=outcome, summary="", started_at=at, seconds=seconds)
     uri = f"s3://bucket/releases/{release.spec.name}/{release.id}/results/{step}.json"
@@ -29,7 +29,11 @@ def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # 
     key = release.plan.stages["download"].key
     around.artifacts.store("download", key, tmp_path / "made", inputs={}, producer={}, metrics={}, seconds=70)
     assert around.layout.result("demo", release.id, "gate").endswith("/results/gate.json")
-    for step, seconds, outcome in (("benchmark", 30.0, "done"), ("gate", 9.0, "failed")):
+    for step, seconds, outcome in (
+        ("benchmark", 30.0, "done"),
+        ("gate", 9.0, "failed"),
+        ("check-network", 1.5, "stored"),
+    ):
         made(store, release, step, seconds, outcome)
     go_live(store, first)
 
@@ -39,7 +43,12 @@ def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # 
     larger = len(b"better weights") - len(b"weights")
     assert forecast["of"] == release.id
     assert seconds["download"] == 70 * (release.plan.download_bytes + larger) / release.plan.download_bytes
-    assert (seconds["benchmark"], seconds["gate"], seconds["quantize"]) == (30, None, None)
+    assert (seconds["benchmark"], seconds["check-network"], seconds["gate"], seconds["quantize"]) == (
+        30,
+        1.5,
+        None,
+        None,
+    )
 
 
 def test_a_plan_of_nothing_has_no_forecast(planned, store):  # noqa: F811
