@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from tasks.contracts.base import Written
 
@@ -44,10 +44,9 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 """Values with which a parameter asks for nothing that a server would not do anyway."""
 
 
-class SamplingParameters(Written):
-    """How an answer is generated; what is absent changes nothing."""
+class Sampling(BaseModel):
+    """The parameters that are absent by default wherever they may be set."""
 
-    temperature: Temperature = 0.0
     seed: Seed | None = None
     stop: TextOfAnAnswer | StopWords | None = Field(
         default=None, description="texts that end the answer and are not part of it"
@@ -59,6 +58,12 @@ class SamplingParameters(Written):
     frequency_penalty: Penalty | None = None
     repetition_penalty: RepetitionPenalty | None = None
     bad_words: BadWords | None = None
+
+
+class SamplingParameters(Sampling, Written):
+    """How an answer is generated; what is absent changes nothing."""
+
+    temperature: Temperature = 0.0
 
     def requested(self) -> dict[str, Any]:
         """What was set to something that changes an answer, by name. A greedy answer is the same with every seed."""

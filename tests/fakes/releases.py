@@ -19,6 +19,19 @@ SPEC = {
         "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}],
     },
 }
+EVERY_PARAMETER = {
+    "temperature": 0.5,
+    "seed": 3,
+    "stop": ["\n", "END"],
+    "top_p": 0.9,
+    "top_k": 5,
+    "min_tokens": 2,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "repetition_penalty": 1.5,
+    "bad_words": ["no"],
+}
+"""Sampling parameters of a question, each with a value that changes an answer."""
 
 
 def spec(**changes) -> ReleaseSpec:

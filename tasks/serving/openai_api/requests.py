@@ -6,23 +6,10 @@ OpenAI does not have (top_k, min_tokens, repetition_penalty, bad_words) are vLLM
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
-from tasks.contracts.sampling import (
-    NEUTRAL as NEUTRAL_SAMPLING,
-)
-from tasks.contracts.sampling import (
-    BadWords,
-    MinTokens,
-    Penalty,
-    RepetitionPenalty,
-    Seed,
-    StopWords,
-    Temperature,
-    TextOfAnAnswer,
-    TopK,
-    TopP,
-)
+from tasks.contracts.sampling import NEUTRAL as NEUTRAL_SAMPLING
+from tasks.contracts.sampling import Sampling, Temperature, TextOfAnAnswer
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.messages import Message, StreamOptions, Tool
 
@@ -54,7 +41,7 @@ WITHOUT_EFFECT = ("user", "metadata", "safety_identifier", "prompt_cache_key")
 """Parameters that name the request and do not change an answer."""
 
 
-class _Request(BaseModel):
+class _Request(Sampling):
     """Parameters of both routes. What is not a field here ends up in `model_extra`."""
 
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
@@ -64,15 +51,6 @@ class _Request(BaseModel):
     stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(default=None, ge=1, le=2**31 - 1)
     temperature: Temperature | None = None
-    seed: Seed | None = None
-    stop: TextOfAnAnswer | StopWords | None = None
-    top_p: TopP | None = None
-    top_k: TopK | None = None
-    min_tokens: MinTokens | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    repetition_penalty: RepetitionPenalty | None = None
-    bad_words: BadWords | None = None
     response_format: dict[str, JsonValue] | None = None
 
     @property

@@ -7,24 +7,13 @@ import pytest
 from tasks.adapters.generate_request import GenerateRequest, columns, prompt_columns
 from tasks.contracts.gate_spec import SmokeQuestion
 from tasks.serving.questions import request_of
+from tests.fakes.releases import EVERY_PARAMETER
 from tests.refused import refused
 
 OURS = frozenset({"text_input", "max_tokens", "temperature", "seed", "stop_words", "bad_words"}) | {
     *("top_p", "top_k", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty")
 }
-PARAMETERS = {
-    "temperature": 0.5,
-    "seed": 3,
-    "stop": ["\n", "END"],
-    "top_p": 0.9,
-    "top_k": 5,
-    "min_tokens": 2,
-    "presence_penalty": 0.5,
-    "frequency_penalty": -0.5,
-    "repetition_penalty": 1.5,
-    "bad_words": ["no"],
-}
-REQUEST = request_of(SmokeQuestion(prompt="Hi?", answer="Hi", max_tokens=8, **PARAMETERS))
+REQUEST = request_of(SmokeQuestion(prompt="Hi?", answer="Hi", max_tokens=8, **EVERY_PARAMETER))
 
 
 def test_each_parameter_is_an_input_of_slipways_models():
@@ -49,7 +38,7 @@ def test_each_parameter_is_an_input_of_slipways_models():
 def test_vllm_has_all_of_them_among_its_own_and_the_model_that_renders_its_prompt_those_it_needs():
     found = {name: value for name, _, value in columns(REQUEST, frozenset({"sampling_parameters"}), stream=False)}
 
-    assert json.loads(found["sampling_parameters"]) == {**PARAMETERS, "max_tokens": 8}
+    assert json.loads(found["sampling_parameters"]) == {**EVERY_PARAMETER, "max_tokens": 8}
     assert {name: value for name, _, value in prompt_columns(REQUEST)} == {
         "text_input": b"Hi?",
         "max_tokens": 8,

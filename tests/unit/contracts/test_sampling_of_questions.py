@@ -6,20 +6,9 @@ from pydantic import ValidationError
 from tasks.contracts.engine_kinds import ENGINE_KINDS
 from tasks.contracts.gate_spec import SmokeQuestion
 from tasks.contracts.sampling import SAMPLING_NAMES
-from tests.fakes.releases import SPEC, spec
+from tests.fakes.releases import EVERY_PARAMETER, SPEC, spec
 
-EVERY = {
-    "temperature": 0.5,
-    "seed": 3,
-    "stop": "\n",
-    "top_p": 0.9,
-    "top_k": 5,
-    "min_tokens": 2,
-    "presence_penalty": 0.5,
-    "frequency_penalty": -0.5,
-    "repetition_penalty": 1.5,
-    "bad_words": ["no"],
-}
+EVERY = EVERY_PARAMETER | {"stop": "\n"}
 ON_GPU = {"trt-engine", "llmapi", "vllm"}
 
 
