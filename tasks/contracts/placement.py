@@ -24,7 +24,7 @@ class GpuProduct:
     """A GPU product and the site's facts about it."""
 
     name: str
-    """As in the node's label."""
+    """The value of the node's label nvidia.com/gpu.product."""
     facts: Gpu
 
 

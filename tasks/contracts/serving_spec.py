@@ -24,7 +24,7 @@ class Replicas(Written):
 
 
 class Serving(Written):
-    """Where and how the model is served."""
+    """The section `serving`: replicas, GPUs, exposure and ends of the model's servers."""
 
     image: ImageName | None = Field(
         default=None, description="serving image on one node; the site's image for this engine when absent"

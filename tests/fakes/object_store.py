@@ -114,7 +114,7 @@ class MemoryObjectStore:
 
 
 def _check(uri):
-    """As tasks/adapters/s3.py: an address has a key, and a bucket without a prefix is none."""
+    """Refuse what tasks/adapters/s3.py refuses: an address without a key, such as a whole bucket."""
     scheme, _, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")
     if not (scheme and bucket and key):

@@ -116,9 +116,7 @@ class Transcript:
         )
         for name in WHOLE:
             line = self._lines[name]
-            assert "".join(line.split()) in "".join(shown.split()), (
-                f"{PAGE.name} lacks {line}; {UPDATE}=1 writes it anew"
-            )
+            assert "".join(line.split()) in "".join(shown.split()), f"{PAGE.name} lacks {line}; {UPDATE}=1 updates it"
 
     def _page(self):
         lines = ["```", *(line for name in WHOLE for line in wrapped(self._lines[name])), "```", ""]

@@ -68,7 +68,7 @@ class Watcher(threading.Thread):
 
 @pytest.fixture(scope="module")
 def released(chain):
-    """A gated model, released through Airflow with every stage made anew: the run as it ended, and who was seen."""
+    """A release of a gated model through Airflow, with --force so that no stage is stored: its run, and the watcher."""
     if chain.stack is None:
         pytest.skip("looks at the processes and files of the embedded stack")
     namespace = chain.site.kubernetes.pipeline_namespace

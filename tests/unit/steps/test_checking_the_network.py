@@ -83,7 +83,7 @@ class Measured:
 
 
 class MeasuredBefore(Measured):
-    """As above, after a run that was killed: its pods stay for a while, and their leader has a result."""
+    """The cluster after a run that was killed: its pods stay for a while, and their leader has a result."""
 
     def __init__(self, workspace, release, *, stay_s):
         self.clock, self.until, self.left = workspace.clock, workspace.clock.monotonic() + stay_s, result(1.0)

@@ -111,7 +111,7 @@ class TritonPythonModel:
         self.runtime.add(self.numbers, prompt, sampling)
 
     def schema(self, request):
-        """As getGuidedDecodingParamsFromTensors of utils.cc, which ignores a type that it does not know."""
+        """Read the guide as getGuidedDecodingParamsFromTensors of utils.cc does, which ignores a type that it does not know."""
         kind, guide = (text(request, f"guided_decoding_{name}") for name in ("guide_type", "guide"))
         if kind not in {"json", "json_schema", "regex", "ebnf_grammar"}:
             return ""
@@ -149,7 +149,7 @@ class TritonPythonModel:
 
 
 def is_guided(parameters):
-    """As getGuidedDecodingConfigFromParams of model_instance_state.cc (0c8de69a)."""
+    """Check the parameters as getGuidedDecodingConfigFromParams of model_instance_state.cc (0c8de69a) does."""
     backend, described = (
         parameters[name]["string_value"] for name in ("guided_decoding_backend", "xgrammar_tokenizer_info_path")
     )
@@ -223,7 +223,7 @@ WORDS = ("stop_words_list", "bad_words_list")
 
 
 def check_request(request):
-    """As triton_backend/inflight_batcher_llm/src/utils.cc (19290813): createRequestsFromInputTensors, convertWordList."""
+    """Refuse what createRequestsFromInputTensors and convertWordList of utils.cc (19290813) refuse."""
     prompt = tensor(request, "input_ids")
     assert prompt.ndim == 2, "Expected inputTokens tensors to have 2 dimensions"
     assert prompt.shape == (1, scalar(request, "input_lengths")), "input_lengths is that of the prompt"
