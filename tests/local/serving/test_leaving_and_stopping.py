@@ -38,6 +38,13 @@ def test_a_cancelled_grpc_stream_frees_its_slot(one_slot):
     assert time.monotonic() - began < 3
 
 
+def test_a_model_whose_end_is_no_token_takes_a_least_number_of_tokens(one_slot):
+    """OpenVINO GenAI writes to the logits of the end, beyond the last one here, and the process dies."""
+    status, body = one_slot.generate(**SHORT, min_tokens=3)
+
+    assert (status, body["text_output"]) == (200, "The capital of France is Paris.")
+
+
 def test_a_stream_under_way_ends_in_order_when_the_server_is_told_to_stop(start_server, make_long_repository):
     server = start_server(make_long_repository(2))
     events = iter(server.stream(**{**LONG, "max_tokens": 1500}))

@@ -122,6 +122,7 @@ class OpenVinoRuntime:
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
+        self._vocabulary = 1 + max(pipeline.get_tokenizer().get_vocab().values())
         self._handles: dict[int, Any] = {}
         self._reporting: set[int] = set()
         """Requests that want log-probabilities."""
@@ -147,7 +148,8 @@ class OpenVinoRuntime:
             config.top_p = controls.top_p
             if controls.top_k:
                 config.top_k = controls.top_k
-        config.min_new_tokens = controls.min_tokens
+        if controls.min_tokens:
+            self._end_not_before(config, controls.min_tokens)
         for name in ("presence_penalty", "frequency_penalty", "repetition_penalty"):
             setattr(config, name, getattr(controls, name))
         if controls.logprobs is not None:
@@ -156,6 +158,17 @@ class OpenVinoRuntime:
             import openvino_genai as genai
 
             config.structured_output_config = genai.StructuredOutputConfig(json_schema=controls.json_schema)
+
+    def _end_not_before(self, config: Any, tokens: int) -> None:
+        """Only what the vocabulary has may end such an answer.
+
+        OpenVINO GenAI writes to the logits of every end without a look at how many there are; the process dies of it.
+        """
+        ends = sorted(end for end in {config.eos_token_id, *config.stop_token_ids} if 0 <= end < self._vocabulary)
+        if ends:
+            config.stop_token_ids, config.min_new_tokens = set(), tokens
+            config.set_eos_token_id(ends[0])
+            config.stop_token_ids = set(ends)
 
     def step(self) -> list[Progress]:
         """One token for everyone, or a part of a long prompt."""

@@ -26,6 +26,17 @@ from openvino_model import OpenVinoRuntime
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 GREEDY_TOP_K = 1
+CONTROLS = {
+    "top_p": "runtime_top_p",
+    "top_k": "runtime_top_k",
+    "min_tokens": "min_tokens",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "repetition_penalty": "repetition_penalty",
+}
+"""Names of generation.runtime's controls, and of the inputs that set them; the ensemble sends two of these."""
+LEAST_TOKENS = 1
+"""Where a request says nothing: mMinTokens of cpp/include/tensorrt_llm/executor/executor.h (1.2)."""
 NOT_CACHED = "Executor failed: LoRA task {} not found in cache. Please send LoRA weights with request"
 
 
@@ -95,15 +106,10 @@ class TritonPythonModel:
         greedy = scalar(request, "runtime_top_k") == GREEDY_TOP_K
         temperature = 0.0 if greedy else scalar(request, "temperature")
         reports = bool(scalar(request, "return_log_probs"))
+        found = {name: scalar(request, tensor_name) for name, tensor_name in CONTROLS.items()}
+        given = {name: value for name, value in found.items() if value is not None}
         controls = Controls(
-            top_p=scalar(request, "runtime_top_p"),
-            top_k=scalar(request, "runtime_top_k"),
-            min_tokens=scalar(request, "min_tokens"),
-            presence_penalty=scalar(request, "presence_penalty"),
-            frequency_penalty=scalar(request, "frequency_penalty"),
-            repetition_penalty=scalar(request, "repetition_penalty"),
-            logprobs=0 if reports else None,
-            json_schema=schema,
+            **{"min_tokens": LEAST_TOKENS, **given}, logprobs=0 if reports else None, json_schema=schema
         )
         sampling = Sampling(room, temperature, scalar(request, "seed") % 2**32, controls=controls)
         sender, streaming = request.get_response_sender(), bool(scalar(request, "streaming"))
