@@ -9,6 +9,7 @@ from generation.runtime import Controls, TokenLogprob
 from generation.sampling import read_controls
 from generation.settings import Limits
 from generation.tool_calls import check_tools, format_of
+from openvino_genai import GenerationConfig
 
 from tests.fakes.generation_runtime import ByteTokenizer
 
@@ -105,18 +106,25 @@ def test_a_template_without_a_word_of_tools_takes_none():
         check_tools("{{ tools }}", [{"role": "assistant", "tool_calls": [{}]}], [])
 
 
-class Config:
-    """openvino_genai.GenerationConfig as far as it is set."""
+class Pipeline:
+    """openvino_genai.ContinuousBatchingPipeline as far as its vocabulary of ten tokens."""
 
-    do_sample = False
+    def get_tokenizer(self):
+        return self
+
+    def get_vocab(self):
+        return {str(token): token for token in range(10)}
 
 
 @pytest.mark.parametrize("samples", [False, True])
 def test_openvino_is_told_what_it_obeys(openvino, samples):
-    config = Config()
-    config.do_sample = samples
-    openvino.OpenVinoRuntime(None)._control(config, Controls(0.5, 3, 2, 0.1, 0.2, 1.5, logprobs=0))
+    config = GenerationConfig()
+    config.do_sample, config.stop_token_ids = samples, {4, 10, 12}
+    before = config.top_p, config.top_k
+    config.set_eos_token_id(12)
+    openvino.OpenVinoRuntime(Pipeline())._control(config, Controls(0.5, 3, 2, 0.25, 0.75, 1.5, logprobs=0))
 
-    assert (config.min_new_tokens, config.presence_penalty, config.frequency_penalty) == (2, 0.1, 0.2)
+    assert (config.min_new_tokens, config.presence_penalty, config.frequency_penalty) == (2, 0.25, 0.75)
     assert (config.repetition_penalty, config.logprobs) == (1.5, 1)
-    assert [vars(config).get(name) for name in ("top_p", "top_k")] == ([0.5, 3] if samples else [None, None])
+    assert (config.top_p, config.top_k) == ((0.5, 3) if samples else before)
+    assert (config.eos_token_id, config.stop_token_ids) == (4, {4})
