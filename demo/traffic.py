@@ -100,6 +100,19 @@ class KeptHttp:
         return str(json.loads(body)["text_output"])
 
 
+class FreshHttp(KeptHttp):
+    """Whole answers, each over a new HTTP connection."""
+
+    name = "HTTP, new connections"
+
+    def ask(self) -> str:
+        """The model's whole answer."""
+        try:
+            return super().ask()
+        finally:
+            self._connection.close()  # the next request opens another
+
+
 class KeptHttpStream(KeptHttp):
     """Server-sent events over one HTTP connection."""
 
