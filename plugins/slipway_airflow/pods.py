@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kubernetes.client import models as k8s
 
 from tasks.contracts.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
+from tasks.contracts.looks import turn_requests
 from tasks.contracts.placement import GPU_RESOURCE, site_step
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
@@ -92,6 +93,9 @@ def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
     if step == "benchmark":
         rounds = sum((load.requests + load.warmup) / level + 1 for level in load.concurrency)
         seconds += int(2 * rounds * load.request_timeout_s)
+        if load.max_requests is not None:  # the last turn of each target may begin just before the budget ends
+            turns = sum(turn_requests(load, level) / level + 1 for level in load.concurrency)
+            seconds += int(load.budget_s + 2 * turns * load.request_timeout_s)
     if step == "promote":
         seconds += rollout.bake_s * (len(rollout.steps) + 1 if rollout.strategy == "canary" else 1)
     return min(seconds, MAX_DEADLINE_S)

@@ -30,10 +30,13 @@ class Judgement(Contract):
     observed: float | None = Field(description="absolute value, or the ratio that was judged; None: no data")
     limit: float
     unit: str
-    count: int = Field(ge=0, description="samples behind the observation")
+    count: int = Field(
+        ge=0, description="samples behind the observation: of a ratio, those at the look that decided it"
+    )
     interval: Interval | None = Field(
         default=None,
-        description="95 % confidence interval of a ratio or a score; an end that the samples do not bound is null",
+        description="confidence interval of a ratio or a score, wrong with a probability of 5 % at all looks together; "
+        "an end that the samples do not bound is null",
     )
     why: str = Field(description="one line for a person")
 

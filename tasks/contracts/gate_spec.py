@@ -16,6 +16,7 @@ from tasks.contracts.spec_fields import (
     MAX_QUESTIONS,
     MAX_REQUEST_S,
     MAX_REQUESTS,
+    MAX_WAIT_S,
     PLAIN_ANSWER_TOKENS,
     THOUGHTFUL_ANSWER_TOKENS,
     AnswerTokens,
@@ -50,6 +51,9 @@ COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
 
 
 MAX_TURNS = 32
+
+BUDGET_S = 1800.0
+"""Default of gate.benchmark.budget_s."""
 
 QUESTION_TOKENS = Field(
     default=None,
@@ -171,12 +175,33 @@ class Benchmark(Written):
         default=(1, 4, 8), min_length=1, max_length=MAX_LEVELS
     )
     requests: int = Field(default=64, ge=1, le=MAX_REQUESTS, description="measured requests per level of concurrency")
+    max_requests: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_REQUESTS,
+        description="when set, a level goes on after `requests` until every comparison with live is decided, "
+        "or until it has this many; when absent it ends after `requests`",
+    )
+    budget_s: float = Field(
+        default=BUDGET_S,
+        gt=0,
+        le=MAX_WAIT_S,
+        description="with max_requests, seconds after which no level goes on; each one gets its `requests` in any case",
+    )
     warmup: int = Field(
         default=8, ge=0, le=MAX_REQUESTS, description="requests per level that are sent but not counted"
     )
     max_tokens: AnswerTokens = PLAIN_ANSWER_TOKENS
     request_timeout_s: float = Field(default=30.0, gt=0, le=MAX_REQUEST_S)
     goodput: Goodput = Goodput()
+
+    @model_validator(mode="after")
+    def _can_go_on(self) -> Self:
+        if self.max_requests is not None and self.max_requests < self.requests:
+            raise ValueError(f"max_requests {self.max_requests} is below requests {self.requests}")
+        if self.max_requests is None and "budget_s" in self.model_fields_set and self.budget_s != BUDGET_S:
+            raise ValueError("budget_s limits how long a benchmark with max_requests goes on: set max_requests as well")
+        return self
 
 
 class Expectation(Written):

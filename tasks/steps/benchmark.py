@@ -1,19 +1,23 @@
 """benchmark: put the same load on the candidate and the live release, in turns. It records; the gate judges."""
 
+import functools
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tasks.adapters.clock import Clock
+from tasks.adapters.comparison import compare
 from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
 from tasks.adapters.triton import TritonClient
 from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts import looks
 from tasks.contracts.base import canonical_json
 from tasks.contracts.errors import PipelineError
-from tasks.contracts.gate_spec import Benchmark
+from tasks.contracts.evidence import Evidence, lines
+from tasks.contracts.gate_spec import PER_LEVEL_METRICS, Benchmark
 from tasks.contracts.measurement import LevelSummary, RequestRow, Target, summarize
 from tasks.contracts.release import Release
 
@@ -21,8 +25,8 @@ from tasks.contracts.release import Release
 def run(release: Release, workspace: Workspace) -> Outcome:
     """Measure every level of concurrency; write evidence/requests.jsonl and summary.json.
 
-    The turns are candidate, live, live, candidate, so that drift in the machine's speed affects both. Without a live
-    release only the candidate is measured.
+    The turns are candidate, live, live, candidate and so on, so that drift in the machine's speed affects both. Without
+    a live release only the candidate is measured.
 
     Raises:
         InputError: there is no candidate.
@@ -35,7 +39,11 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         targets["live"] = live
     counter = TokenCounter(workspace.store.read_bytes(_tokenizer_uri(release, workspace)))
     load = LoadTest(spec.name, spec.gate.benchmark, _prompts(release, workspace), counter, workspace.clock)
-    rows = [row for level in spec.gate.benchmark.concurrency for row in load.level(level, targets)]
+    rows = [
+        row
+        for level in spec.gate.benchmark.concurrency
+        for row in load.level(level, targets, functools.partial(is_decided, release, level))
+    ]
     summaries = _summaries(rows, spec.gate.benchmark)
     evidence = workspace.layout.evidence(spec.name, release.id, release.plan.run)
     lines = b"\n".join(canonical_json(row.model_dump(mode="json")) for row in rows) + b"\n"
@@ -45,27 +53,60 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     return Outcome(_summary_line(summaries), {"requests_uri": f"{evidence}/requests.jsonl", "summaries": table})
 
 
+def _connect(address: ServiceAddress) -> TritonClient:
+    return TritonClient(address.host, address.ports["http"], address.ports["grpc"])
+
+
 class LoadTest:
     """A closed loop: as many clients as the level says, each of which sends its next request after an answer ends."""
 
     def __init__(
-        self, model: str, settings: Benchmark, prompts: Sequence[str], counter: TokenCounter, clock: Clock
+        self,
+        model: str,
+        settings: Benchmark,
+        prompts: Sequence[str],
+        counter: TokenCounter,
+        clock: Clock,
+        *,
+        connect: Callable[[ServiceAddress], TritonClient] = _connect,
     ) -> None:
         self._model, self._settings, self._prompts = model, settings, prompts
-        self._counter, self._clock = counter, clock
+        self._counter, self._clock, self._connect = counter, clock, connect
         self._began_s = clock.monotonic()
 
-    def level(self, concurrency: int, targets: dict[Target, ServiceAddress]) -> list[RequestRow]:
-        """Measure one level: `settings.requests` rows for each target, without the warm-up requests."""
-        order: list[Target] = ["candidate", "live", "live", "candidate"] if "live" in targets else ["candidate"]
-        turns = order.count("candidate")
+    def level(
+        self, concurrency: int, targets: dict[Target, ServiceAddress], decided: Callable[[list[RequestRow]], bool]
+    ) -> list[RequestRow]:
+        """Measure one level, without the warm-up requests: `settings.requests` rows for each target.
+
+        With `settings.max_requests` more turns follow until `decided` of all rows so far, or the time budget ends.
+        """
+        for target, address in targets.items():
+            self._batch(concurrency, 0, target, address, self._settings.warmup)
         rows: list[RequestRow] = []
-        for batch, target in enumerate(order):
-            share = len(range(order[:batch].count(target), self._settings.requests, turns))
-            if batch == order.index(target):
-                self._batch(concurrency, batch, target, targets[target], self._settings.warmup)
-            rows += self._batch(concurrency, batch, target, targets[target], share)
+        batches = itertools.count()
+        counts = looks.planned(self._settings)
+        for before, count in itertools.pairwise([0, *counts]):
+            for turns in self._turns(concurrency, count - before, targets):
+                if before and self._clock.monotonic() - self._began_s > self._settings.budget_s:
+                    return rows
+                for target, requests in turns:
+                    rows += self._batch(concurrency, next(batches), target, targets[target], requests)
+            if count != counts[-1] and decided(rows):
+                return rows
         return rows
+
+    def _turns(
+        self, concurrency: int, requests: int, targets: dict[Target, ServiceAddress]
+    ) -> Iterator[list[tuple[Target, int]]]:
+        """Turns of each target, in the order candidate, live, live, candidate, after each of which both are even."""
+        order: list[Target] = ["candidate", "live"] if "live" in targets else ["candidate"]
+        size = looks.turn_requests(self._settings, concurrency) if "live" in targets else requests
+        while requests:
+            turn = min(size, requests)
+            yield [(target, turn) for target in order]
+            requests -= turn
+            order.reverse()
 
     def _batch(
         self, concurrency: int, batch: int, target: Target, address: ServiceAddress, requests: int
@@ -82,7 +123,7 @@ class LoadTest:
                 yield prompt
 
         def client_loop(_: int) -> list[RequestRow]:
-            with TritonClient(address.host, address.ports["http"], address.ports["grpc"]) as client:
+            with self._connect(address) as client:
                 return [self._request(client, concurrency, batch, target, prompt) for prompt in remaining()]
 
         with ThreadPoolExecutor(concurrency) as pool:
@@ -106,6 +147,29 @@ class LoadTest:
         tokens = self._counter.count("".join(chunk.text for chunk in chunks))
         ended = {"ok": bool(chunks), "error": "" if chunks else "the answer was empty", "output_tokens": tokens}
         return RequestRow.model_validate({**row, **times, **ended})
+
+
+def is_decided(release: Release, concurrency: int, rows: Sequence[RequestRow]) -> bool:
+    """Whether more requests cannot change the gate's verdict on this level, or are not needed for it.
+
+    One failed comparison is enough: it stays failed, and the gate fails with it.
+    """
+    gate = release.spec.gate
+    evidence = Evidence(rows, (), gate.benchmark.goodput)
+    expected = [
+        line for line in gate.expect if line.metric in PER_LEVEL_METRICS and (line.of is None or release.plan.live)
+    ]
+    levels = [line for line in lines(expected, gate.benchmark.concurrency, evidence) if line.concurrency == concurrency]
+    compared = [
+        (line.expectation, compare(line.expectation, concurrency, evidence, gate.benchmark))
+        for line in levels
+        if line.expectation.of and line.problem is None
+    ]
+    if any(ratio is not None and ratio.fails(expectation) for expectation, ratio in compared):
+        return True
+    return all(line.problem is None for line in levels) and all(
+        ratio is not None and ratio.passes(expectation) for expectation, ratio in compared
+    )
 
 
 def _tokenizer_uri(release: Release, workspace: Workspace) -> str:

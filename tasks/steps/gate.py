@@ -1,16 +1,18 @@
 """gate: judge what smoke-test and benchmark recorded. A refusal is a result, not an error."""
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
 
-from tasks.adapters import expectations, report, statistics
+from tasks.adapters import expectations, report
+from tasks.adapters.comparison import Comparison, compare
 from tasks.adapters.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
-from tasks.contracts.evidence import Evidence, Line, lines, throughput_weights
+from tasks.contracts.evidence import Evidence, Line, lines
 from tasks.contracts.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
-from tasks.contracts.gate_spec import PER_REQUEST_METRICS, Expectation
+from tasks.contracts.gate_spec import Benchmark, Expectation
 from tasks.contracts.harness import HarnessLine, HarnessReport, harness_lines, unjudged
 from tasks.contracts.harness_spec import HarnessLimit
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
@@ -83,7 +85,7 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
         if line.problem is not None:
             judged.append(_inconclusive(line, line.problem))
             continue
-        judgement, document = _compared(line, evidence) if line.expectation.of else _absolute(line)
+        judgement, document = _compared(line, evidence, gate.benchmark) if line.expectation.of else _absolute(line)
         judged.append(judgement)
         documents.append({"what": line.what, **document})
     for scored in harness_lines(gate.harness, evidence.harness, live=bool(release.plan.live)) if gate.harness else ():
@@ -120,20 +122,25 @@ def _absolute(line: Line) -> tuple[Judgement, dict[str, object]]:
     return _judgement(line, verdict, checked.observed, why), checked.document
 
 
-def _compared(line: Line, evidence: Evidence) -> tuple[Judgement, dict[str, object]]:
+def _compared(line: Line, evidence: Evidence, settings: Benchmark) -> tuple[Judgement, dict[str, object]]:
     """Judge a ratio by its confidence interval: it passes or fails only if the whole interval does."""
     expectation = line.expectation
-    ratio = _ratio(line, evidence)
-    if ratio is None:
+    if expectation.of == "source" or line.concurrency is None:
+        point = line.samples[0] / line.baseline[0]
+        compared: Comparison | None = Comparison(point, point, point, line.count)
+    else:
+        compared = compare(expectation, line.concurrency, evidence, settings)
+    if compared is None:
         return _inconclusive(line, f"no ratio exists: no request finished, or {expectation.of} is 0"), {}
-    point, low, high = ratio
+    point, low, high = compared.point, compared.low, compared.high
     if not math.isfinite(point) or not math.isfinite(high if expectation.is_upper else low):
         return _inconclusive(line, "too few samples for an interval"), {}
     verdict, document = _by_interval(line.what, (low, high), expectation)
     interval = (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
     ratio_text = f"{line.what} is {point:.3g} x {interval_words(interval)}".rstrip()
-    why = f"{ratio_text}, {_limit_text(line)} (n={line.count})"
-    return _judgement(line, verdict, point, why, interval), document
+    looked_at = dataclasses.replace(line, count=min(line.count, compared.requests))
+    why = f"{ratio_text}, {_limit_text(line)} (n={looked_at.count})"
+    return _judgement(looked_at, verdict, point, why, interval), document
 
 
 def _by_interval(
@@ -173,21 +180,6 @@ def _scored(line: HarnessLine) -> tuple[Judgement, dict[str, object]]:
         why=why,
     )
     return judgement, document
-
-
-def _ratio(line: Line, evidence: Evidence) -> tuple[float, float, float] | None:
-    expectation = line.expectation
-    if expectation.of == "source" or line.concurrency is None:
-        point = line.samples[0] / line.baseline[0]
-        return point, point, point
-    if expectation.metric in PER_REQUEST_METRICS:
-        assert expectation.quantile is not None
-        return statistics.quantile_ratio(line.samples, line.baseline, expectation.quantile)
-    pairs = [
-        throughput_weights(expectation.metric, evidence.level(target, line.concurrency), evidence.goodput)
-        for target in ("candidate", "live")
-    ]
-    return statistics.rate_ratio(*pairs)
 
 
 def _validated(

@@ -254,6 +254,15 @@ def test_a_model_of_a_group_has_time_to_wait_for_its_turn():
     assert deadline_s("promote", in_a_group, site) == deadline_s("promote", alone, site)
 
 
+def test_a_benchmark_that_goes_on_has_its_budget_and_the_turns_that_begin_before_it_ends():
+    gates = [{**spec().gate.model_dump(), "benchmark": more} for more in ({}, {"max_requests": 500, "budget_s": 7000})]
+    site = read_site(SITE)
+
+    fixed, longer = (deadline_s("benchmark", spec(gate=gate), site) for gate in gates)
+
+    assert longer - fixed > 7000
+
+
 def test_every_step_of_a_run_continues_one_trace_and_reads_what_authenticates_it_from_a_secret():
     traces = {"endpoint": "http://collector.monitoring.svc:4318", "headers_secret": "otel-headers"}
     site = read_site(SITE)

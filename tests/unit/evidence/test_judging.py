@@ -1,5 +1,6 @@
 """The gate's verdicts, with the real Great Expectations and scipy."""
 
+import numpy as np
 import pytest
 
 from tasks.contracts.base import canonical_json
@@ -116,8 +117,10 @@ FASTER = {"metric": "output_tokens_per_s", "at_least_ratio": 0.8, "of": "live"}
     ids=["as-fast", "twice-as-slow", "at-the-limit"],
 )
 def test_a_ratio_to_the_live_release_passes_or_fails_only_beyond_its_interval(line, latency_ms, expected):
-    spread = [-15, -10, -5, 0, 5, 10, 15] * 4
-    rows = requests("candidate", [latency_ms + s for s in spread]) + requests("live", [100 + s for s in spread])
+    spread = [-15, -10, -5, 0, 5, 10, 15] * 9
+    orders = [np.random.default_rng(seed).permutation(spread).tolist() for seed in (1, 2)]
+    candidate, live = ([middle + s for s in each] for middle, each in zip((latency_ms, 100), orders, strict=True))
+    rows = requests("candidate", candidate) + requests("live", live)
 
     assert verdict_of(gated(line, live="demo-1"), evidence(rows)) is expected
 
