@@ -15,8 +15,9 @@ import numpy as np
 from scipy import signal
 
 from tasks.adapters import statistics
+from tasks.contracts.gate import LINE_ERROR
 from tasks.contracts.gate_spec import Benchmark
-from tasks.contracts.looks import ERROR, block_count, blocks, looks, planned
+from tasks.contracts.looks import block_count, blocks, looks, planned
 
 SPREAD, LIMIT, WORSE = 0.35, 1.10, 1.25
 SIZES = (64, 256, 1024)
@@ -40,7 +41,7 @@ def of_requests(mine: Any, theirs: Any, quantile: float, generator: np.random.Ge
     count = len(mine)
     drawn = (each[generator.integers(count, size=(PEER_RESAMPLES, count))] for each in (mine, theirs))
     ratios = np.divide(*(np.quantile(each, quantile, axis=1) for each in drawn))
-    low, high = np.quantile(ratios, [ERROR / 2, 1 - ERROR / 2])
+    low, high = np.quantile(ratios, [LINE_ERROR / 2, 1 - LINE_ERROR / 2])
     yield count, low, high
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from cli.tables import COMMIT_DIGITS
 from tasks.adapters.progress import size
 from tasks.contracts.artifact import STAGES, Stage
-from tasks.contracts.forecast import Forecast, Preview
+from tasks.contracts.forecast import Forecast, NeededRequests, Preview
 from tasks.contracts.plan import Plan
 
 MINUTE_S, HOUR_S = 60, 3600
@@ -50,6 +50,7 @@ def plan_footing(preview: Preview) -> list[str]:
     return [
         f"estimate: {download}, {needs}",
         *([] if preview.forecast is None else _takes(preview.forecast)),
+        *(f"requests: {_needs(each)}" for each in preview.needed),
         f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
         f"live now: {plan.live}, to which a roll back returns" if plan.live else "live now: nothing to roll back to",
         *(f"warning: {warning}" for warning in plan.warnings),
@@ -78,6 +79,11 @@ def _takes(forecast: Forecast) -> Iterator[str]:
     cost = "" if forecast.cost is None else f", {forecast.cost:.2f} {forecast.currency}"
     unknown = f"; {', '.join(forecast.unknown)} not included, without a time there" if forecast.unknown else ""
     yield f"time: about {duration(forecast.seconds)} in pods{gpus}{cost}, as {forecast.of} took{unknown}"
+
+
+def _needs(each: NeededRequests) -> str:
+    enough = "" if each.requests <= each.allowed else f", and gate.benchmark allows {each.allowed:,}"
+    return f"{each.what} against {each.limit:g} needs about {each.requests:,} where the candidate is as fast{enough}"
 
 
 def _reasons(plan: Plan, stage: Stage) -> list[str]:

@@ -1,12 +1,14 @@
-"""What the steps of an earlier release took, from the manifests and results that they left."""
+"""What the steps of an earlier release took and measured, from the manifests and results that they left."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.artifact import STAGES
+from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.forecast import UNTIMED, PastTimes
+from tasks.contracts.gate import GateReport
 from tasks.contracts.release import Release, Step, steps_of
 
 READS_AT_ONCE = 8
@@ -23,6 +25,14 @@ def past_times(release: Release, workspace: Workspace) -> PastTimes:
         found = pool.map(lambda step: list(_seconds(step, release, workspace)), steps)
         seconds = {step: taken[0] for step, taken in zip(steps, found, strict=True) if taken}
     return PastTimes(release.id, release.plan.download_bytes, seconds)
+
+
+def past_gate(release: Release, workspace: Workspace) -> GateReport | None:
+    """The report of the release's own gate; None where it is gone or cannot be read: it only helps to estimate."""
+    try:
+        return read_contract(GateReport, workspace.read_result(release, "gate").data["report"], "the gate's report")
+    except (InputError, KeyError):
+        return None
 
 
 def _seconds(step: Step, release: Release, workspace: Workspace) -> Iterator[float]:

@@ -4,6 +4,7 @@ Times of stages grow with the model: a stage that took 60 s for 1 GB is expected
 other steps depend on the spec's own settings and are taken as they were.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,9 @@ from pydantic import Field
 
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import Contract
+from tasks.contracts.evidence import Line
+from tasks.contracts.gate import GateReport
+from tasks.contracts.gate_spec import Gate
 from tasks.contracts.kubernetes_text import ReleaseId
 from tasks.contracts.plan import Plan
 from tasks.contracts.release import Step, steps_of
@@ -18,6 +22,8 @@ from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.site import Prices, quantity
 
 HOUR_S = 3600.0
+NEEDED_REACH = (1.96 + 0.84) / 1.96
+"""Half an interval of 95 %, and the way to it that 4 of 5 estimates stay within, in units of the first."""
 UNTIMED: frozenset[Step] = frozenset({"plan", "roll-back"})
 """Steps that a forecast leaves out: the one that makes it, and the one that a good release does not reach."""
 WHILE_SERVED: frozenset[Step] = frozenset({"roll-out", "smoke-test", "benchmark", "evaluate", "gate", "promote"})
@@ -62,11 +68,23 @@ class Forecast(Contract):
         return tuple(each.step for each in self.steps if each.seconds is None)
 
 
+class NeededRequests(Contract):
+    """How many requests a comparison with live will need."""
+
+    what: str = Field(description="the metric with quantile and concurrency, as text")
+    limit: float
+    requests: int = Field(ge=1, description="of each target, so that 4 of 5 candidates as fast as live pass")
+    allowed: int = Field(ge=1, description="what gate.benchmark sends at most")
+
+
 class Preview(Contract):
     """A plan, and what it will take."""
 
     plan: Plan
     forecast: Forecast | None = Field(description="null: nothing is going to run")
+    needed: tuple[NeededRequests, ...] = Field(
+        default=(), description="for comparisons that the live release's own gate measured the spread of"
+    )
     unapplied: tuple[str, ...] = Field(
         default=(), description="sections of the spec that differ from the live release's without making another one"
     )
@@ -90,6 +108,32 @@ def forecast(release: ResolvedRelease, plan: Plan, past: PastTimes | None) -> Fo
         cost=_cost(prices, release.spec.engine.gpu, gpu_hours, cpu_hours) if prices and past else None,
         currency=prices.currency if prices else None,
     )
+
+
+def needed_requests(gate: Gate, report: GateReport) -> tuple[NeededRequests, ...]:
+    """How many requests each comparison with live will need, from the intervals of an earlier gate.
+
+    An interval's width on a log scale falls with the root of the number of requests. A comparison whose limit leaves a
+    candidate no room to be as fast as live has no such number.
+    """
+    settings = gate.benchmark
+    measured = {each.what: each for each in report.judgements}
+    needed = []
+    for line in (line for line in gate.expect if line.of == "live" and (line.limit > 1) == line.is_upper):
+        for level in settings.concurrency if line.concurrency is None else (line.concurrency,):
+            what = Line(line, level).what
+            low, high = (measured[what].interval if what in measured else None) or (None, None)
+            if low and high and low < high and line.limit != 1:
+                reach = NEEDED_REACH * math.log(high / low) / 2 / abs(math.log(line.limit))
+                needed.append(
+                    NeededRequests(
+                        what=what,
+                        limit=line.limit,
+                        requests=max(1, math.ceil(measured[what].count * reach**2)),
+                        allowed=settings.max_requests or settings.requests,
+                    )
+                )
+    return tuple(needed)
 
 
 def _runs(step: Step, plan: Plan) -> bool:

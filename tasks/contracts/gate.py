@@ -13,6 +13,10 @@ Interval = tuple[float | None, float | None]
 """Low and high end; None for an end that the samples do not bound."""
 
 
+LINE_ERROR = 0.05
+"""Probability that the interval of a line misses the true value: at any look, half of it on each side."""
+
+
 class Verdict(StrEnum):
     """Ordered from best to worst."""
 
@@ -59,6 +63,27 @@ class GateReport(Contract):
     not_applicable: tuple[str, ...] = Field(
         default=(), description="expectations that compare with a live release while none is live"
     )
+
+    @property
+    def by_interval(self) -> int:
+        """How many lines were judged by an interval. The others compare the measured number itself."""
+        return sum(each.interval is not None and each.interval[0] != each.interval[1] for each in self.judgements)
+
+    @property
+    def false_pass(self) -> float:
+        """Probability at most that the gate passes a release that is beyond the limit of a line judged by interval.
+
+        All lines have to pass, so the number of lines does not matter (Berger 1982, intersection-union test).
+        """
+        return LINE_ERROR / 2 if self.by_interval else 0.0
+
+    @property
+    def false_fail(self) -> float:
+        """Probability at most that the gate fails a release within the limits of all lines judged by interval.
+
+        One line is enough to fail, so their errors add up (Bonferroni).
+        """
+        return min(1.0, self.by_interval * LINE_ERROR / 2)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

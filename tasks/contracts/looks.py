@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tasks.contracts.gate import LINE_ERROR
 from tasks.contracts.gate_spec import Benchmark
 from tasks.contracts.measurement import RequestRow
 
-ERROR = 0.05
-"""Probability that the interval of a line misses the true ratio, at any look."""
 MAX_BLOCKS = 32
 TURNS = 8
 """Turns of a target among its `requests`, where they are long enough."""
@@ -39,12 +38,12 @@ def looks(settings: Benchmark, measured: int) -> Iterator[Look]:
     The last one is at all of them, where the time budget ended between two looks.
     """
     if settings.max_requests is None:
-        yield Look(measured, ERROR)
+        yield Look(measured, LINE_ERROR)
         return
     spent = 0.0
     for count in (*(count for count in planned(settings) if count < measured), measured):
         share = min(1.0, count / settings.max_requests)
-        yield Look(count, ERROR * (share - spent))
+        yield Look(count, LINE_ERROR * (share - spent))
         spent = share
 
 

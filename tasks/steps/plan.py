@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.adapters.heads import Heads
-from tasks.adapters.past_times import past_times
+from tasks.adapters.past_times import past_gate, past_times
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.artifact import STAGES, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
-from tasks.contracts.forecast import Preview, forecast
+from tasks.contracts.forecast import Preview, forecast, needed_requests
 from tasks.contracts.plan import (
     Datasets,
     Estimate,
@@ -111,7 +111,8 @@ def _preview(plan: Plan, spec: ReleaseSpec, live: Live | None, workspace: Worksp
     if plan.action == "nothing":
         return Preview(plan=plan, forecast=None, unapplied=_unapplied(spec, before.spec) if before else ())
     past = past_times(before, workspace) if before else None
-    return Preview(plan=plan, forecast=forecast(resolve(spec, workspace.site), plan, past))
+    needed = needed_requests(spec.gate, measured) if before and (measured := past_gate(before, workspace)) else ()
+    return Preview(plan=plan, forecast=forecast(resolve(spec, workspace.site), plan, past), needed=needed)
 
 
 def _write(release: Release, uri: str, workspace: Workspace) -> None:
@@ -307,6 +308,7 @@ def _data(preview: Preview, release_uri: str) -> dict[str, object]:
         "live": plan.live,
         "estimate": plan.estimate.model_dump(mode="json"),
         "forecast": preview.forecast.model_dump(mode="json") if preview.forecast else None,
+        "needed": [each.model_dump(mode="json") for each in preview.needed],
         "unapplied": list(preview.unapplied),
         "stages": {
             stage: {"key": planned.key, "stored": planned.stored, "changed": list(planned.changed)}

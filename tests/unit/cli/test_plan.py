@@ -83,6 +83,19 @@ def test_time_gpus_and_cost_are_those_of_an_earlier_release(airflow, slipway):
     assert "live now: demo-555555555555, to which a roll back returns" in printed
 
 
+def test_requests_that_a_comparison_will_need_are_said_beside_those_allowed(airflow, slipway):
+    few = {"what": "latency_ms p95 at 8 at once / live", "limit": 1.1, "requests": 2100, "allowed": 64}
+    enough = {"what": "requests_per_s at 8 at once / live", "limit": 0.5, "requests": 12, "allowed": 64}
+    ends_planned(airflow, forecast=FORECAST, needed=[few, enough])
+
+    lines = [line for line in slipway("plan", "demo")[1].splitlines() if line.startswith("requests: ")]
+
+    assert lines[0].endswith(
+        "against 1.1 needs about 2,100 where the candidate is as fast, and gate.benchmark allows 64"
+    )
+    assert lines[1].endswith("against 0.5 needs about 12 where the candidate is as fast")
+
+
 def test_a_first_release_has_no_time(airflow, slipway):
     ends_planned(airflow, forecast=FORECAST | {"of": None, "gpu_hours": 0.0, "cost": None})
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tasks.adapters.statistics import quantile_ratio, rate_ratio
+from tasks.contracts.gate import LINE_ERROR
 from tasks.contracts.gate_spec import Benchmark
-from tasks.contracts.looks import ERROR, block_count, blocks, looks, planned
+from tasks.contracts.looks import block_count, blocks, looks, planned
 
 TIMES = [float(number) for number in np.random.default_rng(1).lognormal(4, 0.35, 64)]
 OTHERS = [float(number) for number in np.random.default_rng(2).lognormal(4, 0.35, 64)]
@@ -78,7 +79,7 @@ def test_blocks_are_consecutive_and_of_almost_the_same_size():
 
 
 def test_a_benchmark_that_does_not_go_on_is_looked_at_once_with_the_whole_error():
-    assert [(look.requests, look.error) for look in looks(Benchmark(requests=64), 60)] == [(60, ERROR)]
+    assert [(look.requests, look.error) for look in looks(Benchmark(requests=64), 60)] == [(60, LINE_ERROR)]
 
 
 def test_looks_share_one_error_in_proportion_to_their_requests():
@@ -87,12 +88,12 @@ def test_looks_share_one_error_in_proportion_to_their_requests():
     taken = list(looks(settings, 500))
 
     assert [look.requests for look in taken] == planned(settings) == [64, 128, 256, 500]
-    assert sum(look.error for look in taken) == pytest.approx(ERROR)
-    assert taken[0].error == pytest.approx(ERROR * 64 / 500)
+    assert sum(look.error for look in taken) == pytest.approx(LINE_ERROR)
+    assert taken[0].error == pytest.approx(LINE_ERROR * 64 / 500)
 
 
 def test_a_level_that_the_time_budget_ended_is_looked_at_with_what_it_had():
     taken = list(looks(Benchmark(requests=64, max_requests=512), 200))
 
     assert [look.requests for look in taken] == [64, 128, 200]
-    assert sum(look.error for look in taken) == pytest.approx(ERROR * 200 / 512)
+    assert sum(look.error for look in taken) == pytest.approx(LINE_ERROR * 200 / 512)

@@ -28,7 +28,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def page(answers=()):
+def page(answers=(), more=()):
     released = release(live="demo-old")
     line = Judgement(
         expectation=Expectation(metric="smoke_accuracy", at_least=1),
@@ -40,7 +40,7 @@ def page(answers=()):
         count=2,
         why="smoke_accuracy is 0.5, at least 1 (n=2)",
     )
-    report = GateReport(release_id=released.id, live="demo-old", verdict=Verdict.FAILED, judgements=(line,))
+    report = GateReport(release_id=released.id, live="demo-old", verdict=Verdict.FAILED, judgements=(line, *more))
     rows = [row(), row(target="live", last=0.9)]
     summaries = [summarize([one], Goodput()) for one in rows]
     parser = Page()
@@ -61,6 +61,27 @@ def test_the_page_says_the_verdict_and_why():
 
     assert "failed" in found.text
     assert "smoke_accuracy is 0.5, at least 1 (n=2)" in found.text
+
+
+def test_the_page_says_the_error_rate_of_the_gate_as_a_whole():
+    compared = Judgement(
+        expectation=Expectation(metric="requests_per_s", at_least_ratio=0.9, of="live"),
+        what="requests_per_s",
+        verdict=Verdict.PASSED,
+        observed=1.0,
+        limit=0.9,
+        unit="x",
+        count=64,
+        interval=(0.95, 1.05),
+        why="",
+    )
+
+    text = " ".join(page(more=[compared] * 16).text.split())
+
+    assert "16 of 17 lines are judged by an interval" in text
+    assert "passes this gate in at most 2.5 % of cases" in text
+    assert "fails it in at most 40 %" in text
+    assert "judged by an interval" not in page().text
 
 
 def test_an_answer_cannot_become_markup():

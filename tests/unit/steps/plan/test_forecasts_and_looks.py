@@ -6,15 +6,17 @@ from tasks.contracts.base import canonical_json
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import StepResult
 from tasks.steps import plan
-from tests.fakes.releases import spec
+from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import workspace
 from tests.unit.steps.plan.test_planning import go_live, hub, planned, release_of, store  # noqa: F401 - fixtures
 
 
-def made(store, release, step, seconds, outcome="done"):  # noqa: F811
+def made(store, release, step, seconds, outcome="done", data=None):  # noqa: F811
     """Write the result that a step leaves."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    result = StepResult(step=step, run="r", outcome=outcome, summary="", started_at=at, seconds=seconds)
+    result = StepResult(
+        step=step, run="r", outcome=outcome, summary="", started_at=at, seconds=seconds, data=data or {}
+    )
     uri = f"s3://bucket/releases/{release.spec.name}/{release.id}/results/{step}.json"
     store.put_bytes(uri, canonical_json(result.model_dump(mode="json")))
 
@@ -49,6 +51,31 @@ def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # 
         None,
         None,
     )
+
+
+def test_requests_that_comparisons_will_need_follow_from_the_live_releases_gate(planned, store):  # noqa: F811
+    line = {"metric": "requests_per_s", "at_least_ratio": 0.9, "of": "live", "concurrency": 1}
+    gate = {**SPEC["gate"], "expect": [line]}
+    first = planned(spec(gate=gate))
+    judged = {
+        "expectation": line,
+        "what": "requests_per_s at 1 at once / live",
+        "verdict": "passed",
+        "observed": 1.0,
+        "limit": 0.9,
+        "unit": "x",
+        "count": 64,
+        "interval": [0.8, 1.25],
+        "why": "",
+    }
+    report = {"release_id": "demo-0", "live": None, "verdict": "passed", "judgements": [judged]}
+    made(store, release_of(store, first), "gate", 1.0, data={"report": report})
+    go_live(store, first)
+
+    needed = planned(spec(gate=gate), revision="v2", run="run-2").data["needed"]
+
+    assert [(each["what"], each["allowed"]) for each in needed] == [("requests_per_s at 1 at once / live", 64)]
+    assert needed[0]["requests"] > 64
 
 
 def test_a_plan_of_nothing_has_no_forecast(planned, store):  # noqa: F811
