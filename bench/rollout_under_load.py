@@ -4,7 +4,9 @@ Releases REVISION of the spec's model, rolls it back and releases it again, whil
 open loop: requests arrive at random (Poisson) at a steady rate, whatever the server does, and a request's time counts
 from its arrival, also while it waits for a free client. Clients are of five kinds, each with its share: HTTP and gRPC,
 whole answers and streams, kept and new connections. They retry nothing, and check each answer by the spec's first smoke
-question. A probe asks OpenAI's API over a new connection each time, which says what release answered.
+question. None of so few clients is silent for 10 s, after which a pod that ends closes an HTTP connection, perhaps just
+as a request is sent (docs/decisions/0015). A probe asks OpenAI's API over a new connection each time, which says what
+release answered.
 
 Works on whatever the `slipway` command is set to: the stack of this checkout (`make up` or `make demo`), or another
 cluster by SLIPWAY_SITE, SLIPWAY_AIRFLOW and KUBECONFIG. The Service must be reachable from here; --at gives it another
@@ -204,7 +206,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("revision", help="a revision that is not live now")
     parser.add_argument("--rate", type=float, default=30.0, help="requests per second")
     parser.add_argument("--requests", type=int, default=10_000, help="go on until so many were answered")
-    parser.add_argument("--clients", type=int, default=12, help="clients of each kind")
+    parser.add_argument("--clients", type=int, default=4, help="clients of each kind")
     parser.add_argument("--at", metavar="HOST:HTTP:GRPC", help="the Service's address as seen from here")
     return parser.parse_args(arguments)
 
@@ -231,12 +233,8 @@ def report(load: OpenLoop, probe: Probe, phases: Sequence[Phase]) -> int:
     for kind in sorted({row.kind for row in load.rows}):
         rows = [row for row in load.rows if row.kind == kind]
         print(f"  {kind:26} {'':6} {len(rows):9} {sum(bool(row.failure) for row in rows):7}")
-    for before, (changed_s, release) in zip(probe.selected, probe.selected[1:], strict=False):
-        old = [ended - changed_s for _, ended, name in probe.answered if name == before[1] and ended > changed_s]
-        new = [ended - changed_s for began, ended, name in probe.answered if name == release and began >= changed_s]
-        last = f"{before[1]} answered its last one after {max(old):.2f} s" if old else f"none by {before[1]}"
-        first = f"first answer after {min(new):.2f} s" if new else "no answer"
-        print(f"Service changed to {release}: new connections had their {first}, {last}")
+    for number, (changed_s, release) in enumerate(probe.selected[1:], start=1):
+        print(flip(probe, number, changed_s, release))
     waits = [1000 * (row.began_s - row.arrived_s) for row in load.rows]
     print(f"a request waited for a free client: p99 {quantiles(waits, n=100)[98]:.0f} ms")
     failures = [row.failure for row in load.rows if row.failure]
@@ -245,6 +243,18 @@ def report(load: OpenLoop, probe: Probe, phases: Sequence[Phase]) -> int:
         print(f"failed: {failure[:300]}")
     print(f"{len(load.rows)} requests and {len(probe.answered)} of the probe, {len(failures)} failed; goal 0")
     return 1 if failures else 0
+
+
+def flip(probe: Probe, number: int, changed_s: float, release: str) -> str:
+    """When new connections reached the release that the Service selects from `changed_s` on, and not the one before."""
+    before = probe.selected[number - 1][1]
+    until_s = probe.selected[number + 1][0] if number + 1 < len(probe.selected) else float("inf")
+    answers = [answer for answer in probe.answered if changed_s < answer[1] < until_s]
+    old = [ended_s - changed_s for _, ended_s, name in answers if name == before]
+    new = [ended_s - changed_s for began_s, ended_s, name in answers if name == release and began_s >= changed_s]
+    last = f"the last one by {before} {max(old):.2f} s after it" if old else f"none by {before} any more"
+    first = f"the first one {min(new):.2f} s after it" if new else "none by it"
+    return f"Service changed to {release}: of the answers on new connections {first}, {last}"
 
 
 def line(phase: Phase, rows: Sequence[Row]) -> str:
