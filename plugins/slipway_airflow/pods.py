@@ -97,7 +97,7 @@ def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
             turns = sum(turn_requests(load, level) / level + 1 for level in load.concurrency)
             seconds += int(load.budget_s + 2 * turns * load.request_timeout_s)
     if step == "promote":
-        seconds += rollout.bake_s * (len(rollout.steps) + 1 if rollout.strategy == "canary" else 1)
+        seconds += rollout.watch_s
     return min(seconds, MAX_DEADLINE_S)
 
 

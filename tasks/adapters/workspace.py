@@ -21,6 +21,7 @@ from tasks.contracts.site import Site
 if TYPE_CHECKING:  # the serving image has neither client, and its steps need neither
     from tasks.adapters.hub import Hub
     from tasks.adapters.kube import Cluster
+    from tasks.adapters.served_traffic import ServedTraffic
 
 GIB = 2**30
 
@@ -85,6 +86,12 @@ class Workspace:
         from tasks.adapters.kube import Cluster
 
         return Cluster.connect(self.site)
+
+    def traffic(self, cluster: "Cluster", model: str, metrics_port: int) -> "ServedTraffic":
+        """What the pods of a model's releases serve."""
+        from tasks.adapters.served_traffic import ServedTraffic
+
+        return ServedTraffic(cluster, model, metrics_port)
 
     def folder(self, name: str) -> Path:
         """Create an empty folder below scratch."""

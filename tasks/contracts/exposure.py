@@ -1,5 +1,6 @@
 """How clients outside the cluster reach a model: what a site has for it. A spec only names the way."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
@@ -14,6 +15,15 @@ MAX_ANNOTATIONS, MAX_RANGES = 50, 100
 HostPattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9{}_.-]+$", max_length=200)]
 AnnotationValue = Annotated[str, StringConstraints(pattern=PRINTABLE, max_length=1000)]
 Annotations = dict[LabelKey, AnnotationValue]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The share of the requests that a candidate gets beside the live release."""
+
+    candidate_percent: int
+    mirror_percent: int | None = None
+    """Share of the live release's HTTP requests that are copied to the candidate; its answers are thrown away."""
 
 
 def filled(text: str, name: str, timeout_s: int) -> str:

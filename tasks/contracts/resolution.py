@@ -185,6 +185,13 @@ class ResolvedRelease:
                 remedy="Add it as docs/reach.md says, or choose load-balancer, or cluster with your own Ingress for "
                 f"Service {self.spec.name}.",
             )
+        if self.spec.rollout.strategy == "canary" and self.site.serving.routes.kind != "gateway":
+            raise InputError(
+                f"rollout.strategy canary shifts the weights of an HTTPRoute, and site {self.site.name} has none",
+                found=f"serving.routes of kind {self.site.serving.routes.kind} in the site file",
+                expected="kind gateway",
+                remedy="Choose blue-green, or a site with a Gateway as docs/reach.md says.",
+            )
         return self.site.serving.routes
 
     @cached_property

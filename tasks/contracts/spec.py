@@ -1,7 +1,7 @@
 """The release spec: what a user requests. `slipway schema` prints it as JSON Schema."""
 
 from math import ceil
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -9,15 +9,13 @@ from tasks.contracts.base import DNS_LABEL, Written
 from tasks.contracts.engine_kinds import KEPT_FORMATS, EngineTraits, QuantizationFormat, kinds_with
 from tasks.contracts.engine_spec import Engine
 from tasks.contracts.gate_spec import Gate
+from tasks.contracts.rollout_spec import Rollout
 from tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
 from tasks.contracts.serving_spec import Serving
 from tasks.contracts.spec_fields import (
     MAX_DRAIN_S,
-    MAX_KEPT,
     MAX_NAME_CHARS,
-    MAX_STEPS,
     MAX_TOKENS,
-    MAX_WAIT_S,
     HubFileUri,
     HubRepo,
     Revision,
@@ -55,18 +53,6 @@ class Quantization(Written):
         """Whether an engine of these traits derives scales from texts, for activations or for the cache."""
         uncalibrated = traits.uncalibrated_cache and self.format in KEPT_FORMATS
         return self.format in CALIBRATED or (self.kv_cache != "none" and not uncalibrated)
-
-
-class Rollout(Written):
-    """How traffic shifts, and what stays deployed."""
-
-    strategy: Literal["blue-green", "canary"] = "blue-green"
-    steps: tuple[Annotated[int, Field(ge=1, le=99)], ...] = Field(default=(5, 25, 50), max_length=MAX_STEPS)
-    bake_s: int = Field(
-        default=0, ge=0, le=MAX_WAIT_S, description="how long a promoted release is watched before promote ends"
-    )
-    keep: int = Field(default=2, ge=1, le=MAX_KEPT, description="releases that stay deployed, the live one included")
-    approval: Literal["none", "human"] = "none"
 
 
 class ReleaseSpec(Written):
@@ -132,6 +118,22 @@ class ReleaseSpec(Written):
             raise ValueError(
                 f"serving.gpus names {len(self.serving.gpus)} GPUs, tensor_parallel x pipeline_parallel is {ranks}; "
                 "in a group each rank is pinned to one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_canary_shifts_the_weights_of_a_route(self) -> Self:
+        if self.rollout.strategy != "canary":
+            return self
+        if self.serving.exposure != "ingress":
+            raise ValueError(
+                f"rollout.strategy canary shifts the weights of a route, and serving.exposure {self.serving.exposure} "
+                "makes none: choose exposure ingress on a site whose routes are of kind gateway, or blue-green"
+            )
+        if self.serving.group is not None:
+            raise ValueError(
+                f"rollout.strategy canary compares two servers of one model, and group {self.serving.group} shares "
+                "one: choose blue-green, or remove serving.group"
             )
         return self
 

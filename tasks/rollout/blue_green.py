@@ -1,4 +1,6 @@
-"""Blue-green as a pure function: (goal, observed state) -> the next move, or none when the goal is reached.
+"""A roll-out as a pure function: (goal, observed state) -> the next move, or none when the goal is reached.
+
+Blue-green is all of it. A canary is one more move before the live Service flips, decided by canary.py.
 
 Nothing is remembered between moves: the state is in the cluster and the channel. A step that was killed at any point
 observes again and continues.
@@ -30,11 +32,13 @@ class Move(StrEnum):
     POINT_CANDIDATE = "point-candidate"
     AWAIT_AVAILABLE = "await-available"
     CARRY_REPLICAS = "carry-replicas"
+    SHIFT_TRAFFIC = "shift-traffic"
     POINT_LIVE = "point-live"
     FOLLOW_LIVE = "follow-live"
     AWAIT_ENDPOINTS = "await-endpoints"
     SWAP_CHANNEL = "swap-channel"
     RESTORE_LIVE = "restore-live"
+    AWAIT_ROUTED = "await-routed"
     DROP_CANDIDATE = "drop-candidate"
     AWAIT_LEFT = "await-left"
     RETIRE = "retire"
@@ -66,6 +70,10 @@ class Observed:
     """Whether the live Service reaches pods of the release, alone or among others."""
     followed: bool = True
     """Whether what belongs beside the live Service is there for the release that it selects, and nothing else is."""
+    canary_passed: bool = True
+    """Whether the release passed its canary in this run; True where none is asked for, or no release is live."""
+    routed: bool = True
+    """Whether the Gateways have taken up the newest routes; True where none reports what it serves."""
     channel_live: str | None = None
     kept: frozenset[str] = frozenset()
     """Workloads of the releases that the channel lists as live or previous."""
@@ -115,17 +123,20 @@ def _clear_away(seen: Observed) -> Move | None:
     if not seen.followed:
         return Move.FOLLOW_LIVE
     if seen.candidate_selects not in {None, seen.release}:
-        return Move.DROP_CANDIDATE
+        return _drop_candidate(seen)
     return Move.RETIRE if to_retire(Goal.ROLL_OUT, seen) else None
+
+
+def _drop_candidate(seen: Observed) -> Move:
+    """Remove the candidate's Service, once no Gateway sends requests to it any more."""
+    return Move.DROP_CANDIDATE if seen.routed else Move.AWAIT_ROUTED
 
 
 def _make_live(seen: Observed) -> Move | None:
     if seen.server not in seen.deployed or not seen.fetches_here:
         return Move.DEPLOY
     if seen.live_selects != seen.release:
-        if not seen.enough_replicas:
-            return Move.CARRY_REPLICAS
-        return Move.POINT_LIVE if seen.available else Move.AWAIT_AVAILABLE
+        return _take_traffic(seen)
     if not seen.followed:
         return Move.FOLLOW_LIVE
     if not seen.live_endpoints_settled:
@@ -133,11 +144,19 @@ def _make_live(seen: Observed) -> Move | None:
     return None if seen.channel_live == seen.release else Move.SWAP_CHANNEL
 
 
+def _take_traffic(seen: Observed) -> Move:
+    if not seen.enough_replicas:
+        return Move.CARRY_REPLICAS
+    if not seen.available:
+        return Move.AWAIT_AVAILABLE
+    return Move.POINT_LIVE if seen.canary_passed else Move.SHIFT_TRAFFIC
+
+
 def _promote(seen: Observed) -> Move | None:
     if (move := _make_live(seen)) is not None:
         return move
     if seen.candidate_selects is not None:
-        return Move.DROP_CANDIDATE
+        return _drop_candidate(seen)
     return Move.RETIRE if to_retire(Goal.PROMOTE, seen) else None
 
 
@@ -148,7 +167,7 @@ def _roll_back(seen: Observed) -> Move | None:
     if not seen.followed:
         return Move.FOLLOW_LIVE
     if seen.candidate_selects is not None:
-        return Move.DROP_CANDIDATE
+        return _drop_candidate(seen)
     if not to_retire(Goal.ROLL_BACK, seen):
         return None
     # by now the live Service selects another release, and its endpoints follow a moment later
@@ -164,7 +183,7 @@ def _revert(seen: Observed) -> Move | None:
     if (move := _make_live(seen)) is not None:
         return move
     if seen.candidate_selects is not None:
-        return Move.DROP_CANDIDATE
+        return _drop_candidate(seen)
     return Move.RETIRE if to_retire(Goal.REVERT, seen) else None
 
 

@@ -14,13 +14,17 @@ from tasks.contracts.channel import Channel, ChannelEntry
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.release import Release
 from tasks.contracts.site import StartBudget
-from tasks.rollout import replicas, server_target
+from tasks.rollout import canary_routes, replicas, server_target
 from tasks.rollout.blue_green import Goal, Move, Observed, next_move, to_retire
+from tasks.rollout.canary import Phase
+from tasks.rollout.canary_routes import CanaryRoutes
+from tasks.rollout.canary_run import CanaryRun
 from tasks.rollout.channel_store import ChannelStore
 from tasks.rollout.companions import Companions
 from tasks.rollout.release_lock import ReleaseLock
 from tasks.rollout.server_target import ServerTarget
-from tasks.serving import manifests
+from tasks.serving import exposure, manifests
+from tasks.serving.commands import PORTS
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +166,8 @@ class RolloutReconciler:
             live_endpoints_settled=self._settled(),
             live_reaches_release=self._reached(),
             followed=self._is_followed(live_selects, channel),
+            canary_passed=goal is not Goal.PROMOTE or self._canary_passed(live_selects, channel),
+            routed=self._is_routed(),
             channel_live=channel.live.release_id if channel.live else None,
             kept=self.target.needed(lambda: self._live(channel)) | kept,
         )
@@ -173,10 +179,12 @@ class RolloutReconciler:
             Move.DEPLOY: self._deploy,
             Move.AWAIT_AVAILABLE: self._await_available,
             Move.CARRY_REPLICAS: self._carry_replicas,
+            Move.SHIFT_TRAFFIC: self._shift_traffic,
             Move.FOLLOW_LIVE: self._follow_live,
             Move.AWAIT_ENDPOINTS: self._await_endpoints,
             Move.SWAP_CHANNEL: lambda: self._swap(goal, change),
             Move.RESTORE_LIVE: self._restore,
+            Move.AWAIT_ROUTED: self._await_routed,
             Move.DROP_CANDIDATE: self._drop_candidate,
             Move.AWAIT_LEFT: self._await_left,
             Move.RETIRE: lambda: self._retire(sorted(to_retire(goal, seen))),
@@ -225,23 +233,33 @@ class RolloutReconciler:
         return f"{name} is available"
 
     def _await_endpoints(self) -> str:
-        self._await(self._settled, f"does not reach {self.release.id} alone")
+        self._await(self._settled, f"Service {self.model} does not reach {self.release.id} alone")
         return f"every new connection reaches {self.release.id}"
 
     def _await_left(self) -> str:
-        self._await(lambda: not self._reached(), f"still reaches {self.release.id}")
+        self._await(lambda: not self._reached(), f"Service {self.model} still reaches {self.release.id}")
         return f"no new connection reaches {self.release.id}"
 
-    def _await(self, holds: Callable[[], bool], otherwise: str) -> None:
-        """Wait until the live Service's endpoints are as they should be."""
+    def _await_routed(self) -> str:
+        self._await(
+            self._is_routed,
+            f"no Gateway took up the newest routes of {self.model}",
+            remedy="Check the Gateway that the site file names, and the log of its controller.",
+        )
+        return f"no new request is routed to {self.model}-candidate"
+
+    def _await(
+        self,
+        holds: Callable[[], bool],
+        otherwise: str,
+        remedy: str = "Check that the cluster's endpoint controller is running.",
+    ) -> None:
+        """Wait until what others do is done."""
         clock = self.workspace.clock
         began = clock.monotonic()
         while not holds():
             if clock.monotonic() - began > ENDPOINTS_TIMEOUT_S:
-                raise UnavailableError(
-                    f"Service {self.model} {otherwise} after {ENDPOINTS_TIMEOUT_S:.0f} s",
-                    remedy="Check that the cluster's endpoint controller is running.",
-                )
+                raise UnavailableError(f"{otherwise} after {ENDPOINTS_TIMEOUT_S:.0f} s", remedy=remedy)
             clock.sleep(POLL_S)
 
     def _swap(self, goal: Goal, change: Callable[[Channel], Channel]) -> str:
@@ -255,8 +273,7 @@ class RolloutReconciler:
         bake_s, clock = self.release.spec.rollout.bake_s, self.workspace.clock
         began = clock.monotonic()
         while (passed_s := clock.monotonic() - began) < bake_s:
-            item = self._workloads().get(self.target.name)
-            if item is None or not replicas.still_answer(self.release, item):
+            if not self._still_answers():
                 raise InputError(
                     f"{self.release.id} became unavailable {passed_s:.0f} s after it took the traffic",
                     expected=f"it to stay available for rollout.bake_s ({bake_s} s)",
@@ -265,6 +282,48 @@ class RolloutReconciler:
             log.info("%s has served for %.0f of %d s", self.release.id, passed_s, bake_s)
             clock.sleep(min(BAKE_LOOK_S, bake_s - passed_s))
             self.lock.acquire()
+
+    def _canary_passed(self, live_selects: str | None, channel: Channel) -> bool:
+        if self.release.spec.rollout.strategy != "canary" or live_selects in {None, self.release.id}:
+            return True
+        live = self._known(live_selects, channel)
+        if live is None:  # what another run left as live; its roll-out would have restored the channel's
+            return True
+        state = self._canary_routes(live).state()
+        return state is not None and state.phase is Phase.PASSED
+
+    def _canary_routes(self, live: Release) -> CanaryRoutes:
+        site, templates = self.workspace.site, self.workspace.manifests / "serving"
+        return CanaryRoutes(self.release, live, self.run, site, templates, self.cluster)
+
+    def _shift_traffic(self) -> str:
+        """Run the canary. Until it has passed, the live Service and the channel stay as they are."""
+        live = self._known(self._selected(self.model), self.channel.read())
+        assert live is not None  # _canary_passed saw it
+        server_target.check_live_is_routed(self.release.spec, live)
+        lines = CanaryRun(
+            self._canary_routes(live),
+            self.workspace.traffic(self.cluster, self.model, PORTS["metrics"]),
+            self.cluster,
+            self.workspace.clock,
+            candidate_pods=self.target.release_pods,
+            live_pods=manifests.selector_of(self.model, live.id),
+            keep_lock=self.lock.acquire,
+            still_answers=self._still_answers,
+            tell=lambda reason, words: self.tell(self.target.name, reason, words),
+        ).finish()
+        return " | ".join([f"{self.release.id} passed its canary", *lines])
+
+    def _still_answers(self) -> bool:
+        item = self._workloads().get(self.target.name)
+        return item is not None and replicas.still_answer(self.release, item)
+
+    def _is_routed(self) -> bool:
+        routes = self.workspace.site.serving.routes
+        if routes is None or routes.kind != "gateway":
+            return True
+        found = [self.cluster.get(kind, self.model) for kind in (exposure.HTTP_ROUTE, exposure.GRPC_ROUTE)]
+        return all(canary_routes.is_taken_up(route) for route in found if route is not None)
 
     def _restore(self) -> str:
         live = self.channel.read().live

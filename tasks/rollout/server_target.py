@@ -9,10 +9,12 @@ from typing import Protocol
 from typing_extensions import override
 
 from tasks.adapters.workspace import Workspace
+from tasks.contracts.base import read_contract_json
 from tasks.contracts.errors import InputError
 from tasks.contracts.release import Release
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
+from tasks.rollout.channel_store import ChannelStore
 from tasks.rollout.members import live_members
 from tasks.serving import groups, manifests
 from tasks.serving.groups import Member
@@ -186,28 +188,12 @@ def server_target_of(release: Release, release_uri: str, workspace: Workspace) -
     return SharedServerTarget(member, live_members(group, workspace, besides=member.name), workspace.site, templates)
 
 
-def check_supported(spec: ReleaseSpec) -> None:
-    """Refuse what a spec may request and no roll-out supports yet.
-
-    Raises:
-        InputError: the spec requests it.
-    """
-    if spec.rollout.strategy != "blue-green":
-        raise InputError(
-            "rollout.strategy is not supported yet",
-            found=spec.rollout.strategy,
-            expected="blue-green",
-            remedy="Choose blue-green.",
-        )
-
-
 def check(spec: ReleaseSpec, workspace: Workspace) -> None:
     """Refuse a spec that cannot be rolled out here, or that cannot share a server with its group's live models.
 
     Raises:
         InputError: the message says what would fit.
     """
-    check_supported(spec)
     replicas = spec.serving.replicas
     if replicas.max != replicas.min and spec.serving.autoscale is None:
         log.warning(
@@ -218,6 +204,33 @@ def check(spec: ReleaseSpec, workspace: Workspace) -> None:
     if spec.serving.group is not None:
         others = live_members(spec.serving.group, workspace, besides=spec.name)
         groups.placed_together([spec, *(member.release.spec for member in others)], workspace.site)
+    if spec.rollout.strategy == "canary" and (live := _live_release(spec.name, workspace)) is not None:
+        check_live_is_routed(spec, live)
+
+
+def check_live_is_routed(spec: ReleaseSpec, live: Release) -> None:
+    """Refuse a canary beside a live release to which no route leads: there is no traffic to share.
+
+    Raises:
+        InputError: the live release is exposed in another way, or shares a server.
+    """
+    if live.spec.serving.exposure != "ingress" or live.spec.serving.group is not None:
+        found = f"serving.exposure {live.spec.serving.exposure}"
+        raise InputError(
+            f"rollout.strategy canary of {spec.name} shares the requests of a route, and {live.id}, which is live, has "
+            "none",
+            found=found if live.spec.serving.group is None else f"{found}, in group {live.spec.serving.group}",
+            expected="serving.exposure ingress, and a server of its own",
+            remedy="Release it once with rollout.strategy blue-green, which makes the route; later releases may be "
+            "canaries.",
+        )
+
+
+def _live_release(name: str, workspace: Workspace) -> Release | None:
+    live = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read().live
+    if live is None:
+        return None
+    return read_contract_json(Release, workspace.store.read_bytes(live.release_uri), live.release_uri)
 
 
 def service(release: Release, release_uri: str, workspace: Workspace, *, candidate: bool) -> list[Document]:

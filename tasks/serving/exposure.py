@@ -1,11 +1,12 @@
-"""Renders what leads clients outside the cluster to a model's live Service. It names the Service and no release. Pure.
+"""Renders what leads clients outside the cluster to a model's live Service, and to a canary. It names no release. Pure.
 
 Every path is passed on: Triton's own (/v2), and whatever else the server answers on its HTTP port.
 """
 
 from pathlib import Path
+from typing import Any
 
-from tasks.contracts.exposure import Routes, filled
+from tasks.contracts.exposure import Routes, Split, filled
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
@@ -21,8 +22,14 @@ def places(model: str) -> tuple[tuple[str, str], ...]:
     return (INGRESS, model), (INGRESS, f"{model}.grpc"), (HTTP_ROUTE, model), (GRPC_ROUTE, model)
 
 
-def routes(spec: ReleaseSpec, site: Site, templates: Path) -> list[Document]:
+def routes(spec: ReleaseSpec, site: Site, templates: Path, split: Split | None = None) -> list[Document]:
     """The Ingresses or routes of the model; none unless `serving.exposure` is ingress.
+
+    Args:
+        spec: of the release that is live.
+        site: the site.
+        templates: the templates.
+        split: how routes of the Gateway API divide the requests; the live Service gets all when absent.
 
     Raises:
         InputError: the site does not say how it exposes models.
@@ -33,7 +40,6 @@ def routes(spec: ReleaseSpec, site: Site, templates: Path) -> list[Document]:
     values = {
         "namespace": site.kubernetes.serving_namespace,
         "labels": {**manifests.OWN_LABELS, manifests.MODEL_LABEL: spec.name},
-        "service": spec.name,
         "timeout_s": spec.drain_s,
         "class_name": asked.class_name,
         "tls_secret": f"{spec.name}-tls" if asked.tls else None,
@@ -54,11 +60,27 @@ def routes(spec: ReleaseSpec, site: Site, templates: Path) -> list[Document]:
                 **values,
                 "name": name,
                 "host": filled(host, spec.name, spec.drain_s),
+                "backends": _backends(spec.name, port, split),
+                "mirror": _mirror(spec.name, port, split),
+                "service": spec.name,
                 "port": port,
                 "annotations": _filled({**asked.annotations, **more}, spec),
             },
         )
     ]
+
+
+def _backends(model: str, port: int, split: Split | None) -> list[dict[str, Any]]:
+    if split is None or split.candidate_percent == 0:
+        return [{"name": model, "port": port}]
+    shares = {model: 100 - split.candidate_percent, f"{model}-candidate": split.candidate_percent}
+    return [{"name": name, "port": port, "weight": weight} for name, weight in shares.items()]
+
+
+def _mirror(model: str, port: int, split: Split | None) -> dict[str, Any] | None:
+    if split is None or split.mirror_percent is None:
+        return None
+    return {"backendRef": {"name": f"{model}-candidate", "port": port}, "percent": split.mirror_percent}
 
 
 def _filled(given: dict[str, str], spec: ReleaseSpec) -> dict[str, str]:

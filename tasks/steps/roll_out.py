@@ -5,7 +5,6 @@ from tasks.contracts.release import Release
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from tasks.rollout.blue_green import Goal
 from tasks.rollout.reconciler import RolloutReconciler
-from tasks.rollout.server_target import check_supported
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -13,10 +12,9 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 
     Raises:
         ConflictError: another run is releasing this model.
-        InputError: a pod cannot start, or the spec requests what no roll-out supports yet.
+        InputError: a pod cannot start, or the site lacks what the spec requests.
         UnavailableError: the candidate did not become available in time, or another run kept the group's lease.
     """
-    check_supported(release.spec)
     reconciler = RolloutReconciler.of(release, workspace)
     reconciler.lock.acquire(patience_s=GROUP_PATIENCE_S)
     reconciler.companions.check_free(release)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tasks.adapters.kube_errors import MissingError
+from tasks.adapters.kube_errors import MissingError, StaleError
 from tasks.adapters.lease_object import LeaseHolder
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.workspace import Workspace
@@ -24,6 +24,7 @@ PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
 
 WORKLOADS = ("Deployment", "LeaderWorkerSet")
+ROUTES = ("HTTPRoute", "GRPCRoute")
 
 
 class KilledError(BaseException):
@@ -45,6 +46,8 @@ class MemoryCluster:
         """Replicas that are ready, of workloads that were scaled and not waited for."""
         self.told: list[tuple[str, str, str]] = []
         """Workload, reason and run of each Event, in order."""
+        self.gateway = True
+        """Whether a Gateway accepts every route at once."""
         self.dies_at: tuple[int, str] | None = None
         """Number of the change, from 0, before or after which the process is killed."""
 
@@ -53,6 +56,8 @@ class MemoryCluster:
             kind, name = item["kind"], item["metadata"]["name"]
             with self._change(f"apply {kind} {name}"):
                 applied = copy.deepcopy(item)
+                if kind in ROUTES:
+                    self._route(applied)
                 if kind == "Service":
                     applied["spec"]["clusterIP"] = f"10.0.0.{len(name)}"
                 self.objects[kind, name] = applied
@@ -142,6 +147,19 @@ class MemoryCluster:
         if lease and lease["holder"].is_same(holder, dag_run):
             self.delete("Lease", name)
 
+    def _route(self, route):
+        """Give it the next version and generation, unless it was made from an old version."""
+        metadata, there = route["metadata"], self.objects.get((route["kind"], route["metadata"]["name"]))
+        version = there["metadata"]["resourceVersion"] if there else "0"
+        if metadata.get("resourceVersion", version) != version:
+            raise StaleError(f"{route['kind']} {metadata['name']} was changed by another client at the same time")
+        metadata["resourceVersion"] = str(int(version) + 1)
+        metadata["generation"] = int(version) + 1
+        if self.gateway:
+            kinds = ("Accepted", "ResolvedRefs")
+            conditions = [{"type": kind, "status": "True", "observedGeneration": int(version) + 1} for kind in kinds]
+            route["status"] = {"parents": [{"conditions": conditions}]}
+
     def _shown(self, kind, item):
         """With the status of a workload whose pods all came up, or none of them."""
         shown = copy.deepcopy(item)
@@ -179,12 +197,16 @@ class _Change:
 
 @dataclass(frozen=True)
 class ConnectedWorkspace(Workspace):
-    """A workspace whose cluster is given."""
+    """A workspace whose cluster is given, and what its pods serve if a test says so."""
 
     connection: Any = None
+    served: Any = None
 
     def cluster(self):
         return self.connection
+
+    def traffic(self, cluster, model, metrics_port):
+        return self.served or super().traffic(cluster, model, metrics_port)
 
 
 def in_memory(folder, *, store=None, cluster=None, **site_changes) -> ConnectedWorkspace:

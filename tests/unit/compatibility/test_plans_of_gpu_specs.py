@@ -549,16 +549,10 @@ def test_a_number_of_replicas_that_is_not_used_yet_is_warned_of(planned, caplog)
     assert "serving.replicas.max 5 is a bound of serving.autoscale, which is absent" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("changes", "fields"),
-    [
-        ({"rollout": {"strategy": "canary"}}, {"what": "rollout.strategy", "remedy": "Choose blue-green"}),
-        ({"serving": {"exposure": "ingress"}}, {"what": "serving.exposure ingress", "remedy": "with your own Ingress"}),
-    ],
-)
-def test_what_no_roll_out_does_yet_is_refused_before_any_pod(planned, changes, fields):
-    with refused(**fields):
-        planned(asked(AWQ, **changes))
+@pytest.mark.parametrize("rollout", [{}, {"strategy": "canary", "bake_s": 60}])
+def test_routes_that_the_site_does_not_have_are_refused_before_any_pod(planned, rollout):
+    with refused(what="serving.exposure ingress", remedy="with your own Ingress"):
+        planned(asked(AWQ, serving={"exposure": "ingress"}, rollout=rollout))
 
 
 WEIGHTS_ONLY = {"format": "int8_wo", "kv_cache": "none", "calibration": None}

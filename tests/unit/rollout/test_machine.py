@@ -24,6 +24,8 @@ STATES = st.builds(
     live_endpoints_settled=st.booleans(),
     live_reaches_release=st.booleans(),
     followed=st.booleans(),
+    canary_passed=st.booleans(),
+    routed=st.booleans(),
     channel_live=st.none() | RELEASES,
     kept=st.frozensets(RELEASES),
 )
@@ -39,8 +41,10 @@ def made(goal, seen, move):
         Move.POINT_CANDIDATE: {"candidate_selects": NEW},
         Move.AWAIT_AVAILABLE: {"available": True},
         Move.POINT_LIVE: {"live_selects": NEW, "live_endpoints_settled": False, "followed": False},
+        Move.SHIFT_TRAFFIC: {"canary_passed": True},
+        Move.AWAIT_ROUTED: {"routed": True},
         Move.CARRY_REPLICAS: {"enough_replicas": True, "available": False},
-        Move.FOLLOW_LIVE: {"followed": True},
+        Move.FOLLOW_LIVE: {"followed": True, "routed": False},
         Move.AWAIT_ENDPOINTS: {"live_endpoints_settled": True},
         Move.SWAP_CHANNEL: {"channel_live": NEW, "kept": frozenset({NEW, seen.channel_live} - {None})},
         Move.RESTORE_LIVE: {"live_selects": seen.channel_live, "followed": False},
@@ -55,7 +59,7 @@ def moves(goal, seen):
     """Every move to the goal, and the world in the end."""
     found = []
     while (move := next_move(goal, seen)) is not None:
-        assert len(found) < 12, f"{goal} goes round in circles: {found}"
+        assert len(found) < 14, f"{goal} goes round in circles: {found}"
         found.append(move)
         seen = made(goal, seen, move)
     return found, seen
@@ -81,8 +85,9 @@ def test_a_promotion_ends_with_traffic_and_channel_at_the_release_and_no_candida
 def test_traffic_flips_before_the_channel_and_the_channel_before_the_cleanup(seen):
     found, _ = moves(Goal.PROMOTE, seen)
 
-    order = [Move.DEPLOY, Move.CARRY_REPLICAS, Move.AWAIT_AVAILABLE, Move.POINT_LIVE, Move.FOLLOW_LIVE]
-    order += [Move.AWAIT_ENDPOINTS, Move.SWAP_CHANNEL, Move.DROP_CANDIDATE, Move.RETIRE]
+    order = [Move.DEPLOY, Move.CARRY_REPLICAS, Move.AWAIT_AVAILABLE, Move.SHIFT_TRAFFIC, Move.POINT_LIVE]
+    order += [Move.FOLLOW_LIVE, Move.AWAIT_ENDPOINTS, Move.SWAP_CHANNEL, Move.AWAIT_ROUTED, Move.DROP_CANDIDATE]
+    order += [Move.RETIRE]
     assert [order.index(move) for move in found] == sorted(order.index(move) for move in found)
 
 
@@ -92,6 +97,7 @@ def test_traffic_only_goes_to_pods_that_are_available(seen):
         if move is Move.POINT_LIVE:
             assert seen.available
             assert seen.enough_replicas
+            assert seen.canary_passed
             assert NEW in seen.deployed
         seen = made(Goal.PROMOTE, seen, move)
 
@@ -114,6 +120,14 @@ def test_nothing_is_retired_while_a_service_may_send_connections_to_it(goal, see
         if move is Move.RETIRE:
             assert seen.candidate_selects is None
             assert NEW not in to_retire(goal, seen) or not seen.live_reaches_release or seen.live_selects == NEW
+        seen = made(goal, seen, move)
+
+
+@given(goal=st.sampled_from(Goal), seen=STATES)
+def test_the_candidates_service_stays_while_a_gateway_may_send_requests_to_it(goal, seen):
+    while (move := next_move(goal, seen)) is not None:
+        if move is Move.DROP_CANDIDATE:
+            assert seen.routed
         seen = made(goal, seen, move)
 
 
@@ -159,7 +173,8 @@ def test_a_promotion_that_died_before_the_channel_is_undone_by_the_next_roll_out
 
     found, end = moves(Goal.ROLL_OUT, left)
 
-    assert found[:4] == [Move.RESTORE_LIVE, Move.FOLLOW_LIVE, Move.DROP_CANDIDATE, Move.RETIRE]
+    cleared = [Move.RESTORE_LIVE, Move.FOLLOW_LIVE, Move.AWAIT_ROUTED, Move.DROP_CANDIDATE, Move.RETIRE]
+    assert found[:5] == cleared
     assert (end.live_selects, end.deployed) == (OLD, {OLD, NEW})
 
 
@@ -199,7 +214,7 @@ def test_a_candidate_whose_manifest_is_yesterdays_is_deployed_anew():
 def test_a_promotion_that_died_before_the_channel_is_undone_by_a_roll_back():
     seen = replace(LIVE_IS_OLD, deployed=frozenset({OLD, NEW}), live_selects=NEW, candidate_selects=NEW)
 
-    restored = [Move.RESTORE_LIVE, Move.FOLLOW_LIVE, Move.DROP_CANDIDATE, Move.RETIRE]
+    restored = [Move.RESTORE_LIVE, Move.FOLLOW_LIVE, Move.AWAIT_ROUTED, Move.DROP_CANDIDATE, Move.RETIRE]
     assert moves(Goal.ROLL_BACK, seen)[0] == restored
 
 

@@ -125,20 +125,6 @@ def test_a_person_is_told_what_someone_without_a_shell_in_the_pods_can_do(worksp
     assert "python -m" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "found", "expected"),
-    [
-        ({"rollout": {"strategy": "canary"}}, "canary", "blue-green"),
-    ],
-)
-def test_what_is_not_there_yet_is_refused_before_anything_is_touched(workspace, cluster, changes, found, expected):
-    with pytest.raises(InputError) as caught:
-        roll_out.run(version(1, **changes), workspace)
-
-    assert (caught.value.found, caught.value.expected) == (found, expected)
-    assert cluster.changes == []
-
-
 @pytest.mark.parametrize("error", [InputError("CrashLoopBackOff"), UnavailableError("not available after 600 s")])
 def test_a_candidate_that_does_not_come_up_fails_the_step_and_leaves_live_alone(workspace, cluster, error):
     live = released(workspace, 1)

@@ -1,0 +1,72 @@
+"""The adapter to what serves two releases at once: Triton's counters in their pods, and a question as a probe."""
+
+import http.client
+import logging
+import time
+
+from tasks.adapters import pod_state
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.kube import Cluster
+from tasks.adapters.service_object import ServiceAddress
+from tasks.adapters.triton import TritonClient
+from tasks.contracts.traffic import Served, read_page
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 5.0
+PAGE_BYTES = 16 * 2**20
+
+
+class ServedTraffic:
+    """What the pods of a model's releases have served so far."""
+
+    def __init__(self, cluster: Cluster, model: str, metrics_port: int) -> None:
+        self._cluster, self._model, self._port = cluster, model, metrics_port
+
+    def counters(self, labels: dict[str, str]) -> dict[str, Served] | None:
+        """What each ready pod with these labels has counted since it started.
+
+        None when there is no such pod or one cannot be read: a part would look like a whole.
+        """
+        found = {}
+        for pod in self._cluster.find("Pod", labels):
+            name, address = pod["metadata"]["name"], (pod.get("status") or {}).get("podIP")
+            if not address or not pod_state.is_ready(pod):
+                continue
+            try:
+                found[name] = read_page(_page(address, self._port), self._model)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                log.warning("metrics of pod %s cannot be read: %s", name, error)
+                return None
+        return found or None
+
+    def ask(self, service: ServiceAddress, request: GenerateRequest, timeout_s: float) -> tuple[str, float]:
+        """The answer of a Service to a question, and the seconds that it took.
+
+        Raises:
+            InputError: the server rejected the request.
+            UnavailableError: there was no answer in time.
+        """
+        with TritonClient(service.host, service.ports["http"], service.ports["grpc"]) as client:
+            began = time.monotonic()
+            answer = client.generate(self._model, request, timeout_s)
+            return answer.text, time.monotonic() - began
+
+
+def _page(host: str, port: int) -> str:
+    """A page of metrics.
+
+    Raises:
+        OSError: the server does not answer.
+        http.client.HTTPException: it answers with something else.
+    """
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/metrics")
+        response = connection.getresponse()
+        body = response.read(PAGE_BYTES + 1)
+    finally:
+        connection.close()
+    if response.status != http.client.OK or len(body) > PAGE_BYTES:
+        raise http.client.HTTPException(f"{host}:{port}/metrics answered {response.status} with {len(body)} bytes")
+    return body.decode(errors="replace")

@@ -1,0 +1,91 @@
+"""The `rollout` section of a spec: how traffic shifts to a release, and what stays deployed."""
+
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tasks.contracts.base import Written
+from tasks.contracts.spec_fields import MAX_KEPT, MAX_REQUESTS, MAX_STEPS, MAX_WAIT_S
+
+Percent = Annotated[int, Field(ge=1, le=99)]
+
+
+class CanaryLimits(Written):
+    """When a canary step passes: limits for the candidate beside the live release, both under real traffic."""
+
+    min_requests: int = Field(
+        default=20, ge=1, le=MAX_REQUESTS, description="requests that each release has to answer in a step to be judged"
+    )
+    extra_errors: float = Field(
+        default=0.01,
+        ge=0.0,
+        le=1.0,
+        description="share of failed requests by which the candidate may exceed the live release",
+    )
+    slowdown: float = Field(
+        default=1.5,
+        ge=1.0,
+        le=100.0,
+        description="mean time of the candidate over that of the live release: of requests, in Triton's queue, until "
+        "the first response where Triton exports it, and of the probe",
+    )
+    blind_looks: int = Field(
+        default=2,
+        ge=0,
+        le=20,
+        description="times that a step is watched again because it could not be judged; then the canary is rolled back",
+    )
+
+
+class Rollout(Written):
+    """How traffic shifts, and what stays deployed."""
+
+    strategy: Literal["blue-green", "canary"] = "blue-green"
+    steps: tuple[Percent, ...] = Field(
+        default=(5, 25, 50),
+        max_length=MAX_STEPS,
+        description="canary: percent of the requests that the candidate gets, step by step",
+    )
+    canary: CanaryLimits | None = Field(
+        default=None, description="canary: its limits; the defaults of each when absent"
+    )
+    mirror: Annotated[int, Field(ge=1, le=100)] | None = Field(
+        default=None,
+        description="canary: percent of the live HTTP requests that are copied to the candidate before the first step, "
+        "while clients get the live release's answers; none when absent",
+    )
+    bake_s: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_WAIT_S,
+        description="how long a promoted release is watched before promote ends; with canary, each of its steps too",
+    )
+    keep: int = Field(default=2, ge=1, le=MAX_KEPT, description="releases that stay deployed, the live one included")
+    approval: Literal["none", "human"] = "none"
+
+    @property
+    def limits(self) -> CanaryLimits:
+        """The limits of a canary."""
+        return self.canary or CanaryLimits()
+
+    @property
+    def watch_s(self) -> int:
+        """The longest time that promote may watch a release."""
+        if self.strategy != "canary":
+            return self.bake_s
+        watched = (len(self.steps) + (self.mirror is not None)) * (1 + self.limits.blind_looks)
+        return self.bake_s * (watched + 1)
+
+    @model_validator(mode="after")
+    def _a_canary_has_steps_and_time(self) -> Self:
+        if self.strategy != "canary":
+            for field in ("canary", "mirror"):
+                if getattr(self, field) is not None:
+                    raise ValueError(f"{field} belongs to strategy canary: remove it, or choose canary")
+            return self
+        if not self.steps or any(after <= before for before, after in pairwise(self.steps)):
+            raise ValueError(f"steps of a canary are increasing percentages such as [5, 25, 50], found {[*self.steps]}")
+        if not self.bake_s:
+            raise ValueError("a canary needs bake_s: how many seconds each step is watched before it is judged")
+        return self

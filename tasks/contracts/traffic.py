@@ -1,0 +1,156 @@
+"""What Triton counted of a release's requests, and how two releases compare under real traffic. Pure.
+
+Metrics: https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/metrics.html
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from statistics import median
+
+from tasks.contracts.gate import Verdict, worst
+from tasks.contracts.rollout_spec import CanaryLimits
+
+SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: -?\d+)?$")
+LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
+FIRST_RESPONSE = {
+    "nv_inference_first_response_histogram_ms": 1e-3,
+    "vllm:time_to_first_token_seconds": 1.0,
+}
+"""Histograms of the time until the first response, and their unit in seconds: Triton's own, and of its vLLM backend."""
+SHORT_S = 0.001
+"""Differences below it are no slowdown: a queue that took 20 microseconds and takes 60 is empty."""
+MIN_PROBES = 3
+
+
+@dataclass(frozen=True)
+class Served:
+    """Sums over requests. Times are in seconds."""
+
+    succeeded: float = 0.0
+    failed: float = 0.0
+    request_s: float = 0.0
+    queue_s: float = 0.0
+    first_responses: float = 0.0
+    first_response_s: float = 0.0
+
+    def __add__(self, other: "Served") -> "Served":
+        return Served(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
+
+    @property
+    def requests(self) -> float:
+        """Requests that were answered, in whatever way."""
+        return self.succeeded + self.failed
+
+
+def read_page(page: str, model: str) -> Served:
+    """What a page of Triton's metrics counts for one model since its server started.
+
+    Raises:
+        ValueError: a value is not a number.
+    """
+    found = dict.fromkeys((field.name for field in fields(Served)), 0.0)
+    for line in page.splitlines():
+        match = SAMPLE.match(line)
+        if match is None:
+            continue
+        name, labels, value = match[1], dict(LABEL.findall(match[2] or "")), float(match[3])
+        if labels.get("model", labels.get("model_name")) != model:
+            continue
+        base, _, suffix = name.rpartition("_")
+        if name == "nv_inference_request_success":
+            found["succeeded"] += value
+        elif name == "nv_inference_request_failure":
+            found["failed"] += value
+        elif name == "nv_inference_request_duration_us":
+            found["request_s"] += value / 1e6
+        elif name == "nv_inference_queue_duration_us":
+            found["queue_s"] += value / 1e6
+        elif base in FIRST_RESPONSE and suffix == "sum":
+            found["first_response_s"] += value * FIRST_RESPONSE[base]
+        elif base in FIRST_RESPONSE and suffix == "count":
+            found["first_responses"] += value
+    return Served(**found)
+
+
+def grown(before: Mapping[str, Served], after: Mapping[str, Served]) -> Served:
+    """What was counted between two looks at the pods of a release, each by its name.
+
+    A pod that is new, or whose counters fell because its server started again, counts from zero.
+    """
+    total = Served()
+    for pod, now in after.items():
+        then = before.get(pod, Served())
+        restarted = any(new < old for new, old in zip(_values(now), _values(then), strict=True))
+        total += now if restarted else Served(*(n - t for n, t in zip(_values(now), _values(then), strict=True)))
+    return total
+
+
+@dataclass(frozen=True)
+class Side:
+    """One release during a step."""
+
+    served: Served = Served()
+    probes_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison, and a line about it for a person."""
+
+    verdict: Verdict
+    why: str
+
+
+def judge(candidate: Side, live: Side, limits: CanaryLimits) -> list[Finding]:
+    """Compare the candidate with the live release. Thin and non-finite data is inconclusive."""
+    counts = f"{candidate.served.requests:g} requests, live {live.served.requests:g}"
+    if not all(map(math.isfinite, (*_values(candidate.served), *_values(live.served)))):
+        return [Finding(Verdict.INCONCLUSIVE, f"a metric is not finite ({counts})")]
+    if min(candidate.served.requests, live.served.requests) < limits.min_requests:
+        return [Finding(Verdict.INCONCLUSIVE, f"too few requests: {counts}, at least {limits.min_requests} are needed")]
+    findings = [errors(candidate.served, live.served, limits)]
+    for what, mine, theirs in _times(candidate, live):
+        slow = mine > limits.slowdown * theirs and mine - theirs > SHORT_S
+        ratio = f", {mine / theirs:.2f} x" if theirs else ""
+        why = f"{what} {1e3 * mine:.4g} ms, live {1e3 * theirs:.4g} ms{ratio} (limit {limits.slowdown:g} x; {counts})"
+        findings.append(Finding(Verdict.FAILED if slow else Verdict.PASSED, why))
+    return findings
+
+
+def errors(candidate: Served, live: Served, limits: CanaryLimits) -> Finding:
+    """Compare the shares of failed requests; inconclusive while the candidate has answered too few."""
+    mine, theirs = (side.failed / side.requests if side.requests else 0.0 for side in (candidate, live))
+    why = (
+        f"{mine:.2%} of {candidate.requests:g} requests failed, live {theirs:.2%} of {live.requests:g} "
+        f"(limit {limits.extra_errors:.2%} more)"
+    )
+    if not candidate.requests >= limits.min_requests:
+        return Finding(Verdict.INCONCLUSIVE, why)
+    return Finding(Verdict.FAILED if mine - theirs > limits.extra_errors else Verdict.PASSED, why)
+
+
+def verdict_of(findings: Iterable[Finding]) -> Verdict:
+    """The worst of them."""
+    return worst(finding.verdict for finding in findings)
+
+
+def _times(candidate: Side, live: Side) -> Iterable[tuple[str, float, float]]:
+    """Mean times of both releases, in seconds, of whatever both export."""
+    mine, theirs = candidate.served, live.served
+    if mine.succeeded and theirs.succeeded:
+        yield "request", mine.request_s / mine.succeeded, theirs.request_s / theirs.succeeded
+        yield "queue", mine.queue_s / mine.succeeded, theirs.queue_s / theirs.succeeded
+    if mine.first_responses and theirs.first_responses:
+        yield (
+            "first response",
+            mine.first_response_s / mine.first_responses,
+            theirs.first_response_s / theirs.first_responses,
+        )
+    if min(len(candidate.probes_s), len(live.probes_s)) >= MIN_PROBES:
+        yield "probe", median(candidate.probes_s), median(live.probes_s)
+
+
+def _values(served: Served) -> Sequence[float]:
+    return [getattr(served, field.name) for field in fields(served)]

@@ -1,0 +1,51 @@
+"""Clients of a model in memory: requests go to both releases as the model's route says, and are counted there."""
+
+from dataclasses import replace
+
+from tasks.contracts.errors import UnavailableError
+from tasks.contracts.traffic import Served
+from tasks.serving.manifests import RELEASE_LABEL
+
+REQUESTS_PER_LOOK = 1000
+
+
+class MemoryTraffic:
+    """See tasks.adapters.served_traffic. `weights` lists what the route gave the candidate at each look."""
+
+    def __init__(self, cluster, candidate, *, slow_from=101, failing_from=101, blind=False):
+        self.cluster, self.candidate, self.blind = cluster, candidate, blind
+        self.slow_from, self.failing_from = slow_from, failing_from
+        self.silent, self.counted, self.weights, self.mirrored = set(), {}, [], []
+
+    def counters(self, labels):
+        release = labels[RELEASE_LABEL]
+        percent, mirror = shares(self.cluster.get("HTTPRoute", "demo"))
+        if self.blind:
+            return None
+        if release == self.candidate:
+            self.weights.append(percent)
+            self.mirrored.append(mirror)
+        share = (mirror or percent) if release == self.candidate else 100 - percent
+        before = self.counted.get(release, Served())
+        requests = REQUESTS_PER_LOOK * share / 100
+        slow = release == self.candidate and share >= self.slow_from
+        failed = requests / 2 if release == self.candidate and share >= self.failing_from else 0
+        served = Served(requests - failed, failed, requests * (0.5 if slow else 0.1), requests * 0.001)
+        self.counted[release] = before + served
+        return {f"{release}-0": replace(self.counted[release])}
+
+    def ask(self, service, request, timeout_s):
+        # tests/fakes/cluster.py gives addresses by the length of the Service's name
+        name = "demo" if service.host == f"10.0.0.{len('demo')}" else "demo-candidate"
+        if name in self.silent:
+            raise UnavailableError(f"{name} does not answer")
+        return "Four.", 0.05
+
+
+def shares(route):
+    """Percent that goes to the candidate, and percent that is mirrored."""
+    (rule,) = route["spec"]["rules"]
+    weights = {backend["name"]: backend.get("weight", 1) for backend in rule["backendRefs"]}
+    mirrors = [each["requestMirror"]["percent"] for each in rule.get("filters", [])]
+    candidate = sum(weight for name, weight in weights.items() if name.endswith("-candidate"))
+    return 100 * candidate // sum(weights.values()), mirrors[0] if mirrors else None

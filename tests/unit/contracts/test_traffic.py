@@ -1,0 +1,106 @@
+"""Two releases compared by what Triton counted of their requests."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.contracts.gate import Verdict
+from tasks.contracts.rollout_spec import CanaryLimits
+from tasks.contracts.traffic import Served, Side, grown, judge, read_page, verdict_of
+
+PAGE = """\
+# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
+# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="demo",version="1"} 40
+nv_inference_request_success{model="demo_whole_answer",version="1"} 7
+nv_inference_request_failure{model="demo",reason="REJECTED",version="1"} 1
+nv_inference_request_failure{model="demo",reason="BACKEND",version="1"} 2
+nv_inference_request_duration_us{model="demo",version="1"} 8000000
+nv_inference_queue_duration_us{model="demo",version="1"} 4e5
+nv_inference_first_response_histogram_ms_count{model="demo",version="1"} 40
+nv_inference_first_response_histogram_ms_sum{model="demo",version="1"} 1200
+nv_inference_first_response_histogram_ms_bucket{model="demo",version="1",le="100"} 40
+"""
+GOOD = Served(succeeded=100, failed=0, request_s=10, queue_s=1, first_responses=100, first_response_s=2)
+LIMITS = CanaryLimits(min_requests=20, extra_errors=0.01, slowdown=1.5)
+
+
+def changed(**more):
+    return Served(**{**GOOD.__dict__, **more})
+
+
+def test_a_page_is_read_for_one_model_over_all_reasons():
+    assert read_page(PAGE, "demo") == Served(40, 3, 8.0, 0.4, 40, 1.2)
+
+
+def test_vllms_time_to_first_token_counts_as_the_first_response():
+    page = (
+        'vllm:time_to_first_token_seconds_count{model="demo"} 4\nvllm:time_to_first_token_seconds_sum{model="demo"} 2.5'
+    )
+
+    assert read_page(page, "demo") == Served(first_responses=4, first_response_s=2.5)
+
+
+@pytest.mark.parametrize("name", ["", "nv_inference_request_success"])
+def test_another_models_page_counts_nothing(name):
+    assert read_page(f'{name}{{model="other"}} 3', "demo") == Served()
+
+
+def test_a_pod_that_is_new_or_started_again_counts_from_zero():
+    before = {"kept": GOOD, "restarted": GOOD}
+    after = {"kept": changed(succeeded=110), "restarted": Served(succeeded=3), "new": Served(succeeded=5)}
+
+    assert grown(before, after).succeeded == 10 + 3 + 5
+
+
+@pytest.mark.parametrize(
+    ("candidate", "verdict", "why"),
+    [
+        (GOOD, Verdict.PASSED, ""),
+        (changed(succeeded=10), Verdict.INCONCLUSIVE, "too few requests: 10 requests"),
+        (changed(failed=2), Verdict.FAILED, "1.96% of 102 requests failed"),
+        (changed(request_s=16), Verdict.FAILED, "request 160 ms, live 100 ms, 1.60 x"),
+        (changed(queue_s=1.6), Verdict.FAILED, "queue 16 ms"),
+        (changed(first_response_s=4), Verdict.FAILED, "first response 40 ms"),
+        (changed(first_responses=0, first_response_s=0), Verdict.PASSED, ""),
+        (changed(request_s=math.nan), Verdict.INCONCLUSIVE, "not finite"),
+    ],
+)
+def test_a_candidate_by_what_was_counted(candidate, verdict, why):
+    findings = judge(Side(candidate), Side(GOOD), LIMITS)
+
+    assert verdict_of(findings) is verdict
+    assert not why or any(why in one.why for one in findings if one.verdict is verdict)
+
+
+def test_a_queue_of_microseconds_is_no_queue():
+    live, candidate = changed(queue_s=0.002), changed(queue_s=0.006)
+
+    assert verdict_of(judge(Side(candidate), Side(live), LIMITS)) is Verdict.PASSED
+
+
+def test_errors_of_clients_that_the_live_release_has_too_are_not_the_candidates():
+    assert verdict_of(judge(Side(changed(failed=5)), Side(changed(failed=5)), LIMITS)) is Verdict.PASSED
+
+
+def test_a_slow_probe_fails_where_the_engine_counts_no_times():
+    counted = Served(succeeded=100)
+
+    slow = judge(Side(counted, (0.2, 0.3, 0.2)), Side(counted, (0.1, 0.1, 0.1)), LIMITS)
+
+    assert verdict_of(slow) is Verdict.FAILED
+
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.builds(Served, *[NUMBERS] * 6), st.builds(Served, *[NUMBERS] * 6))
+def test_nothing_passes_without_enough_finite_requests_of_both(candidate, live):
+    verdict = verdict_of(judge(Side(candidate), Side(live), LIMITS))
+
+    if verdict is Verdict.PASSED:
+        assert candidate.requests >= LIMITS.min_requests
+        assert live.requests >= LIMITS.min_requests
+        assert all(math.isfinite(value) for side in (candidate, live) for value in side.__dict__.values())
