@@ -237,6 +237,7 @@ class Stack:
             "--kubeconfig": self.kubeconfig,
             "--name": CLUSTER_NAME,
             "--images": REPOSITORY / "local" / "images.yaml",
+            "--gateway": ENVIRONMENTS / "front" / "bin" / "envoy",
         }
         flat = [str(part) for pair in arguments.items() for part in pair]
         flat += ["--place", f"ENVS={ENVIRONMENTS}", "--place", f"REPO={REPOSITORY}"]

@@ -10,5 +10,6 @@ package imports nothing from the code around it, so it runs wherever it is copie
 
 NOT_ENFORCED = (
     "not enforced by this cluster: NetworkPolicy, users and capabilities of containers, CPU limits, room on the node, "
-    "PodDisruptionBudget, HorizontalPodAutoscaler, Ingress; the cluster's README has the whole list"
+    "PodDisruptionBudget, HorizontalPodAutoscaler, Ingress, Gateways without --gateway; the cluster's README has the "
+    "whole list"
 )

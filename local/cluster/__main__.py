@@ -91,6 +91,7 @@ def _settings(arguments: list[str]) -> Settings:
     parser.add_argument("--kubeconfig", type=Path, required=True, help="where to write the kubeconfig, mode 0600")
     parser.add_argument("--name", default="local", help="name of node, certificate and kubeconfig context")
     parser.add_argument("--images", type=Path, required=True, help="table of images")
+    parser.add_argument("--gateway", type=Path, help="an Envoy, which serves Gateways of class embedded")
     parser.add_argument(
         "--place", type=_place, action="append", default=[], metavar="NAME=FOLDER", help="value of ${NAME} in the table"
     )
@@ -102,6 +103,7 @@ def _settings(arguments: list[str]) -> Settings:
         name=given.name,
         images=given.images.resolve(),
         places=dict(given.place),
+        gateway=given.gateway.absolute() if given.gateway else None,
     )
 
 

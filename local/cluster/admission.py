@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from . import limit_ranges, pod_security, pod_specs, quotas
+from . import gateway_api, limit_ranges, pod_security, pod_specs, quotas
 from .pod_specs import DNS_LABEL, Problem, refused
 from .resources import (
     DEPLOYMENTS,
@@ -17,6 +17,7 @@ from .resources import (
     PODS,
     QUOTAS,
     REPLICA_SETS,
+    ROUTED,
     SERVICES,
     Object,
     Resource,
@@ -53,6 +54,8 @@ def check(resource: Resource, item: Object, node: str) -> None:
         problems += _event(item)
     elif resource is LIMIT_RANGES:
         problems += limit_ranges.spec_problems(item.get("spec") or {})
+    elif resource in ROUTED:
+        problems += gateway_api.problems(resource, item)
     if problems:
         raise invalid(resource, item["metadata"].get("name", ""), problems)
 

@@ -3,6 +3,7 @@
 import base64
 from typing import Any
 
+from . import gateway_api
 from .resources import (
     CLAIMS,
     CONFIG_MAPS,
@@ -11,6 +12,7 @@ from .resources import (
     NAMESPACES,
     PODS,
     REPLICA_SETS,
+    ROUTED,
     SECRETS,
     SERVICES,
     Object,
@@ -34,6 +36,8 @@ def fill(resource: Resource, item: Object) -> None:
     }
     if resource.kind in fillers:
         fillers[resource.kind](item)
+    elif resource in ROUTED:
+        gateway_api.fill(resource, item)
 
 
 def _pod(item: Object) -> None:

@@ -144,9 +144,7 @@ class ServiceProxy:
                 listener.targets = self._targets(service, port)
 
     def _targets(self, service: Object, port: Mapping[str, Any]) -> list[Address]:
-        endpoint_slices = slices(self._store, service)
-        ready = [address for one in endpoint_slices for address in _addresses(one, port, _is_ready)]
-        return ready or [address for one in endpoint_slices for address in _addresses(one, port, _is_ending_and_serves)]
+        return ready_addresses(self._store, service, port)
 
     async def _align(self) -> None:
         listening: dict[Address, tuple[Object, list[Address]]] = {}
@@ -176,6 +174,13 @@ class ServiceProxy:
             self._failed.add(listener.address)
         else:
             self._failed.discard(listener.address)
+
+
+def ready_addresses(store: Store, service: Object, port: Mapping[str, Any]) -> list[Address]:
+    """Where new connections to a Service's port go."""
+    endpoint_slices = slices(store, service)
+    ready = [address for one in endpoint_slices for address in _addresses(one, port, _is_ready)]
+    return ready or [address for one in endpoint_slices for address in _addresses(one, port, _is_ending_and_serves)]
 
 
 def check_ports(service: Object) -> None:

@@ -66,6 +66,12 @@ ROLE_BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding")
 CLUSTER_ROLES = Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
 CLUSTER_ROLE_BINDINGS = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 
+GATEWAY_API = "gateway.networking.k8s.io"
+GATEWAYS = Resource(GATEWAY_API, "v1", "gateways", "Gateway", short_names=("gtw",), has_status=True)
+HTTP_ROUTES = Resource(GATEWAY_API, "v1", "httproutes", "HTTPRoute", has_status=True)
+GRPC_ROUTES = Resource(GATEWAY_API, "v1", "grpcroutes", "GRPCRoute", has_status=True)
+ROUTED = (GATEWAYS, HTTP_ROUTES, GRPC_ROUTES)
+
 RECORDS = (
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short_names=("netpol",)),
     Resource("networking.k8s.io", "v1", "ingresses", "Ingress", short_names=("ing",), has_status=True),
@@ -102,6 +108,7 @@ RESOURCES = (
     ROLE_BINDINGS,
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
+    *ROUTED,
     *RECORDS,
 )
 

@@ -22,6 +22,7 @@ from .authorization import Authorizer, add_default_roles
 from .endpoints import EndpointWriter
 from .garbage import Deletion
 from .gate import Gate
+from .gateway import GatewayController
 from .images import ImageTable
 from .kubelet import Kubelet, end_containers
 from .node import Node
@@ -53,6 +54,8 @@ class Settings:
     images: Path
     places: Mapping[str, Path]
     """Values of the placeholders in the table of images."""
+    gateway: Path | None = None
+    """The Envoy that serves Gateways; without one they are only recorded."""
 
 
 @contextmanager
@@ -98,6 +101,9 @@ class Server:
         self._node = Node(settings.name, self._store, state, self._addresses, images, credentials, programs)
         self._kubelet = Kubelet(self._store, self._node)
         self._workloads = Workloads(self._store, self._objects.create_pod, self._deletion.delete, settings.name)
+        self._gateway: GatewayController | None = None
+        if settings.gateway:
+            self._gateway = GatewayController(self._store, state, self._node.address, settings.gateway)
         self._stopping = asyncio.Event()
         self._stop_pods = False
         gate = Gate(self._access, tokens, Authorizer(self._store))
@@ -122,6 +128,8 @@ class Server:
         self._endpoints.start()
         self._deletion.resume()
         tasks = [asyncio.create_task(part.run()) for part in (self._workloads, self._proxy)]
+        if self._gateway is not None:
+            tasks.append(asyncio.create_task(self._gateway.run()))
         self._announce()
         try:
             await self._stopping.wait()

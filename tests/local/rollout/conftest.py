@@ -29,6 +29,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 CONTEXT = "slipway-rollout"
+GATEWAY_PORT = 8080
 
 SERVER = f"""#!/bin/sh
 exec {PYTHON} {Path(__file__).with_name("stand_in.py")} "$@"
@@ -46,7 +47,7 @@ esac
 """
 LARGE_S = 8
 """How long the image test/triton:large takes to be pulled."""
-TEMPERS = ("good", "crashing", "unready", "damaged", "storeless")
+TEMPERS = ("good", "lagging", "crashing", "unready", "damaged", "storeless")
 
 
 class Server:
@@ -68,6 +69,7 @@ class Server:
         table.write_text(yaml.safe_dump({"images": images}))
         options = ["--state", self.state, "--port", 0, "--kubeconfig", self.kubeconfig, "--name", CONTEXT]
         options += ["--images", table, "--place", f"ENVS={ENVIRONMENTS}", "--place", f"REPO={REPOSITORY}"]
+        options += ["--gateway", ENVIRONMENTS / "front" / "bin" / "envoy"]
         self.process = subprocess.Popen(
             [str(PYTHON), "-m", "local.cluster", *map(str, options)],
             cwd=REPOSITORY,
@@ -124,6 +126,29 @@ def workspace(site, cluster, tmp_path):
     return ConnectedWorkspace(
         site, MemoryObjectStore(), SystemClock(), tmp_path, REPOSITORY, lambda: None, connection=cluster
     )
+
+
+@pytest.fixture
+def gateway(server, site):
+    """A Gateway in the test's namespace; its address."""
+    api = client.CustomObjectsApi(config.new_client_from_config(str(server.kubeconfig), context=CONTEXT))
+    place = {"group": "gateway.networking.k8s.io", "version": "v1", "plural": "gateways"}
+    namespace = site.kubernetes.serving_namespace
+    listener = {"name": "http", "port": GATEWAY_PORT, "protocol": "HTTP"}
+    body = {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": "models"},
+        "spec": {"gatewayClassName": "embedded", "listeners": [listener]},
+    }
+    api.create_namespaced_custom_object(namespace=namespace, body=body, **place)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = api.get_namespaced_custom_object(namespace=namespace, name="models", **place)
+        if "status" in found:
+            return found["status"]["addresses"][0]["value"]
+        time.sleep(0.05)
+    raise AssertionError(found)
 
 
 class Client:

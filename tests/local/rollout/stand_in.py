@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
@@ -24,7 +25,45 @@ UNLOADING_S = 1.0
 INPUTS = ("text_input", "stream", "messages", "apply_chat_template")
 UNLOADED = "Request for unknown model: 'demo' has no available versions"
 
+SLOW_RATE_PER_S, SLOWER_S = 15, 0.2
+"""The server of temper `lagging` takes that much longer for each request while it gets more of them in a second."""
+
 unloaded = threading.Event()
+
+
+class Counters:
+    """What Triton counts of its model's requests, and how fast they come."""
+
+    def __init__(self):
+        self._lock, self._recent = threading.Lock(), []
+        self.succeeded, self.request_s, self.gets = 0, 0.0, 0
+
+    @contextmanager
+    def request(self):
+        began = time.monotonic()
+        with self._lock:
+            self._recent = [at for at in self._recent if began - at < 1.0] + [began]
+            crowded = len(self._recent) > SLOW_RATE_PER_S
+        if TEMPER == "lagging" and crowded:
+            time.sleep(SLOWER_S)
+        yield
+        with self._lock:
+            self.succeeded += 1
+            self.request_s += time.monotonic() - began
+
+    def page(self):
+        with self._lock:
+            return (
+                "# TYPE nv_inference_request_success counter\n"
+                f'nv_inference_request_success{{model="demo",version="1"}} {self.succeeded}\n'
+                f'nv_inference_request_failure{{model="demo",reason="OTHER",version="1"}} 0\n'
+                f'nv_inference_request_duration_us{{model="demo",version="1"}} {self.request_s * 1e6:.0f}\n'
+                f'nv_inference_queue_duration_us{{model="demo",version="1"}} 0\n'
+                f"stand_in_gets {self.gets}\n"
+            )
+
+
+counters = Counters()
 
 
 class Http(BaseHTTPRequestHandler):
@@ -32,6 +71,7 @@ class Http(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
+        counters.gets += self.path.endswith("/config")
         if self.path.endswith("/config") and not unloaded.is_set():
             self._reply(200, json.dumps({"name": "demo", "input": [{"name": name} for name in INPUTS]}).encode())
             return
@@ -46,7 +86,9 @@ class Http(BaseHTTPRequestHandler):
             messages = json.loads(request.get("messages", "[]"))
             self._stream(pieces_of(request["text_input"] or messages[-1]["content"]))
         else:
-            self._reply(200, json.dumps({"text_output": POD}).encode())
+            with counters.request():
+                body = json.dumps({"text_output": POD}).encode()
+            self._reply(200, body)
 
     def _stream(self, pieces):
         self.send_response(200)
@@ -70,6 +112,11 @@ class Http(BaseHTTPRequestHandler):
         pass
 
 
+class Metrics(Http):
+    def do_GET(self):
+        self._reply(200, counters.page().encode())
+
+
 class HttpServer(ThreadingHTTPServer):
     request_queue_size = 128
     daemon_threads = True
@@ -79,7 +126,12 @@ class Grpc(service.GRPCInferenceServiceServicer):
     def ModelInfer(self, request, context):  # noqa: N802 - the service's own name
         if unloaded.is_set():
             context.abort(grpc.StatusCode.NOT_FOUND, UNLOADED)
-        return answer(request)
+        with counters.request():
+            return answer(request)
+
+    def ModelConfig(self, request, context):  # noqa: N802
+        inputs = [{"name": name} for name in INPUTS]
+        return messages.ModelConfigResponse(config={"name": request.name, "input": inputs})
 
     def ModelStreamInfer(self, requests, context):  # noqa: N802
         for request in requests:
@@ -118,6 +170,9 @@ def main():
         signal.signal(number, lambda *_: ended.set())
     http = HttpServer((flags["http-address"], int(flags["http-port"])), Http)
     threading.Thread(target=http.serve_forever, daemon=True).start()
+    if "metrics-port" in flags:
+        metrics = HttpServer((flags["metrics-address"], int(flags["metrics-port"])), Metrics)
+        threading.Thread(target=metrics.serve_forever, daemon=True).start()
     server = grpc.server(ThreadPoolExecutor(32))
     service.add_GRPCInferenceServiceServicer_to_server(Grpc(), server)
     if "grpc-port" in flags:

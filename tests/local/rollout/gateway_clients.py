@@ -1,0 +1,87 @@
+"""Clients of a model outside the cluster: they reach it by the host of its routes, at the address of a Gateway."""
+
+import collections
+import http.client
+import json
+import threading
+import time
+
+import numpy as np
+from tritonclient import grpc
+
+TIMEOUT_S = 20
+PAUSE_S = 0.1
+BODY = json.dumps({"text_input": "?"})
+
+
+class GatewayClients:
+    """Ask again and again, most over HTTP and one over gRPC; `answers` counts by release. Used as a context."""
+
+    def __init__(self, host, port, name, at_once=14):
+        self.host, self.port, self.name = host, port, name
+        self.answers, self.failures = collections.Counter(), []
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._threads = [threading.Thread(target=self._http) for _ in range(at_once)]
+        self._threads.append(threading.Thread(target=self._grpc))
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def after(self, count, timeout_s=30):
+        """Wait for `count` more answers."""
+        wanted, deadline = self.answers.total() + count, time.monotonic() + timeout_s
+        while self.answers.total() < wanted:
+            assert time.monotonic() < deadline, (self.answers, self.failures[:3])
+            time.sleep(0.01)
+
+    def _http(self):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+        while not self._stop.is_set():
+            with self._counted("http") as answered:
+                connection.request(
+                    "POST", f"/v2/models/{self.name}/generate", BODY, {"Host": f"{self.name}.models.test"}
+                )
+                response = connection.getresponse()
+                body = response.read().decode()
+                assert response.status == 200, f"{response.status} {body}"
+                answered(json.loads(body)["text_output"])
+            self._stop.wait(PAUSE_S)
+        connection.close()
+
+    def _grpc(self):
+        authority = [("grpc.default_authority", f"{self.name}-grpc.models.test")]
+        with grpc.InferenceServerClient(f"{self.host}:{self.port}", channel_args=authority) as client:
+            while not self._stop.is_set():
+                with self._counted("grpc") as answered:
+                    tensor = grpc.InferInput("text_input", [1], "BYTES")
+                    tensor.set_data_from_numpy(np.array([b"?"], dtype=np.object_))
+                    result = client.infer(self.name, [tensor], client_timeout=TIMEOUT_S)
+                    answered(result.as_numpy("text_output")[0].decode())
+                self._stop.wait(PAUSE_S)
+
+    def _counted(self, kind):
+        return _Counted(self, kind)
+
+
+class _Counted:
+    def __init__(self, clients, kind):
+        self.clients, self.kind = clients, kind
+
+    def __enter__(self):
+        return self.answered
+
+    def answered(self, pod):
+        with self.clients._lock:
+            self.clients.answers[pod.rsplit("-", 2)[0]] += 1
+
+    def __exit__(self, kind, error, trace):
+        if isinstance(error, Exception):
+            self.clients.failures.append(f"{self.kind} {time.strftime('%X')}: {error!r}"[:300])
+        return isinstance(error, Exception)

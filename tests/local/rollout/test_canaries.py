@@ -1,0 +1,132 @@
+"""A canary in the embedded cluster: real routes, a real Envoy as the gateway, and clients that ask all the time."""
+
+import dataclasses
+import threading
+
+import pytest
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.site import Site
+from tasks.steps import promote, roll_back, roll_out
+from tests.fakes import rollouts
+from tests.fakes.rollouts import channel, judged, published
+from tests.fakes.traffic import shares
+from tests.local.rollout.conftest import GATEWAY_PORT
+from tests.local.rollout.gateway_clients import GatewayClients
+from tests.refused import refused
+
+ROUTES = {
+    "kind": "gateway",
+    "gateway": {"name": "models"},
+    "host": "{name}.models.test",
+    "grpc_host": "{name}-grpc.models.test",
+}
+ROLLOUT = {"strategy": "canary", "steps": [5, 25, 50], "bake_s": 6, "canary": {"min_requests": 10}}
+
+
+@pytest.fixture
+def workspace(workspace, site, gateway):
+    serving = {**site.serving.model_dump(mode="json"), "routes": ROUTES}
+    return dataclasses.replace(
+        workspace, site=Site.model_validate({**site.model_dump(mode="json"), "serving": serving})
+    )
+
+
+def version(number, image="good", **changes):
+    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 20, "exposure": "ingress"}
+    return rollouts.version(number, serving=serving, **changes)
+
+
+def candidate(workspace, image, **rollout):
+    made = version(2, image, rollout={**ROLLOUT, **rollout})
+    published(workspace, made)
+    roll_out.run(made, workspace)
+    judged(workspace, made)
+    return made
+
+
+def live(workspace):
+    made = version(1)
+    published(workspace, made)
+    roll_out.run(made, workspace)
+    judged(workspace, made)
+    promote.run(made, workspace)
+    return made
+
+
+class Watched:
+    """What the model's routes gave the candidate, from each moment to the next. Used as a context."""
+
+    def __init__(self, cluster):
+        self._cluster, self._stop, self.seen = cluster, threading.Event(), []
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self):
+        while not self._stop.is_set():
+            now = shares(self._cluster.get("HTTPRoute", "demo"))
+            if [now] != self.seen[-1:]:
+                self.seen.append(now)
+            self._stop.wait(0.05)
+
+
+@pytest.mark.timeout(180)
+def test_a_good_canary_is_promoted_step_by_step_and_no_request_fails(workspace, cluster, gateway):
+    before = live(workspace)
+    with GatewayClients(gateway, GATEWAY_PORT, "demo") as clients:
+        clients.after(50)
+        made = candidate(workspace, "good")
+        clients.after(50)
+        assert set(clients.answers) == {before.id}
+        with Watched(cluster) as watched:
+            told = promote.run(made, workspace)
+        clients.answers.clear()
+        clients.after(50)
+        assert clients.answers[made.id] >= 45
+
+    assert clients.failures == []
+    assert watched.seen == [(0, None), (5, None), (25, None), (50, None), (0, None)]
+    assert "step 3 of 3 (50 % of the requests): passed" in str(told.data["moves"])
+    assert channel(workspace).live.release_id == made.id
+
+
+@pytest.mark.timeout(180)
+def test_a_canary_that_slows_down_under_real_traffic_is_rolled_back_at_its_second_step(workspace, cluster, gateway):
+    before = live(workspace)
+    with GatewayClients(gateway, GATEWAY_PORT, "demo") as clients:
+        clients.after(50)
+        made = candidate(workspace, "lagging")
+        with Watched(cluster) as watched:
+            with refused(what="was failed at step 2 of 3 (25 % of the requests)", found="request 2"):
+                promote.run(made, workspace)
+            roll_back.run(made, workspace)
+        clients.answers.clear()
+        clients.after(100)
+        assert set(clients.answers) == {before.id}
+
+    assert clients.failures == []
+    assert watched.seen == [(0, None), (5, None), (25, None), (0, None)]
+    assert channel(workspace).live.release_id == before.id
+    assert cluster.get("Deployment", made.id) is None
+
+
+@pytest.mark.timeout(180)
+def test_a_canary_that_is_slow_for_copies_of_the_requests_reaches_no_client(workspace, cluster, gateway):
+    before = live(workspace)
+    with GatewayClients(gateway, GATEWAY_PORT, "demo") as clients:
+        clients.after(50)
+        made = candidate(workspace, "lagging", mirror=50)
+        with pytest.raises(InputError) as caught:
+            promote.run(made, workspace)
+        roll_back.run(made, workspace)
+        clients.after(50)
+
+    assert "was failed at a mirror of 50 % of the live requests" in caught.value.what
+    assert (clients.failures, set(clients.answers)) == ([], {before.id})
