@@ -45,7 +45,9 @@ def setup(
         iam_policies.mkdir(parents=True, exist_ok=True)
         for account in ACCOUNTS:
             path = iam_policies / f"{account}.json"
-            path.write_text(json.dumps(iam_policy(account, site.object_store), indent=2) + "\n", encoding="utf-8")
+            path.write_text(
+                json.dumps(iam_policy(account, site.object_store, site.signing), indent=2) + "\n", encoding="utf-8"
+            )
             typer.echo(path)
         return
     # the S3 and Kubernetes clients take half a second to import, which `slipway schema` need not wait for

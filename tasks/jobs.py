@@ -30,6 +30,7 @@ from tasks.contracts.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.release import MAX_REQUEST_BYTES, Failure, Release, RevertRequest, Step, StepResult
 from tasks.contracts.retention import RetentionRequest
+from tasks.contracts.signing import KEY_VARIABLE
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.trace_context import trace_parent
@@ -65,7 +66,8 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
     try:
         workspace = _workspace(site, scratch, environment)
         if parsed.step == FETCH_REPOSITORY:
-            return step_table.fetch_repository(_read_release(parsed.release, workspace), workspace, parsed.to).summary
+            release = _read_release(parsed.release, workspace)
+            return step_table.fetch_repository(release, parsed.release, workspace, parsed.to).summary
         if parsed.step == PLAN and parsed.look:
             return _look(parsed, workspace)
         return _traced(_job(parsed, workspace), workspace, environment)
@@ -129,6 +131,7 @@ def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Wor
         connect_hub,
         dag_run=environment.get(DAG_RUN_VARIABLE, ""),
         ended_holders=json.loads(environment.get(ENDED_HOLDERS_VARIABLE) or "{}"),
+        signing_key=environment.get(KEY_VARIABLE, ""),
     )
 
 
@@ -208,7 +211,8 @@ def _release_step(step: Step, release: Release, workspace: Workspace) -> Outcome
     """Run a step of a release, unless it is a stage whose artifact is stored."""
     if step in STAGES:
         key = release.plan.stages[step].key
-        if manifest := workspace.artifacts.use(step, key):
+        manifest = workspace.artifacts.use(step, key)
+        if manifest and (step != "publish" or workspace.is_servable(release.id, manifest)):
             uri = workspace.layout.artifact(step, key)
             data = {"key": key, "uri": uri, "size_bytes": manifest.size_bytes, "metrics": manifest.metrics}
             return Outcome(f"{key[:12]} is stored, nothing was run", data, stored=True)

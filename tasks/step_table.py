@@ -40,11 +40,11 @@ def retention(request: RetentionRequest, workspace: Workspace) -> Outcome:
     return run(request, workspace)
 
 
-def fetch_repository(release: Release, workspace: Workspace, folder: Path) -> Outcome:
+def fetch_repository(release: Release, release_uri: str, workspace: Workspace, folder: Path) -> Outcome:
     """Run a serving pod's init container, which is no step of a release."""
     from tasks.steps.fetch_repository import run
 
-    return run(release, workspace, folder)
+    return run(release, release_uri, workspace, folder)
 
 
 def _download(release: Release, workspace: Workspace) -> Outcome:

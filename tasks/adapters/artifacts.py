@@ -70,10 +70,18 @@ class ArtifactStore:
             return None
         return read_contract_json(Manifest, document[0], uri), document[1]
 
-    def fetch(self, stage: Stage, key: str, target: Path, *, only: str | None = None) -> Manifest:
+    def fetch(
+        self,
+        stage: Stage,
+        key: str,
+        target: Path,
+        *,
+        only: str | None = None,
+        check: Callable[[Manifest], object] = lambda _: None,
+    ) -> Manifest:
         """Download every file of an artifact to `target`, or only the file `only`, verified.
 
-        Files that are correct there already are kept.
+        Files that are correct there already are kept. `check` may refuse the manifest before any file is fetched.
 
         Raises:
             InputError: there is no such artifact.
@@ -87,6 +95,7 @@ class ArtifactStore:
                 remedy=f"Run {stage} first; if it was deleted, run plan again.",
             )
 
+        check(manifest)
         manifest_uri = self._uri(stage, key, MANIFEST)
 
         def bring(file: File, count: Count) -> None:
@@ -149,10 +158,12 @@ class ArtifactStore:
         inputs: dict[Stage, str],
         producer: dict[str, str],
         metrics: dict[str, Any],
+        seal: Callable[[Manifest], object] = lambda _: None,
     ) -> Manifest:
         """Store an artifact that consists of other artifacts' files, each part's in its own folder (empty: at the top).
 
-        The object store copies them; no byte passes through this process.
+        The object store copies them; no byte passes through this process. `seal` is called with the manifest when all
+        files are stored, before the manifest makes the artifact exist.
 
         Raises:
             InputError: two parts have a file of the same name, or a part's file is missing.
@@ -180,9 +191,15 @@ class ArtifactStore:
                 self._verify_copy(target, file, part)
             count(file.size_bytes)
 
-        return self._commit(manifest, copy, began)
+        return self._commit(manifest, copy, began, seal)
 
-    def _commit(self, manifest: Manifest, work: Work, began: float | None = None) -> Manifest:
+    def _commit(
+        self,
+        manifest: Manifest,
+        work: Work,
+        began: float | None = None,
+        seal: Callable[[Manifest], object] = lambda _: None,
+    ) -> Manifest:
         """Store the files, then the manifest, which records the time since `began` if that is given.
 
         A process that loses the race for the manifest accepts the winner's if both made the same files. If they made
@@ -195,6 +212,7 @@ class ArtifactStore:
             try:
                 etag = self._heads.claim(uri, patience_s=TAKEOVER_S)
                 transfer(what, manifest.files, work, self._clock)
+                seal(manifest)
                 if winner := self._same(uri, manifest):
                     return winner
                 if began is not None:

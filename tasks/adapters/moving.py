@@ -15,6 +15,7 @@ from tasks.adapters.clock import Clock
 from tasks.adapters.heads import Heads, exists
 from tasks.adapters.object_store import ObjectStore
 from tasks.contracts.artifact import STAGES, Layout, Stage
+from tasks.contracts.attestation import ATTESTATIONS
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel, ChannelEntry
 from tasks.contracts.errors import ConflictError, InputError
@@ -114,6 +115,10 @@ class Move:
             if dataset is not None:
                 self._object(source.layout.dataset(dataset.file.digest), target.layout.dataset(dataset.file.digest))
         outcomes = Counter(self._artifact(stage, release.plan.stages[stage].key) for stage in self.stages)
+        published = release.plan.stages["publish"].key
+        for name in ATTESTATIONS:
+            files = (place.layout.artifact("publish", published) for place in (source, target))
+            self._object(*(f"{folder}/{name}" for folder in files))
         folder, to = uri.removesuffix("release.json"), there.removesuffix("release.json")
         for item in source.store.list(folder):
             if item.uri != uri:

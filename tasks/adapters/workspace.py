@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import Clock
 from tasks.adapters.object_store import ObjectStore
-from tasks.contracts.artifact import Layout
+from tasks.contracts.artifact import Layout, Manifest
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import DatasetFile
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the serving image has neither client, and its steps need ne
     from tasks.adapters.hub import Hub
     from tasks.adapters.kube import Cluster
     from tasks.adapters.served_traffic import ServedTraffic
+    from tasks.adapters.signatures import Signatures, Signer
 
 GIB = 2**30
 
@@ -56,6 +57,9 @@ class Workspace:
     ended_holders: Mapping[str, str] = field(default_factory=dict)
     """Leases whose holder has ended according to Airflow: name, and the resource version at which it was looked up."""
 
+    signing_key: str = field(default="", repr=False)
+    """The private key that publish signs with, in PEM; empty in every other step, and where a service has the key."""
+
     @property
     def layout(self) -> Layout:
         """Addresses of everything in the store."""
@@ -65,6 +69,36 @@ class Workspace:
     def artifacts(self) -> ArtifactStore:
         """The site's artifacts."""
         return ArtifactStore(self.store, self.layout, self.clock)
+
+    @property
+    def signatures(self) -> "Signatures | None":
+        """The signatures of published artifacts; None where the site neither signs nor verifies."""
+        if self.site.signing is None:
+            return None
+        from tasks.adapters.signatures import Signatures  # images that only make artifacts lack its package
+
+        return Signatures(self.store, self.layout, self.site.signing.public_keys)
+
+    @property
+    def signer(self) -> "Signer | None":
+        """What publish signs with; None where this process has no key.
+
+        Raises:
+            InputError: the key cannot sign.
+        """
+        if self.site.signing and self.site.signing.kms_key:
+            from tasks.adapters.kms import KmsSigner
+
+            return KmsSigner(self.site.signing.kms_key)
+        if not self.signing_key:
+            return None
+        from tasks.adapters.signatures import KeySigner
+
+        return KeySigner(self.signing_key)
+
+    def is_servable(self, release_id: str, published: Manifest) -> bool:
+        """Whether serving pods would start a published artifact; if not, publish signs it."""
+        return self.signatures is None or self.signatures.is_signed(release_id, published)
 
     @property
     def templates(self) -> Path:

@@ -3,6 +3,7 @@
     PipelineError           70  anything deliberate that is neither of the two below
     ├── InputError          65  wrong spec, artifact or request: a retry cannot help
     │   ├── DigestMismatchError
+    │   ├── SignatureError
     │   └── ConflictError   65  another release holds what this one needs
     └── UnavailableError    75  a dependency did not answer: a retry may help
 
@@ -67,3 +68,7 @@ class DigestMismatchError(InputError):
         super().__init__(
             f"{what} has the wrong digest", found=found[:DIGEST_CHARS], expected=expected[:DIGEST_CHARS], remedy=remedy
         )
+
+
+class SignatureError(InputError):
+    """A release is not signed by a key that the site accepts, or not as it is stored."""

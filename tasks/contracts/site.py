@@ -16,6 +16,7 @@ from tasks.contracts.network_check import NetworkFloor
 from tasks.contracts.release import Step
 from tasks.contracts.retention import RetentionPolicy
 from tasks.contracts.scaling import Scaler
+from tasks.contracts.signing import Signing
 from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
 from tasks.contracts.telemetry import Telemetry
 
@@ -353,6 +354,9 @@ class Site(Written):
     prices: Prices | None = Field(default=None, description="absent: plan says no price")
     retention: RetentionPolicy | None = Field(
         default=None, description="what the object store keeps; absent: everything, and nothing is ever deleted"
+    )
+    signing: Signing | None = Field(
+        default=None, description="who signs releases, and whose signatures are accepted; absent: neither"
     )
 
     @model_validator(mode="after")

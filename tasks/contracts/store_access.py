@@ -1,4 +1,4 @@
-"""What each service account may do in the object store, and the same as policies of AWS IAM. Pure.
+"""What each service account may do in the object store and with the signing key, as policies of AWS IAM. Pure.
 
 The laptop's S3 enforces this table, so a step that needs more fails there first (local/object_store/identities.py).
 """
@@ -6,6 +6,7 @@ The laptop's S3 enforces this table, so a step that needs more fails there first
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.contracts.signing import Signing
 from tasks.contracts.site import ObjectStoreSite
 
 IDENTITY_VARIABLE = "AWS_SDK_UA_APP_ID"
@@ -24,6 +25,7 @@ class StoreAccess:
     """Asks whether objects exist, or lists them. Without s3:ListBucket, S3 answers 403 for an object that does not."""
 
 
+SIGNER = "slipway-publisher"
 RELEASES, ARTIFACTS, DATASETS = "releases/*", "artifacts/*", "datasets/*"
 CHANNELS, REQUESTS, NETWORK, RETENTION = "channels/*", "requests/*", "network/*", "retention/*"
 ACCOUNTS: dict[str, StoreAccess] = {
@@ -51,7 +53,7 @@ ACCOUNTS: dict[str, StoreAccess] = {
 }
 
 
-def iam_policy(account: str, store: ObjectStoreSite) -> dict[str, Any]:
+def iam_policy(account: str, store: ObjectStoreSite, signing: Signing | None = None) -> dict[str, Any]:
     """The policy document of an account: https://docs.aws.amazon.com/AmazonS3/latest/userguide/security_iam_service-with-iam.html."""
     access = ACCOUNTS[account]
     statements = [{"Sid": "Read", "Effect": "Allow", "Action": "s3:GetObject", "Resource": _keys(access.reads, store)}]
@@ -69,6 +71,9 @@ def iam_policy(account: str, store: ObjectStoreSite) -> dict[str, Any]:
         statements.append({"Sid": "FindUploads", "Effect": "Allow", "Action": actions, "Resource": bucket})
     if access.finds_absent:
         statements.append({"Sid": "FindAbsent", "Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket})
+    if account == SIGNER and signing is not None and signing.kms_key:
+        actions = ["kms:Sign", "kms:GetPublicKey"]
+        statements.append({"Sid": "SignReleases", "Effect": "Allow", "Action": actions, "Resource": signing.kms_key})
     return {"Version": "2012-10-17", "Statement": statements}
 
 

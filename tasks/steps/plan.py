@@ -82,10 +82,10 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         texts_for(spec, plan.datasets, workspace.read_dataset)  # what quantize would refuse after the download
         release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
         _write(release, uri, workspace)  # before any artifact is relied on, so that retention keeps them
-        plan = _with_stored(plan, workspace.artifacts.use)
+        plan = _with_stored(plan, workspace.artifacts.use, workspace)
         _write(release.model_copy(update={"plan": plan}), uri, workspace)
     else:
-        plan = _with_stored(plan, workspace.artifacts.find)
+        plan = _with_stored(plan, workspace.artifacts.find, workspace)
         checked = Checked(release_id=plan.release_id, at=workspace.clock.now(), run=request.run, schedule=spec.schedule)
         workspace.store.put_bytes(workspace.layout.checked(spec.name), canonical_json(checked.model_dump(mode="json")))
     preview = _preview(plan, spec, live, workspace)
@@ -102,7 +102,7 @@ def look(request: PlanRequest, workspace: Workspace) -> Preview:
     """
     spec = _spec_of(request)
     live = _live(spec.name, workspace)
-    plan = _with_stored(_planned(request, spec, live, workspace), workspace.artifacts.find)
+    plan = _with_stored(_planned(request, spec, live, workspace), workspace.artifacts.find, workspace)
     return _preview(plan, spec, live, workspace)
 
 
@@ -120,10 +120,15 @@ def _write(release: Release, uri: str, workspace: Workspace) -> None:
     Heads(workspace.store, workspace.clock).replace(uri, data, patience_s=REMOVAL_PATIENCE_S)
 
 
-def _with_stored(plan: Plan, find: Callable[[Stage, str], Manifest | None]) -> Plan:
-    """The plan with the stages whose artifacts exist marked as stored."""
+def _with_stored(plan: Plan, find: Callable[[Stage, str], Manifest | None], workspace: Workspace) -> Plan:
+    """The plan with the stages whose artifacts exist marked as stored; what pods would not start is published again."""
+
+    def stored(stage: Stage, key: str) -> bool:
+        manifest = find(stage, key)
+        return manifest is not None and (stage != "publish" or workspace.is_servable(plan.release_id, manifest))
+
     stages = {
-        stage: planned.model_copy(update={"stored": find(stage, planned.key) is not None})
+        stage: planned.model_copy(update={"stored": stored(stage, planned.key)})
         for stage, planned in plan.stages.items()
     }
     return plan.model_copy(update={"stages": stages})

@@ -139,3 +139,18 @@ def test_an_empty_channel_moves_too(source, target):
     source.store.put_bytes(source.layout.channel("new"), Channel(name="new").model_dump_json().encode())
 
     assert moved(source, target, names=("new",)) == ["channel new: nothing is live"]
+
+
+def test_signatures_move_with_their_releases(old, source, target):
+    signed = old.layout.artifact("publish", old.live.plan.stages["publish"].key)
+    for name in ("model.sig", "provenance.sigstore.json"):
+        old.store.put_bytes(f"{signed}/{name}", name.encode())
+
+    moved(source, target, stages=ONLY_SERVED)
+
+    folder = ELSEWHERE.artifact("publish", old.live.plan.stages["publish"].key)
+    assert target.store.read_bytes(f"{folder}/model.sig") == b"model.sig"
+    assert target.store.read_bytes(f"{folder}/provenance.sigstore.json") == b"provenance.sigstore.json"
+    assert not target.store.exists(
+        f"{ELSEWHERE.artifact('publish', old.previous.plan.stages['publish'].key)}/model.sig"
+    )

@@ -9,6 +9,7 @@ import yaml
 from local.object_store.identities import Identities
 from local.object_store.signatures import Refusal
 from plugins.slipway_airflow.pods import KINDS
+from tasks.contracts.signing import Signing
 from tasks.contracts.site import ObjectStoreSite
 from tasks.contracts.store_access import ACCOUNTS, IDENTITY_VARIABLE, iam_policy
 
@@ -109,3 +110,11 @@ def test_serving_pods_name_their_account():
     template = (ROOT / "k8s_manifests" / "serving" / "fetch.yaml.j2").read_text()
 
     assert f"{{name: {IDENTITY_VARIABLE}, value: slipway-server}}" in template
+
+
+def test_only_the_publisher_may_sign_with_the_sites_key():
+    signing = Signing(kms_key="arn:aws:kms:eu-west-1:111122223333:key/1234")
+    policies = {account: iam_policy(account, STORE, signing)["Statement"] for account in ACCOUNTS}
+
+    signers = {name: each for name, policy in policies.items() for each in policy if "kms:Sign" in each["Action"]}
+    assert {name: each["Resource"] for name, each in signers.items()} == {"slipway-publisher": signing.kms_key}

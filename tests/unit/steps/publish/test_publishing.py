@@ -5,6 +5,8 @@ from tasks.steps import fetch_repository, publish
 from tests.fakes.releases import release
 from tests.fakes.workspace import workspace
 
+URI = f"s3://bucket/releases/demo/{release().id}/release.json"
+
 
 @pytest.fixture
 def space(tmp_path):
@@ -32,7 +34,7 @@ def test_a_published_repository_has_the_engine_where_the_boot_test_had_it(space,
     stored("build", **{"model.xml": b"graph", "engine.json": b"{}"})
 
     outcome = publish.run(release(), space)
-    fetch_repository.run(release(), space, tmp_path / "models")
+    fetch_repository.run(release(), URI, space, tmp_path / "models")
 
     found = {str(path.relative_to(tmp_path / "models")) for path in (tmp_path / "models").rglob("*") if path.is_file()}
     assert found == {"demo/config.pbtxt", "demo/1/model.py", "demo/1/engine/model.xml", "demo/1/engine/engine.json"}
@@ -60,6 +62,6 @@ def test_publishing_what_was_not_made_is_refused(space, stored, missing):
 
 def test_fetching_what_was_not_published_says_what_to_run(space, tmp_path):
     with pytest.raises(InputError) as caught:
-        fetch_repository.run(release(), space, tmp_path / "models")
+        fetch_repository.run(release(), URI, space, tmp_path / "models")
 
     assert caught.value.remedy.startswith("Run publish first")
