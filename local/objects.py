@@ -1,7 +1,6 @@
 """Prepares the embedded cluster and object store, as docs/cluster-setup.md prepares real ones but without kubectl."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,12 @@ import yaml
 from kubernetes import client, config
 
 from local.private_files import write_private
+from local.settings import Settings
 from tasks.adapters.kube import Cluster
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.adapters.site_setup import set_up
 from tasks.contracts.site import Site
+from tasks.contracts.site_objects import signing_secret
 
 TOKEN_LIFETIME_S = 365 * 24 * 3600  # `make up` writes a new one
 
@@ -24,11 +25,11 @@ def base_objects(manifests: Path) -> list[dict[str, Any]]:
     return [item for name in listed for item in yaml.safe_load_all((base / name).read_text()) if item]
 
 
-def prepare(site: Site, text: str, kubeconfig: Path, manifests: Path, credentials: Mapping[str, str]) -> None:
-    """Apply the base manifests, then what `slipway setup` applies for the site whose file holds `text`."""
+def prepare(site: Site, text: str, kubeconfig: Path, manifests: Path, settings: Settings) -> None:
+    """Apply the base manifests, the signing key, and what `slipway setup` applies for the site of the file `text`."""
     cluster = Cluster.connect(site, kubeconfig=kubeconfig)
-    cluster.apply(base_objects(manifests))
-    set_up(site, text, cluster, S3ObjectStore(site.object_store, credentials), credentials)
+    cluster.apply([*base_objects(manifests), *signing_secret(site, settings.signing_key)])
+    set_up(site, text, cluster, S3ObjectStore(site.object_store, settings.credentials), settings.credentials)
 
 
 def write_kubeconfig(admin: Path, namespace: str, account: str, target: Path) -> None:

@@ -1,9 +1,12 @@
-"""A stack's ports and credentials."""
+"""A stack's ports, credentials and signing key."""
 
 import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from local.private_files import write_private
 from local.processes import free_port
@@ -14,10 +17,12 @@ LISTENING = {"cluster": "cluster", "hub": "hub", "object_store": "object-store",
 
 @dataclass(frozen=True)
 class Settings:
-    """Ports and credentials, chosen once per folder and kept in `stack.json`, which only its owner can read."""
+    """What is chosen once per folder and kept in `stack.json`, which only its owner can read."""
 
     ports: dict[str, int]
     credentials: dict[str, str]
+    signing_key: str = field(default="", repr=False)
+    """The private key that publish signs with, in PEM. Folders of older versions have none, and unsigned releases."""
 
     @classmethod
     def of(cls, folder: Path) -> "Settings":
@@ -31,12 +36,20 @@ class Settings:
                 pass
             ports[name] = port
         credentials = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": secrets.token_urlsafe(24)}
-        settings = cls(ports, credentials)
+        key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        settings = cls(ports, credentials, key.decode())
         settings.write(folder)
         return settings
 
     def write(self, folder: Path) -> None:
         """Store the settings for the next `up`."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        document = {"ports": self.ports, "credentials": self.credentials}
-        write_private(folder / "stack.json", json.dumps(document))
+        write_private(folder / "stack.json", json.dumps(asdict(self)))
+
+    @property
+    def public_key(self) -> str:
+        """The public key in PEM of a stack that signs."""
+        key = serialization.load_pem_private_key(self.signing_key.encode(), None).public_key()
+        return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()

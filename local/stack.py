@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 DEFAULT_FOLDER = REPOSITORY / ".slipway" / "stack"
 AIRFLOW_ACCOUNT = "slipway-airflow"
+SIGNING_SECRET = "slipway-signing"  # noqa: S105 - a name
 CLUSTER_NAME = "slipway-local"
 """Name of the cluster's node and of its kubeconfig's context."""
 SERVERS = {"cluster": 3, "hub": 3, "object-store": 1}
@@ -148,10 +150,12 @@ class Stack:
         return self.supervisor.states()
 
     def site(self) -> dict[str, Any]:
-        """sites/local.yaml with this stack's addresses."""
+        """sites/local.yaml with this stack's addresses and its signing key."""
         site: dict[str, Any] = read_document(REPOSITORY / "sites" / "local.yaml")
         site["object_store"]["endpoint"] = self.object_store.endpoint
         site["hub"] = {"endpoint": self._other_hub or self.hub_endpoint}
+        if self.settings.signing_key:
+            site["signing"] = {"key_secret": SIGNING_SECRET, "public_keys": [self.settings.public_key]}
         return site
 
     @property
@@ -202,7 +206,7 @@ class Stack:
             if ports[name] != self.settings.ports[name]:
                 say(f"port {self.settings.ports[name]} of {service} is taken by another program: now {ports[name]}")
         if ports != self.settings.ports:
-            self.settings = Settings(ports, self.settings.credentials)
+            self.settings = replace(self.settings, ports=ports)
             self.settings.write(self.folder)
 
     def _prepare_site(self) -> None:
@@ -212,7 +216,7 @@ class Stack:
         text, manifests = yaml.safe_dump(self.site(), sort_keys=False), REPOSITORY / "k8s_manifests"
         write_private(self.site_file, text)
         site = read_contract(Site, self.site(), str(self.site_file))
-        objects.prepare(site, text, self.kubeconfig, manifests, self.settings.credentials)
+        objects.prepare(site, text, self.kubeconfig, manifests, self.settings)
         namespace = site.kubernetes.pipeline_namespace
         objects.write_kubeconfig(self.kubeconfig, namespace, AIRFLOW_ACCOUNT, self._airflow_kubeconfig)
 

@@ -14,6 +14,7 @@ from tasks.contracts.placement import GPU_RESOURCE, site_step
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
 from tasks.contracts.resolution import ResolvedRelease
+from tasks.contracts.signing import KEY_VARIABLE, SECRET_KEY
 from tasks.contracts.site import PodShape, Site, StartBudget
 from tasks.contracts.site_objects import READS_DATASETS, SITE_CONFIG_MAP
 from tasks.contracts.spec import ReleaseSpec
@@ -191,6 +192,8 @@ def _environment(step: Step, spec: ReleaseSpec | None, site: Site, run: str) -> 
     token = ResolvedRelease(spec, site).hub_token_secret if spec else None
     if token and KINDS[step].hub_access:
         secrets["HF_TOKEN"] = token
+    if step == "publish" and site.signing and site.signing.key_secret:
+        secrets[KEY_VARIABLE] = (site.signing.key_secret, SECRET_KEY)
     if (traces := site.telemetry.traces) and spec is not None:
         values[TRACEPARENT] = trace_parent(spec.name, run)
         if traces.headers_secret:

@@ -116,9 +116,9 @@ class Move:
                 self._object(source.layout.dataset(dataset.file.digest), target.layout.dataset(dataset.file.digest))
         outcomes = Counter(self._artifact(stage, release.plan.stages[stage].key) for stage in self.stages)
         published = release.plan.stages["publish"].key
-        for name in ATTESTATIONS:
+        for attestation in ATTESTATIONS:
             files = (place.layout.artifact("publish", published) for place in (source, target))
-            self._object(*(f"{folder}/{name}" for folder in files))
+            self._object(*(f"{folder}/{attestation}" for folder in files))
         folder, to = uri.removesuffix("release.json"), there.removesuffix("release.json")
         for item in source.store.list(folder):
             if item.uri != uri:

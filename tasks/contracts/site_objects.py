@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.contracts.node_objects import node_objects
+from tasks.contracts.signing import SECRET_KEY
 from tasks.contracts.site import Site, endpoint_port
 
 Document = dict[str, Any]
@@ -58,6 +59,25 @@ def credentials_secrets(site: Site, environment: Mapping[str, str]) -> list[Docu
             "stringData": data,
         }
         for namespace in (site.kubernetes.pipeline_namespace, site.kubernetes.serving_namespace)
+    ]
+
+
+def signing_secret(site: Site, private_key: str) -> list[Document]:
+    """The Secret with the private key that publish signs with; empty where the site names none."""
+    if site.signing is None or site.signing.key_secret is None:
+        return []
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "Opaque",
+            "metadata": {
+                "name": site.signing.key_secret,
+                "namespace": site.kubernetes.pipeline_namespace,
+                "labels": MANAGED,
+            },
+            "stringData": {SECRET_KEY: private_key},
+        }
     ]
 
 

@@ -11,7 +11,8 @@ from kubernetes.client import ApiClient
 from plugins.slipway_airflow.pods import deadline_s, step_pod
 from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import read_site
-from tasks.contracts.release import Step
+from tasks.contracts.release import STEPS, Step
+from tasks.contracts.signing import KEY_VARIABLE, Signing
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from tasks.contracts.telemetry import Telemetry
 from tasks.contracts.trace_context import trace_parent
@@ -129,6 +130,27 @@ def test_a_token_of_the_hub_reaches_only_the_steps_that_speak_with_the_hub():
     }
 
     assert with_token == {"plan", "download"}
+
+
+def test_the_private_key_reaches_publish_alone():
+    signing = Signing(key_secret="slipway-signing")
+    site = read_site(SITE).model_copy(update={"signing": signing})
+
+    found = {
+        (step, variable.value_from.secret_key_ref.name, variable.value_from.secret_key_ref.key)
+        for step in STEPS
+        for variable in step_pod(step, spec(), site).spec.containers[0].env
+        if variable.name == KEY_VARIABLE
+    }
+
+    assert found == {("publish", "slipway-signing", "private.pem")}
+
+
+def test_a_key_in_a_service_is_in_no_pod():
+    signing = Signing(kms_key="arn:aws:kms:eu-west-1:111122223333:key/1234")
+    site = read_site(SITE).model_copy(update={"signing": signing})
+
+    assert KEY_VARIABLE not in {each.name for each in step_pod("publish", spec(), site).spec.containers[0].env}
 
 
 def test_a_site_without_the_shape_says_what_to_add():

@@ -1,0 +1,42 @@
+"""A new stack signs its releases with a key of its own; one that was made before that goes on unsigned."""
+
+import json
+
+import pytest
+
+from local.settings import Settings
+from local.stack import Stack
+from tasks.contracts.base import read_contract
+from tasks.contracts.site import Site
+from tasks.contracts.site_objects import signing_secret
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "stack"
+
+
+def test_a_new_stack_keeps_its_key_to_itself_and_its_site_names_the_public_half(folder):
+    stack = Stack(folder)
+    site = read_contract(Site, stack.site(), "site.yaml")
+
+    assert Stack(folder).settings == stack.settings
+    assert (folder / "stack.json").stat().st_mode & 0o077 == 0
+    assert site.signing.public_keys == (stack.settings.public_key,)
+    assert "PRIVATE" not in json.dumps(stack.site()) + repr(stack.settings)
+    (secret,) = signing_secret(site, stack.settings.signing_key)
+    assert (secret["metadata"]["namespace"], secret["metadata"]["name"]) == ("slipway", "slipway-signing")
+    assert secret["stringData"] == {"private.pem": stack.settings.signing_key}
+
+
+def test_a_stack_of_an_older_version_still_starts_its_unsigned_releases(folder):
+    Stack(folder)
+    older = json.loads((folder / "stack.json").read_text())
+    del older["signing_key"]
+    (folder / "stack.json").write_text(json.dumps(older))
+
+    stack = Stack(folder)
+
+    assert read_contract(Site, stack.site(), "site.yaml").signing is None
+    stack.settings.write(folder)
+    assert Settings.of(folder) == stack.settings
