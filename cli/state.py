@@ -1,5 +1,6 @@
 """`slipway status` and `slipway explain`: what is live, why, and how to roll back. They change nothing."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -66,9 +67,24 @@ def status(
         raise typer.Exit(worst)
 
 
-def explain(context: typer.Context, name: Name) -> None:
-    """Show what is live, its commit, why it was promoted, and how to roll back."""
+def explain(
+    context: typer.Context,
+    name: Name,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check signatures from the Hub's commit to the pods, and print one line.")
+    ] = False,
+) -> None:
+    """Show what is live, its commit, why it was promoted, and how to roll back.
+
+    With --verify, only one line: that the files of the commit at the Hub, the signed provenance, the signature of the
+    release and what its pods loaded agree. If they do not, or one cannot be read, it says which, and the exit code is
+    65 or 75. HF_TOKEN is sent to the Hub if it is set.
+    """
     settings, console = settings_of(context), console_on_stdout()
+    if verify:
+        typer.echo(verified(settings, name))
+        return
     for part in explanation(*settings.store(), name):
         console.print(part, highlight=False, soft_wrap=True)
 
@@ -80,13 +96,46 @@ def explanation(store: "ObjectStore", layout: "Layout", name: str) -> Iterator[R
         InputError: no release of the model is live.
     """
     channel = read_channel(store, layout, name)
-    live = channel.live
-    if live is None:
-        raise InputError(f"no release of {name} is live", remedy=f"Make one with `slipway release {name}`.")
-    release = read_contract_json(Release, store.read_bytes(live.release_uri), live.release_uri)
+    live, release = _live_release(store, channel)
     yield from (Text(line) for line in _what_runs(release, live))
     yield from _why(store, layout, channel, live)
     yield Text(_rollback_hint(channel))
+
+
+def verified(settings: Settings, name: str) -> str:
+    """The line that `slipway explain --verify` prints.
+
+    Raises:
+        SignatureError: a link of the chain does not hold.
+        InputError, UnavailableError: a link cannot be checked.
+    """
+    site = settings.site()
+    if site.signing is None or not site.signing.verifies:
+        raise InputError(
+            f"site {site.name} names no public keys, so nothing can be verified",
+            remedy="Name them in signing.public_keys of the site file: docs/operations.md, Signatures.",
+        )
+    store, layout = settings.store()
+    _, release = _live_release(store, read_channel(store, layout, name))
+    # the Hub's client and cryptography take half a second to import, which the other commands need not wait for
+    from cli.verification import Verification  # noqa: PLC0415
+    from tasks.adapters.artifacts import ArtifactStore  # noqa: PLC0415
+    from tasks.adapters.clock import SystemClock  # noqa: PLC0415
+    from tasks.adapters.hub import HuggingFaceHub  # noqa: PLC0415
+    from tasks.adapters.signatures import Signatures  # noqa: PLC0415
+
+    clock = SystemClock()
+    hub = HuggingFaceHub(site.hub.endpoint, os.environ.get("HF_TOKEN"), clock)
+    signatures = Signatures(store, layout, site.signing.public_keys)
+    return Verification(ArtifactStore(store, layout, clock), signatures, hub, settings.cluster()).of(release)
+
+
+def _live_release(store: "ObjectStore", channel: Channel) -> tuple[ChannelEntry, Release]:
+    live = channel.live
+    if live is None:
+        name = channel.name
+        raise InputError(f"no release of {name} is live", remedy=f"Make one with `slipway release {name}`.")
+    return live, read_contract_json(Release, store.read_bytes(live.release_uri), live.release_uri)
 
 
 def read_channel(store: "ObjectStore", layout: "Layout", name: str) -> Channel:

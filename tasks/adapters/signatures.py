@@ -4,6 +4,7 @@ Signatures lie beside the artifact's manifest. OpenSSF model-signing is not impo
 read (docs/decisions/0031).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,6 +33,8 @@ from tasks.contracts.errors import InputError, SignatureError
 from tasks.contracts.signing import KEY_VARIABLE, SECRET_KEY, fingerprint, pem_of
 
 KEY_DIGITS = 12
+VERIFIED = re.compile(r"\bsha256:(?P<digest>[0-9a-f]{64}), signed by key ")
+"""How the message of a pod that verified a signature names the digest: what str(Signed) writes."""
 HASHES: dict[str, hashes.HashAlgorithm] = {
     "secp256r1": hashes.SHA256(),
     "secp384r1": hashes.SHA384(),

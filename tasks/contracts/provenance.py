@@ -108,7 +108,7 @@ def _dependencies(release: Release, stages: Mapping[Stage, Manifest], site: Site
 
 def _repository(name: str, folder: str, source: Source, endpoint: str) -> Iterator[Descriptor]:
     uri = hub_uri(endpoint, source.repo, source.commit)
-    yield {"name": name, "uri": uri, "digest": {"gitCommit": source.commit}}
+    yield {"name": name, "uri": uri, "digest": {"gitCommit": source.commit}, "annotations": {"repo": source.repo}}
     for file in source.files:
         yield {"name": f"file/{folder}{file.path}", "uri": f"{uri}#{file.path}", "digest": file_digest(file)}
 

@@ -124,7 +124,8 @@ class ResolvedRelease:
         if self.spec.source.token_secret is None:
             return None
         secret, _, key = self.spec.source.token_secret.partition("/")
-        if secret in {self.site.object_store.credentials_secret, self.site.serving.mpi_secret}:
+        signing = self.site.signing.key_secret if self.site.signing else None
+        if secret in {self.site.object_store.credentials_secret, self.site.serving.mpi_secret, signing}:
             raise InputError(
                 "source.token_secret names a Secret of the platform, which would be sent to the Hub",
                 found=secret,

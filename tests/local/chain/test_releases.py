@@ -45,6 +45,17 @@ def test_a_good_revision_goes_live_and_answers(chain, promoted):
     assert chain.ask()
 
 
+def test_the_live_release_is_verified_from_the_hubs_commit_to_its_pod(chain, promoted):
+    commit = chain.read(chain.layout.release(MODEL, chain.live()))["plan"]["source"]["commit"]
+
+    command = [REPOSITORY / "slipway", "explain", MODEL, "--verify"]
+    done = subprocess.run(command, env=chain.environment, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"verified: slipway/demo-llama at commit {commit[:12]}")
+    assert done.stdout.endswith("loaded by 1 of 1 pods\n")
+
+
 def test_a_commit_that_changes_only_the_readme_starts_one_pod_and_finds_nothing_to_do(chain, promoted):
     before = chain.standing()
 

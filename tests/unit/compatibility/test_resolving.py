@@ -4,6 +4,7 @@ import pytest
 
 from tasks.contracts.plan import Estimate
 from tasks.contracts.resolution import ResolvedRelease, resolve
+from tasks.contracts.signing import Signing
 from tests.fakes.gpu_site import GPUS, MULTINODE, SERVING, gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.refused import refused
@@ -99,6 +100,14 @@ def test_a_secret_of_the_platform_is_not_sent_to_the_hub(section):
     asked = spec(source={**SPEC["source"], "token_secret": "of-the-platform/key"})
 
     with refused(found="of-the-platform", expected="a Secret that holds a Hub token"):
+        resolve(asked, site)
+
+
+def test_the_private_key_of_signatures_is_not_sent_to_the_hub():
+    site = gpu_site().model_copy(update={"signing": Signing(key_secret="slipway-signing")})
+    asked = spec(source={**SPEC["source"], "token_secret": "slipway-signing/private.pem"})
+
+    with refused(found="slipway-signing", expected="a Secret that holds a Hub token"):
         resolve(asked, site)
 
 
