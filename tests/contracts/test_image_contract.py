@@ -32,6 +32,7 @@ NOT_IN = {
     },
     "tasks-modelopt": {
         *("tasks.serving.mpi_leader", "tasks.adapters.kube", "tasks.steps.fetch_repository"),
+        *("tasks.adapters.kms", "tasks.adapters.signatures"),
         "tasks.serving.openai_api.process",
     },
 }
