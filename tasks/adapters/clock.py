@@ -20,6 +20,11 @@ class Clock(Protocol):
         """Return after `seconds`."""
 
 
+def cpu_seconds() -> float:
+    """CPU time that this process has used, with all its threads."""
+    return time.process_time()
+
+
 class SystemClock(Clock):
     """The machine's clock."""
 

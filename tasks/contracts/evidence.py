@@ -5,12 +5,12 @@ empty table (docs/decisions/0004-the-gate-judges-emptiness-itself.md).
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
 from tasks.contracts.harness import HarnessReport
-from tasks.contracts.measurement import AnswerRow, RequestRow, Target, summarize, values
+from tasks.contracts.measurement import MAX_CLIENT_BUSY, AnswerRow, RequestRow, Target, summarize, values
 
 UNITS = {
     "answer_accuracy": "",
@@ -36,6 +36,8 @@ class Evidence:
     perplexity: float | None = None
     source_perplexity: float | None = None
     harness: HarnessReport | None = None
+    client_busy: Mapping[int, float] = field(default_factory=dict)
+    """Share of its time in which the load generator computed, by level, where that is known."""
 
     def level(self, target: Target, concurrency: int) -> list[RequestRow]:
         """Rows of one target at one level."""
@@ -54,6 +56,14 @@ class Line:
     """The same numbers for the divisor of a ratio."""
     count: int = 0
     problem: str | None = None
+
+    client_busy: float | None = None
+    """Share of its time in which the load generator computed, where that is known."""
+
+    @property
+    def is_clients(self) -> bool:
+        """Whether the load generator may have been the limit, and not the server."""
+        return self.client_busy is not None and self.client_busy > MAX_CLIENT_BUSY
 
     @property
     def what(self) -> str:
@@ -102,7 +112,7 @@ def _at_level(expectation: Expectation, level: int, evidence: Evidence) -> Line:
         live = evidence.level("live", level)
         baseline = _samples(expectation, live, evidence.goodput)
         count = min(count, len(baseline) if expectation.metric in PER_REQUEST_METRICS else len(live))
-    return _checked(Line(expectation, level, samples, baseline, count))
+    return _checked(Line(expectation, level, samples, baseline, count, client_busy=evidence.client_busy.get(level)))
 
 
 def _samples(expectation: Expectation, rows: Sequence[RequestRow], goodput: Goodput) -> tuple[float, ...]:
@@ -121,7 +131,7 @@ def _checked(line: Line) -> Line:
         problem = f"{line.count} samples, at least {line.expectation.min_count} are needed"
     elif line.expectation.of and not any(line.baseline):
         problem = f"there is no measurement of {line.expectation.of} to compare with"
-    return Line(line.expectation, line.concurrency, line.samples, line.baseline, line.count, problem)
+    return replace(line, problem=problem)
 
 
 def throughput_weights(metric: str, rows: Sequence[RequestRow], goodput: Goodput) -> list[tuple[float, float]]:

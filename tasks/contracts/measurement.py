@@ -78,6 +78,10 @@ class AnswerRow(Contract):
     error: str = ""
 
 
+MAX_CLIENT_BUSY = 0.8
+"""Share of its CPU above which the load generator is the limit: its threads share one interpreter and wait for it."""
+
+
 class LevelSummary(Contract):
     """One target at one level of concurrency. Percentiles are over requests that succeeded; None: no data."""
 
@@ -91,6 +95,9 @@ class LevelSummary(Contract):
     output_tokens_per_s: float
     goodput_per_s: float
     percentiles: dict[str, dict[str, float | None]] = Field(description="metric -> p50, p90, p95, p99 in ms")
+    client_busy: float | None = Field(
+        default=None, ge=0, description="share of its time in which the load generator itself computed; null: not known"
+    )
 
 
 PERCENTILES = (50, 90, 95, 99)

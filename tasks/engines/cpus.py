@@ -10,9 +10,14 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 def available_cpus(limit: Path = CGROUP_LIMIT) -> int:
     """The smaller of the affinity mask and the cgroup's quota, rounded up; at least 1."""
-    allowed = len(os.sched_getaffinity(0))
+    return max(1, math.ceil(cpu_quota(limit)))
+
+
+def cpu_quota(limit: Path = CGROUP_LIMIT) -> float:
+    """The smaller of the affinity mask and the cgroup's quota, in CPUs."""
+    allowed = float(len(os.sched_getaffinity(0)))
     try:
         quota, period = limit.read_text().split()[:2]
     except (OSError, ValueError):
         return allowed
-    return allowed if quota == "max" else max(1, min(allowed, math.ceil(int(quota) / int(period))))
+    return allowed if quota == "max" else min(allowed, int(quota) / int(period))

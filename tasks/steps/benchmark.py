@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tasks.adapters.clock import Clock
+from tasks.adapters.clock import Clock, cpu_seconds
 from tasks.adapters.comparison import compare
 from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.service_object import ServiceAddress
@@ -20,6 +20,7 @@ from tasks.contracts.evidence import Evidence, lines
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS, Benchmark
 from tasks.contracts.measurement import LevelSummary, RequestRow, Target, summarize
 from tasks.contracts.release import Release
+from tasks.engines.cpus import cpu_quota
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -44,7 +45,10 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         for level in spec.gate.benchmark.concurrency
         for row in load.level(level, targets, functools.partial(is_decided, release, level))
     ]
-    summaries = _summaries(rows, spec.gate.benchmark)
+    summaries = [
+        summary.model_copy(update={"client_busy": load.busy(summary.concurrency)})
+        for summary in _summaries(rows, spec.gate.benchmark)
+    ]
     evidence = workspace.layout.evidence(spec.name, release.id, release.plan.run)
     lines = b"\n".join(canonical_json(row.model_dump(mode="json")) for row in rows) + b"\n"
     workspace.store.put_bytes(f"{evidence}/requests.jsonl", lines, content_type="application/jsonl")
@@ -69,10 +73,27 @@ class LoadTest:
         clock: Clock,
         *,
         connect: Callable[[ServiceAddress], TritonClient] = _connect,
+        cpu_s: Callable[[], float] = cpu_seconds,
+        cpus: float | None = None,
     ) -> None:
+        """Prepare the load.
+
+        Args:
+            model: the model's name.
+            settings: the spec's.
+            prompts: sent in turn, again and again.
+            counter: counts the tokens of answers.
+            clock: times the requests.
+            connect: connects a client.
+            cpu_s: CPU time that this process has used so far.
+            cpus: CPUs that it may use; None: those of its container.
+        """
         self._model, self._settings, self._prompts = model, settings, prompts
         self._counter, self._clock, self._connect = counter, clock, connect
+        # one thread at a time runs Python, so more than one CPU does not help
+        self._cpu_s, self._cpus = cpu_s, min(1.0, cpu_quota() if cpus is None else cpus)
         self._began_s = clock.monotonic()
+        self._turns_s: dict[int, list[tuple[float, float]]] = {}
 
     def level(
         self, concurrency: int, targets: dict[Target, ServiceAddress], decided: Callable[[list[RequestRow]], bool]
@@ -91,10 +112,19 @@ class LoadTest:
                 if before and self._clock.monotonic() - self._began_s > self._settings.budget_s:
                     return rows
                 for target, requests in turns:
+                    before_s = self._cpu_s(), self._clock.monotonic()
                     rows += self._batch(concurrency, next(batches), target, targets[target], requests)
+                    took_s = self._cpu_s() - before_s[0], self._clock.monotonic() - before_s[1]
+                    self._turns_s.setdefault(concurrency, []).append(took_s)
             if count != counts[-1] and decided(rows):
                 return rows
         return rows
+
+    def busy(self, concurrency: int) -> float | None:
+        """Share of a level's turns in which this process computed: at 1 it was the limit, not the server."""
+        turns = self._turns_s.get(concurrency, [])
+        lasted_s = sum(each[1] for each in turns)
+        return sum(each[0] for each in turns) / lasted_s / self._cpus if lasted_s else None
 
     def _turns(
         self, concurrency: int, requests: int, targets: dict[Target, ServiceAddress]

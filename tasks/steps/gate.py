@@ -59,6 +59,11 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
         perplexity=metrics.get("perplexity"),
         source_perplexity=metrics.get("source_perplexity"),
         harness=HarnessReport.model_validate_json(harness) if harness else None,
+        client_busy={
+            summary.concurrency: summary.client_busy
+            for summary in _summaries(release, workspace)
+            if summary.client_busy is not None
+        },
     )
 
 
@@ -86,7 +91,7 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
             judged.append(_inconclusive(line, line.problem))
             continue
         judgement, document = _compared(line, evidence, gate.benchmark) if line.expectation.of else _absolute(line)
-        judged.append(judgement)
+        judged.append(_distrusted(line, judgement))
         documents.append({"what": line.what, **document})
     for scored in harness_lines(gate.harness, evidence.harness, live=bool(release.plan.live)) if gate.harness else ():
         judgement, document = _scored(scored)
@@ -110,6 +115,20 @@ def _not_applicable(release: Release, metrics: Sequence[str]) -> tuple[str, ...]
 
 def _inconclusive(line: Line, problem: str) -> Judgement:
     return _judgement(line, Verdict.INCONCLUSIVE, None, f"{line.what}: {problem}")
+
+
+def _distrusted(line: Line, judgement: Judgement) -> Judgement:
+    """The judgement, or inconclusive if the load generator was the limit.
+
+    A limit that was met in spite of it is met. Errors are the server's in any case.
+    """
+    absolute = line.expectation.of is None
+    if not line.is_clients or line.expectation.metric == "error_rate":
+        return judgement
+    if absolute and judgement.verdict is Verdict.PASSED:
+        return judgement
+    why = f"{judgement.why}; the load generator computed for {line.client_busy:.0%} of the time, so it was the limit"
+    return judgement.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "why": why})
 
 
 def _absolute(line: Line) -> tuple[Judgement, dict[str, object]]:

@@ -172,3 +172,31 @@ def test_without_a_live_release_a_comparison_with_it_is_named_and_not_judged():
 
 def test_a_spec_of_comparisons_only_does_not_pass_without_a_live_release():
     assert verdict_of(gated(SLOWER), evidence(requests("candidate", [100] * 9))) is Verdict.INCONCLUSIVE
+
+
+def busy(line, latency_ms, share):
+    rows = requests("candidate", [latency_ms] * 40) + requests("live", [100] * 40)
+    return judge(gated(line, live="demo-1"), evidence(rows, client_busy={1: share}))[0].judgements[0]
+
+
+@pytest.mark.parametrize("latency_ms", [100, 500], ids=["passed", "failed"])
+def test_a_comparison_that_the_load_generator_limited_is_inconclusive(latency_ms):
+    trusted, limited = (busy(SLOWER, latency_ms, share) for share in (0.7, 0.9))
+
+    assert trusted.verdict is not Verdict.INCONCLUSIVE
+    assert limited.verdict is Verdict.INCONCLUSIVE
+    assert "the load generator computed for 90% of the time" in limited.why
+
+
+@pytest.mark.parametrize(("latency_ms", "expected"), [(100, Verdict.PASSED), (500, Verdict.INCONCLUSIVE)])
+def test_an_absolute_limit_that_was_met_although_the_load_generator_was_busy_is_met(latency_ms, expected):
+    line = {"metric": "latency_ms", "quantile": 0.5, "at_most": 200}
+
+    assert busy(line, latency_ms, 0.9).verdict is expected
+
+
+def test_errors_are_the_servers_however_busy_the_load_generator_is():
+    rows = requests("candidate", [100] * 9, ok=False)
+    report, _ = judge(gated({"metric": "error_rate", "at_most": 0}), evidence(rows, client_busy={1: 1.0}))
+
+    assert report.verdict is Verdict.FAILED

@@ -39,8 +39,8 @@ class Counter:
         return len(text.split())
 
 
-def measured(candidate_s, *, targets=TARGETS, live_s=1.0, line=LINE, **settings):
-    """The rows of a level, for a candidate whose answers take so long."""
+def load_test(candidate_s, *, targets=TARGETS, live_s=1.0, line=LINE, cpu_s=lambda _: 0.0, cpus=1.0, **settings):
+    """A load test whose candidate takes so long for an answer, and when its level is decided."""
     clock, dice = ManualClock(), np.random.default_rng(5)
     means = {"candidate": candidate_s, "live": live_s}
     planned = release(
@@ -54,8 +54,16 @@ def measured(candidate_s, *, targets=TARGETS, live_s=1.0, line=LINE, **settings)
         Counter(),
         clock,
         connect=lambda address: Connection(clock, means[address.host], dice),
+        cpu_s=lambda: cpu_s(clock.monotonic()),
+        cpus=cpus,
     )
-    return load.level(1, targets, partial(is_decided, planned, 1))
+    return load, partial(is_decided, planned, 1)
+
+
+def measured(candidate_s, *, targets=TARGETS, **settings):
+    """The rows of a level, for a candidate whose answers take so long."""
+    load, decided = load_test(candidate_s, targets=targets, **settings)
+    return load.level(1, targets, decided)
 
 
 def count(rows, target):
@@ -100,6 +108,15 @@ def test_targets_take_turns():
 
     turns = [next(row.target for row in rows if row.batch == batch) for batch in range(max(r.batch for r in rows) + 1)]
     assert turns == ["candidate", "live", "live", "candidate"] * 2
+
+
+@pytest.mark.parametrize(("cpus", "expected"), [(0.5, 0.6), (1.0, 0.3), (8.0, 0.3)])
+def test_the_load_test_knows_for_how_much_of_its_time_it_computed(cpus, expected):
+    load, decided = load_test(1.0, cpu_s=lambda now: 0.3 * now, cpus=cpus, max_requests=None)
+
+    assert load.busy(1) is None
+    load.level(1, TARGETS, decided)
+    assert load.busy(1) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
