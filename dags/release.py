@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import yaml
-from airflow.sdk import DAG, Param, ParamsDict, TriggerRule, chain
+from airflow.sdk import DAG, Param, TriggerRule, chain
+from airflow.sdk.definitions.param import ParamsDict
 
 from plugins.slipway_airflow.approval import Approval
 from plugins.slipway_airflow.released import Released
