@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tasks.adapters import statistics
-from tasks.contracts.evidence import Evidence, throughput_weights
+from tasks.contracts.evidence import Evidence, TextLosses, throughput_weights
+from tasks.contracts.gate import LINE_ERROR
 from tasks.contracts.gate_spec import PER_REQUEST_METRICS, Benchmark, Expectation
 from tasks.contracts.looks import Look, block_count, blocks, in_order, looks
 from tasks.contracts.measurement import RequestRow, values
@@ -51,6 +52,26 @@ def compare(expectation: Expectation, concurrency: int, evidence: Evidence, sett
         if compared is not None and compared.is_bounded and compared.decides(expectation):
             break
     return compared
+
+
+def of_texts(expectation: Expectation, texts: Sequence[TextLosses]) -> Comparison:
+    """Ratio of perplexity to the source's, or divergence from the source, with an interval; of one text or more.
+
+    Source and quantized model read the same texts, so their losses are subtracted text by text.
+    """
+    if expectation.metric == "kl_divergence":
+        found = statistics.mean([(text.divergence, text.tokens) for text in texts], error=LINE_ERROR)
+        return Comparison(*found, requests=len(texts))
+    losses = [(text.quantized - text.source, text.tokens) for text in texts]
+    point, low, high = statistics.mean(losses, error=LINE_ERROR)
+    return Comparison(math.exp(point), math.exp(low), _exp(high), requests=len(texts))
+
+
+def _exp(number: float) -> float:
+    try:
+        return math.exp(number)
+    except OverflowError:
+        return math.inf
 
 
 def _at(

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.adapters.comparison import of_texts
 from tasks.contracts.evidence import Evidence
 from tasks.contracts.gate import GateReport, interval_words
+from tasks.contracts.gate_spec import Expectation
 from tasks.contracts.measurement import LevelSummary, Target
 from tasks.contracts.release import Release
 
+DIVERGENCE = Expectation(metric="kl_divergence", at_most=0)
 TEMPLATE = Path(__file__).with_name("report.html.j2")
 PLOT_WIDTH, PLOT_HEIGHT = 460.0, 190.0
 LEFT, TOP = 58.0, 12.0
@@ -61,6 +64,7 @@ def render(release: Release, report: GateReport, evidence: Evidence, summaries: 
         summaries=summaries,
         perplexity=evidence.perplexity,
         source_perplexity=evidence.source_perplexity,
+        divergence=of_texts(DIVERGENCE, evidence.texts) if evidence.texts else None,
         harness=evidence.harness,
     )
 

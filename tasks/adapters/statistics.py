@@ -76,6 +76,27 @@ def rate_ratio(
     return _interval(point, _divided(mine[:, 0] * theirs[:, 1], mine[:, 1] * theirs[:, 0]), len(candidate), error)
 
 
+def mean(texts: Sequence[tuple[float, float]], *, error: float) -> Interval:
+    """Sum of the first over sum of the second numbers, with its interval from resampled pairs on a linear scale.
+
+    Args:
+        texts: a sum and the weight behind it, one pair for each independent text; at least one.
+        error: probability that the interval misses the mean, half of it on each side.
+    """
+    import numpy as np
+    from scipy import stats
+
+    sums = np.array(texts, dtype=np.float64)
+    point = float(sums[:, 0].sum() / sums[:, 1].sum())
+    count = len(sums)
+    if count < 2:  # noqa: PLR2004 - one text has no spread to resample
+        return point, float("-inf"), float("inf")
+    resampled = _drawn(count) @ sums
+    spread = np.sqrt(np.mean((resampled[:, 0] / resampled[:, 1] - point) ** 2) * count / (count - 1))
+    reach = float(stats.t.ppf(1 - error / 2, count - 1) * spread)
+    return point, point - reach, point + reach
+
+
 class _Ordered:
     """The numbers of all blocks in order, and how many of each block are among the first ones."""
 

@@ -7,6 +7,7 @@ empty table (docs/decisions/0004-the-gate-judges-emptiness-itself.md).
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
 from tasks.contracts.harness import HarnessReport
@@ -23,7 +24,17 @@ UNITS = {
     "requests_per_s": "requests/s",
     "goodput_per_s": "requests/s",
     "perplexity": "",
+    "kl_divergence": "nats",
 }
+
+
+class TextLosses(NamedTuple):
+    """A row of `perplexity_texts` in the metrics of quantize: sums over the tokens of a text, in nats."""
+
+    tokens: float
+    source: float
+    quantized: float
+    divergence: float
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,8 @@ class Evidence:
     goodput: Goodput
     perplexity: float | None = None
     source_perplexity: float | None = None
+    texts: Sequence["TextLosses"] = ()
+    """The texts behind the perplexities; empty where only those are known, as of artifacts of older versions."""
     harness: HarnessReport | None = None
     client_busy: Mapping[int, float] = field(default_factory=dict)
     """Share of its time in which the load generator computed, by level, where that is known."""
@@ -91,8 +104,12 @@ def lines(expectations: Sequence[Expectation], levels: Sequence[int], evidence: 
 
 
 def _whole(expectation: Expectation, evidence: Evidence) -> Line:
+    measured: float | None
     if expectation.metric == "perplexity":
-        measured, count = evidence.perplexity, 1
+        measured, count = evidence.perplexity, max(1, len(evidence.texts))
+    elif expectation.metric == "kl_divergence":
+        tokens, count = sum(text.tokens for text in evidence.texts), len(evidence.texts)
+        measured = sum(text.divergence for text in evidence.texts) / tokens if tokens else None
     else:
         suite = "smoke" if expectation.metric == "smoke_accuracy" else "quality"
         rows = [row for row in evidence.answers if row.suite == suite]

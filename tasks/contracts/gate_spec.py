@@ -38,6 +38,7 @@ Metric = Literal[
     "requests_per_s",
     "goodput_per_s",
     "perplexity",
+    "kl_divergence",
 ]
 PER_REQUEST_METRICS: frozenset[str] = frozenset({"ttft_ms", "itl_ms", "latency_ms"})
 PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
@@ -47,6 +48,8 @@ PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
     "goodput_per_s",
 }
 """Metrics of the load test: one value at each level of concurrency. The others are for the release as a whole."""
+OF_TEXTS: frozenset[str] = frozenset({"perplexity", "kl_divergence"})
+"""Metrics over the texts of gate.quality.perplexity."""
 COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
 
 
@@ -156,7 +159,9 @@ class Quality(SamplingParameters):
         default_factory=dict, description="override those of engine.chat_template_kwargs, for every question"
     )
     perplexity: HubFileUri | None = Field(
-        default=None, description='JSONL, one {"text": str} per line, for perplexity of source and quantize output'
+        default=None,
+        description='JSONL, one {"text": str} per line, for perplexity of source and quantize output, '
+        "and the divergence of their next-token chances",
     )
 
 
@@ -278,8 +283,8 @@ class Gate(Written):
         for line in self.expect:
             if line.metric == "answer_accuracy" and self.quality is None:
                 raise ValueError("answer_accuracy needs gate.quality.dataset")
-            if line.metric == "perplexity" and (self.quality is None or self.quality.perplexity is None):
-                raise ValueError("perplexity needs gate.quality.perplexity")
+            if line.metric in OF_TEXTS and (self.quality is None or self.quality.perplexity is None):
+                raise ValueError(f"{line.metric} needs gate.quality.perplexity")
             if line.concurrency is not None and line.concurrency not in self.benchmark.concurrency:
                 raise ValueError(
                     f"{line.metric} is limited at concurrency {line.concurrency}, "

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 
 from tasks.adapters import expectations, report
-from tasks.adapters.comparison import Comparison, compare
+from tasks.adapters.comparison import Comparison, compare, of_texts
 from tasks.adapters.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
-from tasks.contracts.evidence import Evidence, Line, lines
+from tasks.contracts.evidence import Evidence, Line, TextLosses, lines
 from tasks.contracts.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
-from tasks.contracts.gate_spec import Benchmark, Expectation
+from tasks.contracts.gate_spec import OF_TEXTS, Benchmark, Expectation
 from tasks.contracts.harness import HarnessLine, HarnessReport, harness_lines, unjudged
 from tasks.contracts.harness_spec import HarnessLimit
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
@@ -58,6 +58,7 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
         goodput=release.spec.gate.benchmark.goodput,
         perplexity=metrics.get("perplexity"),
         source_perplexity=metrics.get("source_perplexity"),
+        texts=[TextLosses(*row) for row in metrics.get("perplexity_texts", ())],
         harness=HarnessReport.model_validate_json(harness) if harness else None,
         client_busy={
             summary.concurrency: summary.client_busy
@@ -90,7 +91,8 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
         if line.problem is not None:
             judged.append(_inconclusive(line, line.problem))
             continue
-        judgement, document = _compared(line, evidence, gate.benchmark) if line.expectation.of else _absolute(line)
+        by_interval = line.expectation.of is not None or line.expectation.metric == "kl_divergence"
+        judgement, document = _compared(line, evidence, gate.benchmark) if by_interval else _absolute(line)
         judged.append(_distrusted(line, judgement))
         documents.append({"what": line.what, **document})
     for scored in harness_lines(gate.harness, evidence.harness, live=bool(release.plan.live)) if gate.harness else ():
@@ -142,11 +144,13 @@ def _absolute(line: Line) -> tuple[Judgement, dict[str, object]]:
 
 
 def _compared(line: Line, evidence: Evidence, settings: Benchmark) -> tuple[Judgement, dict[str, object]]:
-    """Judge a ratio by its confidence interval: it passes or fails only if the whole interval does."""
+    """Judge a number by its confidence interval: it passes or fails only if the whole interval does."""
     expectation = line.expectation
-    if expectation.of == "source" or line.concurrency is None:
+    if expectation.metric in OF_TEXTS and evidence.texts:
+        compared: Comparison | None = of_texts(expectation, evidence.texts)
+    elif line.concurrency is None:
         point = line.samples[0] / line.baseline[0]
-        compared: Comparison | None = Comparison(point, point, point, line.count)
+        compared = Comparison(point, point, point, line.count)
     else:
         compared = compare(expectation, line.concurrency, evidence, settings)
     if compared is None:
@@ -156,7 +160,8 @@ def _compared(line: Line, evidence: Evidence, settings: Benchmark) -> tuple[Judg
         return _inconclusive(line, "too few samples for an interval"), {}
     verdict, document = _by_interval(line.what, (low, high), expectation)
     interval = (low if math.isfinite(low) else None, high if math.isfinite(high) else None)
-    ratio_text = f"{line.what} is {point:.3g} x {interval_words(interval)}".rstrip()
+    number = f"{point:.3g} {line.unit}".rstrip()
+    ratio_text = f"{line.what} is {number} {interval_words(interval)}".rstrip()
     looked_at = dataclasses.replace(line, count=min(line.count, compared.requests))
     why = f"{ratio_text}, {_limit_text(line)} (n={looked_at.count})"
     return _judgement(looked_at, verdict, point, why, interval), document

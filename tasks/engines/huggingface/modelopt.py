@@ -111,7 +111,7 @@ def quantize_with_modelopt(
     with phase(f"quantizing to {format_}, calibrating on {len(used)} texts"):
         model = _quantized(model, format_, kv_cache, used)
     with phase(f"measuring the {format_} model's perplexity over {len(measured)} texts"):
-        after = perplexity(measured, logits_of(model)) if measured else None
+        after = perplexity(measured, logits_of(model), source) if measured else None
     with phase("writing the checkpoint"):
         _export(model, out)
     _restore_documents(checkpoint, config, out)

@@ -51,7 +51,7 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
     metrics: dict[str, Any] = {"source_bytes": source_bytes, "weights_bytes": _weights_bytes(out)}
     if source is not None:
         with phase("measuring the compressed model's perplexity"):
-            metrics |= compared(source, perplexity(sequences, _openvino_logits(out)))
+            metrics |= compared(source, perplexity(sequences, _openvino_logits(out), source))
     return metrics
 
 

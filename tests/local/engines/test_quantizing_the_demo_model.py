@@ -5,7 +5,10 @@ import shutil
 
 import pytest
 
+from tasks.adapters.comparison import of_texts
 from tasks.contracts.errors import InputError
+from tasks.contracts.evidence import TextLosses
+from tasks.contracts.gate_spec import Expectation
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
@@ -38,6 +41,15 @@ def test_perplexity_stays_within_five_percent_of_the_source(quantized, weights):
     assert metrics["source_perplexity"] == pytest.approx(TRAINED_PERPLEXITY, abs=0.001)
     assert metrics["perplexity"] == pytest.approx(metrics["source_perplexity"], rel=0.05)
     assert metrics["warnings"] == []
+
+
+def test_fewer_bits_diverge_further_from_the_source_beyond_doubt(quantized):
+    line = Expectation(metric="kl_divergence", at_most=1)
+    rows = ([TextLosses(*row) for row in quantized(weights)[1]["perplexity_texts"]] for weights in FORMATS)
+
+    none, int8, int4 = (of_texts(line, texts) for texts in rows)
+
+    assert none.high < int8.low < int8.high < int4.low < int4.high < 0.01
 
 
 def test_fewer_bits_take_fewer_bytes(quantized):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tasks.contracts.base import canonical_json
-from tasks.contracts.evidence import Evidence
+from tasks.contracts.evidence import Evidence, TextLosses
 from tasks.contracts.gate import Verdict
 from tasks.contracts.gate_spec import Goodput
 from tasks.contracts.measurement import AnswerRow, RequestRow
@@ -200,3 +200,57 @@ def test_errors_are_the_servers_however_busy_the_load_generator_is():
     report, _ = judge(gated({"metric": "error_rate", "at_most": 0}), evidence(rows, client_busy={1: 1.0}))
 
     assert report.verdict is Verdict.FAILED
+
+
+def texts(quantized, divergence=0.01, spread=0.2, count=40):
+    """Texts of 10 tokens whose losses a token vary around `quantized` for one model and 1.0 for its source."""
+    hard = np.random.default_rng(3).normal(0, spread, count)
+    noise = np.random.default_rng(4).normal(0, 0.01, count)
+    return [
+        TextLosses(10, 10 * (1 + h), 10 * (quantized + h + n), 10 * (divergence + abs(n)))
+        for h, n in zip(hard, noise, strict=True)
+    ]
+
+
+def of_texts(line, *args, **kwargs):
+    rows = texts(*args, **kwargs)
+    perplexities = [float(np.exp(sum(row[column] for row in rows) / (10 * len(rows)))) for column in (2, 1)]
+    found = evidence(texts=rows, perplexity=perplexities[0], source_perplexity=perplexities[1])
+    return judge(gated(line), found)[0].judgements[0]
+
+
+OF_SOURCE = {"metric": "perplexity", "at_most_ratio": 1.05, "of": "source"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"), [(1.0, Verdict.PASSED), (1.2, Verdict.FAILED), (1.049, Verdict.INCONCLUSIVE)]
+)
+def test_perplexity_is_compared_with_the_source_text_by_text(loss, expected):
+    judged = of_texts(OF_SOURCE, loss)
+
+    assert (judged.verdict, judged.count) == (expected, 40)
+    assert judged.interval[1] / judged.interval[0] < 1.02  # texts differ by 20 %, and both models read the same ones
+
+
+def test_an_absolute_limit_on_perplexity_is_one_on_these_texts_and_has_no_interval():
+    judged = of_texts({"metric": "perplexity", "at_most": 2.75}, 1.0)
+
+    assert (judged.verdict, judged.interval) == (Verdict.PASSED, None)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(0.1, Verdict.PASSED), (0.005, Verdict.FAILED)])
+def test_divergence_from_the_source_is_judged_by_its_interval(limit, expected):
+    judged = of_texts({"metric": "kl_divergence", "at_most": limit}, 1.0)
+
+    assert judged.verdict is expected
+    assert "nats" in judged.why
+
+
+def test_without_texts_there_is_no_divergence():
+    assert verdict_of(gated({"metric": "kl_divergence", "at_most": 1}), evidence(perplexity=2.0)) is (
+        Verdict.INCONCLUSIVE
+    )
+
+
+def test_one_text_is_too_few():
+    assert of_texts({"metric": "kl_divergence", "at_most": 1}, 1.0, count=1).verdict is Verdict.INCONCLUSIVE

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tasks.adapters.report import charts, render
-from tasks.contracts.evidence import Evidence
+from tasks.contracts.evidence import Evidence, TextLosses
 from tasks.contracts.gate import GateReport, Judgement, Verdict
 from tasks.contracts.gate_spec import Expectation, Goodput
 from tasks.contracts.measurement import AnswerRow, summarize
@@ -28,7 +28,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def page(answers=(), more=()):
+def page(answers=(), more=(), texts=()):
     released = release(live="demo-old")
     line = Judgement(
         expectation=Expectation(metric="smoke_accuracy", at_least=1),
@@ -44,7 +44,7 @@ def page(answers=(), more=()):
     rows = [row(), row(target="live", last=0.9)]
     summaries = [summarize([one], Goodput()) for one in rows]
     parser = Page()
-    parser.feed(render(released, report, Evidence(rows, answers, Goodput()), summaries))
+    parser.feed(render(released, report, Evidence(rows, answers, Goodput(), texts=texts), summaries))
     return parser
 
 
@@ -82,6 +82,13 @@ def test_the_page_says_the_error_rate_of_the_gate_as_a_whole():
     assert "passes this gate in at most 2.5 % of cases" in text
     assert "fails it in at most 40 %" in text
     assert "judged by an interval" not in page().text
+
+
+def test_the_page_says_how_far_the_model_diverges_from_its_source():
+    text = " ".join(page(texts=[TextLosses(10, 9.0, 9.1, 0.2), TextLosses(10, 9.0, 9.1, 0.4)]).text.split())
+
+    assert "Divergence from the source 0.03 nats a token [" in text
+    assert "Divergence" not in page().text
 
 
 def test_an_answer_cannot_become_markup():
