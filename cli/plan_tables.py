@@ -52,6 +52,7 @@ def plan_footing(preview: Preview) -> list[str]:
         *([] if preview.forecast is None else _takes(preview.forecast)),
         *(f"requests: {_needs(each)}" for each in preview.needed),
         f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
+        *([f"rollout: {plan.rollout}"] if plan.rollout and plan.live else []),
         f"live now: {plan.live}, to which a roll back returns" if plan.live else "live now: nothing to roll back to",
         *(f"warning: {warning}" for warning in plan.warnings),
     ]

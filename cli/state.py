@@ -240,6 +240,7 @@ def _what_runs(release: Release, live: ChannelEntry) -> Iterator[str]:
     yield f"{release.id} has been live since {live.since:%Y-%m-%d %H:%M:%S} UTC"
     yield f"  source     {source.repo} at {source.revision}, commit {source.commit}"
     yield f"  format     {spec.quantization.format}, served by {spec.engine.kind}"
+    yield f"  rollout    {spec.rollout.words}"
     for stage in STAGES:
         yield f"  {stage:<10} {release.plan.stages[stage].key[:COMMIT_DIGITS]}"
 

@@ -74,6 +74,8 @@ def changes(plan: StepResult) -> str:
     if len(found) > MOST_CHANGES:
         lines.append(f"- and {len(found) - MOST_CHANGES} more: see the log of plan")
     lines += [f"- warning: {warning}" for warning in plan.data["plan"]["warnings"]]
+    if plan.data["plan"]["live"] and (rollout := plan.data["plan"].get("rollout")):
+        lines += ["", f"If you approve: {rollout}."]
     return "\n".join([f"From commit `{plan.data['commit'][:COMMIT_DIGITS]}`. What changes:", "", *lines])
 
 

@@ -3,13 +3,14 @@
 import http.client
 import logging
 import time
+from collections.abc import Callable
 
 from tasks.adapters import pod_state
 from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.kube import Cluster
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.triton import TritonClient
-from tasks.contracts.traffic import Served, read_page
+from tasks.contracts.traffic import Served, read_front_page, read_page
 
 log = logging.getLogger(__name__)
 
@@ -20,23 +21,30 @@ PAGE_BYTES = 16 * 2**20
 class ServedTraffic:
     """What the pods of a model's releases have served so far."""
 
-    def __init__(self, cluster: Cluster, model: str, metrics_port: int) -> None:
-        self._cluster, self._model, self._port = cluster, model, metrics_port
+    def __init__(self, cluster: Cluster, model: str, metrics_port: int, front_port: int) -> None:
+        self._cluster, self._model, self._port, self._front_port = cluster, model, metrics_port, front_port
 
     def counters(self, labels: dict[str, str]) -> dict[str, Served] | None:
-        """What each ready pod with these labels has counted since it started.
+        """What Triton has counted in each ready pod with these labels since it started.
 
         None when there is no such pod or one cannot be read: a part would look like a whole.
         """
+        return self._read(labels, self._port, lambda page: read_page(page, self._model))
+
+    def answers(self, labels: dict[str, str]) -> dict[str, Served] | None:
+        """Likewise, what the pods' fronts have counted; not every release shows it."""
+        return self._read(labels, self._front_port, read_front_page)
+
+    def _read(self, labels: dict[str, str], port: int, read: Callable[[str], Served]) -> dict[str, Served] | None:
         found = {}
         for pod in self._cluster.find("Pod", labels):
             name, address = pod["metadata"]["name"], (pod.get("status") or {}).get("podIP")
             if not address or not pod_state.is_ready(pod):
                 continue
             try:
-                found[name] = read_page(_page(address, self._port), self._model)
+                found[name] = read(_page(address, port))
             except (OSError, http.client.HTTPException, ValueError) as error:
-                log.warning("metrics of pod %s cannot be read: %s", name, error)
+                log.warning("metrics of pod %s at port %d cannot be read: %s", name, port, error)
                 return None
         return found or None
 

@@ -121,11 +121,11 @@ class Workspace:
 
         return Cluster.connect(self.site)
 
-    def traffic(self, cluster: "Cluster", model: str, metrics_port: int) -> "ServedTraffic":
+    def traffic(self, cluster: "Cluster", model: str, metrics_port: int, front_port: int) -> "ServedTraffic":
         """What the pods of a model's releases serve."""
         from tasks.adapters.served_traffic import ServedTraffic
 
-        return ServedTraffic(cluster, model, metrics_port)
+        return ServedTraffic(cluster, model, metrics_port, front_port)
 
     def folder(self, name: str) -> Path:
         """Create an empty folder below scratch."""

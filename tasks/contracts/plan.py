@@ -132,6 +132,7 @@ class Plan(Contract):
     warnings: tuple[str, ...] = Field(default=(), description="what may surprise a person, and does not stop a release")
     forced: bool = False
     thinks: bool = Field(default=False, description="the chat template mentions thinking")
+    rollout: str = Field(default="", description="how the requests move to the release, for a person")
 
     @property
     def missing(self) -> tuple[Stage, ...]:

@@ -11,6 +11,10 @@ from tasks.contracts.spec_fields import MAX_KEPT, MAX_REQUESTS, MAX_STEPS, MAX_W
 Percent = Annotated[int, Field(ge=1, le=99)]
 
 
+LOOK_SPARE_S = 30
+"""What a watched step takes besides rollout.bake_s: until the Gateway has its weights, and for the last probe."""
+
+
 class CanaryLimits(Written):
     """When a canary step passes: limits for the candidate beside the live release, both under real traffic."""
 
@@ -75,7 +79,16 @@ class Rollout(Written):
         if self.strategy != "canary":
             return self.bake_s
         watched = (len(self.steps) + (self.mirror is not None)) * (1 + self.limits.blind_looks)
-        return self.bake_s * (watched + 1)
+        return (self.bake_s + LOOK_SPARE_S) * watched + self.bake_s
+
+    @property
+    def words(self) -> str:
+        """How the requests move, for a person."""
+        if self.strategy != "canary":
+            return "blue-green: all requests move at once"
+        mirrored = f"a copy of {self.mirror} % of the HTTP requests, then " if self.mirror else ""
+        steps = ", ".join(map(str, self.steps))
+        return f"canary: {mirrored}{steps} % of the requests, each watched for {self.bake_s} s; then all of them"
 
     @model_validator(mode="after")
     def _a_canary_has_steps_and_time(self) -> Self:

@@ -1,4 +1,4 @@
-"""What Triton counted of a release's requests, and how two releases compare under real traffic. Pure.
+"""What Triton and the pods' fronts counted of a release's requests, and how two releases compare. Pure.
 
 Metrics: https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/metrics.html
 """
@@ -19,6 +19,8 @@ FIRST_RESPONSE = {
     "vllm:time_to_first_token_seconds": 1.0,
 }
 """Histograms of the time until the first response, and their unit in seconds: Triton's own, and of its vLLM backend."""
+FRONT_LISTENERS = ("http", "grpc")
+"""Stat prefixes of k8s_manifests/serving/front_config.yaml.j2."""
 SHORT_S = 0.001
 """Differences below it are no slowdown: a queue that took 20 microseconds and takes 60 is empty."""
 MIN_PROBES = 3
@@ -30,6 +32,7 @@ class Served:
 
     succeeded: float = 0.0
     failed: float = 0.0
+    timed: float = 0.0
     request_s: float = 0.0
     queue_s: float = 0.0
     first_responses: float = 0.0
@@ -61,6 +64,7 @@ def read_page(page: str, model: str) -> Served:
         base, _, suffix = name.rpartition("_")
         if name == "nv_inference_request_success":
             found["succeeded"] += value
+            found["timed"] += value
         elif name == "nv_inference_request_failure":
             found["failed"] += value
         elif name == "nv_inference_request_duration_us":
@@ -72,6 +76,30 @@ def read_page(page: str, model: str) -> Served:
         elif base in FIRST_RESPONSE and suffix == "count":
             found["first_responses"] += value
     return Served(**found)
+
+
+def read_front_page(page: str) -> Served:
+    """What the metrics of a pod's front count of the answers to its clients, with every status below 400 a success.
+
+    Raises:
+        ValueError: a value is not a number.
+    """
+    succeeded = failed = timed = request_s = 0.0
+    for line in page.splitlines():
+        match = SAMPLE.match(line)
+        if match is None:
+            continue
+        name, labels, value = match[1], dict(LABEL.findall(match[2] or "")), float(match[3])
+        if labels.get("envoy_http_conn_manager_prefix") not in FRONT_LISTENERS:
+            continue
+        if name == "envoy_http_downstream_rq_xx":
+            good = labels.get("envoy_response_code_class", "") in {"1", "2", "3"}
+            succeeded, failed = succeeded + value * good, failed + value * (not good)
+        elif name == "envoy_http_downstream_rq_time_count":
+            timed += value
+        elif name == "envoy_http_downstream_rq_time_sum":
+            request_s += value / 1e3
+    return Served(succeeded, failed, timed, request_s)
 
 
 def grown(before: Mapping[str, Served], after: Mapping[str, Served]) -> Served:
@@ -92,7 +120,15 @@ class Side:
     """One release during a step."""
 
     served: Served = Served()
+    """What Triton counted."""
     probes_s: tuple[float, ...] = ()
+    answered: Served = Served()
+    """What the pods' fronts counted, where they show it."""
+
+    @property
+    def clients_requests(self) -> float:
+        """Requests that were surely not probes: Triton may count one a moment after its answer has arrived."""
+        return self.served.requests - len(self.probes_s)
 
 
 @dataclass(frozen=True)
@@ -105,12 +141,13 @@ class Finding:
 
 def judge(candidate: Side, live: Side, limits: CanaryLimits) -> list[Finding]:
     """Compare the candidate with the live release. Thin and non-finite data is inconclusive."""
-    counts = f"{candidate.served.requests:g} requests, live {live.served.requests:g}"
-    if not all(map(math.isfinite, (*_values(candidate.served), *_values(live.served)))):
+    counts = f"{candidate.clients_requests:g} requests, live {live.clients_requests:g}"
+    read = (candidate.served, live.served, candidate.answered, live.answered)
+    if not all(math.isfinite(value) for served in read for value in _values(served)):
         return [Finding(Verdict.INCONCLUSIVE, f"a metric is not finite ({counts})")]
-    if min(candidate.served.requests, live.served.requests) < limits.min_requests:
+    if min(candidate.clients_requests, live.clients_requests) < limits.min_requests:
         return [Finding(Verdict.INCONCLUSIVE, f"too few requests: {counts}, at least {limits.min_requests} are needed")]
-    findings = [errors(candidate.served, live.served, limits)]
+    findings = errors(candidate, live, limits)
     for what, mine, theirs in _times(candidate, live):
         slow = mine > limits.slowdown * theirs and mine - theirs > SHORT_S
         ratio = f", {mine / theirs:.2f} x" if theirs else ""
@@ -119,15 +156,22 @@ def judge(candidate: Side, live: Side, limits: CanaryLimits) -> list[Finding]:
     return findings
 
 
-def errors(candidate: Served, live: Served, limits: CanaryLimits) -> Finding:
-    """Compare the shares of failed requests; inconclusive while the candidate has answered too few."""
-    mine, theirs = (side.failed / side.requests if side.requests else 0.0 for side in (candidate, live))
+def errors(candidate: Side, live: Side, limits: CanaryLimits) -> list[Finding]:
+    """Compare the shares of failed requests, of whatever the candidate has enough requests of."""
+    pairs = [("requests", candidate.served, live.served), ("answers", candidate.answered, live.answered)]
+    return [
+        _errors(what, mine, theirs, limits)
+        for what, mine, theirs in pairs
+        if mine.requests - len(candidate.probes_s) >= limits.min_requests and theirs.requests
+    ]
+
+
+def _errors(what: str, candidate: Served, live: Served, limits: CanaryLimits) -> Finding:
+    mine, theirs = (side.failed / side.requests for side in (candidate, live))
     why = (
-        f"{mine:.2%} of {candidate.requests:g} requests failed, live {theirs:.2%} of {live.requests:g} "
+        f"{mine:.2%} of {candidate.requests:g} {what} failed, live {theirs:.2%} of {live.requests:g} "
         f"(limit {limits.extra_errors:.2%} more)"
     )
-    if not candidate.requests >= limits.min_requests:
-        return Finding(Verdict.INCONCLUSIVE, why)
     return Finding(Verdict.FAILED if mine - theirs > limits.extra_errors else Verdict.PASSED, why)
 
 
@@ -139,9 +183,15 @@ def verdict_of(findings: Iterable[Finding]) -> Verdict:
 def _times(candidate: Side, live: Side) -> Iterable[tuple[str, float, float]]:
     """Mean times of both releases, in seconds, of whatever both export."""
     mine, theirs = candidate.served, live.served
-    if mine.succeeded and theirs.succeeded:
-        yield "request", mine.request_s / mine.succeeded, theirs.request_s / theirs.succeeded
-        yield "queue", mine.queue_s / mine.succeeded, theirs.queue_s / theirs.succeeded
+    if mine.timed and theirs.timed:
+        yield "request", mine.request_s / mine.timed, theirs.request_s / theirs.timed
+        yield "queue", mine.queue_s / mine.timed, theirs.queue_s / theirs.timed
+    if candidate.answered.timed and live.answered.timed:
+        yield (
+            "answer",
+            candidate.answered.request_s / candidate.answered.timed,
+            live.answered.request_s / live.answered.timed,
+        )
     if mine.first_responses and theirs.first_responses:
         yield (
             "first response",

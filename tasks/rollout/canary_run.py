@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tasks.adapters.clock import Clock
@@ -21,6 +21,8 @@ from tasks.serving.questions import request_of, timeout_s, with_tokens
 log = logging.getLogger(__name__)
 
 LOOK_S = 5.0
+SETTLE_S = 2.0
+"""Time before a step is watched: requests of the weights before it end, and the fronts have counted them."""
 ROUTE_TIMEOUT_S = 60.0
 POLL_S = 0.2
 
@@ -29,44 +31,80 @@ class Traffic(Protocol):
     """What serves both releases; see tasks.adapters.served_traffic."""
 
     def counters(self, labels: dict[str, str]) -> dict[str, Served] | None:
-        """What each ready pod with these labels has counted; None when one cannot be read."""
+        """What Triton has counted in each ready pod with these labels; None when one cannot be read."""
+
+    def answers(self, labels: dict[str, str]) -> dict[str, Served] | None:
+        """Likewise, what the pods' fronts have counted; None where they show nothing."""
 
     def ask(self, service: ServiceAddress, request: GenerateRequest, timeout_s: float) -> tuple[str, float]:
         """The answer of a Service, and the seconds that it took."""
 
 
 @dataclass
+class Counter:
+    """Sums of what the pods of a release counted between marks."""
+
+    read: Callable[[], dict[str, Served] | None]
+    total: Served = field(default_factory=Served)
+    seen: dict[str, Served] = field(default_factory=dict)
+    blind: bool = True
+    """Whether the pods could not be read the last time."""
+
+    def mark(self) -> None:
+        """Take what is counted now as the beginning."""
+        found = self.read()
+        self.blind = found is None
+        self.seen = {**self.seen, **(found or {})}
+
+    def add(self) -> None:
+        """Add what was counted since the last mark."""
+        before, blind = self.seen, self.blind
+        self.mark()
+        if not (blind or self.blind):
+            self.total += grown(before, self.seen)
+
+
+@dataclass
 class Window:
     """What was seen of one release during a step."""
 
-    labels: dict[str, str]
-    seen: dict[str, Served] = field(default_factory=dict)
-    served: Served = field(default_factory=Served)
+    served: Counter
+    answered: Counter
     probes_s: list[float] = field(default_factory=list)
-    blind: bool = True
-    """Whether the counters could not be read before."""
+    answered_probes_s: tuple[float, ...] = ()
+    """Probes that the fronts have counted."""
 
-    def mark(self, traffic: Traffic) -> None:
-        """Take the counters as they are now as the beginning."""
-        self._read(traffic)
+    @classmethod
+    def of(cls, traffic: Traffic, labels: dict[str, str]) -> "Window":
+        """A window at the pods with these labels."""
+        return cls(Counter(lambda: traffic.counters(labels)), Counter(lambda: traffic.answers(labels)))
 
-    def add(self, traffic: Traffic) -> None:
-        """Add what was counted since the last mark."""
-        before, blind = self.seen, self.blind
-        if self._read(traffic) and not blind:
-            self.served += grown(before, self.seen)
+    def begin(self) -> None:
+        """Begin to watch. Fronts that show nothing are left alone from then on."""
+        self.served.mark()
+        self.answered.mark()
+
+    def skip_probe(self) -> None:
+        """Leave out what Triton counted since the last look. A front counts times later, so theirs are subtracted."""
+        self.served.mark()
+
+    def add(self) -> None:
+        """Add what was counted since."""
+        self.served.add()
+        if not self.answered.blind:
+            self.answered.add()
+            self.answered_probes_s = tuple(self.probes_s)
 
     @property
     def side(self) -> Side:
         """What is judged."""
-        return Side(self.served, tuple(self.probes_s))
-
-    def _read(self, traffic: Traffic) -> bool:
-        found = traffic.counters(self.labels)
-        self.blind = found is None
-        if found is not None:
-            self.seen = {**self.seen, **found}
-        return found is not None
+        answered, probes_s = self.answered.total, self.answered_probes_s
+        own = replace(
+            answered,
+            timed=max(0.0, answered.timed - len(probes_s)),
+            request_s=max(0.0, answered.request_s - sum(probes_s)),
+        )
+        return Side(self.served.total, tuple(self.probes_s), own)
 
 
 @dataclass(frozen=True)
@@ -117,7 +155,7 @@ class CanaryRun:
         return lines
 
     def _windows(self) -> tuple[Window, Window]:
-        return Window(self.candidate_pods), Window(self.live_pods)
+        return Window.of(self.traffic, self.candidate_pods), Window.of(self.traffic, self.live_pods)
 
     def _where(self, state: State) -> str:
         rollout = self.routes.release.spec.rollout
@@ -151,21 +189,22 @@ class CanaryRun:
     def _watch(self, candidate: Window, live: Window) -> list[Finding]:
         """Watch for rollout.bake_s, or until the candidate has failed. Times are judged at the end alone."""
         rollout = self.routes.release.spec.rollout
+        self.clock.sleep(SETTLE_S)
         began = self.clock.monotonic()
         for window in (candidate, live):
-            window.mark(self.traffic)
+            window.begin()
         while (passed_s := self.clock.monotonic() - began) < rollout.bake_s:
             self.clock.sleep(min(LOOK_S, rollout.bake_s - passed_s))
             self.keep_lock()
             for window in (candidate, live):
-                window.add(self.traffic)
+                window.add()
             if (problem := self._probe(candidate, live)) is not None:
                 return [Finding(Verdict.FAILED, problem)]
-            failing = errors(candidate.served, live.served, rollout.limits)
-            if failing.verdict is Verdict.FAILED:
-                return [failing]
-            for window in (candidate, live):  # without the probe's own requests
-                window.mark(self.traffic)
+            failing = errors(candidate.side, live.side, rollout.limits)
+            if verdict_of(failing) is Verdict.FAILED:
+                return failing
+            for window in (candidate, live):
+                window.skip_probe()
         return judge(candidate.side, live.side, rollout.limits)
 
     def _probe(self, candidate: Window, live: Window) -> str | None:

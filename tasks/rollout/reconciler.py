@@ -25,6 +25,7 @@ from tasks.rollout.release_lock import ReleaseLock
 from tasks.rollout.server_target import ServerTarget
 from tasks.serving import exposure, manifests
 from tasks.serving.commands import PORTS
+from tasks.serving.front import STATS_PORT
 
 log = logging.getLogger(__name__)
 
@@ -303,7 +304,7 @@ class RolloutReconciler:
         server_target.check_live_is_routed(self.release.spec, live)
         lines = CanaryRun(
             self._canary_routes(live),
-            self.workspace.traffic(self.cluster, self.model, PORTS["metrics"]),
+            self.workspace.traffic(self.cluster, self.model, PORTS["metrics"], STATS_PORT),
             self.cluster,
             self.workspace.clock,
             candidate_pods=self.target.release_pods,

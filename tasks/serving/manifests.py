@@ -85,11 +85,18 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
             cpu=where.shape.cpu,
             connection_age_s=spec.serving.connection_age_s,
             drain_s=spec.drain_s,
-            counted=spec.serving.autoscale is not None and spec.serving.autoscale.counted_by_the_front,
+            counted=is_counted(spec, site),
         ),
     }
     template = "leaderworkerset.yaml.j2" if where.nodes > 1 else "deployment.yaml.j2"
     return workload(templates, template, values)
+
+
+def is_counted(spec: ReleaseSpec, site: Site) -> bool:
+    """Whether the pods' fronts show what they count: for a scaler, or for a canary that a Gateway's route allows."""
+    routes, scaled = site.serving.routes, spec.serving.autoscale
+    by_gateway = spec.serving.exposure == "ingress" and routes is not None and routes.kind == "gateway"
+    return by_gateway or (scaled is not None and scaled.counted_by_the_front)
 
 
 def probes(*specs: ReleaseSpec) -> dict[str, Any]:

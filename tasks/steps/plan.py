@@ -171,6 +171,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
         warnings=warnings,
         forced=request.force,
         thinks=chat.thinks(documents),
+        rollout=spec.rollout.words,
     )
 
 

@@ -205,8 +205,8 @@ class ConnectedWorkspace(Workspace):
     def cluster(self):
         return self.connection
 
-    def traffic(self, cluster, model, metrics_port):
-        return self.served or super().traffic(cluster, model, metrics_port)
+    def traffic(self, cluster, model, *ports):
+        return self.served or super().traffic(cluster, model, *ports)
 
 
 def in_memory(folder, *, store=None, cluster=None, **site_changes) -> ConnectedWorkspace:

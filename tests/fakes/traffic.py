@@ -30,9 +30,12 @@ class MemoryTraffic:
         requests = REQUESTS_PER_LOOK * share / 100
         slow = release == self.candidate and share >= self.slow_from
         failed = requests / 2 if release == self.candidate and share >= self.failing_from else 0
-        served = Served(requests - failed, failed, requests * (0.5 if slow else 0.1), requests * 0.001)
+        served = Served(requests - failed, failed, requests, requests * (0.5 if slow else 0.1), requests * 0.001)
         self.counted[release] = before + served
         return {f"{release}-0": replace(self.counted[release])}
+
+    def answers(self, labels):
+        return None
 
     def ask(self, service, request, timeout_s):
         # tests/fakes/cluster.py gives addresses by the length of the Service's name

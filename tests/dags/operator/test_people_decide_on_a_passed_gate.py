@@ -42,10 +42,14 @@ def passed(runs, live="demo-0"):
     return runs.result("gate", data=data)
 
 
-def planned(runs, *reasons, warnings=()):
+CANARY = "canary: 5, 25 % of the requests, each watched for 60 s; then all of them"
+
+
+def planned(runs, *reasons, warnings=(), live="demo-0"):
     """The plan's result."""
     stages = {"download": {"changed": list(reasons)}, "build": {"changed": ["download changed"] if reasons else []}}
-    return runs.result("plan", data={"commit": "c" * 40, "stages": stages, "plan": {"warnings": list(warnings)}})
+    plan = {"warnings": list(warnings), "live": live, "rollout": CANARY}
+    return runs.result("plan", data={"commit": "c" * 40, "stages": stages, "plan": plan})
 
 
 def test_the_question_shows_every_judgement_and_where_the_evidence_lies(runs):
@@ -63,6 +67,11 @@ def test_the_question_shows_what_changes_and_what_plan_warned_of(runs):
     assert "- download: files.model.safetensors: 1a → 2b" in text
     assert "- build: download changed" in text
     assert "- warning: the KV cache holds 3 sequences" in text
+
+
+def test_the_question_says_how_the_requests_would_move(runs):
+    assert f"If you approve: {CANARY}." in changes(planned(runs))
+    assert CANARY not in changes(planned(runs, live=None))
 
 
 def test_a_long_list_of_changes_is_cut(runs):

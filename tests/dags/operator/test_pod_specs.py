@@ -300,3 +300,12 @@ def test_every_step_of_a_run_continues_one_trace_and_reads_what_authenticates_it
     headers = steps[0]["OTEL_EXPORTER_OTLP_HEADERS"]
     assert (headers.value, headers.value_from.secret_key_ref.name) == (None, "otel-headers")
     assert not {"TRACEPARENT", "OTEL_EXPORTER_OTLP_HEADERS"} & environment("plan", site, "run-1").keys()
+
+
+def test_promote_has_time_for_every_look_at_every_step_of_a_canary():
+    site = read_site(SITE)
+    rollout = {"strategy": "canary", "steps": [5, 25], "mirror": 10, "bake_s": 600, "canary": {"blind_looks": 1}}
+    canary = spec(serving={"exposure": "ingress"}, rollout=rollout)
+    flip = spec(serving={"exposure": "ingress"}, rollout={"bake_s": 600})
+
+    assert deadline_s("promote", canary, site) - deadline_s("promote", flip, site) >= 600 * 3 * 2

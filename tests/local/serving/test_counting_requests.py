@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tasks.contracts.traffic import read_front_page
 from tasks.serving import front
 from tasks.serving.commands import PORTS, TRITON_PORTS
 from tests.local.serving.triton_server import ROOT
@@ -117,6 +118,22 @@ def test_answers_are_counted_by_their_status(envoy):
     assert (found(2), found(5)) == (1, 1)
 
 
+def test_a_canary_reads_how_many_answers_there_were_and_how_long_they_took(envoy):
+    waiting = threading.Thread(target=asked, args=(PORTS["http"], "/v2/models/demo/generate"))
+    waiting.start()
+    until(lambda: in_flight() == 1)
+    time.sleep(0.5)
+    envoy.set()
+    waiting.join()
+    asked(PORTS["http"], "/v1/models")
+
+    until(lambda: read_front_page(asked(front.STATS_PORT, "/metrics")[1]).timed == 2)
+    counted = read_front_page(asked(front.STATS_PORT, "/metrics")[1])
+
+    assert (counted.succeeded, counted.failed) == (1, 1)
+    assert counted.request_s >= 0.4
+
+
 @pytest.mark.parametrize(
     ("path", "method"),
     [("/quitquitquit", "POST"), ("/stats/prometheus", "GET"), ("/metrics", "POST"), ("/metrics/../config_dump", "GET")],
@@ -129,7 +146,6 @@ def test_nothing_else_of_the_admin_interface_is_reached(envoy, path, method):
 def test_a_query_shows_no_other_numbers(envoy, query):
     _, text = asked(front.STATS_PORT, f"/metrics{query}")
 
-    assert {line.partition("{")[0] for line in text.splitlines() if line and not line.startswith("#")} == {
-        "envoy_http_downstream_rq_active",
-        "envoy_http_downstream_rq_xx",
-    }
+    names = {line.partition("{")[0] for line in text.splitlines() if line and not line.startswith("#")}
+    times = {f"envoy_http_downstream_rq_time_{part}" for part in ("bucket", "sum", "count")}  # once there was an answer
+    assert names - times == {"envoy_http_downstream_rq_active", "envoy_http_downstream_rq_xx"}

@@ -96,6 +96,13 @@ def test_requests_that_a_comparison_will_need_are_said_beside_those_allowed(airf
     assert lines[1].endswith("against 0.5 needs about 12 where the candidate is as fast")
 
 
+def test_a_plan_says_how_the_requests_would_move(airflow, slipway):
+    how = "canary: 5, 25 % of the requests, each watched for 60 s; then all of them"
+    ends_planned(airflow, live="demo-555555555555", rollout=how)
+
+    assert f"rollout: {how}" in slipway("plan", "demo")[1]
+
+
 def test_a_first_release_has_no_time(airflow, slipway):
     ends_planned(airflow, forecast=FORECAST | {"of": None, "gpu_hours": 0.0, "cost": None})
 

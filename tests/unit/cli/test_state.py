@@ -75,6 +75,7 @@ def test_what_runs_is_explained_by_its_commit_and_the_gate_that_it_passed():
 
     assert f"{LIVE} has been live since 2026-01-02 13:00:00 UTC" in text
     assert f"commit {'a' * 40}" in text
+    assert "rollout    blue-green: all requests move at once" in text
     assert "promoted by run run-2" in text
     assert "answer_accuracy" in text
     assert f"s3://models/releases/demo/{LIVE}/evidence/run-2/report.html" in text

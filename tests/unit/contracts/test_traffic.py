@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.contracts.gate import Verdict
 from tasks.contracts.rollout_spec import CanaryLimits
-from tasks.contracts.traffic import Served, Side, grown, judge, read_page, verdict_of
+from tasks.contracts.traffic import Served, Side, grown, judge, read_front_page, read_page, verdict_of
 
 PAGE = """\
 # HELP nv_inference_request_success Number of successful inference requests, all batch sizes
@@ -23,7 +23,7 @@ nv_inference_first_response_histogram_ms_count{model="demo",version="1"} 40
 nv_inference_first_response_histogram_ms_sum{model="demo",version="1"} 1200
 nv_inference_first_response_histogram_ms_bucket{model="demo",version="1",le="100"} 40
 """
-GOOD = Served(succeeded=100, failed=0, request_s=10, queue_s=1, first_responses=100, first_response_s=2)
+GOOD = Served(succeeded=100, failed=0, timed=100, request_s=10, queue_s=1, first_responses=100, first_response_s=2)
 LIMITS = CanaryLimits(min_requests=20, extra_errors=0.01, slowdown=1.5)
 
 
@@ -32,7 +32,7 @@ def changed(**more):
 
 
 def test_a_page_is_read_for_one_model_over_all_reasons():
-    assert read_page(PAGE, "demo") == Served(40, 3, 8.0, 0.4, 40, 1.2)
+    assert read_page(PAGE, "demo") == Served(40, 3, 40, 8.0, 0.4, 40, 1.2)
 
 
 def test_vllms_time_to_first_token_counts_as_the_first_response():
@@ -93,10 +93,46 @@ def test_a_slow_probe_fails_where_the_engine_counts_no_times():
     assert verdict_of(slow) is Verdict.FAILED
 
 
+FRONT = """\
+envoy_http_downstream_rq_xx{envoy_response_code_class="2",envoy_http_conn_manager_prefix="http"} 90
+envoy_http_downstream_rq_xx{envoy_response_code_class="4",envoy_http_conn_manager_prefix="http"} 3
+envoy_http_downstream_rq_xx{envoy_response_code_class="5",envoy_http_conn_manager_prefix="grpc"} 2
+envoy_http_downstream_rq_xx{envoy_response_code_class="2",envoy_http_conn_manager_prefix="stats"} 50
+envoy_http_downstream_rq_time_sum{envoy_http_conn_manager_prefix="http"} 9000
+envoy_http_downstream_rq_time_count{envoy_http_conn_manager_prefix="http"} 80
+"""
+
+
+def test_the_front_counts_answers_of_both_protocols_and_not_its_own_page():
+    assert read_front_page(FRONT) == Served(90, 5, 80, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("answered", "why"),
+    [
+        (Served(90, 10, 100, 10), "10.00% of 100 answers failed"),
+        (Served(100, 0, 100, 20), "answer 200 ms, live 100 ms, 2.00 x"),
+    ],
+)
+def test_what_triton_does_not_count_is_noticed_at_the_front(answered, why):
+    live = Side(GOOD, (), Served(100, 0, 100, 10))
+
+    failed = [one.why for one in judge(Side(GOOD, (), answered), live, LIMITS) if one.verdict is Verdict.FAILED]
+    assert len(failed) == 1
+    assert failed[0].startswith(why)
+
+
+def test_probes_alone_are_no_traffic():
+    probed = Side(Served(succeeded=40), (0.1,) * 40)
+
+    [finding] = judge(probed, Side(GOOD), LIMITS)
+    assert (finding.verdict, finding.why[:28]) == (Verdict.INCONCLUSIVE, "too few requests: 0 requests")
+
+
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
 
-@given(st.builds(Served, *[NUMBERS] * 6), st.builds(Served, *[NUMBERS] * 6))
+@given(st.builds(Served, *[NUMBERS] * 7), st.builds(Served, *[NUMBERS] * 7))
 def test_nothing_passes_without_enough_finite_requests_of_both(candidate, live):
     verdict = verdict_of(judge(Side(candidate), Side(live), LIMITS))
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tasks.contracts.exposure import Routes
+from tasks.contracts.exposure import Routes, Split
 from tasks.contracts.resolution import resolve
 from tasks.serving import exposure, manifests
 from tests.contracts.recorded import check_object, contract
@@ -114,6 +114,29 @@ def test_a_route_passes_every_path_and_lets_a_request_take_as_long_as_the_spec_s
     assert grpc["spec"]["rules"] == [{"backendRefs": [{"name": "demo", "port": 8001}]}]
     assert http["spec"]["parentRefs"] == [{"name": "models", "namespace": "gateways", "sectionName": "https"}]
     assert grpc["spec"]["hostnames"] == ["demo-grpc.models.example.com"]
+
+
+@pytest.mark.parametrize("split", [Split(5), Split(0, mirror_percent=10)])
+def test_a_canary_divides_the_requests_and_its_routes_follow_their_schemas(split):
+    found = exposure.routes(
+        spec(serving={**EXPOSED, "drain_s": 300}), site(serving={"routes": GATEWAY}), TEMPLATES, split
+    )
+
+    for item in found:
+        check(item)
+    (http,), (grpc,) = (item["spec"]["rules"] for item in found)
+    weights = [[each.get("weight") for each in rule["backendRefs"]] for rule in (http, grpc)]
+    assert weights == [[95, 5] if split.candidate_percent else [None]] * 2
+    mirror = {"backendRef": {"name": "demo-candidate", "port": 8000}, "percent": 10}
+    mirrored = [{"type": "RequestMirror", "requestMirror": mirror}]
+    assert http.get("filters") == (mirrored if split.mirror_percent else None)
+
+
+def test_a_route_that_gives_a_canary_nothing_is_the_live_releases_own():
+    plain = routes(GATEWAY)
+
+    asked = spec(serving={**EXPOSED, "drain_s": 300})
+    assert exposure.routes(asked, site(serving={"routes": GATEWAY}), TEMPLATES, Split(0)) == plain
 
 
 def test_everything_that_is_rendered_is_looked_for_when_it_has_to_go():

@@ -1,0 +1,45 @@
+"""What a canary reads of the real Triton about requests that clients sent."""
+
+import http.client
+import time
+
+import pytest
+
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.triton import TritonClient
+from tasks.contracts.errors import InputError
+from tasks.contracts.traffic import grown, read_page
+
+LONG = "What is the capital of France? " * 200
+
+
+def served(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.metrics_port, timeout=5)
+    connection.request("GET", "/metrics")
+    page = connection.getresponse().read().decode()
+    connection.close()
+    return {"pod": read_page(page, "demo")}
+
+
+def counted(server, requests):
+    """What is counted once there are so many requests: Triton counts one a moment after its answer has arrived."""
+    deadline = time.monotonic() + 10
+    while (found := served(server))["pod"].requests < requests:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.01)
+    return found
+
+
+def test_answers_and_refusals_of_the_real_server_are_counted(start_server, make_repository):
+    server = start_server(make_repository(), metrics=True)
+    with TritonClient("127.0.0.1", server.http_port, server.grpc_port) as client:
+        for _ in range(5):
+            client.generate("demo", GenerateRequest("What is the capital of France?", 8), 30)
+        answered = grown({}, counted(server, 5))
+        with pytest.raises(InputError):
+            client.generate("demo", GenerateRequest(LONG, 8), 30)
+        every = grown({}, counted(server, 6))
+
+    assert (answered.succeeded, answered.failed) == (5, 0)
+    assert answered.request_s >= answered.queue_s > 0
+    assert (every.succeeded, every.failed) == (6, 0)
