@@ -16,8 +16,9 @@
     python -m tasks openai --socket SOCKET ...   (beside a server, see tasks/serving/openai_api/process.py)
 
 Environment: SLIPWAY_SITE (site file, unless --site is given), SLIPWAY_SCRATCH (folder for temporary files),
-SLIPWAY_TERMINATION_LOG (file that gets the last line), HF_TOKEN, the variables that boto3 and the Kubernetes client
-read, and what Airflow tells a step about runs (tasks/contracts/lease.py).
+SLIPWAY_TERMINATION_LOG (file that gets the last line), SLIPWAY_SIGNING_KEY (private key, in PEM), HF_TOKEN, the
+variables that boto3 and the Kubernetes client read, and what Airflow tells a step about its run
+(tasks/contracts/lease.py).
 
 Exit codes: 0 done, 65 wrong input, 75 unavailable (a retry may help), 70 other; 143 and 130 after SIGTERM and SIGINT.
 """

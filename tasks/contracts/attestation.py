@@ -9,9 +9,9 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tasks.contracts.artifact import MANIFEST, File, Manifest
 from tasks.contracts.base import Contract, canonical_json
@@ -24,8 +24,14 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 SIGNATURE_TYPE = "https://model_signing/signature/v1.0"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-BASE64 = r"^[A-Za-z0-9+/]*={0,2}$"
 
+
+def _base64(text: str) -> str:
+    base64.b64decode(text, validate=True)
+    return text
+
+
+Base64 = Annotated[str, AfterValidator(_base64)]
 Statement = dict[str, Any]
 
 
@@ -45,14 +51,14 @@ class VerificationMaterial(Contract):
 class EnvelopeSignature(Contract):
     """One signature of an envelope."""
 
-    sig: str = Field(pattern=BASE64)
+    sig: Base64
     keyid: str = ""
 
 
 class Envelope(Contract):
     """A DSSE envelope: https://github.com/secure-systems-lab/dsse."""
 
-    payload: str = Field(pattern=BASE64)
+    payload: Base64
     payloadType: Literal["application/vnd.in-toto+json"]  # noqa: N815
     signatures: tuple[EnvelopeSignature, ...] = Field(min_length=1, max_length=1)
 

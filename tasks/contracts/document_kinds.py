@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tasks.contracts.artifact import Claim, Manifest, Removal
+from tasks.contracts.attestation import Bundle
 from tasks.contracts.base import Contract
 from tasks.contracts.channel import Channel
 from tasks.contracts.gate import GateReport
@@ -37,5 +38,6 @@ DOCUMENTS: Mapping[str, type[Contract]] = {
     "level-summary": LevelSummary,
     "retention-report": RetentionReport,
     "deletion": Deletion,
+    "signature": Bundle,
 }
 """Each key names a file in tests/fixtures/documents/<version>/. A Lease is Kubernetes' own: lease_object.py."""

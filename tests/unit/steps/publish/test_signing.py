@@ -194,6 +194,14 @@ def test_a_file_that_is_no_signature_does_not_start(space, tmp_path, text):
     assert f"{ROOT}/model.sig" in refused(space, tmp_path).what
 
 
+def test_a_signature_that_is_cut_does_not_start(space, tmp_path):
+    published(space, tmp_path)
+    envelope = "dsseEnvelope"
+    change(space, "model.sig", lambda bundle: bundle[envelope].update(payload=bundle[envelope]["payload"][:-1]))
+
+    assert f"{ROOT}/model.sig" in refused(space, tmp_path).what
+
+
 def test_both_keys_are_accepted_during_a_rotation(space, tmp_path):
     published(space, tmp_path)
     rotating = replace(with_site(space, **signing(THEIRS, OURS)), signing_key=THEIRS.private)
