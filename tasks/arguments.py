@@ -67,6 +67,8 @@ def parse(
 
 def _add_release(step: argparse.ArgumentParser) -> None:
     step.add_argument("--release", required=True, help="URI of release.json")
+    step.add_argument("--concurrency", type=int, metavar="N", help="replaces object_store.transfer.connections")
+    step.add_argument("--bytes-per-s", type=int, metavar="N", help="replaces object_store.transfer.bytes_per_s")
 
 
 def _add_plan_request(step: argparse.ArgumentParser) -> None:

@@ -64,7 +64,7 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
     base = environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir()
     scratch = Path(tempfile.mkdtemp(prefix=f"slipway-{parsed.step}-", dir=base))
     try:
-        workspace = _workspace(site, scratch, environment)
+        workspace = _workspace(_at_the_requested_rate(site, parsed), scratch, environment)
         if parsed.step == FETCH_REPOSITORY:
             release = _read_release(parsed.release, workspace)
             return step_table.fetch_repository(release, parsed.release, workspace, parsed.to).summary
@@ -73,6 +73,20 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
         return _traced(_job(parsed, workspace), workspace, environment)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _at_the_requested_rate(site: Site, parsed: Namespace) -> Site:
+    """The site with what the command line says of transfers."""
+    requested = {
+        "connections": getattr(parsed, "concurrency", None),
+        "bytes_per_s": getattr(parsed, "bytes_per_s", None),
+    }
+    given = {name: value for name, value in requested.items() if value is not None}
+    if not given:
+        return site
+    document = site.model_dump()
+    document["object_store"]["transfer"] |= given
+    return read_contract(Site, document, "--concurrency or --bytes-per-s")
 
 
 def _look(parsed: Namespace, workspace: Workspace) -> str:

@@ -9,13 +9,15 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tasks.adapters.clock import Clock
+from tasks.adapters.disk import disk_errors
 from tasks.adapters.heads import TAKEOVER_S, Heads, exists
-from tasks.adapters.object_store import LostRaceError, NotFoundError, ObjectStore
-from tasks.adapters.transfer import FILES_AT_ONCE, Count, transfer
+from tasks.adapters.object_store import ByteSource, LostRaceError, NotFoundError, ObjectStore
+from tasks.adapters.transfer import FILES_AT_ONCE, Count, Sized, transfer
 from tasks.contracts.artifact import MANIFEST, File, Layout, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.errors import DigestMismatchError, InputError
@@ -25,7 +27,20 @@ log = logging.getLogger(__name__)
 READ_BYTES = 2**20
 PARTIAL = ".partial"
 MANIFEST_ATTEMPTS = 5
-Work = Callable[[File, Count], None]
+S = TypeVar("S", bound=Sized)
+Work = Callable[[S, Count], File]
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A file that lies elsewhere and is going to be stored."""
+
+    path: str
+    size_bytes: int
+    sha256: str | None
+    """None if it is not known before the bytes are read."""
+    bring: Callable[[Callable[[ByteSource], str], Count], str]
+    """Gives the bytes to a function and returns what that returns."""
 
 
 class ArtifactStore:
@@ -100,19 +115,20 @@ class ArtifactStore:
 
         def bring(file: File, count: Count) -> None:
             path = target / file.path
-            if path.is_file() and path.stat().st_size == file.size_bytes and sha256_of_file(path) == file.sha256:
-                count(file.size_bytes)
-                return
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f".{path.name}{PARTIAL}")
+            with disk_errors(file.path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if path.is_file() and path.stat().st_size == file.size_bytes and sha256_of_file(path) == file.sha256:
+                    count(file.size_bytes)
+                    return
+                partial = path.with_name(f".{path.name}{PARTIAL}")
+                is_continued = partial.exists()
             try:
-                self._store.get_file(self._uri(stage, key, file.path), partial, count)
-                self._verify(partial, file, stage, key)
-                partial.replace(path)
+                self._get(
+                    self._uri(stage, key, file.path), file, partial, count, manifest_uri, is_continued=is_continued
+                )
             except NotFoundError as error:
                 raise InputError(error.what, remedy=_delete(manifest_uri)) from error
-            finally:
-                partial.unlink(missing_ok=True)
+            partial.replace(path)
 
         files = tuple(file for file in manifest.files if only in (None, file.path))
         transfer(f"fetch {stage} {key[:12]}", files, bring, self._clock)
@@ -140,14 +156,75 @@ class ArtifactStore:
         files = _described(source, paths)
         manifest = self._manifest(stage, key, files, inputs, producer, metrics, seconds)
 
-        def put(file: File, count: Count) -> None:
+        def put(file: File, count: Count) -> File:
             uri = self._uri(stage, key, file.path)
             if self._is_stored(uri, file):
                 count(file.size_bytes)
-                return
-            self._store.put_file(source / file.path, uri, count, sha256=file.sha256)
+            else:
+                self._store.put_file(source / file.path, uri, count, sha256=file.sha256)
+            return file
 
-        return self._commit(manifest, put)
+        return self._commit(manifest, files, put)
+
+    def stream(
+        self,
+        stage: Stage,
+        key: str,
+        files: Sequence[Incoming],
+        *,
+        what: str,
+        inputs: dict[Stage, str],
+        producer: dict[str, str],
+        metrics: dict[str, Any],
+    ) -> Manifest:
+        """Store files that lie elsewhere as the artifact `key`, in one pass and without a copy on this machine's disk.
+
+        What an earlier try of this artifact stored is kept, and what another artifact of the stage has is copied within
+        the store. The manifest records the time that this took. `what` names the transfer in the log.
+
+        Raises:
+            InputError: a file's name is not allowed in an artifact, or there is no file; nothing was stored then.
+            DigestMismatchError: a file's bytes are not what was announced.
+        """
+        began = self._clock.monotonic()
+        if not files:
+            raise InputError(f"{stage} made no files", expected="at least one", remedy="See the step's log.")
+        for file in files:
+            _check_name(file.path)
+        elsewhere = self._files_of(stage, key) if any(file.sha256 for file in files) else {}
+
+        def put(file: Incoming, count: Count) -> File:
+            uri = self._uri(stage, key, file.path)
+            if file.sha256:
+                expected = File(path=file.path, sha256=file.sha256, size_bytes=file.size_bytes)
+                copied_from = elsewhere.get((file.sha256, file.size_bytes))
+                if self._is_stored(uri, expected) or (copied_from and self._is_copied(copied_from, uri, expected)):
+                    count(file.size_bytes)
+                    return expected
+            sha256 = file.bring(lambda source: self._store.put_stream(source, uri), count)
+            return File(path=file.path, sha256=sha256, size_bytes=file.size_bytes)
+
+        return self._commit(self._manifest(stage, key, (), inputs, producer, metrics, 0.0), files, put, began, what)
+
+    def _files_of(self, stage: Stage, but: str) -> dict[tuple[str, int], str]:
+        """Addresses of the files of every other artifact of the stage, by digest and size."""
+        stored = self._store.list(f"{self._layout.artifacts()}{stage}/")
+        found = {}
+        for item in stored:
+            key, _, name = item.uri.removeprefix(f"{self._layout.artifacts()}{stage}/").partition("/")
+            manifest = self.find(stage, key) if name == MANIFEST and key != but else None
+            for file in manifest.files if manifest else ():
+                found[file.sha256, file.size_bytes] = self._uri(stage, key, file.path)
+        return found
+
+    def _is_copied(self, source_uri: str, uri: str, file: File) -> bool:
+        """Copy a file within the store; False if retention deleted it meanwhile or its digest is not the right one."""
+        try:
+            self._store.copy(source_uri, uri)
+        except NotFoundError:
+            return False
+        log.info("%s is copied from %s", file.path, source_uri)
+        return self._is_stored(uri, file)
 
     def compose(
         self,
@@ -183,35 +260,40 @@ class ArtifactStore:
         files = tuple(file.model_copy(update={"path": path}) for path, (_, file) in sorted(origins.items()))
         manifest = self._manifest(stage, key, files, inputs, producer, metrics, 0.0)
 
-        def copy(file: File, count: Count) -> None:
+        def copy(file: File, count: Count) -> File:
             part, origin = origins[file.path]
             source, target = self._uri(part.stage, part.key, origin.path), self._uri(stage, key, file.path)
             if not self._is_stored(target, file):
                 self._store.copy(source, target)
                 self._verify_copy(target, file, part)
             count(file.size_bytes)
+            return file
 
-        return self._commit(manifest, copy, began, seal)
+        return self._commit(manifest, files, copy, began, seal=seal)
 
     def _commit(
         self,
-        manifest: Manifest,
-        work: Work,
+        draft: Manifest,
+        items: Sequence[S],
+        work: Work[S],
         began: float | None = None,
+        what: str = "",
+        *,
         seal: Callable[[Manifest], object] = lambda _: None,
     ) -> Manifest:
-        """Store the files, then the manifest, which records the time since `began` if that is given.
+        """Store the files that `work` makes of the items, then the manifest with the time since `began`, if given.
 
         A process that loses the race for the manifest accepts the winner's if both made the same files. If they made
         different ones, either may have overwritten some of the other's; the second writer then overwrites every file
         and replaces the manifest, after which neither of the two writes.
         """
-        uri = self._uri(manifest.stage, manifest.key, MANIFEST)
-        what = f"store {manifest.stage} {manifest.key[:12]}"
+        uri = self._uri(draft.stage, draft.key, MANIFEST)
+        what = what or f"store {draft.stage} {draft.key[:12]}"
         for _ in range(MANIFEST_ATTEMPTS):
             try:
                 etag = self._heads.claim(uri, patience_s=TAKEOVER_S)
-                transfer(what, manifest.files, work, self._clock)
+                files = tuple(sorted(transfer(what, items, work, self._clock), key=lambda file: file.path))
+                manifest = draft.model_copy(update={"files": files})
                 seal(manifest)
                 if winner := self._same(uri, manifest):
                     return winner
@@ -244,12 +326,19 @@ class ArtifactStore:
         stored = self._store.describe(uri)
         return stored is not None and (stored.size_bytes, stored.sha256) == (file.size_bytes, file.sha256)
 
-    def _verify(self, path: Path, file: File, stage: Stage, key: str) -> None:
-        actual = sha256_of_file(path)
-        if actual != file.sha256:
-            uri = self._uri(stage, key, file.path)
-            remedy = _delete(self._uri(stage, key, MANIFEST))
-            raise DigestMismatchError(uri, expected=file.sha256, found=actual, remedy=remedy)
+    def _get(self, uri: str, file: File, partial: Path, count: Count, manifest_uri: str, *, is_continued: bool) -> None:
+        """Download to `partial`, which continues there after an interruption and is removed if its bytes are wrong."""
+        while True:
+            actual = self._store.get_file(uri, partial, file.size_bytes, count)
+            if actual == file.sha256:
+                return
+            partial.unlink(missing_ok=True)
+            if actual is None or not is_continued:
+                found = actual or "another size"
+                raise DigestMismatchError(uri, expected=file.sha256, found=found, remedy=_delete(manifest_uri))
+            log.warning("%s: what an interrupted download left is damaged, starting again", uri)
+            count(-file.size_bytes)
+            is_continued = False
 
     def _verify_copy(self, uri: str, file: File, part: Manifest) -> None:
         copied = self._store.describe(uri)
@@ -287,6 +376,14 @@ def _delete(manifest_uri: str) -> str:
     return f"The artifact is damaged: delete {manifest_uri} and run the release again."
 
 
+def _check_name(name: str) -> None:
+    if name == MANIFEST:
+        raise InputError(
+            f"a stage made a file named {MANIFEST}, which is reserved for the artifact", remedy="Rename the file."
+        )
+    read_contract(File, {"path": name, "sha256": "0" * 64, "size_bytes": 0}, f"file {name!r} of an artifact")
+
+
 def sha256_of_file(path: Path) -> str:
     """Hex sha256 of a file's bytes."""
     digest = hashlib.sha256()
@@ -300,11 +397,7 @@ def _described(source: Path, paths: Sequence[Path]) -> tuple[File, ...]:
     """Describe the files as a manifest does. Names are checked before any byte is hashed."""
     names = [path.relative_to(source).as_posix() for path in paths]
     for name in names:
-        if name == MANIFEST:
-            raise InputError(
-                f"a stage made a file named {MANIFEST}, which is reserved for the artifact", remedy="Rename the file."
-            )
-        read_contract(File, {"path": name, "sha256": "0" * 64, "size_bytes": 0}, f"file {name!r} of an artifact")
+        _check_name(name)
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         digests = list(pool.map(sha256_of_file, paths))
     return tuple(

@@ -8,7 +8,16 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from tasks.adapters.object_store import LostRaceError, NotFoundError, ObjectStore, Progress, StoredObject, Upload
+from tasks.adapters.object_store import (
+    ByteSource,
+    LostRaceError,
+    NotFoundError,
+    ObjectStore,
+    Progress,
+    StoredObject,
+    Upload,
+)
+from tasks.adapters.parts import PART_BYTES
 from tasks.contracts.errors import InputError
 
 SCHEME = "file://"
@@ -81,13 +90,20 @@ class FolderStore(ObjectStore):
                 yield self._described(path, None)
 
     @override
-    def get_file(self, uri: str, path: Path, progress: Progress | None = None) -> None:
+    def get_file(self, uri: str, path: Path, size_bytes: int, progress: Progress | None = None) -> str | None:
         source = self._path(uri)
         if not source.is_file():
             raise NotFoundError(f"{uri} does not exist", remedy="Check the folder, or export again.")
-        shutil.copyfile(source, path)
-        if progress:
-            progress(path.stat().st_size)
+        if source.stat().st_size != size_bytes:
+            return None
+        digest = hashlib.sha256()
+        with source.open("rb") as stream, path.open("wb") as file:
+            while chunk := stream.read(READ_BYTES):
+                file.write(chunk)
+                digest.update(chunk)
+                if progress:
+                    progress(len(chunk))
+        return digest.hexdigest()
 
     @override
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
@@ -98,6 +114,24 @@ class FolderStore(ObjectStore):
         partial.replace(target)
         if progress:
             progress(target.stat().st_size)
+
+    @override
+    def put_stream(self, source: ByteSource, uri: str) -> str:
+        target = self._path(uri)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}{PARTIAL}")
+        try:
+            with partial.open("wb") as file:
+                for offset in range(0, source.size_bytes, PART_BYTES):
+                    part = memoryview(bytearray(min(PART_BYTES, source.size_bytes - offset)))
+                    source.read_into(offset, part)
+                    source.digest(part)
+                    file.write(part)
+            sha256 = source.verified()
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+        return sha256
 
     @override
     def copy(self, source_uri: str, target_uri: str) -> None:

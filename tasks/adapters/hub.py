@@ -4,15 +4,13 @@ Written against huggingface_hub 1.21. Nothing that a Hub sends is trusted: bound
 have their announced sizes.
 """
 
-import contextlib
-import io
 import json
 import logging
 import re
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol, TypeVar
 
 import httpx
 from huggingface_hub import HfApi, RepoFile, errors, hf_hub_url, set_client_factory
@@ -20,11 +18,15 @@ from typing_extensions import override
 
 from tasks.adapters.bounded_http import ANSWER_S, UnboundedAnswerError, bound
 from tasks.adapters.clock import Clock
-from tasks.adapters.hub_download import LONGER, NAME_QUOTED, Download, disk_errors
+from tasks.adapters.hub_download import LONGER, RemoteFile, WrongBytesError
 from tasks.adapters.hub_errors import FOREIGN, HubErrors, RepoType
-from tasks.adapters.transfer import Count, transfer
+from tasks.adapters.object_store import ByteSource
+from tasks.adapters.parts import PART_BYTES
+from tasks.adapters.transfer import Count
 from tasks.contracts.errors import DigestMismatchError, InputError
 from tasks.contracts.plan import DatasetFile, HubFile, Source
+
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ CONNECT_TIMEOUT_S = 10.0
 STALL_S = 30.0
 DOWNLOADS_OF_A_FILE = 2  # a second download repairs what a bad connection garbled
 NAMES_QUOTED = 8
+PATH_QUOTED = 80
 READ_BYTES = 8 * 2**20
 DATASET_BYTES = 256 * 2**20  # held in memory, beside its parsed lines
 DATASET = re.compile(r"^hf://datasets/(?P<repo>[^@\s]+)@(?P<revision>[^/\s]+)/(?P<file>\S+)$")
@@ -58,11 +61,14 @@ class Hub(Protocol):
             DigestMismatchError: its bytes are not what was announced.
         """
 
-    def download(self, source: Source, target: Path) -> None:
-        """Download the source's files to their paths under `target`.
+    def bring(self, source: Source, file: HubFile, take: Callable[[ByteSource], R], count: Count) -> R:
+        """Give one of the source's files to `take` and return what that returns.
+
+        `take` is called again if the bytes were not what was announced: a second download repairs what a bad connection
+        garbled.
 
         Raises:
-            DigestMismatchError: a file's bytes are not what was announced; they are not left in `target`.
+            DigestMismatchError: the bytes are never what was announced.
         """
 
     def commit_of_dataset(self, repo: str) -> str:
@@ -119,7 +125,7 @@ class HuggingFaceHub(Hub):
             source = Source(repo=repo, revision=revision, commit=str(info.sha), files=files)
         if repeated := [path for path, count in Counter(file.path for file in files).items() if count > 1]:
             raise InputError(
-                f"model {repo}@{revision} lists {repeated[0][:NAME_QUOTED]} more than once",
+                f"model {repo}@{revision} lists {repeated[0][:PATH_QUOTED]} more than once",
                 expected="every file once",
                 remedy="Check that hub.endpoint in the site file is a Hub.",
             )
@@ -171,44 +177,32 @@ class HuggingFaceHub(Hub):
                 expected=f"a file of at most {READ_BYTES} bytes",
                 remedy="Choose another revision.",
             )
-        out = io.BytesIO()
-        self._bring("model", source.repo, source.commit, file, out, lambda _: None)
-        return out.getvalue()
+        return self._bring("model", source.repo, source.commit, file, _in_memory, _ignore)
 
     @override
-    def download(self, source: Source, target: Path) -> None:
-        def move(file: HubFile, count: Count) -> None:
-            path = target / file.path
-            with disk_errors(file.path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_name(f".{path.name}.partial")
-            try:
-                with disk_errors(file.path), fresh.open("wb") as out:
-                    self._bring("model", source.repo, source.commit, file, out, count)
-                fresh.replace(path)
-            finally:
-                with contextlib.suppress(OSError):
-                    fresh.unlink(missing_ok=True)
-
-        transfer(f"download {source.repo}@{source.revision}", source.files, move, self.clock)
+    def bring(self, source: Source, file: HubFile, take: Callable[[ByteSource], R], count: Count) -> R:
+        return self._bring("model", source.repo, source.commit, file, take, count)
 
     @override
     def read_dataset(self, dataset: DatasetFile) -> list[dict[str, Any]]:
-        out = io.BytesIO()
-        self._bring("dataset", dataset.repo, dataset.commit, dataset.file, out, lambda _: None)
-        return _json_lines(out.getvalue(), f"dataset {dataset.repo}, {dataset.file.path}")
+        data = self._bring("dataset", dataset.repo, dataset.commit, dataset.file, _in_memory, _ignore)
+        return _json_lines(data, f"dataset {dataset.repo}, {dataset.file.path}")
 
-    def _bring(self, kind: RepoType, repo: str, commit: str, file: HubFile, out: BinaryIO, count: Count) -> None:
-        """Write the complete file to `out`, verified."""
+    def _bring(
+        self, kind: RepoType, repo: str, commit: str, file: HubFile, take: Callable[[ByteSource], R], count: Count
+    ) -> R:
         what = f"{repo}@{commit[:12]} {file.path}"
         url = hf_hub_url(repo, file.path, repo_type=kind, revision=commit, endpoint=self._endpoint)
+        translated = partial(self._errors.translated, kind, repo, commit, file.path)
         actual = ""
         for _ in range(DOWNLOADS_OF_A_FILE):
-            with self._errors.translated(kind, repo, commit, file.path):
-                actual = Download(url, self, file, out, count, what).run()
-            if actual == file.digest:
-                return
-            log.warning("%s: digest mismatch: got %s, expected %s", what, actual, file.digest)
+            remote = RemoteFile(url, self, file, count, what, translated)
+            try:
+                return take(remote)
+            except WrongBytesError as error:
+                actual = error.actual
+                log.warning("%s: digest mismatch: got %s, expected %s", what, actual, file.digest)
+                remote.take_back()
         if actual == LONGER:
             raise InputError(
                 f"the Hub sends more bytes of {what} than it announced, {DOWNLOADS_OF_A_FILE} times in a row",
@@ -230,6 +224,21 @@ class HuggingFaceHub(Hub):
             return "others"
         names = [ref.name for ref in (*refs.branches, *refs.tags)]
         return ", ".join(names[:NAMES_QUOTED]) + (", ..." if len(names) > NAMES_QUOTED else "")
+
+
+def _in_memory(source: ByteSource) -> bytes:
+    data = bytearray(source.size_bytes)
+    with memoryview(data) as view:
+        for offset in range(0, len(data), PART_BYTES):
+            part = view[offset : offset + PART_BYTES]
+            source.read_into(offset, part)
+            source.digest(part)
+    source.verified()
+    return bytes(data)
+
+
+def _ignore(_: int) -> None:
+    pass
 
 
 def _client(stall_s: float, answer_s: float) -> httpx.Client:

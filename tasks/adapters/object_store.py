@@ -41,6 +41,31 @@ class Upload:
     began_at: datetime
 
 
+class ByteSource(Protocol):
+    """The bytes of one file that lies elsewhere: read in parts, from several threads, and digested in order."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size."""
+
+    @property
+    def sha256(self) -> str | None:
+        """The hex digest that its bytes must have; None when it is not known before they are read."""
+
+    @property
+    def reads_at_once(self) -> int:
+        """How many parts may be read at a time; 1 if they have to be read in order. Known after the first part."""
+
+    def read_into(self, offset: int, view: memoryview) -> None:
+        """Fill `view` with the bytes at `offset`."""
+
+    def digest(self, view: memoryview) -> None:
+        """Take the next bytes in their order."""
+
+    def verified(self) -> str:
+        """Hex sha256 of all bytes. It raises if they are not the right ones; then nothing may be stored."""
+
+
 class ObjectStore(Protocol):
     """Objects by `s3://bucket/key`.
 
@@ -77,8 +102,13 @@ class ObjectStore(Protocol):
     def list(self, prefix_uri: str) -> Iterator[StoredObject]:
         """Every object whose URI starts with `prefix_uri`, in the order of their keys' bytes."""
 
-    def get_file(self, uri: str, path: Path, progress: Progress | None = None) -> None:
-        """Download an object in parallel parts. The file appears at `path` only when it is complete.
+    def get_file(self, uri: str, path: Path, size_bytes: int, progress: Progress | None = None) -> str | None:
+        """Download an object in parallel parts, digested on the way, to `path`.
+
+        Bytes that are at `path` already count as its beginning, so that a download that was interrupted continues.
+
+        Returns:
+            Hex sha256 of the file at `path`; None if the object has another size than `size_bytes`.
 
         Raises:
             NotFoundError: there is none.
@@ -86,6 +116,12 @@ class ObjectStore(Protocol):
 
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
         """Upload a file in parallel parts that the store checks. `sha256` is stored as metadata."""
+
+    def put_stream(self, source: ByteSource, uri: str) -> str:
+        """Upload what `source` gives, in parallel parts, without writing it to disk; return its hex sha256.
+
+        The object appears only when `source` has verified its bytes.
+        """
 
     def copy(self, source_uri: str, target_uri: str) -> None:
         """Copy an object within the store, with its metadata.

@@ -1,15 +1,16 @@
 """An object store and a Hub whose transfers are spans, with the bytes that they moved."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
-from tasks.adapters.object_store import ObjectStore, Progress, StoredObject, Upload
+from tasks.adapters.object_store import ByteSource, ObjectStore, Progress, StoredObject, Upload
 from tasks.adapters.tracing import Spans
-from tasks.contracts.plan import DatasetFile, Source
+from tasks.contracts.plan import DatasetFile, HubFile, Source
 
+R = TypeVar("R")
 URI, BYTES, REPO, COMMIT = "slipway.uri", "slipway.bytes", "slipway.repo", "slipway.commit"
 
 
@@ -56,15 +57,19 @@ class TracedObjectStore(ObjectStore):
         return self._store.list(prefix_uri)
 
     @override
-    def get_file(self, uri: str, path: Path, progress: Progress | None = None) -> None:
-        with self._spans.span("s3.get", {URI: uri}) as found:
-            self._store.get_file(uri, path, progress)
-            found[BYTES] = path.stat().st_size
+    def get_file(self, uri: str, path: Path, size_bytes: int, progress: Progress | None = None) -> str | None:
+        with self._spans.span("s3.get", {URI: uri, BYTES: size_bytes}):
+            return self._store.get_file(uri, path, size_bytes, progress)
 
     @override
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
         with self._spans.span("s3.put", {URI: uri, BYTES: path.stat().st_size}):
             self._store.put_file(path, uri, progress, sha256=sha256)
+
+    @override
+    def put_stream(self, source: ByteSource, uri: str) -> str:
+        with self._spans.span("s3.put", {URI: uri, BYTES: source.size_bytes}):
+            return self._store.put_stream(source, uri)
 
     @override
     def copy(self, source_uri: str, target_uri: str) -> None:
@@ -122,10 +127,11 @@ class TracedHub:
             found[BYTES] = len(data)
         return data
 
-    def download(self, source: Source, target: Path) -> None:
+    def bring(self, source: Source, file: HubFile, take: Callable[[ByteSource], R], count: Callable[[int], None]) -> R:
         """As Hub."""
-        with self._spans.span("hub.download", {REPO: source.repo, COMMIT: source.commit, BYTES: source.size_bytes}):
-            self._hub.download(source, target)
+        with self._spans.span("hub.download", {REPO: source.repo, COMMIT: source.commit, BYTES: file.size_bytes}):
+            taken: R = self._hub.bring(source, file, take, count)
+        return taken
 
     def read_dataset(self, dataset: DatasetFile) -> list[dict[str, Any]]:
         """As Hub."""

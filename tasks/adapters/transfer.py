@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar
 
 from tasks.adapters.clock import Clock
+from tasks.adapters.parts import PART_BYTES
 from tasks.adapters.progress import Progress
 
 FILES_AT_ONCE = 4
+"""Of those that have several parts. The fewer, the less an interruption loses."""
+SMALL_FILES_AT_ONCE = 16
 
 
 class Sized(Protocol):
@@ -20,6 +23,7 @@ class Sized(Protocol):
 
 
 S = TypeVar("S", bound=Sized)
+R = TypeVar("R")
 Count = Callable[[int], None]
 """Called with the bytes transferred since the last call; raises once the transfer is given up."""
 
@@ -28,14 +32,14 @@ class GivenUpError(Exception):
     """Another file of the same transfer failed. Never leaves `transfer`."""
 
 
-def transfer(what: str, files: Sequence[S], move: Callable[[S, Count], None], clock: Clock) -> None:
-    """Call `move` for every file, the largest first, and report progress.
+def transfer(what: str, files: Sequence[S], move: Callable[[S, Count], R], clock: Clock) -> list[R]:
+    """Call `move` for every file, the largest first, and report progress; return what it returned, in order of `files`.
 
     Raises:
         Exception: what the first failing `move` raised, after every other one has ended.
     """
     given_up = threading.Event()
-    pool = ThreadPoolExecutor(FILES_AT_ONCE)
+    pools = large, small = ThreadPoolExecutor(FILES_AT_ONCE), ThreadPoolExecutor(SMALL_FILES_AT_ONCE)
     with Progress(what, sum(file.size_bytes for file in files), clock) as progress:
 
         def count(moved_bytes: int) -> None:
@@ -43,17 +47,25 @@ def transfer(what: str, files: Sequence[S], move: Callable[[S, Count], None], cl
                 raise GivenUpError(what)
             progress.add(moved_bytes)
 
+        def start(index: int) -> Future[R]:
+            pool = large if files[index].size_bytes > PART_BYTES else small
+            return pool.submit(move, files[index], count)
+
         try:
-            started = [pool.submit(move, file, count) for file in sorted(files, key=lambda file: -file.size_bytes)]
-            done, _ = wait(started, return_when=FIRST_EXCEPTION)
+            order = sorted(range(len(files)), key=lambda index: -files[index].size_bytes)
+            started = {index: start(index) for index in order}
+            done, _ = wait(started.values(), return_when=FIRST_EXCEPTION)
         except BaseException:  # the process was told to end: do not wait for running transfers
             given_up.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            for pool in pools:
+                pool.shutdown(wait=False, cancel_futures=True)
             raise
         if any(future.exception() for future in done):
             given_up.set()
-        pool.shutdown(wait=True, cancel_futures=True)
-    errors = [future.exception() for future in started if future.done() and not future.cancelled()]
+        for pool in pools:
+            pool.shutdown(wait=True, cancel_futures=True)
+    errors = [future.exception() for future in started.values() if future.done() and not future.cancelled()]
     for error in errors:
         if error is not None and not isinstance(error, GivenUpError):
             raise error
+    return [started[index].result() for index in range(len(files))]

@@ -127,6 +127,15 @@ class Kubernetes(Written):
     )
 
 
+class TransferSite(Written):
+    """How fast files move between the object store and a pod."""
+
+    connections: int = Field(default=16, ge=1, le=256, description="parts that one process reads or writes at a time")
+    bytes_per_s: int | None = Field(
+        default=None, ge=2**16, le=10**12, description="limit of one process; absent: as fast as possible"
+    )
+
+
 class ObjectStoreSite(Written):
     """Where artifacts, releases and channels are stored."""
 
@@ -139,6 +148,7 @@ class ObjectStoreSite(Written):
         description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; absent: the pod's cloud identity",
     )
     networks: tuple[Cidr, ...] = NETWORKS
+    transfer: TransferSite = TransferSite()
 
     @property
     def root(self) -> str:

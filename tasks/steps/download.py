@@ -1,46 +1,58 @@
-"""download: store the planned files of model, adapters and draft model in the object store, with verified digests."""
+"""download: bring the planned files of model, adapters and draft model from the Hub to the object store, verified."""
 
+from functools import partial
+
+from tasks.adapters.artifacts import Incoming
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.plan import DRAFT_FOLDER, Plan, Source, adapter_folder
 from tasks.contracts.release import Release
 
+SHA256 = "sha256:"
+
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Download into scratch, verify every file, store them as the download artifact.
+    """Stream the files from the Hub to the download artifact, verified on the way; none is written to scratch.
 
     Raises:
-        InputError: scratch is too small, or the Hub denies access.
+        InputError: the Hub denies access.
         DigestMismatchError: a file differs from the one that was announced when the release was planned.
     """
     source, planned = release.plan.source, release.plan.stages["download"]
-    workspace.require_space(release.plan.download_bytes, f"download of {source.repo}@{source.revision}")
-    checkpoint = workspace.folder("checkpoint")
-    started = workspace.clock.monotonic()
-    workspace.hub.download(source, checkpoint)
-    for path, other in _beside(release.plan).items():
-        folder = checkpoint / path
-        folder.mkdir(parents=True)
-        workspace.hub.download(other, folder)
-    seconds = workspace.clock.monotonic() - started
-    manifest = workspace.artifacts.store(
+    beside = _beside(release.plan)
+    incoming = _incoming(source, "", workspace)
+    for folder, other in beside.items():
+        incoming += _incoming(other, f"{folder}/", workspace)
+    manifest = workspace.artifacts.stream(
         "download",
         planned.key,
-        checkpoint,
+        incoming,
+        what=f"download {source.repo}@{source.revision}",
         inputs={},
         producer={
             "repo": source.repo,
             "commit": source.commit,
-            **{path.replace("/", " "): f"{each.repo}@{each.commit}" for path, each in _beside(release.plan).items()},
+            **{path.replace("/", " "): f"{each.repo}@{each.commit}" for path, each in beside.items()},
         },
         metrics={},
-        seconds=seconds,
     )
-    rate = f" at {size(int(manifest.size_bytes / seconds))}/s" if seconds > 0 else ""
+    rate = f" at {size(int(manifest.size_bytes / manifest.seconds))}/s" if manifest.seconds > 0 else ""
     return Outcome(
         f"{source.repo}@{source.commit[:12]}: {len(manifest.files)} files, {size(manifest.size_bytes)}{rate}",
         {"key": manifest.key, "size_bytes": manifest.size_bytes, "files": len(manifest.files)},
     )
+
+
+def _incoming(source: Source, prefix: str, workspace: Workspace) -> list[Incoming]:
+    return [
+        Incoming(
+            f"{prefix}{file.path}",
+            file.size_bytes,
+            file.digest.removeprefix(SHA256) if file.digest.startswith(SHA256) else None,
+            partial(workspace.hub.bring, source, file),
+        )
+        for file in source.files
+    ]
 
 
 def _beside(plan: Plan) -> dict[str, Source]:

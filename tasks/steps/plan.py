@@ -197,7 +197,6 @@ def _check_fit(resolved: ResolvedRelease, estimate: Estimate) -> None:
     """Refuse what would run out of disk or memory after hours of work."""
     spec, site = resolved.spec, resolved.site
     needs: tuple[tuple[Step, str, int], ...] = (
-        ("download", "scratch", estimate.download_bytes),
         ("quantize", "scratch", estimate.scratch_bytes),
         ("quantize", "memory", estimate.memory_bytes),
     )

@@ -91,16 +91,17 @@ class ObjectStoreContract:
         sent, got = [], []
 
         store.put_file(tmp_path / "up", f"{root}/f", sent.append, sha256=hashlib.sha256(data).hexdigest())
-        store.get_file(f"{root}/f", tmp_path / "down", got.append)
+        digest = store.get_file(f"{root}/f", tmp_path / "down", size_bytes, got.append)
 
         assert (tmp_path / "down").read_bytes() == data
+        assert digest == hashlib.sha256(data).hexdigest()
         assert (sum(sent), sum(got)) == (size_bytes, size_bytes)
         assert store.describe(f"{root}/f").sha256 == hashlib.sha256(data).hexdigest()
         assert store.describe(f"{root}/f").size_bytes == size_bytes
 
     def test_getting_an_absent_file_leaves_no_file(self, store, root, tmp_path):
         with pytest.raises(NotFoundError):
-            store.get_file(f"{root}/absent", tmp_path / "down")
+            store.get_file(f"{root}/absent", tmp_path / "down", 3)
 
         assert list(tmp_path.iterdir()) == []
 

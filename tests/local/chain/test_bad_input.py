@@ -119,7 +119,8 @@ def test_a_file_that_is_not_what_was_announced_is_never_stored_and_the_next_try_
         assert_refused(
             ended, "model.safetensors has the wrong digest: found sha256:", "expected sha256:", "choose another"
         )
-        assert chain.keys(prefix) == set()
+        assert f"{prefix}/model.safetensors" not in chain.keys(prefix)
+        assert chain.manifest("download", planned["stages"]["download"]["key"]) is None
 
     assert plan(chain, spec(source={"revision": "v1"})).exit_code == 0
     good = chain.read(chain.layout.plan("bad-input", "bad"))["data"]
@@ -129,12 +130,12 @@ def test_a_file_that_is_not_what_was_announced_is_never_stored_and_the_next_try_
 
 def test_a_site_whose_scratch_is_too_small_is_refused_by_plan(chain, tmp_path):
     shapes = {name: shape.model_dump(exclude_defaults=True) for name, shape in chain.site.shapes.items()}
-    shapes["transfer"]["scratch"] = "1Mi"
+    shapes["compute"]["scratch"] = "1Mi"
     before = chain.standing()
 
     ended = plan(chain, spec(), "--site", str(site(chain, tmp_path, shapes=shapes)))
 
-    assert_refused(ended, "download of slipway/demo-llama needs about", "found 1Mi", "Raise shapes.transfer.scratch")
+    assert_refused(ended, "quantize of slipway/demo-llama needs about", "found 1Mi", "Raise shapes.compute.scratch")
     assert chain.standing() == before
 
 

@@ -18,7 +18,9 @@ import httpx
 import pytest
 import yaml
 
+from tasks.adapters.folder_store import FolderStore
 from tasks.adapters.s3 import S3ObjectStore
+from tasks.adapters.transfer import transfer
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import ObjectStoreSite, Site
 from tests.fakes.releases import SPEC
@@ -115,6 +117,16 @@ class Hub:
     def _admin(self, method, body=None):
         headers = {"Authorization": f"Bearer {self.announced['admin_token']}"}
         return httpx.request(method, f"{self.endpoint}/_faults", json=body, headers=headers).status_code
+
+
+def download(client, source, folder):
+    """Bring every file to a folder, as step download brings it to the object store."""
+    store = FolderStore(folder)
+
+    def move(file, count):
+        client.bring(source, file, lambda remote: store.put_stream(remote, f"{store.root}/{file.path}"), count)
+
+    transfer("download", source.files, move, client.clock)
 
 
 WEIGHTS = bytes(range(256)) * 1200

@@ -15,6 +15,7 @@ from tasks.adapters.hub import HuggingFaceHub
 from tasks.adapters.hub_download import IDLE_CONNECTIONS
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tests.fakes.clock import ManualClock
+from tests.local.core.conftest import download
 from tests.refused import refused
 
 SHA = "c" * 40
@@ -127,7 +128,7 @@ def test_what_comes_instead_of_a_file_is_bounded_too(tmp_path, status):
         client = HuggingFaceHub(address, None, ManualClock())
         source = client.resolve("acme/model", "main")
         with refused(found=f"an answer of more than {bounded_http.ANSWER_BYTES} bytes"):
-            client.download(source, tmp_path)
+            download(client, source, tmp_path)
 
     assert sent[0] < 2 * bounded_http.ANSWER_BYTES
 
@@ -167,7 +168,7 @@ def test_a_file_longer_than_announced_is_not_read_to_its_end(tmp_path):
         client = HuggingFaceHub(address, None, ManualClock())
         source = client.resolve("acme/model", "main")
         with pytest.raises(InputError) as caught:
-            client.download(source, tmp_path)
+            download(client, source, tmp_path)
 
     assert caught.value.expected == "4 bytes"
     assert sent[0] < 50_000_000
@@ -193,7 +194,7 @@ def test_a_byte_now_and_then_counts_as_standing_still(tmp_path):
         client = HuggingFaceHub(address, None, Impatient(), stall_s=0.2)
         source = client.resolve("acme/model", "main")
         with pytest.raises(UnavailableError) as caught:
-            client.download(source, tmp_path)
+            download(client, source, tmp_path)
 
     assert "stalled at" in caught.value.what
     assert len(connections) == IDLE_CONNECTIONS
@@ -269,33 +270,3 @@ def test_a_file_that_is_listed_twice_is_refused():
     assert "lists config.json more than once" in refusal(
         whole(json.dumps({**INFO, "siblings": [GOOD, other]}).encode())
     )
-
-
-def test_a_full_disk_says_so(tmp_path):
-    good = b"{}  "
-    with serving(files(whole(good))) as (address, _):
-        client = HuggingFaceHub(address, None, ManualClock())
-        source = client.resolve("acme/model", "main")
-        full = tmp_path / "full"
-        full.mkdir()
-        (full / ".config.json.partial").symlink_to("/dev/full")
-        with pytest.raises(InputError) as caught:
-            client.download(source, full)
-
-    assert "the scratch disk is full" in caught.value.what
-    assert "shapes.transfer.scratch" in caught.value.remedy
-
-
-def test_a_name_that_no_file_system_takes_is_wrong_input(tmp_path):
-    long = {**GOOD, "rfilename": "n" * 300}
-
-    def answer(handler):
-        info = json.dumps({**INFO, "siblings": [long]}).encode()
-        whole(info)(handler) if "/api/" in handler.path else whole(b"{}  ")(handler)
-
-    with serving(answer) as (address, _):
-        client = HuggingFaceHub(address, None, ManualClock())
-        with pytest.raises(InputError) as caught:
-            client.download(client.resolve("acme/model", "main"), tmp_path)
-
-    assert caught.value.found == "300 characters"

@@ -6,7 +6,7 @@ import pytest
 from tasks.adapters.hub import HuggingFaceHub
 from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
 from tests.fakes.clock import ManualClock
-from tests.local.core.conftest import FILES, STRANGER, TOKEN, WEIGHTS
+from tests.local.core.conftest import FILES, STRANGER, TOKEN, WEIGHTS, download
 
 WEIGHTS_FILE = "model.safetensors"
 
@@ -34,7 +34,7 @@ def test_a_revision_is_a_commit_and_announced_digests(connect):
 def test_files_arrive_as_they_are(connect, tmp_path):
     client = connect()
 
-    client.download(client.resolve("acme/model", "v1"), tmp_path / "to")
+    download(client, client.resolve("acme/model", "v1"), tmp_path / "to")
 
     assert {path.name: path.read_bytes() for path in (tmp_path / "to").iterdir()} == FILES
 
@@ -70,7 +70,7 @@ def test_a_cut_connection_goes_on_where_it_ended(connect, hub, tmp_path):
     client = connect()
     hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="cut", after_bytes=100_000, times=2)
 
-    client.download(client.resolve("acme/model", "v1"), tmp_path)
+    download(client, client.resolve("acme/model", "v1"), tmp_path)
 
     assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
     hub.switch_off()
@@ -78,7 +78,7 @@ def test_a_cut_connection_goes_on_where_it_ended(connect, hub, tmp_path):
     assert len(requests) == 3
     assert requests[0]["range"] is None
     assert requests[1]["range"].startswith("bytes=")
-    assert int(requests[2]["range"].removeprefix("bytes=").rstrip("-")) > 100_000
+    assert int(requests[2]["range"].removeprefix("bytes=").partition("-")[0]) > 100_000
 
 
 def test_a_file_that_stands_still_is_given_up(connect, hub, tmp_path):
@@ -87,7 +87,7 @@ def test_a_file_that_stands_still_is_given_up(connect, hub, tmp_path):
     hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="slow", bytes_per_s=1)
 
     with pytest.raises(UnavailableError) as caught:
-        client.download(source, tmp_path)
+        download(client, source, tmp_path)
 
     assert caught.value.what.endswith(f"of {len(WEIGHTS)} bytes")
     assert "ReadTimeout" in caught.value.found
@@ -99,7 +99,7 @@ def test_a_busy_hub_is_asked_again(connect, hub, tmp_path):
     source = client.resolve("acme/model", "v1")
     hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="status", status=503, times=2)
 
-    client.download(source, tmp_path)
+    download(client, source, tmp_path)
 
     assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
 
@@ -110,7 +110,7 @@ def test_a_hub_that_stays_busy_is_unavailable(connect, hub, tmp_path):
     hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="status", status=503)
 
     with pytest.raises(UnavailableError) as caught:
-        client.download(source, tmp_path)
+        download(client, source, tmp_path)
 
     assert "status 503" in caught.value.found
 
@@ -119,7 +119,7 @@ def test_bytes_garbled_once_are_downloaded_again(connect, hub, tmp_path):
     client = connect()
     hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="corrupt", after_bytes=5000, times=1)
 
-    client.download(client.resolve("acme/model", "v1"), tmp_path)
+    download(client, client.resolve("acme/model", "v1"), tmp_path)
 
     assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
 
@@ -128,7 +128,7 @@ def test_bytes_that_are_never_what_was_announced_are_refused_and_not_kept(connec
     client = connect()
 
     with pytest.raises(DigestMismatchError) as caught:
-        client.download(client.resolve("acme/model", "wrong-digest"), tmp_path / "to")
+        download(client, client.resolve("acme/model", "wrong-digest"), tmp_path / "to")
 
     assert WEIGHTS_FILE in caught.value.what
     assert not [path.name for path in (tmp_path / "to").iterdir() if WEIGHTS_FILE in path.name]
@@ -171,7 +171,7 @@ def test_a_gated_model_with_a_strangers_token_says_whose_access_is_missing(conne
 def test_a_token_with_access_reads_a_gated_model(connect, tmp_path):
     client = connect(TOKEN)
 
-    client.download(client.resolve("acme/gated", "main"), tmp_path)
+    download(client, client.resolve("acme/gated", "main"), tmp_path)
 
     assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
 

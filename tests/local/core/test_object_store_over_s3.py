@@ -62,7 +62,7 @@ CALLS = {
     "describe": lambda store, path: store.describe(f"s3://{NO_BUCKET}/a"),
     "put": lambda store, path: store.put_bytes(f"s3://{NO_BUCKET}/a", b""),
     "upload": lambda store, path: store.put_file(path, f"s3://{NO_BUCKET}/a"),
-    "download": lambda store, path: store.get_file(f"s3://{NO_BUCKET}/a", path),
+    "download": lambda store, path: store.get_file(f"s3://{NO_BUCKET}/a", path.with_name("down"), 1),
     "copy": lambda store, path: store.copy(f"s3://{NO_BUCKET}/a", f"s3://{NO_BUCKET}/b"),
     "list": lambda store, path: list(store.list(f"s3://{NO_BUCKET}/a")),
 }

@@ -54,6 +54,15 @@ def test_a_step_that_was_done_is_found_and_not_run_again(steps, hub):
     assert len(hub.requests("model.safetensors")) == downloads
 
 
+def test_the_rate_of_a_step_is_checked_and_used(steps):
+    _, planned = steps.plan()
+    download = ("download", "--release", release_uri(planned))
+
+    assert steps.run(*download, "--concurrency", "0") == 65
+    assert "--concurrency or --bytes-per-s" in steps.said
+    assert steps.run(*download, "--concurrency", "1", "--bytes-per-s", "100000000") == 0
+
+
 def test_a_readme_only_commit_has_the_same_release(steps):
     _, first = steps.plan("v1")
     _, second = steps.plan("v1-readme", run="run-2")
@@ -70,7 +79,8 @@ def test_a_step_killed_midway_leaves_no_artifact_and_the_next_try_makes_it(steps
     time.sleep(2)
     process.kill()
     process.communicate()
-    assert steps.keys(artifact_prefix(planned, "download")) == []
+    assert "claimed_at" in steps.read(f"{artifact_prefix(planned, 'download')}/manifest.json")
+    assert f"{artifact_prefix(planned, 'download')}/model.safetensors" not in steps.keys("artifacts/download/")
 
     hub.switch_off()
     assert steps.run("download", "--release", release_uri(planned)) == 0
@@ -117,7 +127,8 @@ def test_a_digest_that_never_fits_fails_for_good_and_a_good_revision_then_succee
 
     result = steps.read(f"releases/demo/{planned['data']['release_id']}/results/download.json")
     assert (result["error"]["kind"], result["error"]["exit_code"]) == ("DigestMismatchError", 65)
-    assert steps.keys(artifact_prefix(planned, "download")) == []
+    assert "claimed_at" in steps.read(f"{artifact_prefix(planned, 'download')}/manifest.json")
+    assert f"{artifact_prefix(planned, 'download')}/model.safetensors" not in steps.keys("artifacts/download/")
     _, good = steps.plan("v1", run="run-2")
     assert steps.run("download", "--release", release_uri(good)) == 0
 
@@ -126,7 +137,8 @@ def test_bytes_garbled_on_the_way_do_not_reach_the_artifact(steps, hub):
     _, planned = steps.plan()
     hub.switch_on(repo="acme/model", file="model.safetensors", kind="corrupt", after_bytes=100)
     assert steps.run("download", "--release", release_uri(planned)) == 65
-    assert steps.keys(artifact_prefix(planned, "download")) == []
+    assert "claimed_at" in steps.read(f"{artifact_prefix(planned, 'download')}/manifest.json")
+    assert f"{artifact_prefix(planned, 'download')}/model.safetensors" not in steps.keys("artifacts/download/")
 
     hub.switch_off()
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.contracts.errors import DigestMismatchError, InputError
+from tasks.contracts.errors import DigestMismatchError, UnavailableError
 from tasks.contracts.release import Release
 from tasks.steps import download
 from tests.fakes.hub import MemoryHub
@@ -12,7 +12,7 @@ FILES = {"config.json": b"{}", "model.safetensors": b"weights"}
 
 @pytest.fixture
 def hub():
-    return MemoryHub({"slipway/demo-llama": {"v1": FILES}})
+    return MemoryHub({"slipway/demo-llama": {"v1": dict(FILES)}})
 
 
 @pytest.fixture
@@ -57,22 +57,12 @@ def test_adapters_lie_beside_the_model_each_in_its_own_folder(adapted, hub, tmp_
     assert manifest.producer["lora polite"] == f"org/polite@{adapted.plan.adapters['polite'].commit}"
 
 
-def test_a_disk_that_has_no_room_for_the_adapters_is_refused(adapted, hub, tmp_path):
-    space = workspace(tmp_path, hub=hub, free_bytes=15)
+def test_a_model_larger_than_the_disk_is_stored(planned, hub, tmp_path):
+    space = workspace(tmp_path, hub=hub, free_bytes=0)
 
-    with pytest.raises(InputError) as caught:
-        download.run(adapted, space)
+    download.run(planned, space)
 
-    assert caught.value.what == "scratch has too little space for download of slipway/demo-llama@v1"
-
-
-def test_a_disk_that_is_too_small_is_refused_before_anything_is_downloaded(planned, hub, tmp_path):
-    space = workspace(tmp_path, hub=hub, free_bytes=8)
-
-    with pytest.raises(InputError) as caught:
-        download.run(planned, space)
-
-    assert caught.value.what == "scratch has too little space for download of slipway/demo-llama@v1"
+    assert space.artifacts.find("download", planned.plan.stages["download"].key).size_bytes == 9
     assert list(space.scratch.iterdir()) == []
 
 
@@ -83,7 +73,53 @@ def test_bytes_other_than_announced_are_never_stored(planned, hub, tmp_path):
     with pytest.raises(DigestMismatchError):
         download.run(planned, space)
 
-    assert space.store.written == []
+    assert not [uri for uri in space.store.written if uri.endswith("model.safetensors")]
+    assert space.artifacts.find("download", planned.plan.stages["download"].key) is None
+
+
+def test_a_download_that_was_interrupted_continues_with_the_files_that_are_missing(planned, hub, tmp_path):
+    hub.models["slipway/demo-llama"]["v1"] |= {"other.safetensors": b"other"}
+    source = hub.resolve("slipway/demo-llama", "v1")
+    planned = planned.model_copy(update={"plan": planned.plan.model_copy(update={"source": source})})
+    space = workspace(tmp_path, hub=hub)
+    space.store.unavailable = {"other.safetensors"}
+    with pytest.raises(UnavailableError):
+        download.run(planned, space)
+    space.store.unavailable, hub.brought = set(), []
+
+    download.run(planned, space)
+
+    assert "other.safetensors" in hub.brought
+    assert "model.safetensors" not in hub.brought
+
+
+def test_a_file_that_another_revision_brought_is_copied_within_the_store(planned, hub, tmp_path):
+    space = workspace(tmp_path, hub=hub)
+    download.run(planned, space)
+    stages = planned.plan.stages
+    other = stages | {"download": stages["download"].model_copy(update={"key": "e" * 64})}
+    hub.brought = []
+
+    download.run(planned.model_copy(update={"plan": planned.plan.model_copy(update={"stages": other})}), space)
+
+    assert hub.brought == ["config.json"]
+    manifest = space.artifacts.find("download", "e" * 64)
+    assert {file.path: file.size_bytes for file in manifest.files} == {"config.json": 2, "model.safetensors": 7}
+    space.artifacts.fetch("download", "e" * 64, tmp_path / "back")
+    assert (tmp_path / "back" / "model.safetensors").read_bytes() == b"weights"
+
+
+def test_a_file_that_retention_deletes_meanwhile_comes_from_the_hub(planned, hub, tmp_path):
+    space = workspace(tmp_path, hub=hub)
+    download.run(planned, space)
+    stages = planned.plan.stages
+    space.store.delete([f"{space.layout.artifact('download', stages['download'].key)}/model.safetensors"])
+    other = stages | {"download": stages["download"].model_copy(update={"key": "e" * 64})}
+    hub.brought = []
+
+    download.run(planned.model_copy(update={"plan": planned.plan.model_copy(update={"stages": other})}), space)
+
+    assert sorted(hub.brought) == ["config.json", "model.safetensors"]
 
 
 def test_a_draft_model_lies_beside_the_model_in_a_folder_of_its_own(planned, hub, tmp_path):

@@ -224,10 +224,6 @@ SHAPES = SITE["shapes"]
     ("site_changes", "fields"),
     [
         (
-            {"shapes": {**SHAPES, "transfer": {**SHAPE, "scratch": "10"}}},
-            {"what": "download of", "found": "10 in shapes.transfer.scratch of site test"},
-        ),
-        (
             {"shapes": {**SHAPES, "compute": {**SHAPE, "scratch": "10"}}},
             {"what": "quantize of", "found": "10 in shapes.compute.scratch"},
         ),

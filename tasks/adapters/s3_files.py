@@ -1,0 +1,217 @@
+"""Files to and from S3, in parallel parts that are digested on the way. Errors are boto3's; s3.py translates them."""
+
+import contextlib
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from boto3.s3.transfer import TransferConfig
+from botocore import exceptions as aws
+
+from tasks.adapters.disk import disk_errors
+from tasks.adapters.object_store import ByteSource, Progress
+from tasks.adapters.parts import PART_BYTES, Lanes, part_bytes_of
+from tasks.contracts.errors import InputError
+
+MOST_PARTS = 10_000
+"""Of one upload (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
+COPY_PART_BYTES = 256 * 2**20
+"""No byte of a copy passes through this process, so its parts may be large: 140 GB are 550 requests."""
+COPIES_AT_ONCE = 8
+ATTEMPTS = 4
+"""Connections that break one after the other while one part is read. botocore repeats requests, not their reading."""
+BROKEN = (aws.ResponseStreamingError, aws.ReadTimeoutError, aws.IncompleteReadError)
+READ_BYTES = 2**18  # fits into a core's cache
+SHORTER = "InvalidRange"
+Address = Mapping[str, str]
+
+
+class OtherSizeError(Exception):
+    """The object has another size than expected. Never leaves this module."""
+
+
+class S3Files:
+    """Moves files by one client. Safe to use from several threads."""
+
+    def __init__(self, client: Any, lanes: Lanes, checksum: str | None) -> None:
+        """`checksum`: what the store compares an upload's parts with; None where each request's signature does that."""
+        self._client, self._lanes = client, lanes
+        self._checksum = {"ChecksumAlgorithm": checksum} if checksum else {}
+        self._transfer = TransferConfig(
+            multipart_threshold=2 * PART_BYTES,
+            multipart_chunksize=2 * PART_BYTES,
+            max_concurrency=max(1, lanes.connections // 2),
+            max_bandwidth=lanes.limit.bytes_per_s,
+        )
+        self._copying = TransferConfig(
+            multipart_threshold=2 * COPY_PART_BYTES, multipart_chunksize=COPY_PART_BYTES, max_concurrency=COPIES_AT_ONCE
+        )
+
+    def get(self, address: Address, path: Path, size_bytes: int, progress: Progress) -> str | None:
+        """See ObjectStore.get_file."""
+        digest = hashlib.sha256()
+        start = _beginning(path, size_bytes, digest)
+        progress(start)
+
+        def take(view: memoryview) -> None:
+            digest.update(view)
+            progress(len(view))
+
+        def write(_: int, view: memoryview) -> None:
+            with disk_errors(path.name), path.open("ab") as file:
+                file.write(view)
+
+        def small(view: memoryview) -> None:
+            self._read(address, size_bytes, start, view)
+            write(start, view)
+            take(view)
+
+        try:
+            if size_bytes - start <= PART_BYTES:
+                self._lanes.small(size_bytes - start, small)
+            else:
+                read = partial(self._read, address, size_bytes)
+                self._lanes.move(size_bytes, read, take, write, start=start, in_order=True)
+        except OtherSizeError:
+            path.unlink(missing_ok=True)
+            return None
+        return digest.hexdigest()
+
+    def put(self, path: Path, address: Address, progress: Progress | None, metadata: Mapping[str, str]) -> None:
+        """See ObjectStore.put_file."""
+        extra = {"Metadata": dict(metadata), **self._checksum}
+        self._client.upload_file(
+            str(path), address["Bucket"], address["Key"], ExtraArgs=extra, Callback=progress, Config=self._transfer
+        )
+
+    def put_stream(self, source: ByteSource, address: Address) -> str:
+        """See ObjectStore.put_stream."""
+        if source.size_bytes <= PART_BYTES:
+            digests: list[str] = []
+
+            def small(view: memoryview) -> None:
+                source.read_into(0, view)
+                source.digest(view)
+                digests.append(source.verified())
+                self._lanes.limit.take(len(view))
+                metadata = {"sha256": digests[0]}
+                self._client.put_object(**address, Body=bytes(view), Metadata=metadata, **self._checksum)
+
+            self._lanes.small(source.size_bytes, small)
+            return digests[0]
+        return self._put_in_parts(source, address)
+
+    def copy(self, source: Address, target: Address) -> None:
+        """See ObjectStore.copy."""
+        head = self._client.head_object(**source)
+        # a copy in parts drops the metadata unless it is given again
+        extra = {"Metadata": head["Metadata"], "MetadataDirective": "REPLACE", "ContentType": head["ContentType"]}
+        self._client.copy(dict(source), target["Bucket"], target["Key"], ExtraArgs=extra, Config=self._copying)
+
+    def _put_in_parts(self, source: ByteSource, address: Address) -> str:
+        part_bytes = part_bytes_of(source.size_bytes, MOST_PARTS)
+        # an upload's metadata is given before its bytes are known
+        metadata = {"sha256": source.sha256} if source.sha256 else {}
+        upload = self._client.create_multipart_upload(**address, Metadata=metadata, **self._checksum)["UploadId"]
+        parts: dict[int, dict[str, Any]] = {}
+
+        def write(offset: int, view: memoryview) -> None:
+            number = offset // part_bytes + 1
+            self._lanes.limit.take(len(view))
+            answer = self._client.upload_part(
+                **address, UploadId=upload, PartNumber=number, Body=_body_of(view), **self._checksum
+            )
+            parts[number] = {
+                "PartNumber": number,
+                **{name: value for name, value in answer.items() if name == "ETag" or name.startswith("Checksum")},
+            }
+
+        try:
+            self._lanes.move(
+                source.size_bytes,
+                source.read_into,
+                source.digest,
+                write,
+                part_bytes=part_bytes,
+                reads_at_once=lambda: source.reads_at_once,
+            )
+            sha256 = source.verified()
+            self._client.complete_multipart_upload(
+                **address, UploadId=upload, MultipartUpload={"Parts": [parts[number] for number in sorted(parts)]}
+            )
+        except BaseException:
+            with contextlib.suppress(aws.ClientError, aws.BotoCoreError):
+                self._client.abort_multipart_upload(**address, UploadId=upload)
+            raise
+        return sha256
+
+    def _read(self, address: Address, size_bytes: int, offset: int, view: memoryview) -> None:
+        """Fill `view` from the object, over several connections if they break."""
+        position = failures = 0
+        while True:
+            before = position
+            try:
+                with contextlib.closing(
+                    self._body(address, size_bytes, offset + position, len(view) - position)
+                ) as body:
+                    while position < len(view):
+                        received = body.readinto(view[position : position + READ_BYTES])
+                        position += received
+                        self._lanes.limit.take(received)
+                        if not received:
+                            raise aws.IncompleteReadError(actual_bytes=position, expected_bytes=len(view))
+            except BROKEN:
+                failures = 1 if position > before else failures + 1
+                if failures >= ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def _body(self, address: Address, size_bytes: int, offset: int, length: int) -> Any:
+        """The open answer with these bytes.
+
+        Raises:
+            OtherSizeError: the object has not `size_bytes`.
+        """
+        if length == size_bytes:
+            answer = self._client.get_object(**address)
+            actual = str(answer["ContentLength"])
+        else:
+            try:
+                answer = self._client.get_object(**address, Range=f"bytes={offset}-{offset + length - 1}")
+            except aws.ClientError as error:
+                if error.response.get("Error", {}).get("Code") == SHORTER:
+                    raise OtherSizeError from error
+                raise
+            actual = answer.get("ContentRange", "").rpartition("/")[2]
+        if actual == str(size_bytes):
+            return answer["Body"]
+        answer["Body"].close()
+        if not actual:
+            raise InputError(
+                f"the object store ignores ranges of s3://{address['Bucket']}/{address['Key']}",
+                expected="a store that implements S3",
+                remedy="Correct object_store.endpoint in the site file.",
+            )
+        raise OtherSizeError
+
+
+def _body_of(view: memoryview) -> bytes | bytearray:
+    """What botocore takes, without a copy where the view is a whole buffer."""
+    buffer = view.obj
+    return buffer if isinstance(buffer, bytearray) and len(buffer) == len(view) else bytes(view)
+
+
+def _beginning(path: Path, size_bytes: int, digest: Any) -> int:
+    """Digest what an interrupted download left at `path`; return its size. What is too long to be one is removed."""
+    if not path.is_file():
+        return 0
+    if (found := path.stat().st_size) > size_bytes:
+        path.unlink()
+        return 0
+    with path.open("rb") as file:
+        while chunk := file.read(READ_BYTES):
+            digest.update(chunk)
+    return found
