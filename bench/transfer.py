@@ -149,6 +149,8 @@ class Bench:
             "s3",
             "sync",
             "--only-show-errors",
+            "--exclude",
+            ".cache/*",  # hf's, with empty files, over which aws and rclone's server wait for a minute
             local,
             there,
         ]
