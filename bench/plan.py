@@ -93,11 +93,12 @@ def _child(command: Sequence[str | Path]) -> Iterator[None]:
 def _hub(folder: Path) -> Iterator[str]:
     """A Hub with two revisions of a model of FILES files, of which one differs; its address."""
     for revision, weights in (("one", b"1"), ("two", b"2")):
-        shutil.copytree(DEMO, folder / "hub" / REPO / revision)
-        shards = FILES - len([file for file in DEMO.iterdir() if file.is_file()])
+        shutil.copytree(DEMO, folder / "hub" / REPO / revision, ignore=shutil.ignore_patterns("*.safetensors"))
+        shards = FILES - len(list((folder / "hub" / REPO / revision).iterdir()))
         for number in range(shards):
             content = weights if number == 0 else str(number).encode()
-            (folder / "hub" / REPO / revision / f"part-{number:05}.safetensors").write_bytes(content * 64)
+            name = f"model-{number + 1:05}-of-{shards:05}.safetensors"  # plan reads no others
+            (folder / "hub" / REPO / revision / name).write_bytes(content * 64)
     revisions = [{"name": name, "files": name} for name in ("one", "two")]
     refs = {"branches": {"main": "one"}, "tags": {"one": "one", "two": "two"}}
     (folder / "hub" / REPO / "repository.yaml").write_text(yaml.safe_dump({"refs": refs, "revisions": revisions}))
