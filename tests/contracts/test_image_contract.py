@@ -29,9 +29,11 @@ NOT_IN = {
         "tasks.serving.mpi_leader",
         "tasks.serving.all_reduce",
         "tasks.adapters.kube",
+        "tasks.adapters.served_traffic",
     },
     "tasks-modelopt": {
-        *("tasks.serving.mpi_leader", "tasks.adapters.kube", "tasks.steps.fetch_repository"),
+        *("tasks.serving.mpi_leader", "tasks.adapters.kube", "tasks.adapters.served_traffic"),
+        "tasks.steps.fetch_repository",
         *("tasks.adapters.kms", "tasks.adapters.signatures"),
         "tasks.serving.openai_api.process",
     },
