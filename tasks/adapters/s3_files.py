@@ -13,10 +13,13 @@ from botocore import exceptions as aws
 from tasks.adapters.disk import disk_errors
 from tasks.adapters.object_store import ByteSource, Progress
 from tasks.adapters.parts import PART_BYTES, Lanes, part_bytes_of
+from tasks.adapters.progress import size
 from tasks.contracts.errors import InputError
 
 MOST_PARTS = 10_000
 """Of one upload (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
+MOST_BYTES = 5 * 2**40
+"""Of one object (the same page)."""
 COPY_PART_BYTES = 256 * 2**20
 """No byte of a copy passes through this process, so its parts may be large: 140 GB are 550 requests."""
 COPIES_AT_ONCE = 8
@@ -111,6 +114,13 @@ class S3Files:
         self._client.copy(dict(source), target["Bucket"], target["Key"], ExtraArgs=extra, Config=self._copying)
 
     def _put_in_parts(self, source: ByteSource, address: Address) -> str:
+        if source.size_bytes > MOST_BYTES:
+            raise InputError(
+                f"s3://{address['Bucket']}/{address['Key']} would be larger than an object in S3 can be",
+                found=size(source.size_bytes),
+                expected=f"at most {size(MOST_BYTES)}",
+                remedy="Choose a model whose weights are in several files.",
+            )
         part_bytes = part_bytes_of(source.size_bytes, MOST_PARTS)
         # an upload's metadata is given before its bytes are known
         metadata = {"sha256": source.sha256} if source.sha256 else {}

@@ -19,6 +19,7 @@ from tasks.contracts.errors import DigestMismatchError, InputError
 from tests.fakes.clock import ManualClock
 from tests.local.core.conftest import REPOSITORY
 from tests.local.core.test_hostile_hubs import SHA, serving, whole
+from tests.refused import refused
 
 DATA = hashlib.shake_128(b"weights").digest(2 * PART_BYTES + 12_345)
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -216,3 +217,16 @@ def test_a_name_that_no_file_system_takes_is_wrong_input(store, place, tmp_path)
         artifacts.fetch("build", KEY, tmp_path / "back")
 
     assert caught.value.found == "300 characters"
+
+
+def test_a_file_larger_than_an_object_can_be_is_refused_before_a_byte_is_asked_for(store, place):
+    server, uri = FileServer(), f"{place.root}/huge"
+    with serving(server) as (address, _):
+        hub = HuggingFaceHub(address, None, ManualClock(), stall_s=5.0)
+        source = hub.resolve("acme/model", "main")
+        huge = source.files[0].model_copy(update={"size_bytes": 5 * 2**40 + 1})
+        with refused(what="would be larger than an object in S3 can be", remedy="in several files"):
+            hub.bring(source, huge, lambda remote: store.put_stream(remote, uri), lambda _: None)
+
+    assert server.requested == []
+    assert not store.exists(uri)
