@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tasks.contracts.artifact import MANIFEST, STAGES
+from tasks.contracts.attestation import PROVENANCE, SIGNATURE
 from tests.local.chain.step_pods import KILLED, ByHand
 from tests.local.chain.whole_chain import until
 
@@ -108,7 +109,8 @@ def assert_stored_once(by_hand, stage):
     manifest, prefix = chain.manifest(stage, key), chain.layout.artifact(stage, key)
     assert manifest is not None
     named = {f"{prefix}/{file['path']}" for file in manifest["files"]} | {f"{prefix}/{MANIFEST}"}
-    assert chain.keys(f"{prefix}/") == named
+    signed = {f"{prefix}/{SIGNATURE}", f"{prefix}/{PROVENANCE}"} if stage == "publish" and chain.site.signing else set()
+    assert chain.keys(f"{prefix}/") == named | signed
 
 
 def left_shared_memory():
