@@ -116,12 +116,12 @@ def test_a_second_run_of_a_step_changes_nothing(workspace, cluster):
     [
         ("crashing", InputError, ["CrashLoopBackOff", "failed to load all models"]),
         ("damaged", InputError, ["fetch-repository", "config.pbtxt is not what the manifest says"]),
-        ("missing", UnavailableError, ["not available after", "ImagePullBackOff"]),
+        ("missing", InputError, ["cannot start", "ErrImagePull", "NotFound"]),
         ("unready", UnavailableError, ["not available after", "waiting for requests"]),
         ("storeless", UnavailableError, ["not available after", "the object store does not answer"]),
     ],
 )
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_a_candidate_that_cannot_start_says_why_and_is_rolled_back(workspace, cluster, image, kind, reasons):
     made = version(1, image)
 
