@@ -76,7 +76,7 @@ class Published:
         for item in self.steps.store.list(f"{self.prefix}/"):
             path = folder / item.uri.removeprefix(f"{self.prefix}/")
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.steps.store.get_file(item.uri, path)
+            self.steps.store.get_file(item.uri, path, item.size_bytes)
         return folder
 
 
