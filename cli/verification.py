@@ -41,7 +41,7 @@ class Pods(Protocol):
 
 @dataclass(frozen=True)
 class Verification:
-    """Where each part of the chain is read."""
+    """The stores and servers from which each part of the chain is read."""
 
     artifacts: ArtifactStore
     signatures: Signatures

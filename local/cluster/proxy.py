@@ -177,7 +177,7 @@ class ServiceProxy:
 
 
 def ready_addresses(store: Store, service: Object, port: Mapping[str, Any]) -> list[Address]:
-    """Where new connections to a Service's port go."""
+    """Return the endpoints that new connections to a Service's port may use."""
     endpoint_slices = slices(store, service)
     ready = [address for one in endpoint_slices for address in _addresses(one, port, _is_ready)]
     return ready or [address for one in endpoint_slices for address in _addresses(one, port, _is_ending_and_serves)]

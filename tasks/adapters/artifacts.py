@@ -148,7 +148,7 @@ class ArtifactStore:
         """Store every file under `source` as the artifact `key`; return what is stored in the end.
 
         Raises:
-            InputError: a file's name is not allowed in an artifact, or there is no file; nothing was stored then.
+            InputError: a file has a name that no artifact may have, or there is no file. Nothing is stored then.
         """
         paths = sorted(path for path in source.rglob("*") if path.is_file())
         if not paths:
@@ -183,7 +183,7 @@ class ArtifactStore:
         the store. The manifest records the time that this took. `what` names the transfer in the log.
 
         Raises:
-            InputError: a file's name is not allowed in an artifact, or there is no file; nothing was stored then.
+            InputError: a file has a name that no artifact may have, or there is no file. Nothing is stored then.
             DigestMismatchError: a file's bytes are not what was announced.
         """
         began = self._clock.monotonic()

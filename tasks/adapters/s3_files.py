@@ -17,9 +17,9 @@ from tasks.adapters.progress import size
 from tasks.contracts.errors import InputError
 
 MOST_PARTS = 10_000
-"""Of one upload (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
+"""The most parts that one upload may have (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
 MOST_BYTES = 5 * 2**40
-"""Of one object (the same page)."""
+"""The largest object that S3 stores (the same page)."""
 COPY_PART_BYTES = 256 * 2**20
 """No byte of a copy passes through this process, so its parts may be large: 140 GB are 550 requests."""
 COPIES_AT_ONCE = 8

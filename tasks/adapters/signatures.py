@@ -40,7 +40,7 @@ HASHES: dict[str, hashes.HashAlgorithm] = {
     "secp384r1": hashes.SHA384(),
     "secp521r1": hashes.SHA512(),
 }
-"""By curve, as model-signing and AWS KMS choose it."""
+"""The hash for each curve; model-signing and AWS KMS choose the same."""
 
 
 class Signer(Protocol):

@@ -10,7 +10,7 @@ from tasks.adapters.parts import PART_BYTES
 from tasks.adapters.progress import Progress
 
 FILES_AT_ONCE = 4
-"""Of those that have several parts. The fewer, the less an interruption loses."""
+"""How many files of several parts may be moved at once. With fewer, an interruption loses less."""
 SMALL_FILES_AT_ONCE = 16
 
 

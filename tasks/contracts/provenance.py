@@ -1,4 +1,4 @@
-"""Where a published artifact came from, as SLSA provenance 1.0 in an in-toto statement. Pure.
+"""Describes where a published artifact came from: SLSA provenance 1.0 in an in-toto statement. Pure.
 
 https://slsa.dev/spec/v1.0/provenance and https://github.com/in-toto/attestation/blob/main/spec/v1/digest_set.md
 """

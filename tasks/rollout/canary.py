@@ -14,7 +14,7 @@ from tasks.contracts.rollout_spec import Rollout
 
 
 class Phase(StrEnum):
-    """Where a canary is. The last two are final."""
+    """The stages of a canary. The last two are final."""
 
     MIRRORING = "mirroring"
     SHIFTING = "shifting"

@@ -191,7 +191,7 @@ def test_a_kill_at_any_change_costs_nothing_but_time(tmp_path, slow_from):
 
             assert _ended(workspace) == wanted, f"killed {moment} change {number}"
             again = workspace.served.weights[seen:]
-            assert again == sorted(again), "it began anew"
+            assert again == sorted(again), "the second promote started over"
 
 
 def test_a_canary_beside_a_release_without_a_route_is_refused_by_plan_and_by_promote(tmp_path):
