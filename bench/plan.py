@@ -17,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
 import httpx
 import yaml
 
+from bench.waiting import wait_until
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.s3 import S3ObjectStore
@@ -113,7 +114,7 @@ def _hub(folder: Path) -> Iterator[str]:
         state,
     ]
     with _child(command):
-        _until((state / "server.json").exists)
+        wait_until((state / "server.json").exists, START_S)
         yield f"http://127.0.0.1:{json.loads((state / 'server.json').read_text())['port']}"
 
 
@@ -125,7 +126,7 @@ def _object_store() -> Iterator[str]:
     endpoint = f"http://127.0.0.1:{port}"
     python = ENVS / "local" / "bin" / "python"
     with _child([python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]):
-        _until(lambda: _answers(f"{endpoint}/moto-api/"))
+        wait_until(lambda: _answers(f"{endpoint}/moto-api/"), START_S)
         httpx.put(f"{endpoint}/slipway").raise_for_status()
         yield endpoint
 
@@ -186,14 +187,6 @@ def _answers(url: str) -> bool:
     with contextlib.suppress(httpx.TransportError):
         return httpx.get(url, timeout=1).is_success
     return False
-
-
-def _until(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + START_S
-    while not check():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"a server did not start within {START_S} s")
-        time.sleep(0.1)
 
 
 if __name__ == "__main__":

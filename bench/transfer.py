@@ -23,6 +23,7 @@ from statistics import median
 
 import yaml
 
+from bench.waiting import wait_until
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.s3 import S3ObjectStore
@@ -293,7 +294,7 @@ def _hub(folder: Path, count: int, size_bytes: int) -> Iterator[str]:
     state = folder / "state"
     python = ENVS / "local" / "bin" / "python"
     with _child([python, "-m", "local.hub", "--fixtures", folder / "hub", "--state", state]):
-        _until((state / "server.json").exists)
+        wait_until((state / "server.json").exists, START_S)
         yield f"http://127.0.0.1:{json.loads((state / 'server.json').read_text())['port']}"
 
 
@@ -315,7 +316,7 @@ def _object_store(folder: Path, peers: Path) -> Iterator[str]:
         folder / "s3",
     ]
     with _child(serve):
-        _until(lambda: _accepts(port))
+        wait_until(lambda: _accepts(port), START_S)
         yield f"http://127.0.0.1:{port}"
 
 
@@ -323,14 +324,6 @@ def _accepts(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def _until(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + START_S
-    while not check():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"a server did not start within {START_S} s")
-        time.sleep(0.1)
 
 
 if __name__ == "__main__":
