@@ -7,7 +7,6 @@ so that a test takes seconds and may fail on purpose. The real Triton is tested 
 import json
 import os
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -23,6 +22,7 @@ from tasks.contracts.site import Images
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
+from tests.local.rollout.in_threads import InThreads
 from tests.local.rollout.kept_clients import KeptClients
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -151,23 +151,13 @@ def gateway(server, site):
     raise AssertionError(found)
 
 
-class Client:
+class Client(InThreads):
     """Asks again and again over new connections, and remembers who answered and what failed."""
 
     def __init__(self, address, at_once=4):
         self.url = f"http://{address.host}:{address.ports['http']}/"
-        self.answers, self.failures, self.at_once, self._stop = [], [], at_once, threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(at_once)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        self.answers, self.failures, self.at_once = [], [], at_once
+        super().__init__(*[self._ask] * at_once)
 
     def after(self, count, timeout_s=20):
         """Wait for `count` more answers."""

@@ -9,30 +9,21 @@ import time
 import numpy as np
 from tritonclient import grpc
 
+from tests.local.rollout.in_threads import InThreads
+
 TIMEOUT_S = 20
 PAUSE_S = 0.1
 BODY = json.dumps({"text_input": "?"})
 
 
-class GatewayClients:
+class GatewayClients(InThreads):
     """Ask again and again, most over HTTP and one over gRPC; `answers` counts by release. Used as a context."""
 
     def __init__(self, host, port, name, at_once=14):
         self.host, self.port, self.name = host, port, name
         self.answers, self.failures = collections.Counter(), []
-        self._stop, self._lock = threading.Event(), threading.Lock()
-        self._threads = [threading.Thread(target=self._http) for _ in range(at_once)]
-        self._threads.append(threading.Thread(target=self._grpc))
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        self._lock = threading.Lock()
+        super().__init__(*[self._http] * at_once, self._grpc)
 
     def after(self, count, timeout_s=30):
         """Wait for `count` more answers."""

@@ -5,14 +5,16 @@ connection closes (Connection: close, GOAWAY) opens another, as its library does
 failed request.
 """
 
+import functools
 import http.client
 import json
 import queue
-import threading
 import time
 
 import numpy as np
 from tritonclient import grpc
+
+from tests.local.rollout.in_threads import InThreads
 
 TIMEOUT_S = 30
 PAUSE_S = 0.02
@@ -108,26 +110,14 @@ class GrpcStreamKept(GrpcKept):
 KINDS = (HttpKept, HttpStreamKept, OpenAiKept, GrpcKept, GrpcStreamKept)
 
 
-class KeptClients:
+class KeptClients(InThreads):
     """A client of each kind, and more of each with a pause between its requests. Used as a context."""
 
     def __init__(self, address, kinds=KINDS, pauses_s=(PAUSE_S, 1.0, 3.0)):
-        self._address, self._stop = address, threading.Event()
+        self._address = address
         self.answers = {(kind.__name__, pause_s): [] for kind in kinds for pause_s in pauses_s}
         self.failures = []
-        self._threads = [
-            threading.Thread(target=self._run, args=(kind, pause_s)) for kind in kinds for pause_s in pauses_s
-        ]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        super().__init__(*(functools.partial(self._run, kind, pause_s) for kind in kinds for pause_s in pauses_s))
 
     def releases(self):
         """Releases whose pods gave each client's newest answer."""

@@ -1,7 +1,6 @@
 """A canary in the embedded cluster: real routes, a real Envoy as the gateway, and clients that ask all the time."""
 
 import dataclasses
-import threading
 
 import pytest
 
@@ -13,6 +12,7 @@ from tests.fakes.rollouts import channel, judged, published
 from tests.fakes.traffic import shares
 from tests.local.rollout.conftest import GATEWAY_PORT
 from tests.local.rollout.gateway_clients import GatewayClients
+from tests.local.rollout.in_threads import InThreads
 from tests.refused import refused
 
 ROUTES = {
@@ -54,20 +54,12 @@ def live(workspace):
     return made
 
 
-class Watched:
+class Watched(InThreads):
     """What the model's routes gave the candidate, from each moment to the next. Used as a context."""
 
     def __init__(self, cluster):
-        self._cluster, self._stop, self.seen = cluster, threading.Event(), []
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        self._thread.join()
+        self._cluster, self.seen = cluster, []
+        super().__init__(self._watch)
 
     def _watch(self):
         while not self._stop.is_set():
