@@ -89,6 +89,8 @@ class ObjectStore(Protocol):
     def put_if(self, uri: str, data: bytes, *, etag: str | None) -> str:
         """Write a JSON object only if its ETag is still `etag`, or with None only if it is absent; return the new ETag.
 
+        `data` names its writer or its time: of two writers of the same bytes, both may be told that they were first.
+
         Raises:
             LostRaceError: another writer was first.
         """

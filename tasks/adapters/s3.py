@@ -126,7 +126,22 @@ class S3ObjectStore(ObjectStore):
                 )
         except NotFoundError as error:  # S3's answer to If-Match on an object that was deleted
             raise LostRaceError(f"{uri} was deleted after it was read", remedy="Read it again.") from error
+        except LostRaceError as error:
+            if own := self._written_before(error.__cause__, uri, data):
+                return own
+            raise
         return str(answer["ETag"])
+
+    def _written_before(self, refusal: BaseException | None, uri: str, data: bytes) -> str | None:
+        """The ETag of what an earlier attempt of the same request wrote, whose answer was lost; None if none did.
+
+        boto3 sends a request again after a lost answer, and its condition then refuses what it wrote itself.
+        """
+        response = refusal.response if isinstance(refusal, aws.ClientError) else {}
+        if not response.get("ResponseMetadata", {}).get("RetryAttempts"):
+            return None
+        stored = self.read_with_etag(uri)
+        return stored[1] if stored is not None and stored[0] == data else None
 
     @override
     def exists(self, uri: str) -> bool:

@@ -1,4 +1,4 @@
-"""Real servers in processes of their own: moto's S3, the local Hub, and steps as a pod runs them.
+"""Real servers in processes of their own: the laptop's S3, the local Hub, and steps as a pod runs them.
 
 SLIPWAY_SITE and the AWS_* variables name another object store together: the site file's.
 """
@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import boto3
 import httpx
 import pytest
 import yaml
@@ -26,10 +27,13 @@ from tasks.contracts.site import ObjectStoreSite, Site
 from tests.fakes.releases import SPEC
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+LOCAL_SITE = REPOSITORY / "sites" / "local.yaml"
 LOCAL_PYTHON = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
 START_TIMEOUT_S = 30
 TOKEN, STRANGER = "hf_planted_reader_token", "hf_planted_stranger_token"
 SECRET = "planted-secret-access-key"
+PLANTED = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
+BUCKET = "slipway-test"
 NO_BUCKET = "slipway-tests-nobody-makes-this-one"  # the name must be free in all of S3
 NUMBERS = itertools.count(1)
 
@@ -55,30 +59,38 @@ def child(*command, **options):
 
 
 @pytest.fixture(scope="session")
-def object_store():
+def object_store(tmp_path_factory):
     """The section of the site that SLIPWAY_SITE names, else one for a server of the tests' own."""
     if named := os.environ.get("SLIPWAY_SITE"):
         yield read_contract(Site, yaml.safe_load(Path(named).read_text()), named).object_store
         return
-    port = free_port()
+    port, folder = free_port(), tmp_path_factory.mktemp("object-store")
+    store = ObjectStoreSite(bucket=BUCKET, endpoint=f"http://127.0.0.1:{port}")
+    served = ("-m", "local.object_store", "--folder", folder, "--site", LOCAL_SITE, "--port", str(port))
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with child("-m", "moto.server", "-H", "127.0.0.1", "-p", str(port), **quiet):
-        endpoint, deadline = f"http://127.0.0.1:{port}", time.monotonic() + START_TIMEOUT_S
+    with child(*served, env={"PATH": os.environ["PATH"], **PLANTED}, **quiet):
+        deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             with contextlib.suppress(httpx.TransportError):
-                httpx.get(f"{endpoint}/moto-api/", timeout=1)
+                assert httpx.get(store.endpoint, timeout=1).status_code == httpx.codes.FORBIDDEN
                 break
             assert time.monotonic() < deadline, "the S3 server did not answer"
             time.sleep(0.1)
-        httpx.put(f"{endpoint}/slipway-test").raise_for_status()
-        yield ObjectStoreSite(bucket="slipway-test", endpoint=endpoint)
+        make_bucket(store)
+        yield store
+
+
+def make_bucket(store):
+    """The bucket of a server that the tests started."""
+    keys = {name.lower(): PLANTED[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    client = boto3.client("s3", endpoint_url=store.endpoint, region_name=store.region, **keys)
+    client.create_bucket(Bucket=store.bucket)
 
 
 @pytest.fixture
 def credentials(monkeypatch):
     """Of this process and of the steps that it starts: the environment's, else planted ones."""
-    planted = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_EC2_METADATA_DISABLED": "true"}
-    given = {name: os.environ.get(name, value) for name, value in planted.items()}
+    given = {name: os.environ.get(name, value) for name, value in PLANTED.items()}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     return given

@@ -4,6 +4,7 @@ import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
 
 from tasks.adapters.object_store import LostRaceError, NotFoundError
@@ -57,6 +58,40 @@ def refusing(credentials):
         server.server_close()
 
 
+@pytest.fixture
+def losing_answers(object_store, credentials):
+    """The tests' server behind one that passes a PUT on and hangs up; counts what it has passed on."""
+    passed = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            address, headers = object_store.endpoint + self.path, dict(self.headers)
+            answer = httpx.request(self.command, address, content=body, headers=headers)
+            if self.command == "PUT":
+                passed.append(answer.status_code)
+                if len(passed) == 1:
+                    self.close_connection = True
+                    return
+            self.send_response(answer.status_code)
+            for name in [name for name in ("Content-Length", "ETag", "Last-Modified") if name in answer.headers]:
+                self.send_header(name, answer.headers[name])
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        do_GET = do_PUT = answer  # noqa: N815 - the names that the server calls
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    yield S3ObjectStore(object_store.model_copy(update={"endpoint": endpoint})), passed
+    server.shutdown()
+    server.server_close()
+
+
 CALLS = {
     "read": lambda store, path: store.read_bytes(f"s3://{NO_BUCKET}/a"),
     "describe": lambda store, path: store.describe(f"s3://{NO_BUCKET}/a"),
@@ -66,6 +101,18 @@ CALLS = {
     "copy": lambda store, path: store.copy(f"s3://{NO_BUCKET}/a", f"s3://{NO_BUCKET}/b"),
     "list": lambda store, path: list(store.list(f"s3://{NO_BUCKET}/a")),
 }
+
+
+def test_a_writer_whose_answer_was_lost_has_won_the_race_and_not_lost_it_to_itself(losing_answers, place):
+    store, passed = losing_answers
+    uri = f"{place.root}/channel"
+
+    etag = store.put_if(uri, b"the first", etag=None)
+
+    assert passed == [200, 412]
+    assert store.read_with_etag(uri) == (b"the first", etag)
+    with pytest.raises(LostRaceError):
+        store.put_if(uri, b"the second", etag=None)
 
 
 @pytest.mark.parametrize("call", CALLS)
