@@ -18,7 +18,7 @@ from tests.local.chain.step_pods import StepPod
 from tests.local.chain.whole_chain import MODEL, REPOSITORY, SPEC
 from tests.refused import refused
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 GATED, TOKEN = "slipway/demo-llama-gated", "demo-reader-token"
 NOWHERE = "http://127.0.0.1:9"

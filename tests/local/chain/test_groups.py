@@ -7,7 +7,7 @@ import pytest
 from tests.local.chain.step_pods import ByHand
 from tests.local.chain.whole_chain import SPEC
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 GROUP = {"slipway.dev/group": "duo"}
 
 

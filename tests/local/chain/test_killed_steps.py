@@ -19,7 +19,7 @@ from tasks.contracts.attestation import PROVENANCE, SIGNATURE
 from tests.local.chain.step_pods import KILLED, ByHand
 from tests.local.chain.whole_chain import until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 CHANCE = random.Random()  # noqa: S311 - no moment is special, so each run takes another
 
 

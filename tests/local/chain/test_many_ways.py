@@ -10,7 +10,7 @@ from tasks.adapters.triton import TritonClient
 from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
 from tests.local.chain.whole_chain import MODEL
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture

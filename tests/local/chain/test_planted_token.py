@@ -13,7 +13,7 @@ from tests.local.chain.conftest import SPECS
 from tests.local.chain.test_bad_input import GATED, TOKEN
 from tests.local.chain.whole_chain import SPEC
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 NAME, SECRET = "planted", "planted-hub"
 STEP = re.compile(rb" -m tasks ([a-z-]+) ")

@@ -12,7 +12,7 @@ from tasks.adapters.workload_state import is_available
 from tests.local.chain.openai_transcript import Transcript
 from tests.local.chain.whole_chain import MODEL, REPOSITORY, SPEC_FILE, until
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 STAGES = ("download", "quantize", "build", "assemble", "publish")
 KEPT_CONNECTION_S = 90

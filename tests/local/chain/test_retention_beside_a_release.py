@@ -10,7 +10,7 @@ import yaml
 from tests.local.chain.conftest import FOLDER, SPECS, local
 from tests.local.chain.whole_chain import MODEL
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 
 POLICY = {"schedule": None, "releases_per_model": 1, "days": 0, "evidence_days": 365, "grace_h": 1}
 SITE_MAP = ("slipway-site", "slipway")

@@ -7,7 +7,7 @@ from plugins.slipway_airflow.runs import run_identity
 from tests.local.chain.conftest import SPECS
 from tests.local.chain.whole_chain import REPOSITORY, SPEC
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 NAME, QUESTIONS = "scored-llama", 40
 DAG = f"release__{NAME}"

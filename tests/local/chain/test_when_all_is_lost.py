@@ -16,7 +16,7 @@ from tests.local.chain.conftest import FOLDER, SPECS, local
 from tests.local.chain.test_runs_that_end_midway import kill_all
 from tests.local.chain.whole_chain import MODEL, REPOSITORY, until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 
 PAGE = (REPOSITORY / "docs" / "operations.md").read_text()
 AIRFLOW = ["scheduler", "triggerer", "dag-processor", "api-server"]
