@@ -79,7 +79,7 @@ class AirflowHome:
             # a task's process ends a moment after its sockets; a supervisor that checks in between sleeps this long
             "workers": {"min_heartbeat_interval": 1},
             "scheduler": {"scheduler_idle_sleep_time": 0.25},
-            "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 10, "parsing_processes": 1},
+            "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 30, "parsing_processes": 1},
             "api": {
                 "host": "127.0.0.1",
                 "port": self._port,
