@@ -15,17 +15,25 @@ def read_document(path: Path) -> Any:
     Raises:
         InputError: it cannot be read, is not a regular file, or is not a document (see parse_document).
     """
+    return parse_document(read_regular_file(path), str(path))
+
+
+def read_regular_file(path: Path) -> bytes:
+    """The first MAX_BYTES + 1 bytes of a file.
+
+    Raises:
+        InputError: it cannot be read, or is not a regular file.
+    """
     try:
         # O_NONBLOCK: a FIFO in the folder would otherwise hold the reader until somebody writes to it
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InputError(f"{path} is not a regular file", expected="a YAML file", remedy="Remove or rename it.")
-            data = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
             expected="a YAML file",
             remedy="Correct its path or its mode.",
         ) from error
-    return parse_document(data, str(path))

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.contracts.base import read_contract
+from tasks.contracts.documents import parse_document
 from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import bounded, redacted
 from tasks.contracts.spec import ReleaseSpec
-from tasks.document_files import read_document
+from tasks.document_files import read_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +44,8 @@ class Dags:
     broken: dict[Path, str] = field(default_factory=dict)
 
 
-def read_specs(folder: Path) -> Specs:
-    """Read every *.yaml file of `folder` in alphabetical order.
+def read_specs(folder: Path, only: str | None = None) -> Specs:
+    """Read every *.yaml file of `folder` in alphabetical order; with `only`, those that hold this text.
 
     If two files have the same release name, the second is broken: a name belongs to one DAG and one Service.
     """
@@ -52,7 +53,10 @@ def read_specs(folder: Path) -> Specs:
     owners: dict[str, Path] = {}
     for path in sorted(folder.glob("*.yaml")):
         try:
-            spec = read_contract(ReleaseSpec, read_document(path), str(path))
+            data = read_regular_file(path)
+            if only is not None and only.encode() not in data:
+                continue
+            spec = read_contract(ReleaseSpec, parse_document(data, str(path)), str(path))
         except InputError as error:
             specs.broken[path] = str(error)
             continue
@@ -68,9 +72,29 @@ def read_specs(folder: Path) -> Specs:
     return specs
 
 
-def make_dags(folder: Path, make: "Callable[[ReleaseSpec], DAG]") -> Dags:
-    """Make a DAG of every spec in `folder`; a spec that `make` rejects counts as broken too."""
-    specs = read_specs(folder)
+def name_in_task(prefix: str) -> str | None:
+    """The release name of the task that this process runs; None where all DAGs are needed.
+
+    A task needs only its own DAG (https://airflow.apache.org/docs/apache-airflow/stable/howto/dynamic-dag-generation.html).
+
+    Args:
+        prefix: the beginning of the DAG's id, which the name ends.
+    """
+    from airflow.sdk import get_parsing_context  # noqa: PLC0415 - specs are also read where there is no Airflow
+
+    dag_id = get_parsing_context().dag_id or ""
+    return dag_id.removeprefix(prefix) if dag_id.startswith(prefix) else None
+
+
+def make_dags(folder: Path, make: "Callable[[ReleaseSpec], DAG]", only: str | None = None) -> Dags:
+    """Make a DAG of every spec in `folder`; a spec that `make` rejects counts as broken too.
+
+    With `only`, files that do not hold this release name are not parsed, unless it is found nowhere: YAML can write it
+    in other ways.
+    """
+    specs = read_specs(folder, only)
+    if only is not None and only not in {spec.name for spec in specs.good.values()}:
+        specs = read_specs(folder)
     dags = Dags(broken=dict(specs.broken))
     for path, spec in specs.good.items():
         try:

@@ -8,6 +8,7 @@ import yaml
 from airflow._shared.module_loading import find_path_from_directory
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
+from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
@@ -38,6 +39,8 @@ EDGES = {
     "roll-back": {"released"},
     "released": set(),
 }
+
+ALL_THREE = ("release__demo", "release__second", "release__third")
 
 
 def bag(folder, monkeypatch):
@@ -154,6 +157,21 @@ def test_a_spec_whose_dag_cannot_be_made_costs_that_model_only(specs):
 
     assert set(dags.made) == {"other"}
     assert "demo.yaml: OverflowError: date value out of range" in dags.broken[specs / "demo.yaml"]
+
+
+@pytest.mark.parametrize("written", ["second", '"\\x73econd"'], ids=["plainly", "escaped"])
+def test_a_task_reads_the_spec_of_its_own_model_alone(specs, monkeypatch, written):
+    text = (specs / "demo.yaml").read_text()
+    (specs / "second.yaml").write_text(text.replace("name: demo", f"name: {written}"))
+    (specs / "third.yaml").write_text(text.replace("name: demo", "name: third"))
+    os.mkfifo(specs / "fifo.yaml")
+    monkeypatch.setenv("SLIPWAY_SPECS", str(specs))
+
+    monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, "release__second")
+    found = DagBag(str(REPOSITORY / "dags" / "release.py"))
+
+    assert found.import_errors == {}
+    assert set(found.dags) == ({"release__second"} if written == "second" else set(ALL_THREE))
 
 
 @pytest.mark.timeout(120)
