@@ -5,6 +5,7 @@
 # make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
 # make kind        a cluster of kind with registry, S3, Hub and Airflow, and a release in it: needs Docker (docs/cluster-setup.md)
 # make kind-down   remove it
+# make bench       what performance is claimed, measured here: a quarter of an hour; make bench-full: with full sizes, hours
 # make gpu-check   what this machine can run of the GPU paths; GPU_PYTHON names a Python with CUDA (tests/gpu/README.md)
 # make up          start the embedded stack alone; HUB=https://huggingface.co lets its releases come from there
 # make down        stop it and everything it started
@@ -14,7 +15,7 @@ GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
 # Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
 SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
 
-.PHONY: demo test check lint types wheel images kind kind-down gpu-check up down status lock format clean
+.PHONY: demo test check lint types wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
 
 demo: environments
 	@$(ENVS)/local/bin/python -m demo
@@ -30,6 +31,9 @@ status: environments
 
 test: environments dev modelopt transformers4 harness clients
 	@$(PYTHON) -m tests
+
+bench bench-full: environments clients peers
+	@$(ENVS)/local/bin/python -m bench $(if $(findstring full,$@),--full)
 
 check: lint types
 	@$(PYTHON) -m tests unit contracts
@@ -69,7 +73,7 @@ gpu-check: $(if $(filter $(ENVS)/%,$(GPU_PYTHON)),modelopt)
 environments:
 	@$(PYTHON) -m local.environments airflow tasks triton front local
 
-dev modelopt transformers4 harness clients:
+dev modelopt transformers4 harness clients peers:
 	@$(PYTHON) -m local.environments $@
 
 lock:

@@ -22,7 +22,19 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 REQUIREMENTS = REPOSITORY / "requirements"
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 DOWNLOADED = REPOSITORY / ".slipway" / "python"
-NAMES = ("airflow", "tasks", "triton", "front", "modelopt", "transformers4", "harness", "clients", "local", "dev")
+NAMES = (
+    "airflow",
+    "tasks",
+    "triton",
+    "front",
+    "modelopt",
+    "transformers4",
+    "harness",
+    "clients",
+    "peers",
+    "local",
+    "dev",
+)
 UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
 WITH_TORCH = ("tasks", "modelopt")

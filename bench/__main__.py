@@ -1,0 +1,70 @@
+"""`python -m bench`: every benchmark that needs no stack, one after the other, and at the end every goal.
+
+Quick sizes, about a quarter of an hour; `--full` measures with the sizes that docs/performance.md states. Exits with 1
+if a benchmark could not run; a missed goal is a result.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
+QUICK = {
+    "parse": ("tasks",),
+    "plan": ("local",),
+    "gate_statistics": ("tasks",),
+    "transfer": ("tasks",),
+    "front": ("local",),
+    "openai": ("local",),
+    "aiperf": ("tasks",),
+}
+"""The environment of each benchmark, and its options."""
+FULL = QUICK | {
+    "parse": ("tasks", "--specs", "1", "40", "1000"),
+    "transfer": ("tasks", "--size", "full", "--rounds", "5"),
+}
+GOAL = "goal "
+
+
+def main() -> int:
+    """Run them, print what they print, and repeat the lines that name a goal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="full sizes: hours")
+    parser.add_argument("names", nargs="*", choices=[*QUICK, []], help="only these")
+    arguments = parser.parse_args()
+    chosen = FULL if arguments.full else QUICK
+    goals: list[str] = []
+    broken: list[str] = []
+    for name in arguments.names or chosen:
+        print(f"\n== bench.{name}, load {os.getloadavg()[0]:.1f}", flush=True)
+        began = time.monotonic()
+        code, lines = run(name, *chosen[name])
+        print(f"   {time.monotonic() - began:.0f} s", flush=True)
+        goals += [f"{name}: {line.strip()}" for line in lines if GOAL in line]
+        if not any(GOAL in line for line in lines) and code:
+            broken.append(name)
+    print("\n== goals")
+    print("\n".join(goals))
+    if broken:
+        print(f"bench: {', '.join(broken)} could not run", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def run(name: str, environment: str, *options: str) -> tuple[int, list[str]]:
+    """Run one, shown as it goes: its exit code and its lines."""
+    command = [str(ENVIRONMENTS / environment / "bin" / "python"), "-u", "-m", f"bench.{name}", *options]
+    lines: list[str] = []
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line.rstrip())
+    return process.returncode, lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
