@@ -25,6 +25,7 @@ from typing import IO, Any
 READ_BYTES = 65536
 LINE_BYTES = 16384  # containerd splits longer lines
 LOOK_S = 0.5
+STAT_BYTES = 4096  # a line of 52 numbers and a name
 DRAIN_S = 1.0
 START_ERROR = 128  # containerd's exit code of a command that cannot be started
 PR_SET_CHILD_SUBREAPER = 36
@@ -205,10 +206,12 @@ def default_signals() -> None:
 
 def descendants(root: int) -> list[int]:
     """Every living process below `root` (proc(5)); none where there is no /proc."""
+    if not Path("/proc").is_dir():
+        return []
     children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        if (fields := _stat(int(folder.name))) and fields[0] != "Z":
-            children.setdefault(int(fields[1]), []).append(int(folder.name))
+    for name in os.listdir("/proc"):  # noqa: PTH208 - twice a second in every container: pathlib takes five times as long
+        if name.isdigit() and (fields := _stat(int(name))) and fields[0] != b"Z":
+            children.setdefault(int(fields[1]), []).append(int(name))
     pids, queue = [], [root]
     while queue:
         below = children.get(queue.pop(), [])
@@ -220,7 +223,7 @@ def descendants(root: int) -> list[int]:
 def start_ticks(pid: int) -> int | None:
     """When a process began, in clock ticks since boot; None when it is gone or a zombie. A pid alone is reused."""
     fields = _stat(pid)
-    return None if not fields or fields[0] == "Z" else int(fields[19])
+    return None if not fields or fields[0] == b"Z" else int(fields[19])
 
 
 def resident_bytes(pid: int) -> int:
@@ -232,11 +235,17 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int) -> list[bytes]:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return []
+    try:
+        return os.read(descriptor, STAT_BYTES).rpartition(b")")[2].split()
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
 
 
 def stamp() -> str:
