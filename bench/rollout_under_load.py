@@ -35,7 +35,7 @@ from demo.traffic import CLIENTS, Client, FreshHttp
 from tasks.adapters.kube import Cluster
 from tasks.adapters.service_object import ServiceAddress
 from tasks.contracts.base import read_contract
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.contracts.spec import ReleaseSpec
 from tasks.document_files import read_document
 from tasks.rollout.server_target import selected

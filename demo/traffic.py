@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from tasks.adapters.triton import TritonClient
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.questions import request_of
 
 PAUSE_S = 0.25

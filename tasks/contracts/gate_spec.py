@@ -2,23 +2,20 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from tasks.contracts.answer_patterns import check_pattern, is_found
 from tasks.contracts.base import Written
 from tasks.contracts.harness_spec import Harness
+from tasks.contracts.question_spec import QUESTION_TOKENS, SmokeQuestion
 from tasks.contracts.sampling import SamplingParameters
 from tasks.contracts.spec_fields import (
-    MAX_ANSWER_CHARS,
     MAX_EXPECTATIONS,
     MAX_LEVELS,
-    MAX_PROMPT_CHARS,
     MAX_QUESTIONS,
     MAX_REQUEST_S,
     MAX_REQUESTS,
     MAX_WAIT_S,
     PLAIN_ANSWER_TOKENS,
-    THOUGHTFUL_ANSWER_TOKENS,
     AnswerTokens,
     HubFileUri,
     Limit,
@@ -53,95 +50,8 @@ OF_TEXTS: frozenset[str] = frozenset({"perplexity", "kl_divergence"})
 COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
 
 
-MAX_TURNS = 32
-
 BUDGET_S = 1800.0
 """Default of gate.benchmark.budget_s."""
-
-QUESTION_TOKENS = Field(
-    default=None,
-    description=f"tokens of an answer at most; when absent {PLAIN_ANSWER_TOKENS}, or for a chat template that mentions "
-    f"thinking what the engine has room for, at most {THOUGHTFUL_ANSWER_TOKENS}",
-)
-
-
-def answer_tokens(max_tokens: int | None, *, room: int, thinks: bool) -> int:
-    """How many tokens an answer may have.
-
-    Args:
-        max_tokens: as the question says, or None.
-        room: tokens that the engine surely has for an answer.
-        thinks: whether the chat template mentions thinking.
-    """
-    if max_tokens is not None:
-        return max_tokens
-    return max(PLAIN_ANSWER_TOKENS, min(THOUGHTFUL_ANSWER_TOKENS, room)) if thinks else PLAIN_ANSWER_TOKENS
-
-
-BEGIN_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
-"""What Qwen3 and others write before and after their thoughts, and DeepSeek-R1 after them only, for its template begins
-them. The tokens are part of the text."""
-
-
-class Turn(Written):
-    """A message of a conversation."""
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
-
-
-class SmokeQuestion(SamplingParameters):
-    """A question with a known answer. The boot test uses the first one too."""
-
-    history: tuple[Turn, ...] = Field(
-        default=(),
-        max_length=MAX_TURNS,
-        description="messages before the prompt, such as a system prompt; the prompt is the user's next one",
-    )
-    prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
-    answer: str = Field(min_length=1, max_length=MAX_ANSWER_CHARS, description="what the stripped answer must match")
-    match: Literal["exact", "contains", "regex"] = "exact"
-    max_tokens: AnswerTokens | None = QUESTION_TOKENS
-    lora: str | None = Field(default=None, description="adapter of engine.lora that answers; the model when absent")
-    chat_template_kwargs: TemplateArguments = Field(
-        default_factory=dict, description="override those of engine.chat_template_kwargs"
-    )
-
-    @field_validator("answer")
-    @classmethod
-    def _has_no_line_break_around_it(cls, answer: str) -> str:
-        """Drop the line break of a YAML block: the answer of a model is stripped before they are compared."""
-        if not answer.strip():
-            raise ValueError("an answer needs more than spaces")
-        return answer.strip("\r\n")
-
-    @model_validator(mode="after")
-    def _has_room_for_its_fewest_tokens(self) -> Self:
-        if None not in (self.max_tokens, self.min_tokens) and self.min_tokens > self.max_tokens:  # type: ignore[operator]
-            raise ValueError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
-        return self
-
-    @model_validator(mode="after")
-    def _can_match(self) -> Self:
-        if self.match == "regex":
-            check_pattern(self.answer)
-        if self.match == "exact" and self.answer != self.answer.strip():
-            raise ValueError("an exact answer has no spaces around it, because the model's answer is stripped")
-        return self
-
-    def accepts(self, text: str) -> bool:
-        """Whether `text` is a right answer. It is what follows the model's thoughts, stripped; thoughts are none."""
-        _, ended, answer = text.rpartition(END_OF_THOUGHT)
-        answer = answer.strip()
-        if not ended and answer.startswith(BEGIN_OF_THOUGHT):
-            return False
-        match self.match:
-            case "exact":
-                return answer == self.answer
-            case "contains":
-                return self.answer in answer
-            case "regex":
-                return is_found(self.answer, answer)
 
 
 class Quality(SamplingParameters):

@@ -14,7 +14,7 @@ from tasks.adapters.clock import Clock
 from tasks.adapters.process import Process, free_ports
 from tasks.adapters.triton import TritonClient
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.questions import request_of, timeout_s
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The requests that questions of a gate become, and how long their answers may take. Pure."""
 
 from tasks.adapters.generate_request import GenerateRequest
-from tasks.contracts.gate_spec import SmokeQuestion, answer_tokens
+from tasks.contracts.question_spec import SmokeQuestion, answer_tokens
 from tasks.contracts.release import Release
 from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
 

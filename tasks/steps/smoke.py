@@ -10,8 +10,9 @@ from tasks.adapters.triton import TritonClient
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate_spec import Quality, SmokeQuestion
+from tasks.contracts.gate_spec import Quality
 from tasks.contracts.measurement import AnswerRow
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.contracts.release import Release
 from tasks.contracts.sampling import SAMPLING_NAMES
 from tasks.serving.questions import request_of, timeout_s, with_tokens

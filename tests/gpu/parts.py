@@ -112,7 +112,7 @@ def serve(kind, engine_dir, out):
     """The repository of an engine in real Triton, by the boot test's own code; any answer counts, for weights are random."""
     import time
 
-    from tasks.contracts.gate_spec import SmokeQuestion
+    from tasks.contracts.question_spec import SmokeQuestion
     from tasks.engines.registry import maker_for
     from tasks.serving.boot import BootTest
     from tasks.serving.repository import render

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from tasks.contracts.engine_kinds import kinds_with
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate_spec import answer_tokens
+from tasks.contracts.question_spec import answer_tokens
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.contracts.site import PodShape
 from tasks.engines.registry import maker_for
 from tasks.serving.boot import SHARED_MEMORY, BootTest

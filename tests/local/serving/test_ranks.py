@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.boot import SHARED_MEMORY, BootTest
 from tasks.steps.assemble import serving_command
 from tests.local.serving.ranks import ASKED, ENDS_WITHIN_S, ENVIRONMENT, LOADED, Ranks

@@ -6,8 +6,8 @@ import pytest
 
 from tasks.adapters.generate_request import GenerateRequest, columns, prompt_columns, rendered
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate_spec import SmokeQuestion
 from tasks.contracts.prompt_model import Prompt
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.questions import request_of
 
 OURS = frozenset({"text_input", "max_tokens", "stream", "temperature", "seed", "messages"})

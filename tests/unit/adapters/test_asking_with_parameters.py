@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tasks.adapters.generate_request import GenerateRequest, columns, prompt_columns
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.questions import request_of
 from tests.fakes.releases import EVERY_PARAMETER
 from tests.refused import refused

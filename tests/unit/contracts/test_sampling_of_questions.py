@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.contracts.engine_kinds import ENGINE_KINDS
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.contracts.sampling import SAMPLING_NAMES
 from tests.fakes.releases import EVERY_PARAMETER, SPEC, spec
 

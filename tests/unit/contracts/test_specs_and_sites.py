@@ -2,8 +2,8 @@ import pytest
 
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate_spec import SmokeQuestion
 from tasks.contracts.plan import Plan, PlanRequest
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.contracts.site import Site, quantity
 from tasks.contracts.spec import ReleaseSpec
 from tests.fakes.releases import SPEC, spec

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.boot import BootTest
 from tests.refused import refused
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tasks.adapters.generate_request import GenerateRequest, columns
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.engines.preflight import chat
 from tasks.serving.questions import request_of, timeout_s, with_tokens
 from tests.fakes.releases import SPEC, release, spec

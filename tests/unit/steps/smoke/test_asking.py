@@ -1,5 +1,5 @@
 from tasks.adapters.triton import Answer
-from tasks.contracts.gate_spec import SmokeQuestion
+from tasks.contracts.question_spec import SmokeQuestion
 from tasks.steps.smoke import answered
 
 
