@@ -4,12 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from tasks.adapters.comparison import of_texts
 from tasks.contracts.evidence import Evidence
 from tasks.contracts.gate import GateReport, interval_words
 from tasks.contracts.gate_spec import Expectation
-from tasks.contracts.measurement import LevelSummary, Target
+from tasks.contracts.measurement import Flaw, LevelSummary, Target
 from tasks.contracts.release import Release
 
 DIVERGENCE = Expectation(metric="kl_divergence", at_most=0)
@@ -60,6 +61,7 @@ def render(release: Release, report: GateReport, evidence: Evidence, summaries: 
         charts=charts(summaries),
         answers=evidence.answers,
         wrong=wrong[:WRONG_ANSWERS_SHOWN],
+        flawed=[(flaw, sum(flaw in row.flaws for row in evidence.answers)) for flaw in get_args(Flaw)],
         more_wrong=max(0, len(wrong) - WRONG_ANSWERS_SHOWN),
         summaries=summaries,
         perplexity=evidence.perplexity,

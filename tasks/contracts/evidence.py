@@ -11,10 +11,13 @@ from typing import NamedTuple
 
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
 from tasks.contracts.harness import HarnessReport
-from tasks.contracts.measurement import MAX_CLIENT_BUSY, AnswerRow, RequestRow, Target, summarize, values
+from tasks.contracts.measurement import MAX_CLIENT_BUSY, AnswerRow, Flaw, RequestRow, Target, summarize, values
 
 UNITS = {
     "answer_accuracy": "",
+    "empty_rate": "",
+    "repetition_rate": "",
+    "truncated_rate": "",
     "smoke_accuracy": "",
     "error_rate": "",
     "ttft_ms": "ms",
@@ -26,6 +29,10 @@ UNITS = {
     "perplexity": "",
     "kl_divergence": "nats",
 }
+
+
+FLAWS: Mapping[str, Flaw] = {"empty_rate": "empty", "repetition_rate": "loops", "truncated_rate": "cut off"}
+"""What each rate of flawed answers counts."""
 
 
 class TextLosses(NamedTuple):
@@ -111,13 +118,21 @@ def _whole(expectation: Expectation, evidence: Evidence) -> Line:
         tokens, count = sum(text.tokens for text in evidence.texts), len(evidence.texts)
         measured = sum(text.divergence for text in evidence.texts) / tokens if tokens else None
     else:
-        suite = "smoke" if expectation.metric == "smoke_accuracy" else "quality"
-        rows = [row for row in evidence.answers if row.suite == suite]
-        measured, count = (sum(row.ok for row in rows) / len(rows) if rows else None), len(rows)
+        outcomes = _outcomes(expectation.metric, evidence.answers)
+        measured, count = (sum(outcomes) / len(outcomes) if outcomes else None), len(outcomes)
     samples = () if measured is None else (measured,)
     source = evidence.source_perplexity
     baseline = (source,) if expectation.of == "source" and source is not None else ()
     return _checked(Line(expectation, None, samples, baseline, count if samples else 0))
+
+
+def _outcomes(metric: str, answers: Sequence[AnswerRow]) -> list[bool]:
+    """What a rate or an accuracy counts, one for each answer that it can be said of."""
+    rows = [row for row in answers if row.suite == ("smoke" if metric == "smoke_accuracy" else "quality")]
+    if metric not in FLAWS:
+        return [row.ok for row in rows]
+    answered = [row for row in rows if not row.error and (row.finish_reason or metric != "truncated_rate")]
+    return [FLAWS[metric] in row.flaws for row in answered]
 
 
 def _at_level(expectation: Expectation, level: int, evidence: Evidence) -> Line:

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from tasks.contracts.base import Written
 from tasks.contracts.harness_spec import Harness
-from tasks.contracts.question_spec import QUESTION_TOKENS, SmokeQuestion
+from tasks.contracts.question_spec import QUESTION_TOKENS, Matching, SmokeQuestion
 from tasks.contracts.sampling import SamplingParameters
 from tasks.contracts.spec_fields import (
     MAX_EXPECTATIONS,
@@ -26,6 +26,9 @@ from tasks.contracts.spec_fields import (
 
 Metric = Literal[
     "answer_accuracy",
+    "empty_rate",
+    "repetition_rate",
+    "truncated_rate",
     "smoke_accuracy",
     "error_rate",
     "ttft_ms",
@@ -45,6 +48,8 @@ PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
     "goodput_per_s",
 }
 """Metrics of the load test: one value at each level of concurrency. The others are for the release as a whole."""
+OF_QUALITY: frozenset[str] = frozenset({"answer_accuracy", "empty_rate", "repetition_rate", "truncated_rate"})
+"""Metrics of the answers to gate.quality.dataset."""
 OF_TEXTS: frozenset[str] = frozenset({"perplexity", "kl_divergence"})
 """Metrics over the texts of gate.quality.perplexity."""
 COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
@@ -54,15 +59,16 @@ BUDGET_S = 1800.0
 """Default of gate.benchmark.budget_s."""
 
 
-class Quality(SamplingParameters):
+class Quality(SamplingParameters, Matching):
     """Questions with known answers, sent to the candidate through its Service. Parameters are those of every question.
 
-    A line of the dataset may set what a smoke question may set, apart from `match` and `lora`.
+    A line of the dataset may set what a smoke question may set, apart from `lora`.
     """
 
     dataset: HubFileUri = Field(
-        description='JSONL on the Hub, one {"prompt": str, "answer": str} per line, and "history", "max_tokens", '
-        '"chat_template_kwargs" and sampling parameters as of smoke, which override those of quality'
+        description='JSONL on the Hub, one {"prompt": str, "answer": str} per line, and "history", "match", '
+        '"min_similarity", "max_tokens", "chat_template_kwargs" and sampling parameters as of smoke, which override '
+        "those of quality"
     )
     max_tokens: AnswerTokens | None = QUESTION_TOKENS
     chat_template_kwargs: TemplateArguments = Field(
@@ -191,8 +197,8 @@ class Gate(Written):
     @model_validator(mode="after")
     def _expectations_have_their_data(self) -> Self:
         for line in self.expect:
-            if line.metric == "answer_accuracy" and self.quality is None:
-                raise ValueError("answer_accuracy needs gate.quality.dataset")
+            if line.metric in OF_QUALITY and self.quality is None:
+                raise ValueError(f"{line.metric} needs gate.quality.dataset")
             if line.metric in OF_TEXTS and (self.quality is None or self.quality.perplexity is None):
                 raise ValueError(f"{line.metric} needs gate.quality.perplexity")
             if line.concurrency is not None and line.concurrency not in self.benchmark.concurrency:

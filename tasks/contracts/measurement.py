@@ -19,6 +19,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from tasks.contracts.answer_text import ends_in_a_loop, is_empty
 from tasks.contracts.base import Contract
 from tasks.contracts.gate_spec import Goodput
 
@@ -66,6 +67,11 @@ class RequestRow(Contract):
         return self.ok and all((value := measured[name]) is not None and value <= limits[name] for name in limits)
 
 
+Flaw = Literal["empty", "loops", "cut off"]
+CUT = "length"
+"""Finish reason of an answer that the token limit ended."""
+
+
 class AnswerRow(Contract):
     """One question with a known answer, sent through the Service."""
 
@@ -76,6 +82,19 @@ class AnswerRow(Contract):
     answer: str
     ok: bool
     error: str = ""
+    finish_reason: str = Field(default="", description="as the server says: stop, length or another; empty: not said")
+
+    @property
+    def flaws(self) -> tuple[Flaw, ...]:
+        """What is wrong with the answer, whatever was expected; nothing where there was an error in place of one."""
+        if self.error:
+            return ()
+        found: dict[Flaw, bool] = {
+            "empty": is_empty(self.answer),
+            "loops": ends_in_a_loop(self.answer),
+            "cut off": self.finish_reason == CUT,
+        }
+        return tuple(flaw for flaw, applies in found.items() if applies)
 
 
 MAX_CLIENT_BUSY = 0.8

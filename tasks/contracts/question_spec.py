@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tasks.contracts.answer_patterns import check_pattern, is_found
+from tasks.contracts.answer_text import MAX_FUZZY_CHARS, MIN_SIMILARITY, is_similar, without_thoughts
 from tasks.contracts.base import Written
 from tasks.contracts.sampling import SamplingParameters
 from tasks.contracts.spec_fields import (
@@ -38,11 +39,6 @@ def answer_tokens(max_tokens: int | None, *, room: int, thinks: bool) -> int:
     return max(PLAIN_ANSWER_TOKENS, min(THOUGHTFUL_ANSWER_TOKENS, room)) if thinks else PLAIN_ANSWER_TOKENS
 
 
-BEGIN_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
-"""What Qwen3 and others write before and after their thoughts, and DeepSeek-R1 after them only, for its template begins
-them. The tokens are part of the text."""
-
-
 class Turn(Written):
     """A message of a conversation."""
 
@@ -50,7 +46,26 @@ class Turn(Written):
     content: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
 
 
-class SmokeQuestion(SamplingParameters):
+class Matching(Written):
+    """How a model's answer is compared with the expected one."""
+
+    match: Literal["exact", "contains", "regex", "fuzzy"] = "exact"
+    min_similarity: float | None = Field(
+        default=None,
+        ge=0.5,
+        le=1,
+        description="with match: fuzzy, the least share of characters in common, apart from capitals, kinds of spaces "
+        f"and forms of characters (Unicode NFKC); {MIN_SIMILARITY} when absent",
+    )
+
+    @model_validator(mode="after")
+    def _only_fuzzy_has_a_similarity(self) -> Self:
+        if self.min_similarity is not None and self.match != "fuzzy":
+            raise ValueError(f"min_similarity is for match: fuzzy, and match is {self.match}: remove it")
+        return self
+
+
+class SmokeQuestion(SamplingParameters, Matching):
     """A question with a known answer. The boot test uses the first one too."""
 
     history: tuple[Turn, ...] = Field(
@@ -60,7 +75,6 @@ class SmokeQuestion(SamplingParameters):
     )
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
     answer: str = Field(min_length=1, max_length=MAX_ANSWER_CHARS, description="what the stripped answer must match")
-    match: Literal["exact", "contains", "regex"] = "exact"
     max_tokens: AnswerTokens | None = QUESTION_TOKENS
     lora: str | None = Field(default=None, description="adapter of engine.lora that answers; the model when absent")
     chat_template_kwargs: TemplateArguments = Field(
@@ -87,13 +101,14 @@ class SmokeQuestion(SamplingParameters):
             check_pattern(self.answer)
         if self.match == "exact" and self.answer != self.answer.strip():
             raise ValueError("an exact answer has no spaces around it, because the model's answer is stripped")
+        if self.match == "fuzzy" and len(self.answer) > MAX_FUZZY_CHARS:
+            raise ValueError(f"a fuzzy answer has {len(self.answer)} characters; at most {MAX_FUZZY_CHARS} are allowed")
         return self
 
     def accepts(self, text: str) -> bool:
         """Whether `text` is a right answer. It is what follows the model's thoughts, stripped; thoughts are none."""
-        _, ended, answer = text.rpartition(END_OF_THOUGHT)
-        answer = answer.strip()
-        if not ended and answer.startswith(BEGIN_OF_THOUGHT):
+        answer = without_thoughts(text)
+        if answer is None:
             return False
         match self.match:
             case "exact":
@@ -102,3 +117,5 @@ class SmokeQuestion(SamplingParameters):
                 return self.answer in answer
             case "regex":
                 return is_found(self.answer, answer)
+            case "fuzzy":
+                return is_similar(self.answer, answer, self.min_similarity or MIN_SIMILARITY)

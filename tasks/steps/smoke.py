@@ -18,7 +18,7 @@ from tasks.contracts.sampling import SAMPLING_NAMES
 from tasks.serving.questions import request_of, timeout_s, with_tokens
 
 QUESTIONS_AT_ONCE = 4
-QUESTION_FIELDS = (*sorted(SAMPLING_NAMES), "max_tokens")
+QUESTION_FIELDS = (*sorted(SAMPLING_NAMES), "max_tokens", "match", "min_similarity")
 """What a line of the quality dataset may set besides its texts."""
 
 
@@ -72,7 +72,10 @@ def _question(number: int, line: Mapping[str, Any], release: Release) -> SmokeQu
     """
     quality = release.spec.gate.quality
     assert quality is not None
-    settings = {name: line.get(name, getattr(quality, name)) for name in QUESTION_FIELDS}
+    inherited = {name: getattr(quality, name) for name in QUESTION_FIELDS}
+    if line.get("match", quality.match) != "fuzzy":
+        del inherited["min_similarity"]
+    settings = inherited | {name: line[name] for name in QUESTION_FIELDS if name in line}
     arguments = {**quality.chat_template_kwargs, **line.get("chat_template_kwargs", {})}
     texts = {name: line[name] for name in ("prompt", "answer", "history") if name in line}
     try:
@@ -102,7 +105,8 @@ def answered(client: TritonClient, model: str, suite: str, question: SmokeQuesti
         answer = client.generate(model, request, timeout_s(request))
     except InputError as error:
         return AnswerRow.model_validate({**row, "answer": "", "ok": False, "error": str(error)})
-    return AnswerRow.model_validate({**row, "answer": answer.text, "ok": question.accepts(answer.text)})
+    told = {"answer": answer.text, "finish_reason": answer.finish_reason}
+    return AnswerRow.model_validate({**row, **told, "ok": question.accepts(answer.text)})
 
 
 def _count(rows: Iterable[AnswerRow], suite: str) -> tuple[int, int]:

@@ -1,4 +1,7 @@
+import unicodedata
+
 import pytest
+from pydantic import ValidationError
 
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.errors import InputError
@@ -109,6 +112,10 @@ def test_a_wrong_document_ends_with_what_to_do_about_it():
         ({"name": "a" * 41}, "at most 40 characters"),
         ({"gate": {**SPEC["gate"], "expect": []}}, "gate.expect"),
         ({"gate": {**SPEC["gate"], "expect": [{"metric": "answer_accuracy", "at_least": 1}]}}, "needs gate.quality"),
+        (
+            {"gate": {**SPEC["gate"], "expect": [{"metric": "empty_rate", "at_most": 0}]}},
+            "empty_rate needs gate.quality",
+        ),
         ({"gate": {**SPEC["gate"], "expect": [{"metric": "error_rate"}]}}, "give exactly one of at_most"),
     ],
 )
@@ -132,10 +139,51 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys():
         ("contains", "Paris", "It is Paris.", True),
         ("regex", r"^\d+$", "60", True),
         ("regex", r"^\d+$", "60 s", False),
+        ("fuzzy", "The capital of France is Paris.", "the capital of  France\nis Paris", True),
+        ("fuzzy", "The capital of France is Paris.", "The capital of France is Rome.", False),
+        ("fuzzy", "The capital of France is Paris.", "<think>The capital of France is Paris.", False),
+        ("fuzzy", "Jedenáct děvčátek", unicodedata.normalize("NFD", "jedenáct děvčátek"), True),
+        (
+            "fuzzy",
+            "\u5317\u4eac\u662f\u4e2d\u56fd\u7684\u9996\u90fd",
+            "\u4e0a\u6d77\u662f\u4e2d\u56fd\u7684\u57ce\u5e02",
+            False,
+        ),
+        ("fuzzy", "60", "\uff16\uff10", True),
+        ("fuzzy", "60", "", False),
     ],
 )
 def test_an_answer_is_accepted_as_its_question_says(match, expected, text, accepted):
     assert SmokeQuestion(prompt="?", answer=expected, match=match).accepts(text) is accepted
+
+
+@pytest.mark.parametrize(
+    ("least", "accepted"), [({}, False), ({"min_similarity": 0.8}, True), ({"min_similarity": 1.0}, False)]
+)
+def test_how_similar_an_answer_has_to_be_is_the_questions(least, accepted):
+    question = SmokeQuestion(prompt="?", answer="Snow is white.", match="fuzzy", **least)
+
+    assert question.accepts("Snow was white") is accepted
+
+
+def test_an_answer_far_longer_than_the_expected_one_is_not_compared():
+    question = SmokeQuestion(prompt="?", answer="ab" * 250, match="fuzzy", min_similarity=0.5)
+
+    assert not question.accepts("ba" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({"answer": "a" * 501, "match": "fuzzy"}, "at most 500"),
+        ({"answer": "a", "min_similarity": 0.9}, "min_similarity is for match: fuzzy, and match is exact"),
+        ({"answer": "a", "match": "fuzzy", "min_similarity": 0.4}, "greater than or equal to 0.5"),
+        ({"answer": "a", "match": "fuzzy", "min_similarity": 1.1}, "less than or equal to 1"),
+    ],
+)
+def test_a_similarity_that_means_nothing_is_refused(question, message):
+    with pytest.raises(ValidationError, match=message):
+        SmokeQuestion(prompt="?", **question)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*)*x"])

@@ -69,6 +69,40 @@ def test_accuracy_is_judged_over_the_quality_questions(right, wrong, expected):
     assert verdict_of(released, evidence(answers=answers(right, wrong))) is expected
 
 
+def quality(answer, finish_reason="", error=""):
+    return AnswerRow(
+        suite="quality", prompt="q", expected="a", answer=answer, ok=False, finish_reason=finish_reason, error=error
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "rows", "observed", "count"),
+    [
+        ("empty_rate", [quality(""), quality("a"), quality("b"), quality("c")], 0.25, 4),
+        ("repetition_rate", [quality("the " * 20), quality("a")], 0.5, 2),
+        ("truncated_rate", [quality("a", "length"), quality("b", "stop"), quality("c", "stop")], 1 / 3, 3),
+        ("truncated_rate", [quality("a", "length"), quality("b")], 1.0, 1),
+        ("empty_rate", [quality("", error="refused"), quality("a")], 0.0, 1),
+    ],
+    ids=["empty", "loops", "cut-off", "one-that-does-not-say", "refused"],
+)
+def test_flawed_answers_are_counted_among_those_that_can_be(metric, rows, observed, count):
+    smoke = AnswerRow(suite="smoke", prompt="q", expected="a", answer="", ok=False, finish_reason="length")
+
+    report, _ = judge(gated({"metric": metric, "at_most": 0.4}), evidence(answers=[*rows, smoke]))
+    (line,) = report.judgements
+
+    assert (line.observed, line.count) == (pytest.approx(observed), count)
+    assert line.verdict is (Verdict.PASSED if observed <= 0.4 else Verdict.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("metric", "row"), [("truncated_rate", quality("a")), ("empty_rate", quality("", error="refused"))]
+)
+def test_a_rate_that_no_answer_tells_is_inconclusive(metric, row):
+    assert verdict_of(gated({"metric": metric, "at_most": 1}), evidence(answers=[row])) is Verdict.INCONCLUSIVE
+
+
 def test_without_any_request_a_load_expectation_is_inconclusive():
     released = gated({"metric": "ttft_ms", "quantile": 0.95, "at_most": 1000})
 

@@ -91,6 +91,19 @@ def test_the_page_says_how_far_the_model_diverges_from_its_source():
     assert "Divergence" not in page().text
 
 
+def test_the_page_counts_flawed_answers_and_says_what_is_wrong_with_wrong_ones():
+    loop = AnswerRow(suite="quality", prompt="q", expected="a", answer="la " * 20, ok=False, finish_reason="length")
+    nothing = AnswerRow(suite="quality", prompt="q", expected="a", answer="", ok=False)
+    refused = AnswerRow(suite="quality", prompt="q", expected="a", answer="", ok=False, error="too long")
+    cut = AnswerRow(suite="quality", prompt="q", expected="a", answer="a", ok=True, finish_reason="length")
+
+    text = " ".join(page([loop, nothing, refused, cut]).text.split())
+
+    assert "1 of 4 known answers correct; of all, 1 empty, 1 loops, 2 cut off." in text
+    assert "la la loops, cut off" in text
+    assert "of all" not in " ".join(page([cut.model_copy(update={"finish_reason": "stop"})]).text.split())
+
+
 def test_an_answer_cannot_become_markup():
     hostile = "<script>alert(1)</script>"
     found = page([AnswerRow(suite="smoke", prompt="q", expected="a", answer=hostile, ok=False)])

@@ -10,6 +10,12 @@ class Adapters:
         return Answer(f"{model} as {request.lora}", "stop")
 
 
+def test_how_an_answer_ended_is_recorded():
+    row = answered(Adapters(), "demo", "smoke", SmokeQuestion(prompt="?", answer="a"))
+
+    assert row.finish_reason == "stop"
+
+
 def test_a_question_is_asked_of_the_adapter_that_it_names():
     adapted = SmokeQuestion(prompt="?", answer="demo as polite", lora="polite")
     plain = SmokeQuestion(prompt="?", answer="demo as None")

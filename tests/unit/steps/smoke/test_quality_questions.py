@@ -40,9 +40,20 @@ def test_a_line_overrides_what_the_spec_sets_for_every_question(questions):
 
 
 def test_fields_that_are_none_of_a_question_are_ignored(questions):
-    (question,) = questions({"prompt": "Hi?", "answer": "Hi", "category": "greeting", "match": "regex"})
+    (question,) = questions({"prompt": "Hi?", "answer": "Hi", "category": "greeting", "lora": "polite"})
 
-    assert (question.match, question.requested()) == ("exact", {})
+    assert (question.lora, question.requested()) == (None, {})
+
+
+def test_a_line_is_matched_as_it_says_or_as_the_spec_says_for_every_line(questions):
+    line = {"prompt": "Hi?", "answer": "Hi"}
+    lines = [line, {**line, "match": "contains"}, {**line, "min_similarity": 0.8}]
+
+    inherited, other, closer = questions(*lines, match="fuzzy", min_similarity=0.7)
+
+    assert (inherited.match, inherited.min_similarity) == ("fuzzy", 0.7)
+    assert (other.match, other.min_similarity) == ("contains", None)
+    assert (closer.match, closer.min_similarity) == ("fuzzy", 0.8)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +61,8 @@ def test_fields_that_are_none_of_a_question_are_ignored(questions):
     [
         ({"answer": "Hi"}, "prompt: Field required"),
         ({"prompt": "Hi?"}, "answer: Field required"),
+        ({"prompt": "Hi?", "answer": "(", "match": "regex"}, "is not a usable regular expression"),
+        ({"prompt": "Hi?", "answer": "Hi", "min_similarity": 0.9}, "min_similarity is for match: fuzzy"),
         ({"prompt": "Hi?", "answer": "Hi", "temperature": -1}, "temperature: Input should be greater"),
         ({"prompt": "Hi?", "answer": "Hi", "bad_words": ["no"]}, "openvino does not obey bad_words"),
         ({"prompt": "Hi?", "answer": "Hi", "chat_template_kwargs": {"messages": 1}}, "messages is not free"),
