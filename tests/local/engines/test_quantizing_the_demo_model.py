@@ -5,17 +5,22 @@ import shutil
 
 import pytest
 
+from local.hub.damage import damage_file
+from local.hub.declaration import read_declaration
 from tasks.adapters.comparison import of_texts
 from tasks.contracts.errors import InputError
 from tasks.contracts.evidence import TextLosses
 from tasks.contracts.gate_spec import Expectation
 from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.checkpoint.perplexity import compared, perplexity
+from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
-from tests.local.engines.conftest import dataset, demo_spec
+from tests.local.engines.conftest import HUB, dataset, demo_spec
 from tests.refused import refused
 
 FORMATS = ("none", "int8", "int4")
+RANKED = 32  # texts of 96 that the damaged model reads
 TRAINED_PERPLEXITY = 3.784  # in 32-bit floats, as the model's card says
 
 
@@ -50,6 +55,41 @@ def test_fewer_bits_diverge_further_from_the_source_beyond_doubt(quantized):
     none, int8, int4 = (of_texts(line, texts) for texts in rows)
 
     assert none.high < int8.low < int8.high < int4.low < int4.high < 0.01
+
+
+@pytest.fixture(scope="module")
+def of_the_damaged(checkpoint, tmp_path_factory):
+    """Rows of the Hub's damaged revision, compared with the source that it was before."""
+    import torch
+
+    torch.set_num_threads(1)  # more of them wait for each other on a machine that is busy
+    declared = read_declaration(HUB / "slipway" / "demo-llama" / "repository.yaml")
+    (revision,) = [revision for revision in declared.revisions if revision.name == "damaged"]
+    damaged = shutil.copytree(checkpoint, tmp_path_factory.mktemp("damaged") / "checkpoint")
+    for damage in revision.damage:
+        damage_file(damaged / damage.file, damage)
+    texts = [line["text"] for line in dataset("perplexity")[:RANKED]]
+    sequences = token_ids(load_tokenizer(checkpoint), texts, None)
+    source, after = (logits_of(load_model(folder, dtype=torch.float32)) for folder in (checkpoint, damaged))
+    measured = perplexity(sequences, source)
+    return [TextLosses(*row) for row in compared(measured, perplexity(sequences, after, measured))["perplexity_texts"]]
+
+
+def test_int8_int4_and_the_damaged_model_are_ranked_beyond_doubt(quantized, of_the_damaged):
+    int8, int4 = (
+        [TextLosses(*row) for row in quantized(weights)[1]["perplexity_texts"][:RANKED]] for weights in FORMATS[1:]
+    )
+    divergence, ratio = (
+        [of_texts(Expectation(**line), texts) for texts in (int8, int4, of_the_damaged)]
+        for line in (
+            {"metric": "kl_divergence", "at_most": 1},
+            {"metric": "perplexity", "at_most_ratio": 1, "of": "source"},
+        )
+    )
+
+    assert divergence[0].high < divergence[1].low < divergence[1].high < divergence[2].low
+    # by perplexity these texts tell neither int8 nor int4 from the source (docs/decisions/0033)
+    assert max(ratio[0].high, ratio[1].high) < ratio[2].low
 
 
 def test_fewer_bits_take_fewer_bytes(quantized):
