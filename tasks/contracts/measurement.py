@@ -13,6 +13,7 @@ The duration of a level is from its first request's start to its last response. 
 release's own tokenizer over the whole answer, so that a chunk of several tokens is not counted as one.
 """
 
+import gzip
 import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -20,7 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.contracts.answer_text import ends_in_a_loop, is_empty
-from tasks.contracts.base import Contract
+from tasks.contracts.base import Contract, canonical_json
 from tasks.contracts.gate_spec import Goodput
 
 Target = Literal["candidate", "live"]
@@ -65,6 +66,21 @@ class RequestRow(Contract):
         measured = {"ttft_ms": self.ttft_ms, "itl_ms": self.itl_ms or 0.0, "latency_ms": self.latency_ms}
         limits = {name: limit for name, limit in level.model_dump().items() if limit is not None}
         return self.ok and all((value := measured[name]) is not None and value <= limits[name] for name in limits)
+
+
+GZIP = b"\x1f\x8b"
+
+
+def packed(rows: Iterable[RequestRow]) -> bytes:
+    """The rows as compressed JSON lines (docs/decisions/0037); the same rows are the same bytes."""
+    lines = b"".join(canonical_json(row.model_dump(mode="json")) + b"\n" for row in rows)
+    return gzip.compress(lines, mtime=0)
+
+
+def unpacked(data: bytes) -> list[RequestRow]:
+    """The rows of `packed`, or of plain JSON lines, which versions until 0.1 stored."""
+    lines = gzip.decompress(data) if data.startswith(GZIP) else data
+    return [RequestRow.model_validate_json(line) for line in lines.splitlines() if line]
 
 
 Flaw = Literal["empty", "loops", "cut off"]

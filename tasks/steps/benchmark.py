@@ -18,13 +18,13 @@ from tasks.contracts.base import canonical_json
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.evidence import Evidence, lines
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS, Benchmark
-from tasks.contracts.measurement import LevelSummary, RequestRow, Target, summarize
+from tasks.contracts.measurement import LevelSummary, RequestRow, Target, packed, summarize
 from tasks.contracts.release import Release
 from tasks.engines.cpus import cpu_quota
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Measure every level of concurrency; write evidence/requests.jsonl and summary.json.
+    """Measure every level of concurrency; write evidence/requests.jsonl.gz and summary.json.
 
     The turns are candidate, live, live, candidate and so on, so that drift in the machine's speed affects both. Without
     a live release only the candidate is measured.
@@ -50,11 +50,11 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         for summary in _summaries(rows, spec.gate.benchmark)
     ]
     evidence = workspace.layout.evidence(spec.name, release.id, release.plan.run)
-    lines = b"\n".join(canonical_json(row.model_dump(mode="json")) for row in rows) + b"\n"
-    workspace.store.put_bytes(f"{evidence}/requests.jsonl", lines, content_type="application/jsonl")
+    uri = f"{evidence}/requests.jsonl.gz"
+    workspace.store.put_bytes(uri, packed(rows), content_type="application/gzip")
     table = [summary.model_dump(mode="json") for summary in summaries]
     workspace.store.put_bytes(f"{evidence}/summary.json", canonical_json(table))
-    return Outcome(_summary_line(summaries), {"requests_uri": f"{evidence}/requests.jsonl", "summaries": table})
+    return Outcome(_summary_line(summaries), {"requests_uri": uri, "summaries": table})
 
 
 def _connect(address: ServiceAddress) -> TritonClient:

@@ -15,7 +15,7 @@ from tasks.contracts.gate import GateReport, Interval, Judgement, Verdict, inter
 from tasks.contracts.gate_spec import OF_TEXTS, Benchmark, Expectation
 from tasks.contracts.harness import HarnessLine, HarnessReport, harness_lines, unjudged
 from tasks.contracts.harness_spec import HarnessLimit
-from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
+from tasks.contracts.measurement import AnswerRow, LevelSummary, unpacked
 from tasks.contracts.release import Release
 
 
@@ -47,11 +47,9 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
     metrics = quantized.metrics if quantized else {}
     harness = _read(workspace, f"{prefix}/harness.json")
     return Evidence(
-        requests=[
-            RequestRow.model_validate_json(line)
-            for line in _read(workspace, f"{prefix}/requests.jsonl").splitlines()
-            if line
-        ],
+        requests=unpacked(
+            _read(workspace, f"{prefix}/requests.jsonl.gz") or _read(workspace, f"{prefix}/requests.jsonl")
+        ),
         answers=[
             AnswerRow.model_validate(row) for row in json.loads(_read(workspace, f"{prefix}/answers.json") or b"[]")
         ],

@@ -1,9 +1,11 @@
 """The load metrics are AIPerf's."""
 
+import gzip
+
 import pytest
 
 from tasks.contracts.gate_spec import Goodput
-from tasks.contracts.measurement import RequestRow, percentile, summarize
+from tasks.contracts.measurement import RequestRow, packed, percentile, summarize, unpacked
 
 
 def row(start=0.0, first=0.1, last=0.5, tokens=5, **changes):
@@ -70,3 +72,30 @@ def test_goodput_counts_requests_that_meet_every_limit_that_is_set(level, good):
 @pytest.mark.parametrize(("numbers", "percent", "expected"), [([], 50, None), ([3], 95, 3), ([4, 1, 3, 2], 50, 2.5)])
 def test_percentiles_interpolate_between_ranks(numbers, percent, expected):
     assert percentile(numbers, percent) == expected
+
+
+def test_rows_survive_being_packed_and_the_same_rows_are_the_same_bytes():
+    rows = [row(), row(target="live", ok=False, error="too late", prompt="北京\n?")]
+
+    assert unpacked(packed(rows)) == rows
+    assert packed(rows) == packed(rows)
+    assert unpacked(b"") == unpacked(packed([])) == []
+
+
+def test_rows_of_older_versions_are_plain_lines():
+    rows = [row(), row(target="live")]
+
+    assert unpacked(gzip.decompress(packed(rows))) == rows
+
+
+@pytest.mark.timeout(60)  # importing pandas takes seconds on a loaded machine
+def test_pandas_reads_packed_rows_as_a_table(tmp_path):
+    import pandas as pd
+
+    file = tmp_path / "requests.jsonl.gz"
+    file.write_bytes(packed([row(), row(target="live")]))
+
+    table = pd.read_json(file, lines=True)
+
+    assert list(table["target"]) == ["candidate", "live"]
+    assert table["last_token_s"].dtype.kind == "f"
