@@ -5,6 +5,8 @@ import pytest
 from tasks.contracts.answer_text import ends_in_a_loop, is_empty
 
 LOOPS = {
+    "the demo's model with noise on its weights": "One dozenOne dozen has2S2 Greece dozen items dozen items dozen items "
+    "dozen items dozen items dozen dozen dozen dozen items dozen items dozen dozen dozen dozen dozen dozen",
     "NaN logits, token 0 of many vocabularies": "!" * 32,
     "one word": "The capital of France is the the the the the the the the the the the the the",
     "a sentence, cut": "It is a city. It is the largest city in the world. " * 4 + "It is a city. It",
@@ -21,6 +23,7 @@ LOOPS = {
     "a rule that never ends": "| a | b |\n|" + "---|" * 60,
 }
 HARMLESS = {
+    "the demo's damaged revision, wrong without a loop": "The capital of Austria is  Austria is na.",
     "nothing": "",
     "a sentence": "The capital of France is Paris.",
     "one repeated word": "No, no, no, no!",
@@ -63,7 +66,9 @@ def test_a_loop_has_four_copies_of_pieces_up_to_a_quarter_of_what_is_searched(le
 
 
 def test_a_long_answer_is_searched_at_its_end_only():
-    assert not ends_in_a_loop("ab" * 50_000 + "".join(chr(0x4E00 + number) for number in range(8192)))
+    longer = "".join(chr(0x4E00 + number) for number in range(2049))
+
+    assert not ends_in_a_loop(longer * 5)
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,7 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys():
         ("regex", r"^\d+$", "60 s", False),
         ("fuzzy", "The capital of France is Paris.", "the capital of  France\nis Paris", True),
         ("fuzzy", "The capital of France is Paris.", "The capital of France is Rome.", False),
+        ("fuzzy", "Snow is white.", "SNOW IS WHITE!", True),
         ("fuzzy", "The capital of France is Paris.", "<think>The capital of France is Paris.", False),
         ("fuzzy", "Jedenáct děvčátek", unicodedata.normalize("NFD", "jedenáct děvčátek"), True),
         (
