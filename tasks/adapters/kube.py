@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -167,15 +167,20 @@ class Cluster:
             return False
         return True
 
-    def scale(self, kind: str, name: str, replicas: int) -> None:
-        """Set how many replicas a workload has, and nothing else of it.
+    def scale(self, kind: str, name: str, replicas: int, annotations: Mapping[str, str | None] | None = None) -> None:
+        """Set how many replicas a workload has, and nothing else of it but the annotations given, in one write.
+
+        An annotation of None is removed.
 
         Raises:
             MissingError: there is no such workload.
         """
+        body: Document = {"spec": {"replicas": replicas}}
+        if annotations:
+            body["metadata"] = {"annotations": dict(annotations)}
         with translated(f"{kind} {name}"):
             self._resource(kind).patch(
-                body={"spec": {"replicas": replicas}},
+                body=body,
                 name=name,
                 namespace=self.namespace,
                 content_type="application/merge-patch+json",

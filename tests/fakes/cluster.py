@@ -77,7 +77,7 @@ class MemoryCluster:
             del self.objects[kind, name]
         return True
 
-    def scale(self, kind, name, replicas):
+    def scale(self, kind, name, replicas, annotations=None):
         """As a scaler or a roll-out does it; new pods are ready once they are waited for."""
         if (kind, name) not in self.objects:
             raise MissingError(f"{kind} {name} does not exist")
@@ -85,6 +85,8 @@ class MemoryCluster:
             before = self.objects[kind, name]["spec"]["replicas"]
             self.started[name] = min(self.started.get(name, before), replicas)
             self.objects[kind, name]["spec"]["replicas"] = replicas
+            there = self.objects[kind, name]["metadata"].setdefault("annotations", {}) | (annotations or {})
+            self.objects[kind, name]["metadata"]["annotations"] = {k: v for k, v in there.items() if v is not None}
 
     def tell(self, kinds, name, event):
         if any((kind, name) in self.objects for kind in kinds) and (name, event.reason, event.run) not in self.told:

@@ -75,6 +75,18 @@ def test_scaling_a_workload_changes_its_replicas_and_nothing_else(cluster):
         cluster.scale("Deployment", "nothing", 3)
 
 
+def test_an_annotation_is_written_and_removed_together_with_the_replicas(cluster):
+    cluster.apply([never_scheduled(cluster)])
+    found = []
+
+    for replicas, value in [(0, "3"), (3, None)]:
+        cluster.scale("Deployment", "demo-1", replicas, {"slipway.dev/test": value})
+        item = cluster.get("Deployment", "demo-1")
+        found.append((item["spec"]["replicas"], (item["metadata"].get("annotations") or {}).get("slipway.dev/test")))
+
+    assert found == [(0, "3"), (3, None)]
+
+
 def test_a_scaler_gets_another_target_when_it_is_applied_again(cluster):
     made = version(1, serving={"replicas": {"max": 4}, "autoscale": {"metric": "request_rate", "target": 5}})
     for number in (1, 2):
