@@ -99,7 +99,15 @@ def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
             seconds += int(load.budget_s + 2 * turns * load.request_timeout_s)
     if step == "promote":
         seconds += rollout.watch_s
-    return min(seconds, MAX_DEADLINE_S)
+    return min(seconds + _exchange_s(step, spec, site), MAX_DEADLINE_S)
+
+
+def _exchange_s(step: Step, spec: ReleaseSpec, site: Site) -> int:
+    """How long pods of two releases may take to exchange GPUs: some end, and then others start."""
+    if spec.rollout.surge == "full" or not KINDS[step].changes_model:
+        return 0
+    serving = site.budgets.of(gpus=spec.engine.gpu is not None)
+    return 2 * spec.drain_s + serving.schedule_s + serving.pull_s + spec.serving.ready_timeout_s
 
 
 def deadline_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:

@@ -65,7 +65,19 @@ class Rollout(Written):
         le=MAX_WAIT_S,
         description="how long a promoted release is watched before promote ends; with canary, each of its steps too",
     )
-    keep: int = Field(default=2, ge=1, le=MAX_KEPT, description="releases that stay deployed, the live one included")
+    keep: int = Field(
+        default=2,
+        ge=1,
+        le=MAX_KEPT,
+        description="releases that stay deployed, the live one included; with surge none only the live one does, and "
+        "the others start again for a rollback",
+    )
+    surge: Literal["full", "none"] = Field(
+        default="full",
+        description="what a candidate starts on: full, on GPUs beside the live release's; none, on those of the live "
+        "release, which is scaled to one replica, or stopped where one would leave no room, until the promotion or the "
+        "roll back",
+    )
     approval: Literal["none", "human"] = "none"
 
     @property
@@ -85,7 +97,8 @@ class Rollout(Written):
     def words(self) -> str:
         """How the requests move, for a person."""
         if self.strategy != "canary":
-            return "blue-green: all requests move at once"
+            taken = "" if self.surge == "full" else ", on GPUs that the live release gave up for the candidate"
+            return f"blue-green: all requests move at once{taken}"
         mirrored = f"a copy of {self.mirror} % of the HTTP requests, then " if self.mirror else ""
         steps = ", ".join(map(str, self.steps))
         return f"canary: {mirrored}{steps} % of the requests, each watched for {self.bake_s} s; then all of them"
@@ -97,6 +110,11 @@ class Rollout(Written):
                 if getattr(self, field) is not None:
                     raise ValueError(f"{field} belongs to strategy canary: remove it, or choose canary")
             return self
+        if self.surge == "none":
+            raise ValueError(
+                "a canary shares the requests of a live release that serves in full, and with surge none that release "
+                "is scaled to one replica or stopped: choose blue-green, or surge full"
+            )
         if not self.steps or any(after <= before for before, after in pairwise(self.steps)):
             raise ValueError(f"steps of a canary are increasing percentages such as [5, 25, 50], found {[*self.steps]}")
         if not self.bake_s:

@@ -138,6 +138,26 @@ class ReleaseSpec(Written):
         return self
 
     @model_validator(mode="after")
+    def _without_a_surge_nothing_is_compared_with_live(self) -> Self:
+        if self.rollout.surge == "full":
+            return self
+        if self.serving.group is not None:
+            raise ValueError(
+                f"rollout.surge none stops the live release's server, and group {self.serving.group} shares it with "
+                "other models: choose surge full, or remove serving.group"
+            )
+        compared = [f"gate.expect {line.metric}" for line in self.gate.expect if line.of == "live"]
+        tasks = self.gate.harness.tasks if self.gate.harness else ()
+        compared += [f"gate.harness {task.task}" for task in tasks if task.max_drop_of_live is not None]
+        if compared:
+            raise ValueError(
+                f"{', '.join(compared)}: compared with live, which with rollout.surge none is scaled to one replica or "
+                "stopped while the candidate is measured. Give absolute limits (at_most, at_least), for example from "
+                "the live release's own gate (`slipway explain`), or choose surge full"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _questions_choose_adapters_of_the_engine(self) -> Self:
         names = {adapter.name for adapter in self.engine.lora}
         for question in self.gate.smoke:

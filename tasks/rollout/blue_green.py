@@ -9,6 +9,9 @@ The order matters. A release has as many pods as the live one before it takes th
 live Service, such as a scaler, follows before anything waits. Traffic flips before the channel is swapped, so that the
 channel never names a release that does not serve; a release leaves its Services before its pods end, so that no
 connection goes to a pod that is ending.
+
+Without a surge the candidate has the GPUs of the live release: that one makes room before the candidate is deployed,
+and whichever of the two is live in the end gets its replicas back after the other one is removed.
 """
 
 from dataclasses import dataclass
@@ -28,6 +31,7 @@ class Goal(StrEnum):
 class Move(StrEnum):
     """One change. Making it again does no harm."""
 
+    MAKE_ROOM = "make-room"
     DEPLOY = "deploy"
     POINT_CANDIDATE = "point-candidate"
     AWAIT_AVAILABLE = "await-available"
@@ -42,6 +46,7 @@ class Move(StrEnum):
     DROP_CANDIDATE = "drop-candidate"
     AWAIT_LEFT = "await-left"
     RETIRE = "retire"
+    GIVE_BACK = "give-back"
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,12 @@ class Observed:
     """Whether every replica of the workload is available, in its newest generation."""
     enough_replicas: bool = True
     """Whether the workload asks for as many replicas as it needs to take over from the one that serves now."""
+    surges: bool = True
+    """Whether the release starts beside a live one that keeps its replicas (rollout.surge full)."""
+    room: bool = True
+    """Whether GPUs of the live release are free for this one; True where it surges, or nothing is live."""
+    whole: bool = True
+    """Whether the release that the channel names as live has given up none of its replicas."""
     live_selects: str | None = None
     """Release that the live Service selects; None when there is no such Service."""
     candidate_selects: str | None = None
@@ -95,20 +106,33 @@ def next_move(goal: Goal, seen: Observed) -> Move | None:
 
 
 def to_retire(goal: Goal, seen: Observed) -> frozenset[str]:
-    """Workloads to remove: the refused one, or those that the channel no longer keeps."""
-    if goal is Goal.ROLL_BACK:
+    """Workloads to remove: the refused one, or those that the channel no longer keeps.
+
+    A roll back removes the latter too while the live release lacks replicas: they may have its GPUs.
+    """
+    if goal is Goal.ROLL_BACK and seen.whole:
         return frozenset({seen.server}) & (seen.deployed - seen.kept)
-    return seen.deployed - seen.kept - {seen.server}
+    own = frozenset[str]() if goal is Goal.ROLL_BACK else frozenset({seen.server})
+    return seen.deployed - seen.kept - own
 
 
 def _roll_out(seen: Observed) -> Move | None:
     if (move := _clear_away(seen)) is not None:
         return move
+    if seen.surges and not seen.whole:
+        return Move.GIVE_BACK
+    if not seen.room and not (_runs(seen) and seen.current):
+        return Move.MAKE_ROOM
     if seen.server not in seen.deployed or not seen.current:
         return Move.DEPLOY
     if seen.candidate_selects != seen.release:
         return Move.POINT_CANDIDATE
     return None if seen.available else Move.AWAIT_AVAILABLE
+
+
+def _runs(seen: Observed) -> bool:
+    """Whether every pod that the release needs runs already, so that it needs no more room."""
+    return seen.server in seen.deployed and seen.fetches_here and seen.available and seen.enough_replicas
 
 
 def _clear_away(seen: Observed) -> Move | None:
@@ -133,6 +157,8 @@ def _drop_candidate(seen: Observed) -> Move:
 
 
 def _make_live(seen: Observed) -> Move | None:
+    if seen.live_selects != seen.release and not seen.room and not _runs(seen):
+        return Move.MAKE_ROOM
     if seen.server not in seen.deployed or not seen.fetches_here:
         return Move.DEPLOY
     if seen.live_selects != seen.release:
@@ -157,7 +183,14 @@ def _promote(seen: Observed) -> Move | None:
         return move
     if seen.candidate_selects is not None:
         return _drop_candidate(seen)
-    return Move.RETIRE if to_retire(Goal.PROMOTE, seen) else None
+    return _clean_up(Goal.PROMOTE, seen)
+
+
+def _clean_up(goal: Goal, seen: Observed) -> Move | None:
+    """Remove what is no longer kept, and then give its GPUs to the live release."""
+    if to_retire(goal, seen):
+        return Move.RETIRE
+    return None if seen.whole else Move.GIVE_BACK
 
 
 def _roll_back(seen: Observed) -> Move | None:
@@ -169,7 +202,7 @@ def _roll_back(seen: Observed) -> Move | None:
     if seen.candidate_selects is not None:
         return _drop_candidate(seen)
     if not to_retire(Goal.ROLL_BACK, seen):
-        return None
+        return _clean_up(Goal.ROLL_BACK, seen)
     # by now the live Service selects another release, and its endpoints follow a moment later
     left = seen.live_selects == seen.release or not seen.live_reaches_release
     return Move.RETIRE if left else Move.AWAIT_LEFT
@@ -184,7 +217,7 @@ def _revert(seen: Observed) -> Move | None:
         return move
     if seen.candidate_selects is not None:
         return _drop_candidate(seen)
-    return Move.RETIRE if to_retire(Goal.REVERT, seen) else None
+    return _clean_up(Goal.REVERT, seen)
 
 
 def _restore(seen: Observed) -> Move | None:

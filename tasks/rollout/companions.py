@@ -32,19 +32,21 @@ class Companions:
         scalers = tuple((kind, self.model) for kind in scaling.KINDS) if self.site.serving.scaler else ()
         return scalers + (exposure.places(self.model) if self.site.serving.routes else ())
 
-    def are_in_place(self, live: Release | None) -> bool:
+    def are_in_place(self, live: Release | None, *, scaled: bool = True) -> bool:
         """Whether what `live` wants is there and nothing else of ours is; nothing where no release is live.
+
+        Without `scaled` it wants no scaler, because its replicas are those that a roll-out gave it.
 
         An object of someone else is left alone, and stands for ours.
         """
-        there, wanted = self._there(), self._wanted(live)
+        there, wanted = self._there(), self._wanted(live, scaled=scaled)
         ours = {place: manifests.digest_of(item) for place, item in there.items() if self._is_own(item)}
         others = there.keys() - ours.keys()
         return ours == {place: manifests.digest_of(item) for place, item in wanted.items() if place not in others}
 
-    def put(self, live: Release | None) -> str:
+    def put(self, live: Release | None, *, scaled: bool = True) -> str:
         """Apply what `live` wants, and delete the rest of ours."""
-        there, wanted = self._there(), self._wanted(live)
+        there, wanted = self._there(), self._wanted(live, scaled=scaled)
         others = {place for place, item in there.items() if not self._is_own(item)}
         for kind, name in sorted(wanted.keys() & others):
             log.warning("%s %s is not Slipway's; it does not follow the live release", kind, name)
@@ -80,11 +82,11 @@ class Companions:
     def _is_own(self, item: Document) -> bool:
         return self._labels.items() <= (item["metadata"].get("labels") or {}).items()
 
-    def _wanted(self, live: Release | None) -> dict[Place, Document]:
+    def _wanted(self, live: Release | None, *, scaled: bool = True) -> dict[Place, Document]:
         if live is None:
             return {}
         serving = self.site.serving
-        found = scaling.scaler(live, self.site, self.templates) if serving.scaler else []
+        found = scaling.scaler(live, self.site, self.templates) if serving.scaler and scaled else []
         found += exposure.routes(live.spec, self.site, self.templates) if serving.routes else []
         return {(item["kind"], item["metadata"]["name"]): item for item in found}
 

@@ -14,6 +14,7 @@ from tasks.contracts.channel import Channel, ChannelEntry
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.release import Release
 from tasks.contracts.site import StartBudget
+from tasks.contracts.surge import Shares, full_replicas, shares
 from tasks.rollout import canary_routes, replicas, server_target
 from tasks.rollout.blue_green import Goal, Move, Observed, next_move, to_retire
 from tasks.rollout.canary import Phase
@@ -23,6 +24,7 @@ from tasks.rollout.channel_store import ChannelStore
 from tasks.rollout.companions import Companions
 from tasks.rollout.release_lock import ReleaseLock
 from tasks.rollout.server_target import ServerTarget
+from tasks.rollout.shared_gpus import SharedGpus
 from tasks.serving import exposure, manifests
 from tasks.serving.commands import PORTS
 from tasks.serving.front import STATS_PORT
@@ -43,6 +45,8 @@ REASONS: dict[tuple[Goal, Move], str] = {
     (Goal.RESTORE, Move.DEPLOY): "Restored",
 }
 """Reasons of the Events about the release's own server."""
+OF_LIVE = {Move.MAKE_ROOM: "MadeRoom", Move.GIVE_BACK: "ReplicasRestored"}
+"""Reasons of the Events about the server of the release that the channel names."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,14 @@ class RolloutReconciler:
         return Companions(self.model, self.workspace.site, self.workspace.manifests / "serving", self.cluster)
 
     @property
+    def shared_gpus(self) -> SharedGpus:
+        """The GPUs that the release shares with the live one where it does not surge."""
+        return SharedGpus(self.model, self.cluster, self.workspace.clock)
+
+    @property
     def budget(self) -> StartBudget:
         """Time that the pods of the release have to get nodes and images."""
-        return self.workspace.site.budgets.of(gpus=self.release.spec.engine.gpu is not None)
+        return self._budget_of(self.release)
 
     @property
     def lock(self) -> ReleaseLock:
@@ -136,6 +145,8 @@ class RolloutReconciler:
             self.tell(self.target.name, reason, done)
         if move is Move.SWAP_CHANNEL and seen.channel_live in seen.deployed:
             self.tell(str(seen.channel_live), "Replaced", f"{self.release.id} is live instead")
+        if move in OF_LIVE:
+            self.tell(str(seen.channel_live), OF_LIVE[move], done, warning=move is Move.MAKE_ROOM)
 
     def tell(self, server: str, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an Event about a server that is deployed, for `kubectl describe`."""
@@ -146,9 +157,12 @@ class RolloutReconciler:
         """Observe the model in cluster and channel. Only a roll-out compares its manifest with today's."""
         workloads = self._workloads()
         channel = self.channel.read()
-        kept = {entry.release_id for entry in (channel.live, *channel.previous) if entry}
+        surges = self._surges(goal, channel)
+        kept = {entry.release_id for entry in (channel.live, *(channel.previous if surges else ())) if entry}
         mine = workloads.get(self.target.name)
         live_selects = self._selected(self.model)
+        live_id = channel.live.release_id if channel.live else None
+        sharing = self._shares(goal, workloads, channel)
         return Observed(
             release=self.release.id,
             server=self.target.name,
@@ -162,14 +176,17 @@ class RolloutReconciler:
             available=mine is not None and is_available(mine),
             enough_replicas=mine is None
             or replicas.count(mine) >= replicas.carried(self.release, self.target.name, workloads, live_selects),
+            surges=surges,
+            room=sharing is None or self.shared_gpus.have_room(workloads[str(live_id)], sharing.live, self.target.name),
+            whole=not replicas.is_shrunk(workloads.get(live_id or "")),
             live_selects=live_selects,
             candidate_selects=self._selected(f"{self.model}-candidate"),
             live_endpoints_settled=self._settled(),
             live_reaches_release=self._reached(),
-            followed=self._is_followed(live_selects, channel),
+            followed=self._is_followed(live_selects, channel, workloads),
             canary_passed=goal is not Goal.PROMOTE or self._canary_passed(live_selects, channel),
             routed=self._is_routed(),
-            channel_live=channel.live.release_id if channel.live else None,
+            channel_live=live_id,
             kept=self.target.needed(lambda: self._live(channel)) | kept,
         )
 
@@ -177,7 +194,8 @@ class RolloutReconciler:
         if move in {Move.POINT_CANDIDATE, Move.POINT_LIVE}:
             return self._point(self.release, self.release_uri, candidate=move is Move.POINT_CANDIDATE)
         makes: dict[Move, Callable[[], str]] = {
-            Move.DEPLOY: self._deploy,
+            Move.MAKE_ROOM: lambda: self._make_room(goal),
+            Move.DEPLOY: lambda: self._deploy(goal),
             Move.AWAIT_AVAILABLE: self._await_available,
             Move.CARRY_REPLICAS: self._carry_replicas,
             Move.SHIFT_TRAFFIC: self._shift_traffic,
@@ -189,6 +207,7 @@ class RolloutReconciler:
             Move.DROP_CANDIDATE: self._drop_candidate,
             Move.AWAIT_LEFT: self._await_left,
             Move.RETIRE: lambda: self._retire(sorted(to_retire(goal, seen))),
+            Move.GIVE_BACK: self._give_back,
         }
         return makes[move]()
 
@@ -210,7 +229,49 @@ class RolloutReconciler:
             return self.release
         return read_contract_json(Release, self.workspace.store.read_bytes(entry.release_uri), entry.release_uri)
 
-    def _deploy(self) -> str:
+    def _budget_of(self, release: Release) -> StartBudget:
+        return self.workspace.site.budgets.of(gpus=release.spec.engine.gpu is not None)
+
+    def _surges(self, goal: Goal, channel: Channel) -> bool:
+        """Whether there are GPUs for two releases, by the newest spec: in a revert, that of the live release."""
+        release = self.release
+        if goal in BY_CHANNEL:
+            try:
+                release = self._live(channel) or release
+            except InputError as error:  # a way back must stay possible
+                log.warning("rollout.surge of the live release is unknown, taken as full: %s", error)
+                return True
+        return release.spec.rollout.surge == "full"
+
+    def _shares(self, goal: Goal, workloads: dict[str, manifests.Document], channel: Channel) -> Shares | None:
+        """How the release and the live one share GPUs; None where they do not."""
+        live = channel.live
+        if live is None or live.release_id == self.release.id or live.release_id not in workloads:
+            return None
+        before = replicas.full(workloads[live.release_id])
+        if goal is Goal.ROLL_BACK or before == 0 or self._surges(goal, channel):
+            return None
+        return shares(self._read(live).spec, before, self.release.spec)
+
+    def _make_room(self, goal: Goal) -> str:
+        workloads, channel = self._workloads(), self.channel.read()
+        live, sharing = self._live(channel), self._shares(goal, workloads, channel)
+        assert live is not None  # observe saw that room is missing
+        assert sharing is not None
+        self.lock.acquire()
+        return self.shared_gpus.make_room(
+            workloads[live.id], sharing.live, self.target.name, lambda: self.companions.put(live, scaled=False)
+        )
+
+    def _give_back(self) -> str:
+        live = self._live(self.channel.read())
+        assert live is not None  # observe saw its annotation
+        self.lock.acquire()
+        return self.shared_gpus.give_back(
+            self._workloads()[live.id], live.spec.serving.ready_timeout_s, self._budget_of(live)
+        )
+
+    def _deploy(self, goal: Goal) -> str:
         objects = self.target.rendered()
         if not any(item["kind"] == DISRUPTION_BUDGET for item in objects):
             self.cluster.delete(DISRUPTION_BUDGET, self.target.name)
@@ -218,6 +279,12 @@ class RolloutReconciler:
         if there is not None and self.release.spec.serving.autoscale:
             # not left out: the server would reset a field that only we had set
             objects[0]["spec"]["replicas"] = max(replicas.count(objects[0]), replicas.count(there))
+        workloads, channel = self._workloads(), self.channel.read()
+        if sharing := self._shares(goal, workloads, channel):
+            assert channel.live is not None  # _shares read it
+            wanted = full_replicas(self.release.spec, replicas.full(workloads[channel.live.release_id]))
+            objects[0]["metadata"]["annotations"][replicas.FULL_REPLICAS] = str(wanted)
+            objects[0]["spec"]["replicas"] = sharing.candidate
         self.cluster.apply(objects)
         return f"deployed {self.target.name}"
 
@@ -338,10 +405,10 @@ class RolloutReconciler:
     def _regrow(self, release: Release) -> None:
         """Give a release that takes the traffic back as many pods as serve now.
 
-        They are not waited for: the release may be all that answers.
+        They are not waited for: the release may be all that answers. One whose GPUs the candidate has waits for them.
         """
         workloads = self._workloads()
-        if release.id in workloads:
+        if release.id in workloads and not replicas.is_shrunk(workloads[release.id]):
             self._scale(release, release.id, workloads)
 
     def _carry_replicas(self) -> str:
@@ -356,14 +423,16 @@ class RolloutReconciler:
 
     def _follow_live(self) -> str:
         live = self._selected(self.model)
-        return self.companions.put(self._known(live, self.channel.read()))
+        scaled = not replicas.is_shrunk(self._workloads().get(live or ""))
+        return self.companions.put(self._known(live, self.channel.read()), scaled=scaled)
 
-    def _is_followed(self, live: str | None, channel: Channel) -> bool:
+    def _is_followed(self, live: str | None, channel: Channel, workloads: dict[str, manifests.Document]) -> bool:
         if not self.companions.places:
             return True
         release = self._known(live, channel)
         # what another run left as live is unknown here, and about to be replaced
-        return (release is None and live is not None) or self.companions.are_in_place(release)
+        scaled = not replicas.is_shrunk(workloads.get(live or ""))
+        return (release is None and live is not None) or self.companions.are_in_place(release, scaled=scaled)
 
     def _known(self, release_id: str | None, channel: Channel) -> Release | None:
         """The release with this id, if it is this one or the channel's live one."""

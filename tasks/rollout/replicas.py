@@ -5,10 +5,26 @@ from collections.abc import Mapping
 from tasks.adapters.workload_state import Workload, is_available, is_serving
 from tasks.contracts.release import Release
 
+FULL_REPLICAS = "slipway.dev/full-replicas"
+"""Annotation of a workload that shares GPUs with another release (rollout.surge none): its replicas without that one.
+
+It is written in the same request as the lower number, so that no kill leaves one without the other.
+"""
+
 
 def count(workload: Workload) -> int:
-    """Replicas that a workload asks for."""
+    """Replicas that a workload has by its spec."""
     return int(workload["spec"].get("replicas", 1))
+
+
+def is_shrunk(workload: Workload | None) -> bool:
+    """Whether the workload has, or is about to have, fewer replicas than it should."""
+    return workload is not None and FULL_REPLICAS in (workload["metadata"].get("annotations") or {})
+
+
+def full(workload: Workload) -> int:
+    """Replicas that a workload has when it shares its GPUs with no other release."""
+    return int((workload["metadata"].get("annotations") or {}).get(FULL_REPLICAS, count(workload)))
 
 
 def carried(release: Release, name: str, workloads: Mapping[str, Workload], live: str | None) -> int:
@@ -25,4 +41,8 @@ def carried(release: Release, name: str, workloads: Mapping[str, Workload], live
 def still_answer(release: Release, workload: Workload) -> bool:
     """Whether a live release's pods answer, be it that a scaler is adding some."""
     serving = release.spec.serving
-    return is_serving(workload, serving.replicas.min) if serving.autoscale else is_available(workload)
+    return (
+        is_serving(workload, min(serving.replicas.min, count(workload)))
+        if serving.autoscale
+        else is_available(workload)
+    )

@@ -3,7 +3,7 @@
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import read_contract_json
 from tasks.contracts.channel import Channel, ChannelEntry
-from tasks.contracts.errors import InputError
+from tasks.contracts.errors import InputError, PipelineError
 from tasks.contracts.release import Release
 from tasks.rollout.blue_green import Goal
 from tasks.rollout.channel_store import ChannelStore
@@ -46,7 +46,8 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
     `to` names the release; None: the newest one before the live one.
 
     Repeating it with the same `run` finishes what that run began and goes back no further. Releases that the channel no
-    longer keeps are removed, including the one that was live.
+    longer keeps are removed, including the one that was live. Where the live release had to make room for the target
+    (rollout.surge none), a failure gives it its replicas back.
 
     Raises:
         InputError: the model has no such previous release, or that one can no longer start.
@@ -65,6 +66,10 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
 
     try:
         moves = reconciler.reach(Goal.REVERT, taken_back)
+    except PipelineError:
+        if not reconciler.observe(Goal.ROLL_BACK).whole:  # what was live made room for the target
+            reconciler.reach(Goal.ROLL_BACK)
+        raise
     finally:
         reconciler.lock.release()
     was = channel.history[0].release_id if _is_done(channel, run) else channel.live.release_id if channel.live else None

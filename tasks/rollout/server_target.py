@@ -204,8 +204,32 @@ def check(spec: ReleaseSpec, workspace: Workspace) -> None:
     if spec.serving.group is not None:
         others = live_members(spec.serving.group, workspace, besides=spec.name)
         groups.placed_together([spec, *(member.release.spec for member in others)], workspace.site)
+    if spec.rollout.surge == "none" and (live := _live_release(spec.name, workspace)) is not None:
+        _check_live_has_gpus(spec, live)
     if spec.rollout.strategy == "canary" and (live := _live_release(spec.name, workspace)) is not None:
         check_live_is_routed(spec, live)
+
+
+def _check_live_has_gpus(spec: ReleaseSpec, live: Release) -> None:
+    """Refuse a candidate on GPUs of a live release that cannot give it any.
+
+    Raises:
+        InputError: the live release shares its server, or has other GPUs.
+    """
+    if live.spec.serving.group is not None:
+        raise InputError(
+            f"rollout.surge none of {spec.name} stops the server of {live.id}, which is live and shares it",
+            found=f"group {live.spec.serving.group}",
+            expected="a live release with a server of its own",
+            remedy="Release it once with rollout.surge full, which needs GPUs for one more server.",
+        )
+    if live.spec.engine.gpu != spec.engine.gpu:
+        raise InputError(
+            f"rollout.surge none of {spec.name} needs the GPUs of {live.id}, which is live and has others",
+            found=live.spec.engine.gpu or "no GPU",
+            expected=spec.engine.gpu or "no GPU",
+            remedy="Choose rollout.surge full for this release.",
+        )
 
 
 def check_live_is_routed(spec: ReleaseSpec, live: Release) -> None:

@@ -104,6 +104,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         "selector": selector,
         "annotations": release_uris(members),
         "replicas": max(spec.serving.replicas.min for spec in specs),
+        "max_surge": 1,
         "most_replicas": max(manifests.most_replicas(spec) for spec in specs),
         "ready_timeout_s": ready_timeout_s(members),
         # of all models: a combination that lost one of them is no better than one that lost all

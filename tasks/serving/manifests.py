@@ -71,6 +71,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "annotations": {RELEASE_URI: release_uri, "slipway.dev/commit": release.plan.source.commit},
         "replicas": spec.serving.replicas.min,
         "most_replicas": most_replicas(spec),
+        "max_surge": 0 if spec.rollout.surge == "none" else 1,
         "ready_timeout_s": spec.serving.ready_timeout_s + _workers_start_s(site, where),
         # the model itself, because a server is ready before its model can answer
         "ready_path": f"/v2/models/{spec.name}/ready",

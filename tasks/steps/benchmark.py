@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tasks.adapters.clock import Clock, cpu_seconds
 from tasks.adapters.comparison import compare
 from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.kube import Cluster
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
 from tasks.adapters.triton import TritonClient
@@ -27,17 +28,14 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     """Measure every level of concurrency; write evidence/requests.jsonl.gz and summary.json.
 
     The turns are candidate, live, live, candidate and so on, so that drift in the machine's speed affects both. Without
-    a live release only the candidate is measured.
+    a live release, or with rollout.surge none, which leaves it fewer GPUs, only the candidate is measured.
 
     Raises:
         InputError: there is no candidate.
     """
     spec = release.spec
     cluster = workspace.cluster()
-    targets: dict[Target, ServiceAddress] = {"candidate": cluster.candidate_address(spec.name)}
-    live = cluster.live_address(spec.name)
-    if live is not None:
-        targets["live"] = live
+    targets = targets_of(release, cluster)
     counter = TokenCounter(workspace.store.read_bytes(_tokenizer_uri(release, workspace)))
     load = LoadTest(spec.name, spec.gate.benchmark, _prompts(release, workspace), counter, workspace.clock)
     rows = [
@@ -55,6 +53,14 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     table = [summary.model_dump(mode="json") for summary in summaries]
     workspace.store.put_bytes(f"{evidence}/summary.json", canonical_json(table))
     return Outcome(_summary_line(summaries), {"requests_uri": uri, "summaries": table})
+
+
+def targets_of(release: Release, cluster: Cluster) -> dict[Target, ServiceAddress]:
+    """The Services to measure. A live release that gave its GPUs to the candidate (rollout.surge none) is not one."""
+    name = release.spec.name
+    targets: dict[Target, ServiceAddress] = {"candidate": cluster.candidate_address(name)}
+    live = cluster.live_address(name) if release.spec.rollout.surge == "full" else None
+    return targets if live is None else {**targets, "live": live}
 
 
 def _connect(address: ServiceAddress) -> TritonClient:

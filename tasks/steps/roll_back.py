@@ -1,4 +1,4 @@
-"""roll-back: remove a refused candidate and leave the live release as it is."""
+"""roll-back: remove a refused candidate, leave the live release as it is, and return the replicas that it gave up."""
 
 from tasks.adapters.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace

@@ -309,3 +309,14 @@ def test_promote_has_time_for_every_look_at_every_step_of_a_canary():
     flip = spec(serving={"exposure": "ingress"}, rollout={"bake_s": 600})
 
     assert deadline_s("promote", canary, site) - deadline_s("promote", flip, site) >= 600 * 3 * 2
+
+
+@pytest.mark.parametrize("step", ["roll-out", "promote", "roll-back"])
+def test_a_step_that_exchanges_gpus_has_time_for_pods_to_end_and_to_start(step):
+    site = read_site(SITE)
+    full, none = (
+        spec(serving={"ready_timeout_s": 900, "drain_s": 200}, rollout={"surge": surge}) for surge in ("full", "none")
+    )
+
+    assert deadline_s(step, none, site) - deadline_s(step, full, site) >= 900 + 2 * 200
+    assert deadline_s("smoke-test", none, site) == deadline_s("smoke-test", full, site)

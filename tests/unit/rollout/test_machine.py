@@ -19,6 +19,9 @@ STATES = st.builds(
     fetches_here=st.booleans(),
     available=st.booleans(),
     enough_replicas=st.booleans(),
+    surges=st.booleans(),
+    room=st.booleans(),
+    whole=st.booleans(),
     live_selects=st.none() | RELEASES,
     candidate_selects=st.none() | RELEASES,
     live_endpoints_settled=st.booleans(),
@@ -28,7 +31,7 @@ STATES = st.builds(
     routed=st.booleans(),
     channel_live=st.none() | RELEASES,
     kept=st.frozensets(RELEASES),
-)
+).map(lambda seen: replace(seen, room=seen.room or seen.surges))
 LIVE_IS_OLD = Observed(
     release=NEW, server=NEW, deployed=frozenset({OLD}), live_selects=OLD, channel_live=OLD, kept=frozenset({OLD})
 )
@@ -37,6 +40,7 @@ LIVE_IS_OLD = Observed(
 def made(goal, seen, move):
     """The world after a move, as a cluster that works would show it."""
     changes = {
+        Move.MAKE_ROOM: {"room": True, "whole": False},
         Move.DEPLOY: {"deployed": seen.deployed | {NEW}, "current": True, "fetches_here": True, "available": False},
         Move.POINT_CANDIDATE: {"candidate_selects": NEW},
         Move.AWAIT_AVAILABLE: {"available": True},
@@ -51,6 +55,7 @@ def made(goal, seen, move):
         Move.DROP_CANDIDATE: {"candidate_selects": None},
         Move.AWAIT_LEFT: {"live_reaches_release": False},
         Move.RETIRE: {"deployed": seen.deployed - to_retire(goal, seen)},
+        Move.GIVE_BACK: {"whole": True, "followed": False},
     }
     return replace(seen, **changes[move])
 
@@ -59,7 +64,7 @@ def moves(goal, seen):
     """Every move to the goal, and the world in the end."""
     found = []
     while (move := next_move(goal, seen)) is not None:
-        assert len(found) < 14, f"{goal} goes round in circles: {found}"
+        assert len(found) < 17, f"{goal} goes round in circles: {found}"
         found.append(move)
         seen = made(goal, seen, move)
     return found, seen
@@ -85,10 +90,19 @@ def test_a_promotion_ends_with_traffic_and_channel_at_the_release_and_no_candida
 def test_traffic_flips_before_the_channel_and_the_channel_before_the_cleanup(seen):
     found, _ = moves(Goal.PROMOTE, seen)
 
-    order = [Move.DEPLOY, Move.CARRY_REPLICAS, Move.AWAIT_AVAILABLE, Move.SHIFT_TRAFFIC, Move.POINT_LIVE]
+    order = [
+        Move.MAKE_ROOM,
+        Move.DEPLOY,
+        Move.CARRY_REPLICAS,
+        Move.AWAIT_AVAILABLE,
+        Move.SHIFT_TRAFFIC,
+        Move.POINT_LIVE,
+    ]
     order += [Move.FOLLOW_LIVE, Move.AWAIT_ENDPOINTS, Move.SWAP_CHANNEL, Move.AWAIT_ROUTED, Move.DROP_CANDIDATE]
-    order += [Move.RETIRE]
-    assert [order.index(move) for move in found] == sorted(order.index(move) for move in found)
+    order += [Move.RETIRE, Move.GIVE_BACK]
+    before_scaled_again = found[: found.index(Move.GIVE_BACK) + 1] if Move.GIVE_BACK in found else found
+    assert before_scaled_again == sorted(before_scaled_again, key=order.index)
+    assert set(found[len(before_scaled_again) :]) <= {Move.FOLLOW_LIVE}
 
 
 @given(seen=STATES)
@@ -109,7 +123,7 @@ def test_a_roll_back_leaves_traffic_where_the_channel_says_and_deletes_nothing_t
     assert end.candidate_selects is None
     assert end.channel_live == seen.channel_live
     assert seen.deployed & seen.kept <= end.deployed
-    assert seen.deployed - {NEW} <= end.deployed
+    assert not seen.whole or seen.deployed - {NEW} <= end.deployed
     if seen.live_selects != NEW:
         assert Move.RESTORE_LIVE not in found
 
@@ -129,6 +143,35 @@ def test_the_candidates_service_stays_while_a_gateway_may_send_requests_to_it(go
         if move is Move.DROP_CANDIDATE:
             assert seen.routed
         seen = made(goal, seen, move)
+
+
+@given(goal=st.sampled_from(Goal), seen=STATES)
+def test_without_a_surge_no_pod_of_a_release_starts_before_the_other_one_made_room(goal, seen):
+    seen = replace(seen, surges=False)
+    while (move := next_move(goal, seen)) is not None:
+        if move in {Move.DEPLOY, Move.CARRY_REPLICAS}:
+            assert seen.room or seen.live_selects == NEW
+        if move is Move.GIVE_BACK:
+            assert not to_retire(goal, seen)
+            assert seen.candidate_selects is None
+        seen = made(goal, seen, move)
+
+
+@given(goal=st.sampled_from([Goal.PROMOTE, Goal.ROLL_BACK, Goal.REVERT]), seen=STATES)
+def test_whatever_is_live_in_the_end_has_its_replicas_back(goal, seen):
+    _, end = moves(goal, seen)
+
+    assert end.whole
+
+
+@given(seen=STATES)
+def test_a_roll_out_with_a_surge_first_gives_back_what_a_run_without_one_took(seen):
+    found, end = moves(Goal.ROLL_OUT, replace(seen, surges=True, room=True))
+
+    undecided = end.live_selects not in {None, end.channel_live}
+    assert end.whole or undecided
+    if Move.GIVE_BACK in found and Move.DEPLOY in found:
+        assert found.index(Move.GIVE_BACK) < found.index(Move.DEPLOY)
 
 
 @given(seen=STATES)
