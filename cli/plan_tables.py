@@ -54,6 +54,7 @@ def plan_footing(preview: Preview) -> list[str]:
         f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
         *([f"rollout: {plan.rollout}"] if plan.rollout and plan.live else []),
         f"live now: {plan.live}, to which a roll back returns" if plan.live else "live now: nothing to roll back to",
+        *([f"risk: {preview.interruption.words}"] if preview.interruption else []),
         *(f"warning: {warning}" for warning in plan.warnings),
     ]
 

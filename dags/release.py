@@ -90,7 +90,9 @@ def release_dag(spec: ReleaseSpec) -> DAG:
             )
             for step in steps_of(spec)
         }
-        approval = Approval(task_id="approval", name=spec.name, keep=spec.rollout.keep)
+        rollout = spec.rollout
+        warm = rollout.surge == "full"
+        approval = Approval(task_id="approval", name=spec.name, keep=rollout.keep, warm=warm)
         *forward, promote, roll_back = steps.values()
         chain(*forward, [approval, promote])
         chain(approval, promote)

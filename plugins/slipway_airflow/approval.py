@@ -8,6 +8,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tasks.contracts.gate import GateReport
 from tasks.contracts.release import StepResult
+from tasks.contracts.surge import Interruption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +29,10 @@ class Approval(ApprovalOperator):
 
     template_fields: "Sequence[str]" = ()
 
-    def __init__(self, *, name: str, keep: int, **task: Any) -> None:
-        """`name` is the name of the model, `keep` its spec's rollout.keep."""
+    def __init__(self, *, name: str, keep: int, warm: bool = True, **task: Any) -> None:
+        """`name` is the name of the model, `keep` its spec's rollout.keep, `warm` whether kept releases keep pods."""
         super().__init__(subject=f"Promote the new release of {name}?", fail_on_reject=True, **task)
-        self.name, self.keep = name, keep
+        self.name, self.keep, self.warm = name, keep, warm
 
     def execute(self, context: "Context") -> Any:
         """Show the gate's judgements and wait for a decision, unless the run needs no approval."""
@@ -41,7 +42,8 @@ class Approval(ApprovalOperator):
             StepResult.model_validate(context["ti"].xcom_pull(task_ids=step, key="return_value"))
             for step in ("gate", "plan")
         )
-        self.body = "\n\n".join((evidence(gate), changes(plan), risk(self.name, gate, self.keep)))
+        risks = risk(self.name, gate, self.keep, warm=self.warm)
+        self.body = "\n\n".join((evidence(gate), changes(plan), risks, *interrupted(plan)))
         return super().execute(context)
 
     def execute_complete(self, context: "Context", event: dict[str, Any]) -> Any:
@@ -79,11 +81,30 @@ def changes(plan: StepResult) -> str:
     return "\n".join([f"From commit `{plan.data['commit'][:COMMIT_DIGITS]}`. What changes:", "", *lines])
 
 
-def risk(name: str, gate: StepResult, keep: int) -> str:
+def interrupted(plan: StepResult) -> list[str]:
+    """Say what clients of the live release lose now, while the candidate has its GPUs (rollout.surge none)."""
+    if (found := plan.data.get("interruption")) is None:
+        return []
+    lost = Interruption.model_validate(found)
+    now = f"runs with {lost.kept} of {lost.replicas} replicas" if lost.kept else "is stopped, so every request fails"
+    text = (
+        f"**Until you decide, `{lost.live}` {now}**, because the candidate has its GPUs. If you approve, the candidate "
+        f"takes the requests and `{lost.live}` is removed. If you reject, the candidate is removed and `{lost.live}` "
+        "gets its replicas back, which takes as long as their pods take to become ready."
+    )
+    return [text]
+
+
+def risk(name: str, gate: StepResult, keep: int, *, warm: bool = True) -> str:
     """Say what can be done if the release misbehaves once it is live."""
     live = GateReport.model_validate(gate.data["report"]).live
     if live is None:
         return "If it misbehaves, there is no release to go back to."
     if keep < 2:  # noqa: PLR2004 - the live one and one more
         return f"If it misbehaves, there is no way back: `rollout.keep` is {keep}, so `{live}` is removed."
+    if not warm:
+        return (
+            f"If it misbehaves, `slipway rollback {name}` returns to `{live}`, whose pods end after the promotion. "
+            "They start again on GPUs that the new release gives up for them, and requests may fail until then."
+        )
     return f"If it misbehaves, `slipway rollback {name}` returns to `{live}`, whose pods stay, within seconds."

@@ -17,9 +17,11 @@ from tasks.contracts.gate import GateReport
 from tasks.contracts.gate_spec import Gate
 from tasks.contracts.kubernetes_text import ReleaseId
 from tasks.contracts.plan import Plan
-from tasks.contracts.release import Step, steps_of
+from tasks.contracts.release import Release, Step, steps_of
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.site import Prices, quantity
+from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.surge import Interruption, shares
 
 HOUR_S = 3600.0
 NEEDED_REACH = (1.96 + 0.84) / 1.96
@@ -85,6 +87,9 @@ class Preview(Contract):
     needed: tuple[NeededRequests, ...] = Field(
         default=(), description="for comparisons that the live release's own gate measured the spread of"
     )
+    interruption: Interruption | None = Field(
+        default=None, description="what clients of the live release lose meanwhile; null: nothing"
+    )
     unapplied: tuple[str, ...] = Field(
         default=(), description="sections of the spec that differ from the live release's without making another one"
     )
@@ -107,6 +112,21 @@ def forecast(release: ResolvedRelease, plan: Plan, past: PastTimes | None) -> Fo
         gpu_hours=gpu_hours,
         cost=_cost(prices, release.spec.engine.gpu, gpu_hours, cpu_hours) if prices and past else None,
         currency=prices.currency if prices else None,
+    )
+
+
+def interruption(spec: ReleaseSpec, live: Release, told: Forecast) -> Interruption | None:
+    """What clients lose while a candidate of `spec` runs on GPUs of the live release; None where it has its own."""
+    if spec.rollout.surge == "full":
+        return None
+    replicas = live.spec.serving.replicas.min
+    times = [each.seconds for each in told.steps if each.step in WHILE_SERVED]
+    known = sum(each for each in times if each is not None)
+    return Interruption(
+        live=live.id,
+        replicas=replicas,
+        kept=shares(live.spec, replicas, spec).live,
+        seconds=known or None,
     )
 
 

@@ -14,7 +14,7 @@ from tasks.contracts.artifact import STAGES, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
-from tasks.contracts.forecast import Preview, forecast, needed_requests
+from tasks.contracts.forecast import Preview, forecast, interruption, needed_requests
 from tasks.contracts.plan import (
     Datasets,
     Estimate,
@@ -91,6 +91,8 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
     preview = _preview(plan, spec, live, workspace)
     for line in _log_lines(plan):
         log.info(line)
+    if preview.interruption:
+        log.warning(preview.interruption.words)
     return Outcome(_summary(plan, preview.unapplied), _data(preview, uri))
 
 
@@ -112,7 +114,9 @@ def _preview(plan: Plan, spec: ReleaseSpec, live: Live | None, workspace: Worksp
         return Preview(plan=plan, forecast=None, unapplied=_unapplied(spec, before.spec) if before else ())
     past = past_times(before, workspace) if before else None
     needed = needed_requests(spec.gate, measured) if before and (measured := past_gate(before, workspace)) else ()
-    return Preview(plan=plan, forecast=forecast(resolve(spec, workspace.site), plan, past), needed=needed)
+    told = forecast(resolve(spec, workspace.site), plan, past)
+    lost = interruption(spec, before, told) if before else None
+    return Preview(plan=plan, forecast=told, needed=needed, interruption=lost)
 
 
 def _write(release: Release, uri: str, workspace: Workspace) -> None:
@@ -313,6 +317,7 @@ def _data(preview: Preview, release_uri: str) -> dict[str, object]:
         "live": plan.live,
         "estimate": plan.estimate.model_dump(mode="json"),
         "forecast": preview.forecast.model_dump(mode="json") if preview.forecast else None,
+        "interruption": preview.interruption.model_dump(mode="json") if preview.interruption else None,
         "needed": [each.model_dump(mode="json") for each in preview.needed],
         "unapplied": list(preview.unapplied),
         "stages": {

@@ -5,7 +5,7 @@ from airflow.providers.standard.exceptions import HITLTriggerEventError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plugins.slipway_airflow.approval import Approval, changes, evidence, risk
+from plugins.slipway_airflow.approval import Approval, changes, evidence, interrupted, risk
 from tasks.contracts.gate import GateReport, Judgement, Verdict
 from tasks.contracts.gate_spec import Expectation
 
@@ -91,6 +91,28 @@ def test_a_long_list_of_changes_is_cut(runs):
 )
 def test_the_question_says_what_is_risked(runs, live, keep, words):
     assert words in risk("demo", passed(runs, live), keep)
+
+
+LOST = {"live": "demo-0", "replicas": 3, "seconds": 60.0}
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (0, "**Until you decide, `demo-0` is stopped, so every request fails**"),
+        (1, "**Until you decide, `demo-0` runs with 1 of 3 replicas**"),
+    ],
+)
+def test_the_question_says_what_waiting_costs_while_the_candidate_has_the_live_releases_gpus(runs, kept, words):
+    plan = planned(runs)
+    found = interrupted(plan.model_copy(update={"data": {**plan.data, "interruption": {**LOST, "kept": kept}}}))
+
+    assert words in found[0]
+    assert interrupted(plan) == []
+
+
+def test_the_way_back_is_slower_where_the_release_before_keeps_no_pods(runs):
+    assert "They start again on GPUs" in risk("demo", passed(runs), 2, warm=False)
 
 
 class Pulled:

@@ -103,6 +103,18 @@ def test_a_plan_says_how_the_requests_would_move(airflow, slipway):
     assert f"rollout: {how}" in slipway("plan", "demo")[1]
 
 
+def test_a_plan_says_what_a_release_on_the_gpus_of_the_live_one_risks(airflow, slipway):
+    lost = {"live": "demo-555555555555", "replicas": 1, "kept": 0, "seconds": 900.0}
+    ends_planned(airflow, live="demo-555555555555", forecast=FORECAST, interruption=lost)
+
+    printed = slipway("plan", "demo")[1]
+
+    assert (
+        "risk: rollout.surge none stops demo-555555555555 before the candidate starts: every request fails" in printed
+    )
+    assert "about 15 min" in printed
+
+
 def test_a_first_release_has_no_time(airflow, slipway):
     ends_planned(airflow, forecast=FORECAST | {"of": None, "gpu_hours": 0.0, "cost": None})
 

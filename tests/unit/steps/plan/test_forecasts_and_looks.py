@@ -53,6 +53,19 @@ def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # 
     )
 
 
+def test_what_clients_lose_without_a_surge_is_part_of_the_plan_once_something_is_live(planned, store):  # noqa: F811
+    asked = spec(rollout={"surge": "none"})
+    first = planned(asked)
+    assert first.data["interruption"] is None
+    made(store, release_of(store, first), "benchmark", 60.0)
+    go_live(store, first)
+
+    found = planned(asked, revision="v2", run="run-2").data
+
+    assert found["interruption"] == {"live": first.data["release_id"], "replicas": 1, "kept": 0, "seconds": 60.0}
+    assert found["plan"]["rollout"].endswith("on GPUs that the live release gave up for the candidate")
+
+
 def test_requests_that_comparisons_will_need_follow_from_the_live_releases_gate(planned, store):  # noqa: F811
     line = {"metric": "requests_per_s", "at_least_ratio": 0.9, "of": "live", "concurrency": 1}
     gate = {**SPEC["gate"], "expect": [line]}
