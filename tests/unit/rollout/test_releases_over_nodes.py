@@ -2,7 +2,8 @@
 
 import pytest
 
-from tasks.contracts.errors import InputError
+from tasks.contracts.errors import InputError, UnavailableError
+from tasks.serving import manifests
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import in_memory, standing
 from tests.fakes.gpu_site import gpu_site
@@ -78,3 +79,23 @@ def test_one_that_is_not_ready_is_waited_for_as_what_it_is(workspace, cluster):
 
     with refused(what="container node"):
         roll_out.run(made, workspace)
+
+
+def test_one_on_the_gpus_of_the_live_release_waits_for_workers_and_gives_the_nodes_back(workspace, cluster):
+    live = released(workspace, 1, ranks=8)
+    labels = {**manifests.OWN_LABELS, manifests.NAME_LABEL: "demo", manifests.WORKER_LABEL: live.id}
+    cluster.objects["Pod", "w"] = {"metadata": {"name": "w", "labels": labels}, "status": {"phase": "Running"}}
+    made = version(2, **asked(8, rollout={"surge": "none"}))
+    published(workspace, made)
+
+    with refused(UnavailableError, found=f"{live.id} (1 of its pods)"):
+        roll_out.run(made, workspace)
+    del cluster.objects["Pod", "w"]
+    roll_out.run(made, workspace)
+    shared = {name: cluster.get("LeaderWorkerSet", name)["spec"]["replicas"] for name in workloads(cluster)}
+    judged(workspace, made, "failed")
+    roll_back.run(made, workspace)
+
+    assert shared == {live.id: 0, made.id: 1}
+    assert workloads(cluster) == {live.id: "LeaderWorkerSet"}
+    assert cluster.get("LeaderWorkerSet", live.id)["spec"]["replicas"] == 1
