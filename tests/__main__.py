@@ -3,7 +3,8 @@
     python3 -m tests                       every tier
     python3 -m tests unit -- -k keys       one tier, with arguments for pytest
 
-The whole chain mostly waits for Airflow and pods, so all other tests run beside it and are shown when they are done.
+The whole chain mostly waits for Airflow and pods, so two parts run side by side, the longest first: the chain, which is
+shown as it goes, and all others, which are shown at the end.
 pytest comes from the dev environment, laid behind the environment's own packages: what is tested is exactly what the
 image holds. Standard library only.
 """
@@ -22,6 +23,7 @@ TIERS = {"unit": "tasks", "contracts": "tasks", "dags": "airflow", "cluster": "l
 OF_PACKAGES = {"cluster": "local/cluster/tests"}
 """Tiers that lie beside the package they test."""
 CHAIN = "local/chain"
+LONGEST_FIRST = ("local", "cluster", "dags", "contracts", "unit")
 COUNTED = {"passed": 0, "failed": 0, "skipped": 0}
 NO_TESTS = 5  # pytest's exit code when a selection matched nothing
 LAID_OVER = (
@@ -40,14 +42,15 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     # with arguments a tier is one run, for they may name the tests
     parts = [part for tier in tiers for part in ([CHAIN, tier] if tier == "local" and not options else [tier])]
-    beside = [part for part in parts if part != CHAIN] if CHAIN in parts else []
-    with ThreadPoolExecutor(1) as other:
-        waited = other.map(lambda part: run(part, options, shown=False), beside)
+    ordered = sorted(parts, key=lambda part: LONGEST_FIRST.index(part.partition("/")[0])) if CHAIN in parts else parts
+    with ThreadPoolExecutor(2 if CHAIN in parts else 1) as lanes:
+        running = {
+            part: lanes.submit(run, part, options, shown=part == CHAIN or CHAIN not in parts) for part in ordered
+        }
         try:
-            found = {part: run(part, options, shown=True) for part in parts if part not in beside}
-            found |= dict(zip(beside, waited, strict=True))
+            found = {part: running[part].result() for part in parts}
         finally:
-            other.shutdown(cancel_futures=True)  # an interrupt ends what runs, and what waits does not begin
+            lanes.shutdown(cancel_futures=True)  # an interrupt ends what runs, and what waits does not begin
     totals = {name: sum(counts[name] for _, counts in found.values()) for name in COUNTED}
     broken = [part for part, (code, _) in found.items() if code not in ((0, NO_TESTS) if options else (0,))]
     print(f"tests: {_words(totals)} in {time.monotonic() - began:.0f} s ({', '.join(tiers)})", flush=True)
