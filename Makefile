@@ -5,7 +5,7 @@
 # make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
 # make kind        a cluster of kind with registry, S3, Hub and Airflow, and a release in it: needs Docker (docs/cluster-setup.md)
 # make kind-down   remove it
-# make bench       what performance is claimed, measured here: a quarter of an hour; make bench-full: with full sizes, hours
+# make bench       the benchmarks that need no stack, and their goals; make bench-full: with 1,000 specs and files of 4 GB
 # make gpu-check   what this machine can run of the GPU paths; GPU_PYTHON names a Python with CUDA (tests/gpu/README.md)
 # make up          start the embedded stack alone; HUB=https://huggingface.co lets its releases come from there
 # make down        stop it and everything it started

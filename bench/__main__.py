@@ -1,7 +1,7 @@
 """`python -m bench`: every benchmark that needs no stack, one after the other, and at the end every goal.
 
-Quick sizes, about a quarter of an hour; `--full` measures with the sizes that docs/performance.md states. Exits with 1
-if a benchmark could not run; a missed goal is a result.
+The sizes are quick ones; `--full` reads 1,000 specs and transfers files of 4 GB. Exits with 1 if a benchmark could not
+run; a missed goal is a result.
 """
 
 import argparse
@@ -27,13 +27,13 @@ FULL = QUICK | {
     "parse": ("tasks", "--specs", "1", "40", "1000"),
     "transfer": ("tasks", "--size", "full", "--rounds", "5"),
 }
-GOAL = "goal "
+GOAL, MISSED = "goal ", "missed"
 
 
 def main() -> int:
     """Run them, print what they print, and repeat the lines that name a goal."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="full sizes: hours")
+    parser.add_argument("--full", action="store_true", help="1,000 specs and files of 4 GB")
     parser.add_argument("names", nargs="*", choices=[*QUICK, []], help="only these")
     arguments = parser.parse_args()
     chosen = FULL if arguments.full else QUICK
@@ -45,7 +45,7 @@ def main() -> int:
         code, lines = run(name, *chosen[name])
         print(f"   {time.monotonic() - began:.0f} s", flush=True)
         goals += [f"{name}: {line.strip()}" for line in lines if GOAL in line]
-        if not any(GOAL in line for line in lines) and code:
+        if code and not any(MISSED in line for line in lines):
             broken.append(name)
     print("\n== goals")
     print("\n".join(goals))

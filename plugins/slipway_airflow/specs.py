@@ -73,12 +73,12 @@ def read_specs(folder: Path, only: str | None = None) -> Specs:
 
 
 def name_in_task(prefix: str) -> str | None:
-    """The release name of the task that this process runs; None where all DAGs are needed.
+    """The name of the release whose task this process runs; None where all DAGs are needed.
 
     A task needs only its own DAG (https://airflow.apache.org/docs/apache-airflow/stable/howto/dynamic-dag-generation.html).
 
     Args:
-        prefix: the beginning of the DAG's id, which the name ends.
+        prefix: what the DAG's id has before the name.
     """
     from airflow.sdk import get_parsing_context  # noqa: PLC0415 - specs are also read where there is no Airflow
 

@@ -22,7 +22,7 @@ MIN_RULE_CHARS = 200
 """The same for a loop of characters that draw lines, of which tables and headings are full."""
 RULE = frozenset(" \t\n-=_~*#+|:.·•─━═│┼")
 LAST_CHARS = 8192
-"""Where a loop is looked for: one that is longer than a quarter of it is not found."""
+"""A loop is looked for in so many characters at the end of an answer; its piece is at most a quarter of them long."""
 INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 """Unicode categories: control and format characters, and all spaces."""
 

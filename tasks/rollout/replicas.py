@@ -8,7 +8,7 @@ from tasks.contracts.release import Release
 FULL_REPLICAS = "slipway.dev/full-replicas"
 """Annotation of a workload that shares GPUs with another release (rollout.surge none): its replicas without that one.
 
-It is written in the same request as the lower number, so that no kill leaves one without the other.
+It is written before the number is lowered, or with it, so that no kill leaves a lower number without it.
 """
 
 
