@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from local.stack import Stack
+from tests.local.chain.airflow_errors import errors_since
 from tests.local.chain.step_pods import ByHand
 from tests.local.chain.whole_chain import REPOSITORY, SPEC_FILE, Chain, processes_naming
 
@@ -36,6 +37,15 @@ def remove_stacks_of_ended_sessions():
         if not Path("/proc", folder.name).exists():
             local("down", folder)
             shutil.rmtree(folder, ignore_errors=True)  # another session may be doing the same
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call):
+    """A failed test says what Airflow logged meanwhile."""
+    report = yield
+    if report.failed and FOLDER.exists():
+        report.sections.append(("Airflow's errors", "\n".join(errors_since(FOLDER, call.start)) or "none logged"))
+    return report
 
 
 @pytest.fixture(scope="package")
