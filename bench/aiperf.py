@@ -18,11 +18,13 @@ from statistics import median
 from bench.paced import NAME, PACED, TOKENS_PER_S
 from bench.pod import ADDRESS, ENVIRONMENTS, FRONT, REPOSITORY, pod
 from tasks.adapters.clock import SystemClock
+from tasks.adapters.load_test import LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
 from tasks.contracts.gate_spec import Benchmark
+from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import summarize
-from tasks.steps.benchmark import LoadTest
+from tasks.engines.cpus import cpu_quota
 
 ROUNDS = 3
 REQUESTS = {1: 10, 16: 96}
@@ -104,8 +106,8 @@ def by_step(clients: int, requests: int) -> Measured:
     """
     settings = Benchmark(concurrency=(clients,), requests=requests, warmup=clients, max_tokens=TOKENS)
     counter = TokenCounter(json.dumps(COUNTER).encode())
-    rows = LoadTest(NAME, settings, [QUESTION], counter, SystemClock()).level(
-        clients, {"candidate": ServiceAddress(ADDRESS, FRONT)}, decided=lambda _: True
+    rows = LoadTest(NAME, settings, [QUESTION], counter, SystemClock(), cpus=cpu_quota()).level(
+        LoadLevel(concurrency=clients), {"candidate": ServiceAddress(ADDRESS, FRONT)}, decided=lambda _: True
     )
     if failed := [row.error for row in rows if not row.ok]:
         raise SystemExit(f"the load test: {len(failed)} of {requests} requests failed: {failed[0]}")

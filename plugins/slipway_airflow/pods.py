@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kubernetes.client import models as k8s
 
 from tasks.contracts.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
-from tasks.contracts.looks import turn_requests
+from tasks.contracts.looks import longest_s, turn_requests
 from tasks.contracts.placement import GPU_RESOURCE, site_step
 from tasks.contracts.plan import Estimate
 from tasks.contracts.release import Step
@@ -92,11 +92,10 @@ def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
     if step == "roll-out" and spec.serving.group is not None:
         seconds += GROUP_PATIENCE_S
     if step == "benchmark":
-        rounds = sum((load.requests + load.warmup) / level + 1 for level in load.concurrency)
-        seconds += int(2 * rounds * load.request_timeout_s)
+        seconds += int(2 * sum(longest_s(load, level, load.requests + load.warmup) for level in load.levels))
         if load.max_requests is not None:  # the last turn of each target may begin just before the budget ends
-            turns = sum(turn_requests(load, level) / level + 1 for level in load.concurrency)
-            seconds += int(load.budget_s + 2 * turns * load.request_timeout_s)
+            last = sum(longest_s(load, level, turn_requests(load, level)) for level in load.levels)
+            seconds += int(load.budget_s + 2 * last)
     if step == "promote":
         seconds += rollout.watch_s
     return min(seconds + _exchange_s(step, spec, site), MAX_DEADLINE_S)

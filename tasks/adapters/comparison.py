@@ -8,6 +8,7 @@ from tasks.adapters import statistics
 from tasks.contracts.evidence import Evidence, TextLosses, throughput_weights
 from tasks.contracts.gate import LINE_ERROR
 from tasks.contracts.gate_spec import PER_REQUEST_METRICS, Benchmark, Expectation
+from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.looks import Look, block_count, blocks, in_order, looks
 from tasks.contracts.measurement import RequestRow, values
 
@@ -40,12 +41,12 @@ class Comparison:
         return self.passes(expectation) or self.fails(expectation)
 
 
-def compare(expectation: Expectation, concurrency: int, evidence: Evidence, settings: Benchmark) -> Comparison | None:
+def compare(expectation: Expectation, level: LoadLevel, evidence: Evidence, settings: Benchmark) -> Comparison | None:
     """The ratio to live at the first look that decides it, otherwise at the last one; None where no ratio exists.
 
     A line that was decided stays decided: requests that were sent for the sake of other lines do not change it.
     """
-    candidate, live = (in_order(evidence.level(target, concurrency)) for target in ("candidate", "live"))
+    candidate, live = (in_order(evidence.level(target, level)) for target in ("candidate", "live"))
     compared = None
     for look in looks(settings, min(len(candidate), len(live))):
         compared = _at(look, expectation, (candidate, live), evidence)

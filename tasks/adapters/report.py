@@ -10,6 +10,7 @@ from tasks.adapters.comparison import of_texts
 from tasks.contracts.evidence import Evidence
 from tasks.contracts.gate import GateReport, interval_words
 from tasks.contracts.gate_spec import Expectation
+from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import Flaw, LevelSummary, Target
 from tasks.contracts.release import Release
 
@@ -33,11 +34,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """A small chart: one mark for each target and level of concurrency. All positions are in pixels."""
+    """A small chart: one mark for each target and level of load. All positions are in pixels."""
 
     title: str
     unit: str
     note: str
+    axis: str
     ticks: tuple[tuple[float, str], ...]
     levels: tuple[tuple[float, str], ...]
     series: tuple[tuple[Target, tuple[Mark, ...]], ...]
@@ -72,7 +74,7 @@ def render(release: Release, report: GateReport, evidence: Evidence, summaries: 
 
 
 def charts(summaries: Sequence[LevelSummary]) -> list[Chart]:
-    """Charts of throughput and time to first token by concurrency; none without data."""
+    """Charts of throughput and time to first token by level of load; none without data."""
     if not summaries:
         return []
     return [
@@ -97,7 +99,7 @@ def charts(summaries: Sequence[LevelSummary]) -> list[Chart]:
 
 
 def _chart(title: str, unit: str, note: str, values: Sequence[tuple[LevelSummary, float, float]]) -> Chart:
-    levels = sorted({summary.concurrency for summary, _, _ in values})
+    levels = sorted({summary.level for summary, _, _ in values})
     tick = _round_up(max((high for _, _, high in values), default=0.0) / TICKS) or 1.0
     ticks = max(1, math.ceil(max((high for _, _, high in values), default=0.0) / tick))
     top = tick * ticks
@@ -110,7 +112,7 @@ def _chart(title: str, unit: str, note: str, values: Sequence[tuple[LevelSummary
     def marks(target: Target) -> tuple[Mark, ...]:
         shift = -9.0 if target == "candidate" else 9.0
         return tuple(
-            Mark(middle[s.concurrency] + shift, y(low), y(high), f"{target}, {s.concurrency} at once: {low:.4g} {unit}")
+            Mark(middle[s.level] + shift, y(low), y(high), f"{target}, {s.level}: {low:.4g} {unit}")
             for s, low, high in values
             if s.target == target
         )
@@ -120,10 +122,23 @@ def _chart(title: str, unit: str, note: str, values: Sequence[tuple[LevelSummary
         title,
         unit,
         note,
+        axis_of(levels),
         tuple((y(tick * number), f"{tick * number:g}") for number in range(ticks + 1)),
-        tuple((place, f"{level}") for level, place in middle.items()),
+        tuple((place, _tick_label(level)) for level, place in middle.items()),
         tuple((target, series) for target in targets if (series := marks(target))),
     )
+
+
+def axis_of(levels: Sequence[LoadLevel]) -> str:
+    """What the levels are numbers of."""
+    kinds = {"concurrent requests": "concurrency", "requests/s": "request_rate"}
+    return " or ".join(
+        words for words, name in kinds.items() if any(getattr(level, name) is not None for level in levels)
+    )
+
+
+def _tick_label(level: LoadLevel) -> str:
+    return f"{level.concurrency}" if level.request_rate is None else f"{level.request_rate:g}/s"
 
 
 def _round_up(number: float) -> float:

@@ -11,7 +11,18 @@ from typing import NamedTuple
 
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
 from tasks.contracts.harness import HarnessReport
-from tasks.contracts.measurement import MAX_CLIENT_BUSY, AnswerRow, Flaw, RequestRow, Target, summarize, values
+from tasks.contracts.load_level import LoadLevel
+from tasks.contracts.measurement import (
+    MAX_CLIENT_BUSY,
+    MAX_CLIENT_LATE,
+    AnswerRow,
+    Flaw,
+    RequestRow,
+    Target,
+    lateness,
+    summarize,
+    values,
+)
 
 UNITS = {
     "answer_accuracy": "",
@@ -56,12 +67,12 @@ class Evidence:
     texts: Sequence["TextLosses"] = ()
     """The texts behind the perplexities; empty where only those are known, as of artifacts of older versions."""
     harness: HarnessReport | None = None
-    client_busy: Mapping[int, float] = field(default_factory=dict)
+    client_busy: Mapping[LoadLevel, float] = field(default_factory=dict)
     """Share of its time in which the load generator computed, by level, where that is known."""
 
-    def level(self, target: Target, concurrency: int) -> list[RequestRow]:
+    def level(self, target: Target, level: LoadLevel) -> list[RequestRow]:
         """Rows of one target at one level."""
-        return [row for row in self.requests if row.target == target and row.concurrency == concurrency]
+        return [row for row in self.requests if row.target == target and row.level == level]
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class Line:
     """One expectation at one level: the numbers that decide it, or the problem that prevents a decision."""
 
     expectation: Expectation
-    concurrency: int | None
+    level: LoadLevel | None
     samples: tuple[float, ...] = ()
     """One value for each request for a per-request metric, otherwise the one measured value."""
     baseline: tuple[float, ...] = ()
@@ -79,18 +90,27 @@ class Line:
 
     client_busy: float | None = None
     """Share of its time in which the load generator computed, where that is known."""
+    client_late: float | None = None
+    """Share of the time to first token before requests were sent, at a request rate."""
 
     @property
-    def is_clients(self) -> bool:
-        """Whether the load generator may have been the limit, and not the server."""
-        return self.client_busy is not None and self.client_busy > MAX_CLIENT_BUSY
+    def clients_limit(self) -> str:
+        """Why the load generator may have been the limit, and not the server; empty if it was not."""
+        if self.client_busy is not None and self.client_busy > MAX_CLIENT_BUSY:
+            return f"the load generator computed for {self.client_busy:.0%} of the time, so it was the limit"
+        if self.client_late is not None and self.client_late > MAX_CLIENT_LATE:
+            late = (
+                f"{self.client_late:.0%} of the time to first token passed before the load generator sent the request"
+            )
+            return f"{late}, so it was the limit"
+        return ""
 
     @property
     def what(self) -> str:
-        """The metric with its quantile and concurrency, as text."""
+        """The metric with its quantile and level, as text."""
         expectation = self.expectation
         quantile = f" p{expectation.quantile * 100:g}" if expectation.quantile is not None else ""
-        level = f" at {self.concurrency} at once" if self.concurrency is not None else ""
+        level = f" at {self.level}" if self.level is not None else ""
         of = f" / {expectation.of}" if expectation.of else ""
         return f"{expectation.metric}{quantile}{level}{of}"
 
@@ -100,13 +120,13 @@ class Line:
         return "x" if self.expectation.of else UNITS[self.expectation.metric]
 
 
-def lines(expectations: Sequence[Expectation], levels: Sequence[int], evidence: Evidence) -> Iterator[Line]:
+def lines(expectations: Sequence[Expectation], levels: Sequence[LoadLevel], evidence: Evidence) -> Iterator[Line]:
     """Yield every expectation at every level that it applies to."""
     for expectation in expectations:
         if expectation.metric not in PER_LEVEL_METRICS:
             yield _whole(expectation, evidence)
             continue
-        for level in levels if expectation.concurrency is None else (expectation.concurrency,):
+        for level in levels if expectation.level is None else (expectation.level,):
             yield _at_level(expectation, level, evidence)
 
 
@@ -135,16 +155,20 @@ def _outcomes(metric: str, answers: Sequence[AnswerRow]) -> list[bool]:
     return [FLAWS[metric] in row.flaws for row in answered]
 
 
-def _at_level(expectation: Expectation, level: int, evidence: Evidence) -> Line:
+def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) -> Line:
     candidate = evidence.level("candidate", level)
     samples = _samples(expectation, candidate, evidence.goodput)
     count = len(samples) if expectation.metric in PER_REQUEST_METRICS else len(candidate)
     baseline: tuple[float, ...] = ()
+    late = [lateness(candidate)]
     if expectation.of == "live":
         live = evidence.level("live", level)
         baseline = _samples(expectation, live, evidence.goodput)
+        late.append(lateness(live))
         count = min(count, len(baseline) if expectation.metric in PER_REQUEST_METRICS else len(live))
-    return _checked(Line(expectation, level, samples, baseline, count, client_busy=evidence.client_busy.get(level)))
+    client_late = max((share for share in late if share is not None), default=None)
+    busy = evidence.client_busy.get(level)
+    return _checked(Line(expectation, level, samples, baseline, count, client_busy=busy, client_late=client_late))
 
 
 def _samples(expectation: Expectation, rows: Sequence[RequestRow], goodput: Goodput) -> tuple[float, ...]:
@@ -167,10 +191,11 @@ def _checked(line: Line) -> Line:
 
 
 def throughput_weights(metric: str, rows: Sequence[RequestRow], goodput: Goodput) -> list[tuple[float, float]]:
-    """Pair each request's contribution to a rate with the seconds that it occupied its client.
+    """Pair each request's contribution to a rate with the seconds of load that it stands for.
 
-    In a closed loop a rate is clients * sum of the first / sum of the second, so that requests, which are what was
-    sampled, can be resampled for a confidence interval of the rate.
+    A rate is proportional to sum of the first / sum of the second, so that requests, which are what was sampled, can be
+    resampled for a confidence interval of the rate. In a closed loop a request stands for the seconds that it occupied
+    its client, in an open one for the mean time to the next request.
     """
 
     def weight(row: RequestRow) -> float:
@@ -178,6 +203,9 @@ def throughput_weights(metric: str, rows: Sequence[RequestRow], goodput: Goodput
             return float(row.output_tokens)
         return float(row.meets(goodput) if metric == "goodput_per_s" else row.ok)
 
-    return [
-        (weight(row) if row.ok else 0.0, row.last_token_s - row.start_s) for row in rows if row.last_token_s is not None
-    ]
+    def seconds(row: RequestRow) -> float | None:
+        if row.request_rate is not None:
+            return 1 / row.request_rate
+        return None if row.last_token_s is None else row.last_token_s - row.start_s
+
+    return [(weight(row) if row.ok else 0.0, each) for row in rows if (each := seconds(row)) is not None]

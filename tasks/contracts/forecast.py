@@ -73,7 +73,7 @@ class Forecast(Contract):
 class NeededRequests(Contract):
     """How many requests a comparison with live will need."""
 
-    what: str = Field(description="the metric with quantile and concurrency, as text")
+    what: str = Field(description="the metric with quantile and level, as text")
     limit: float
     requests: int = Field(ge=1, description="of each target, so that 4 of 5 candidates as fast as live pass")
     allowed: int = Field(ge=1, description="what gate.benchmark sends at most")
@@ -140,7 +140,7 @@ def needed_requests(gate: Gate, report: GateReport) -> tuple[NeededRequests, ...
     measured = {each.what: each for each in report.judgements}
     needed = []
     for line in (line for line in gate.expect if line.of == "live" and (line.limit > 1) == line.is_upper):
-        for level in settings.concurrency if line.concurrency is None else (line.concurrency,):
+        for level in settings.levels if line.level is None else (line.level,):
             what = Line(line, level).what
             low, high = (measured[what].interval if what in measured else None) or (None, None)
             if low and high and low < high and line.limit != 1:

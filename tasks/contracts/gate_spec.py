@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from tasks.contracts.base import Written
 from tasks.contracts.harness_spec import Harness
+from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.question_spec import QUESTION_TOKENS, Matching, SmokeQuestion
 from tasks.contracts.sampling import SamplingParameters
 from tasks.contracts.spec_fields import (
@@ -47,13 +48,16 @@ PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
     "requests_per_s",
     "goodput_per_s",
 }
-"""Metrics of the load test: one value at each level of concurrency. The others are for the release as a whole."""
+"""Metrics of the load test: one value at each level of load. The others are for the release as a whole."""
 OF_QUALITY: frozenset[str] = frozenset({"answer_accuracy", "empty_rate", "repetition_rate", "truncated_rate"})
 """Metrics of the answers to gate.quality.dataset."""
 OF_TEXTS: frozenset[str] = frozenset({"perplexity", "kl_divergence"})
 """Metrics over the texts of gate.quality.perplexity."""
 COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
 
+
+Concurrency = Annotated[int, Field(ge=1, le=1024)]
+RequestRate = Annotated[float, Field(ge=0.01, le=1000)]
 
 BUDGET_S = 1800.0
 """Default of gate.benchmark.budget_s."""
@@ -92,10 +96,18 @@ class Goodput(Written):
 class Benchmark(Written):
     """The load that candidate and live release are measured under."""
 
-    concurrency: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(
-        default=(1, 4, 8), min_length=1, max_length=MAX_LEVELS
+    concurrency: tuple[Concurrency, ...] = Field(
+        default=(1, 4, 8),
+        max_length=MAX_LEVELS,
+        description="levels of a closed loop: so many clients, each of which sends its next request after an answer",
     )
-    requests: int = Field(default=64, ge=1, le=MAX_REQUESTS, description="measured requests per level of concurrency")
+    request_rate: tuple[RequestRate, ...] = Field(
+        default=(),
+        max_length=MAX_LEVELS,
+        description="levels of an open loop: requests per second on average, at the times of a Poisson process, "
+        "whatever became of those before; latencies count from the time at which a request was due",
+    )
+    requests: int = Field(default=64, ge=1, le=MAX_REQUESTS, description="measured requests per level")
     max_requests: int | None = Field(
         default=None,
         ge=1,
@@ -116,6 +128,18 @@ class Benchmark(Written):
     request_timeout_s: float = Field(default=30.0, gt=0, le=MAX_REQUEST_S)
     goodput: Goodput = Goodput()
 
+    @property
+    def levels(self) -> tuple[LoadLevel, ...]:
+        """Every level, in the order in which they are measured."""
+        closed = [LoadLevel(concurrency=number) for number in self.concurrency]
+        return (*closed, *(LoadLevel(request_rate=rate) for rate in self.request_rate))
+
+    @model_validator(mode="after")
+    def _has_a_level(self) -> Self:
+        if not self.levels:
+            raise ValueError("no level of load: give concurrency, request_rate or both")
+        return self
+
     @model_validator(mode="after")
     def _can_go_on(self) -> Self:
         if self.max_requests is not None and self.max_requests < self.requests:
@@ -130,12 +154,13 @@ class Expectation(Written):
 
     An absolute limit is `at_most` or `at_least`. A relative one, `at_most_ratio` or `at_least_ratio`, divides by the
     same metric of `of`: the live release under the same load, or the unquantized source. Per-request metrics are judged
-    at a `quantile`, at each level of concurrency or at the one in `concurrency`.
+    at a `quantile`. Metrics of the load test are judged at each level, or at that of `concurrency` or `request_rate`.
     """
 
     metric: Metric
     quantile: float | None = Field(default=None, gt=0, lt=1)
-    concurrency: int | None = Field(default=None, ge=1, le=1024)
+    concurrency: Concurrency | None = None
+    request_rate: RequestRate | None = None
     at_most: Limit | None = None
     at_least: Limit | None = None
     at_most_ratio: Ratio | None = None
@@ -170,9 +195,23 @@ class Expectation(Written):
             raise ValueError(
                 f"{self.metric}: set quantile for {', '.join(sorted(PER_REQUEST_METRICS))}, and for no other metric"
             )
-        if self.concurrency is not None and self.metric not in PER_LEVEL_METRICS:
-            raise ValueError(f"{self.metric} is measured once per release: remove concurrency")
         return self
+
+    @model_validator(mode="after")
+    def _at_one_level_or_all(self) -> Self:
+        given = [name for name in ("concurrency", "request_rate") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{self.metric}: give concurrency or request_rate, or neither for every level")
+        if given and self.metric not in PER_LEVEL_METRICS:
+            raise ValueError(f"{self.metric} is measured once per release: remove {given[0]}")
+        return self
+
+    @property
+    def level(self) -> LoadLevel | None:
+        """The only level that it is judged at; None: every one."""
+        if self.concurrency is None and self.request_rate is None:
+            return None
+        return LoadLevel(self.concurrency, self.request_rate)
 
     @property
     def limit(self) -> float:
@@ -201,9 +240,7 @@ class Gate(Written):
                 raise ValueError(f"{line.metric} needs gate.quality.dataset")
             if line.metric in OF_TEXTS and (self.quality is None or self.quality.perplexity is None):
                 raise ValueError(f"{line.metric} needs gate.quality.perplexity")
-            if line.concurrency is not None and line.concurrency not in self.benchmark.concurrency:
-                raise ValueError(
-                    f"{line.metric} is limited at concurrency {line.concurrency}, "
-                    f"but the benchmark runs {list(self.benchmark.concurrency)}"
-                )
+            if line.level is not None and line.level not in self.benchmark.levels:
+                measured = ", ".join(map(str, self.benchmark.levels))
+                raise ValueError(f"{line.metric} is limited at {line.level}, but the benchmark measures {measured}")
         return self

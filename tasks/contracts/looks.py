@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from tasks.contracts.gate import LINE_ERROR
 from tasks.contracts.gate_spec import Benchmark
+from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import RequestRow
 
 MAX_BLOCKS = 32
@@ -22,6 +23,8 @@ TURNS = 8
 """Turns of a target among its `requests`, where they are long enough."""
 WAVES = 4
 """Requests of each client in a turn at least, so that its beginning and end weigh little."""
+TURN_S = 5.0
+"""Seconds of a turn at a request rate at least, for the same reason."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,25 @@ def planned(settings: Benchmark) -> list[int]:
     return counts
 
 
-def turn_requests(settings: Benchmark, concurrency: int) -> int:
+def turn_requests(settings: Benchmark, level: LoadLevel) -> int:
     """How many requests a turn of one target has while it takes turns with another."""
-    return min(settings.requests, max(math.ceil(settings.requests / TURNS), WAVES * concurrency))
+    steady = WAVES * (level.concurrency or 0) or math.ceil(TURN_S * (level.request_rate or 0))
+    return min(settings.requests, max(math.ceil(settings.requests / TURNS), steady))
+
+
+def longest_s(settings: Benchmark, level: LoadLevel, requests: int) -> float:
+    """Seconds that so many requests to one target take at most: every one of them until its time limit."""
+    if level.concurrency is not None:
+        return (requests / level.concurrency + 1) * settings.request_timeout_s
+    assert level.request_rate is not None
+    turns = math.ceil(requests / turn_requests(settings, level))
+    # the sum of exponential times is below twice its mean, plus ten times one of them, in all but 1 of 10^4 cases
+    return (2 * requests + 10) / level.request_rate + turns * settings.request_timeout_s
 
 
 def in_order(rows: Sequence[RequestRow]) -> list[RequestRow]:
     """The rows of one target at one level in the order in which they were sent."""
-    return sorted(rows, key=lambda row: (row.batch, row.start_s))
+    return sorted(rows, key=lambda row: (row.batch, row.asked_s))
 
 
 T = TypeVar("T")

@@ -9,8 +9,10 @@ Definitions are those of NVIDIA AIPerf 0.13 (docs.nvidia.com/aiperf, metrics ref
     request throughput        good and bad requests that ended / duration, here: requests that succeeded / duration
     goodput                   requests that meet every service level / duration
 
-The duration of a level is from its first request's start to its last response. Output tokens are counted by the
-release's own tokenizer over the whole answer, so that a chunk of several tokens is not counted as one.
+At a request rate a request starts when it was due: one that the load generator sent late, or that waited for a server
+that fell behind, has waited since then. The duration of a level is from its first request's start to its last response.
+Output tokens are counted by the release's own tokenizer over the whole answer, so that a chunk of several tokens is not
+counted as one.
 """
 
 import gzip
@@ -23,6 +25,7 @@ from pydantic import Field
 from tasks.contracts.answer_text import ends_in_a_loop, is_empty
 from tasks.contracts.base import Contract, canonical_json
 from tasks.contracts.gate_spec import Goodput
+from tasks.contracts.load_level import LoadLevel
 
 Target = Literal["candidate", "live"]
 
@@ -31,25 +34,37 @@ class RequestRow(Contract):
     """One measured request. Times are monotonic seconds since the benchmark began."""
 
     target: Target
-    concurrency: int
+    concurrency: int | None = None
+    request_rate: float | None = None
     batch: int = Field(ge=0, description="which of the level's interleaved runs: candidate and live alternate")
     prompt: str
     ok: bool
     error: str = ""
-    start_s: float
+    due_s: float | None = Field(default=None, description="when a request rate had it sent; null at a concurrency")
+    start_s: float = Field(description="when it was sent")
     first_token_s: float | None = None
     last_token_s: float | None = None
     output_tokens: int = Field(default=0, ge=0)
 
     @property
+    def level(self) -> LoadLevel:
+        """The level of load that it was part of."""
+        return LoadLevel(self.concurrency, self.request_rate)
+
+    @property
+    def asked_s(self) -> float:
+        """When its client began to wait."""
+        return self.start_s if self.due_s is None else self.due_s
+
+    @property
     def ttft_ms(self) -> float | None:
         """Time to first token."""
-        return None if self.first_token_s is None else (self.first_token_s - self.start_s) * 1e3
+        return None if self.first_token_s is None else (self.first_token_s - self.asked_s) * 1e3
 
     @property
     def latency_ms(self) -> float | None:
         """Time to the last content response."""
-        return None if self.last_token_s is None else (self.last_token_s - self.start_s) * 1e3
+        return None if self.last_token_s is None else (self.last_token_s - self.asked_s) * 1e3
 
     @property
     def itl_ms(self) -> float | None:
@@ -115,13 +130,16 @@ class AnswerRow(Contract):
 
 MAX_CLIENT_BUSY = 0.8
 """Share of its CPU above which the load generator is the limit: its threads share one interpreter and wait for it."""
+MAX_CLIENT_LATE = 0.1
+"""Share of the time to first token before a request was sent at all above which the load generator is the limit."""
 
 
 class LevelSummary(Contract):
     """One target at one level of concurrency. Percentiles are over requests that succeeded; None: no data."""
 
     target: Target
-    concurrency: int
+    concurrency: int | None = None
+    request_rate: float | None = None
     requests: int
     errors: int
     duration_s: float
@@ -133,6 +151,15 @@ class LevelSummary(Contract):
     client_busy: float | None = Field(
         default=None, ge=0, description="share of its time in which the load generator itself computed; null: not known"
     )
+
+    client_late: float | None = Field(
+        default=None, ge=0, description="share of the time to first token before requests were sent; null: closed loop"
+    )
+
+    @property
+    def level(self) -> LoadLevel:
+        """The level of load."""
+        return LoadLevel(self.concurrency, self.request_rate)
 
 
 PERCENTILES = (50, 90, 95, 99)
@@ -175,6 +202,7 @@ def summarize(rows: Sequence[RequestRow], goodput: Goodput) -> LevelSummary:
     return LevelSummary(
         target=rows[0].target,
         concurrency=rows[0].concurrency,
+        request_rate=rows[0].request_rate,
         requests=len(rows),
         errors=len(rows) - len(good),
         duration_s=duration_s,
@@ -186,9 +214,17 @@ def summarize(rows: Sequence[RequestRow], goodput: Goodput) -> LevelSummary:
             metric: {f"p{percent}": percentile(values(rows, metric), percent) for percent in PERCENTILES}
             for metric in ("ttft_ms", "itl_ms", "latency_ms")
         },
+        client_late=lateness(rows),
     )
+
+
+def lateness(rows: Iterable[RequestRow]) -> float | None:
+    """Share of the time to first token that passed before requests were sent; None where none was due at a time."""
+    due = [row for row in rows if row.due_s is not None and row.ttft_ms is not None]
+    waited_s = sum((row.ttft_ms or 0.0) / 1e3 for row in due)
+    return sum(max(0.0, row.start_s - row.asked_s) for row in due) / waited_s if waited_s > 0 else None
 
 
 def _duration_s(batch: Sequence[RequestRow]) -> float:
     ends = [row.last_token_s if row.last_token_s is not None else row.start_s for row in batch]
-    return max(ends) - min(row.start_s for row in batch)
+    return max(ends) - min(row.asked_s for row in batch)

@@ -59,7 +59,7 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
         texts=[TextLosses(*row) for row in metrics.get("perplexity_texts", ())],
         harness=HarnessReport.model_validate_json(harness) if harness else None,
         client_busy={
-            summary.concurrency: summary.client_busy
+            summary.level: summary.client_busy
             for summary in _summaries(release, workspace)
             if summary.client_busy is not None
         },
@@ -85,7 +85,7 @@ def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[s
     applicable = [line for line in gate.expect if line.of != "live" or release.plan.live]
     judged: list[Judgement] = []
     documents: list[dict[str, object]] = []
-    for line in lines(applicable, gate.benchmark.concurrency, evidence):
+    for line in lines(applicable, gate.benchmark.levels, evidence):
         if line.problem is not None:
             judged.append(_inconclusive(line, line.problem))
             continue
@@ -123,11 +123,11 @@ def _distrusted(line: Line, judgement: Judgement) -> Judgement:
     A limit that was met in spite of it is met. Errors are the server's in any case.
     """
     absolute = line.expectation.of is None
-    if not line.is_clients or line.expectation.metric == "error_rate":
+    if not line.clients_limit or line.expectation.metric == "error_rate":
         return judgement
     if absolute and judgement.verdict is Verdict.PASSED:
         return judgement
-    why = f"{judgement.why}; the load generator computed for {line.client_busy:.0%} of the time, so it was the limit"
+    why = f"{judgement.why}; {line.clients_limit}"
     return judgement.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "why": why})
 
 
@@ -146,11 +146,11 @@ def _compared(line: Line, evidence: Evidence, settings: Benchmark) -> tuple[Judg
     expectation = line.expectation
     if expectation.metric in OF_TEXTS and evidence.texts:
         compared: Comparison | None = of_texts(expectation, evidence.texts)
-    elif line.concurrency is None:
+    elif line.level is None:
         point = line.samples[0] / line.baseline[0]
         compared = Comparison(point, point, point, line.count)
     else:
-        compared = compare(expectation, line.concurrency, evidence, settings)
+        compared = compare(expectation, line.level, evidence, settings)
     if compared is None:
         return _inconclusive(line, f"no ratio exists: no request finished, or {expectation.of} is 0"), {}
     point, low, high = compared.point, compared.low, compared.high

@@ -285,6 +285,16 @@ def test_a_benchmark_that_goes_on_has_its_budget_and_the_turns_that_begin_before
     assert longer - fixed > 7000
 
 
+def test_a_benchmark_at_a_rate_has_the_time_of_its_arrivals():
+    gates = [{**spec().gate.model_dump(), "benchmark": {"request_rate": rates}} for rates in ([], [10], [0.01])]
+    site = read_site(SITE)
+
+    without, fast, slow = (deadline_s("benchmark", spec(gate=gate), site) for gate in gates)
+
+    assert without < fast < slow
+    assert slow - without > 2 * 64 / 0.01
+
+
 def test_every_step_of_a_run_continues_one_trace_and_reads_what_authenticates_it_from_a_secret():
     traces = {"endpoint": "http://collector.monitoring.svc:4318", "headers_secret": "otel-headers"}
     site = read_site(SITE)

@@ -25,7 +25,7 @@ def scored(chain):
     harness = {"concurrency": 2, "tasks": [{**TASK, "samples": QUESTIONS, "max_tokens": 32, "at_least": 0.9}]}
     gate = {
         "smoke": SPEC["gate"]["smoke"][:1],  # which the damaged model answers too
-        "benchmark": {"concurrency": [1], "requests": 8, "warmup": 0},
+        "benchmark": {"concurrency": [1], "request_rate": [10], "requests": 4, "warmup": 0},
         "harness": harness,
         "expect": [{"metric": "error_rate", "at_most": 0.0}],
     }

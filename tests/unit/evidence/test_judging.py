@@ -7,6 +7,7 @@ from tasks.contracts.base import canonical_json
 from tasks.contracts.evidence import Evidence, TextLosses
 from tasks.contracts.gate import Verdict
 from tasks.contracts.gate_spec import Goodput
+from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import AnswerRow, RequestRow
 from tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
@@ -210,7 +211,7 @@ def test_a_spec_of_comparisons_only_does_not_pass_without_a_live_release():
 
 def busy(line, latency_ms, share):
     rows = requests("candidate", [latency_ms] * 40) + requests("live", [100] * 40)
-    return judge(gated(line, live="demo-1"), evidence(rows, client_busy={1: share}))[0].judgements[0]
+    return judge(gated(line, live="demo-1"), evidence(rows, client_busy={LoadLevel(1): share}))[0].judgements[0]
 
 
 @pytest.mark.parametrize("latency_ms", [100, 500], ids=["passed", "failed"])
@@ -231,9 +232,58 @@ def test_an_absolute_limit_that_was_met_although_the_load_generator_was_busy_is_
 
 def test_errors_are_the_servers_however_busy_the_load_generator_is():
     rows = requests("candidate", [100] * 9, ok=False)
-    report, _ = judge(gated({"metric": "error_rate", "at_most": 0}), evidence(rows, client_busy={1: 1.0}))
+    report, _ = judge(gated({"metric": "error_rate", "at_most": 0}), evidence(rows, client_busy={LoadLevel(1): 1.0}))
 
     assert report.verdict is Verdict.FAILED
+
+
+def at_a_rate(line, late_s, ttft_s=0.1):
+    """The judgement of a line after requests at 10 a second that were sent so late and answered so soon after it."""
+    rows = [
+        RequestRow(
+            target=target,
+            request_rate=10,
+            batch=batch,
+            prompt="p",
+            ok=True,
+            due_s=number / 10,
+            start_s=number / 10 + late_s[target],
+            first_token_s=number / 10 + late_s[target] + ttft_s,
+            last_token_s=number / 10 + late_s[target] + ttft_s,
+            output_tokens=1,
+        )
+        for batch, target in enumerate(("candidate", "live"))
+        for number in range(40)
+    ]
+    gate = {**SPEC["gate"], "benchmark": {"concurrency": [], "request_rate": [10]}, "expect": [line]}
+    return judge(release(live="demo-1", gate=gate), evidence(rows))[0].judgements[0]
+
+
+@pytest.mark.parametrize("target", ["candidate", "live"])
+def test_a_comparison_of_requests_that_were_sent_late_is_inconclusive(target):
+    slower = {**SLOWER, "at_most_ratio": 2.0}
+    punctual, late = (at_a_rate(slower, {"candidate": 0.0, "live": 0.0, target: each}) for each in (0.005, 0.02))
+
+    assert punctual.verdict is Verdict.PASSED
+    assert late.verdict is Verdict.INCONCLUSIVE
+    assert "17% of the time to first token passed before the load generator sent the request" in late.why
+
+
+def test_the_time_that_a_request_was_late_is_part_of_its_latency():
+    line = {"metric": "ttft_ms", "quantile": 0.5, "at_most": 119, "request_rate": 10}
+
+    assert at_a_rate(line, {"candidate": 0.0, "live": 0.0}).observed == pytest.approx(100)
+    assert at_a_rate(line, {"candidate": 0.02, "live": 0.0}).observed == pytest.approx(120)
+
+
+@pytest.mark.parametrize(
+    ("metric", "observed"), [("requests_per_s", 1.0), ("output_tokens_per_s", 1.0), ("goodput_per_s", 1.0)]
+)
+def test_rates_of_an_open_loop_are_compared(metric, observed):
+    judged = at_a_rate({"metric": metric, "at_least_ratio": 0.9, "of": "live"}, {"candidate": 0.0, "live": 0.0})
+
+    assert (judged.verdict, judged.observed) == (Verdict.PASSED, pytest.approx(observed))
+    assert judged.what == f"{metric} at 10 requests/s / live"
 
 
 def texts(quantized, divergence=0.01, spread=0.2, count=40):

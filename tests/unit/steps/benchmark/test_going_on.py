@@ -5,14 +5,17 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tasks.adapters.load_test import LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.triton import Chunk
 from tasks.contracts.gate_spec import Benchmark
-from tasks.steps.benchmark import LoadTest, is_decided
+from tasks.contracts.load_level import LoadLevel
+from tasks.steps.benchmark import is_decided
 from tests.fakes.clock import ManualClock
 from tests.fakes.releases import SPEC, release
 
 TARGETS = {name: ServiceAddress(name, {}) for name in ("candidate", "live")}
+ONE = LoadLevel(concurrency=1)
 LINE = {"metric": "latency_ms", "quantile": 0.5, "at_most_ratio": 1.25, "of": "live"}
 SETTINGS = {"concurrency": [1], "requests": 16, "warmup": 2, "max_requests": 256}
 
@@ -57,13 +60,13 @@ def load_test(candidate_s, *, targets=TARGETS, live_s=1.0, line=LINE, cpu_s=lamb
         cpu_s=lambda: cpu_s(clock.monotonic()),
         cpus=cpus,
     )
-    return load, partial(is_decided, planned, 1)
+    return load, partial(is_decided, planned, ONE)
 
 
 def measured(candidate_s, *, targets=TARGETS, **settings):
     """The rows of a level, for a candidate whose answers take so long."""
     load, decided = load_test(candidate_s, targets=targets, **settings)
-    return load.level(1, targets, decided)
+    return load.level(ONE, targets, decided)
 
 
 def count(rows, target):
@@ -114,9 +117,9 @@ def test_targets_take_turns():
 def test_the_load_test_knows_for_how_much_of_its_time_it_computed(cpus, expected):
     load, decided = load_test(1.0, cpu_s=lambda now: 0.3 * now, cpus=cpus, max_requests=None)
 
-    assert load.busy(1) is None
-    load.level(1, TARGETS, decided)
-    assert load.busy(1) == pytest.approx(expected)
+    assert load.busy(ONE) is None
+    load.level(ONE, TARGETS, decided)
+    assert load.busy(ONE) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
