@@ -18,6 +18,7 @@ from statistics import median
 from bench.paced import NAME, PACED, TOKENS_PER_S
 from bench.pod import ADDRESS, ENVIRONMENTS, FRONT, REPOSITORY, pod
 from tasks.adapters.clock import SystemClock
+from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.load_test import LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
@@ -106,9 +107,10 @@ def by_step(clients: int, requests: int) -> Measured:
     """
     settings = Benchmark(concurrency=(clients,), requests=requests, warmup=clients, max_tokens=TOKENS)
     counter = TokenCounter(json.dumps(COUNTER).encode())
-    rows = LoadTest(NAME, settings, [QUESTION], counter, SystemClock(), cpus=cpu_quota()).level(
-        LoadLevel(concurrency=clients), {"candidate": ServiceAddress(ADDRESS, FRONT)}, decided=lambda _: True
-    )
+    asked = [GenerateRequest(QUESTION, TOKENS)]
+    load = LoadTest(NAME, settings, asked, counter, SystemClock(), cpus=cpu_quota())
+    target = ServiceAddress(ADDRESS, FRONT)
+    rows = load.level(LoadLevel(concurrency=clients), {"candidate": target}, decided=lambda _: True)
     if failed := [row.error for row in rows if not row.ok]:
         raise SystemExit(f"the load test: {len(failed)} of {requests} requests failed: {failed[0]}")
     summary = summarize(rows, settings.goodput)

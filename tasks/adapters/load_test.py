@@ -29,13 +29,13 @@ def _connect(address: ServiceAddress) -> TritonClient:
 
 
 class LoadTest:
-    """Sends prompts and records a row for each; which level, and how many requests, the spec's settings say."""
+    """Sends requests and records a row for each; at which levels, and how many, the spec's settings say."""
 
     def __init__(
         self,
         model: str,
         settings: Benchmark,
-        prompts: Sequence[str],
+        requests: Sequence[GenerateRequest],
         counter: TokenCounter,
         clock: Clock,
         *,
@@ -48,14 +48,14 @@ class LoadTest:
         Args:
             model: the model's name.
             settings: the spec's.
-            prompts: sent in turn, again and again.
+            requests: sent in turn, again and again.
             counter: counts the tokens of answers.
             clock: times the requests.
             cpus: CPUs that this process may use.
             connect: connects a client.
             cpu_s: CPU time that this process has used so far.
         """
-        self._model, self._settings, self._prompts = model, settings, prompts
+        self._model, self._settings, self._requests = model, settings, requests
         self._counter, self._clock, self._connect = counter, clock, connect
         # one thread at a time runs Python, so more than one CPU does not help
         self._cpu_s, self._cpus = cpu_s, min(1.0, cpus)
@@ -108,37 +108,38 @@ class LoadTest:
     def _turn(
         self, level: LoadLevel, batch: int, target: Target, address: ServiceAddress, requests: int
     ) -> list[RequestRow]:
-        prompts = list(itertools.islice(itertools.cycle(self._prompts), requests))
+        pair = batch // 2  # both targets of a pair of turns get the same requests, at the same times
+        first = pair * requests
+        sent = [self._requests[number % len(self._requests)] for number in range(first, first + requests)]
         of_turn = {"target": target, "concurrency": level.concurrency, "request_rate": level.request_rate}
 
-        def send(client: TritonClient, prompt: str, due_s: float | None = None) -> RequestRow:
-            return self._request(client, prompt, {**of_turn, "batch": batch, "prompt": prompt}, due_s)
+        def send(client: TritonClient, request: GenerateRequest, due_s: float | None = None) -> RequestRow:
+            return self._request(client, request, {**of_turn, "batch": batch, "prompt": request.prompt}, due_s)
 
         if level.request_rate is None:
-            return self._closed_loop(level.concurrency or 1, address, prompts, send)
-        pair = batch // 2  # both targets of a pair of turns get their requests at the same times
-        return self._open_loop(arrivals(level.request_rate, requests, pair), address, prompts, send)
+            return self._closed_loop(level.concurrency or 1, address, sent, send)
+        return self._open_loop(arrivals(level.request_rate, requests, pair), address, sent, send)
 
     def _closed_loop(
         self,
         concurrency: int,
         address: ServiceAddress,
-        prompts: Sequence[str],
-        send: Callable[[TritonClient, str], RequestRow],
+        requests: Sequence[GenerateRequest],
+        send: Callable[[TritonClient, GenerateRequest], RequestRow],
     ) -> list[RequestRow]:
-        waiting, lock = iter(prompts), threading.Lock()
+        waiting, lock = iter(requests), threading.Lock()
 
-        def remaining() -> Iterator[str]:
+        def remaining() -> Iterator[GenerateRequest]:
             while True:
                 with lock:
-                    prompt = next(waiting, None)
-                if prompt is None:
+                    request = next(waiting, None)
+                if request is None:
                     return
-                yield prompt
+                yield request
 
         def client_loop(_: int) -> list[RequestRow]:
             with self._connect(address) as client:
-                return [send(client, prompt) for prompt in remaining()]
+                return [send(client, request) for request in remaining()]
 
         with ThreadPoolExecutor(concurrency) as pool:
             return [row for rows in pool.map(client_loop, range(concurrency)) for row in rows]
@@ -147,10 +148,10 @@ class LoadTest:
         self,
         offsets_s: Sequence[float],
         address: ServiceAddress,
-        prompts: Sequence[str],
-        send: Callable[[TritonClient, str, float], RequestRow],
+        requests: Sequence[GenerateRequest],
+        send: Callable[[TritonClient, GenerateRequest, float], RequestRow],
     ) -> list[RequestRow]:
-        """Send each prompt at its time, by a client that waits for no answer, or by a new one."""
+        """Send each request at its time, by a client that waits for no answer, or by a new one."""
         idle: queue.LifoQueue[TritonClient] = queue.LifoQueue()
         opened = contextlib.ExitStack()  # entered by one thread at a time: the pool's, under the lock
         lock = threading.Lock()
@@ -161,24 +162,25 @@ class LoadTest:
             with lock:
                 return opened.enter_context(self._connect(address))
 
-        def deliver(prompt: str, due_s: float) -> RequestRow:
+        def deliver(request: GenerateRequest, due_s: float) -> RequestRow:
             mine = client()
             try:
-                return send(mine, prompt, due_s)
+                return send(mine, request, due_s)
             finally:
                 idle.put(mine)
 
         with opened, ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
             began_s, sent = self._clock.monotonic(), []
-            for prompt, offset_s in zip(prompts, offsets_s, strict=True):
+            for request, offset_s in zip(requests, offsets_s, strict=True):
                 self._clock.sleep(max(0.0, began_s + offset_s - self._clock.monotonic()))
-                sent.append(pool.submit(deliver, prompt, began_s + offset_s))
+                sent.append(pool.submit(deliver, request, began_s + offset_s))
             return [each.result() for each in sent]
 
-    def _request(self, client: TritonClient, prompt: str, row: dict[str, object], due_s: float | None) -> RequestRow:
+    def _request(
+        self, client: TritonClient, request: GenerateRequest, row: dict[str, object], due_s: float | None
+    ) -> RequestRow:
         start_s = self._clock.monotonic()
         row |= {"start_s": start_s - self._began_s, "due_s": None if due_s is None else due_s - self._began_s}
-        request = GenerateRequest(prompt, self._settings.max_tokens)
         try:
             chunks = [c for c in client.stream(self._model, request, self._settings.request_timeout_s) if c.text]
         except PipelineError as error:

@@ -1,8 +1,14 @@
 """Counts tokens with a release's own tokenizer."""
 
+import random
+from collections.abc import Sequence
+
 from tasks.contracts.errors import InputError
 
 QUOTED_CHARS = 160
+WORD_BEGINS = ("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", "\N{LOWER ONE EIGHTH BLOCK}")
+"""How tokenizers write the space before a word."""
+TWICE = 2
 
 
 class TokenCounter:
@@ -27,3 +33,25 @@ class TokenCounter:
     def count(self, text: str) -> int:
         """Number of tokens in `text`."""
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def made_up(self, lengths: Sequence[int], dice: random.Random) -> list[str]:
+        """Texts of so many tokens each, of words that are one token wherever they stand; they make no sense.
+
+        Raises:
+            InputError: the tokenizer has no such words.
+        """
+        vocabulary = sorted(self._tokenizer.get_vocab())
+        words = [word for each in vocabulary if (word := _word(each)) and self.count(f"{word} {word}") == TWICE]
+        if not words:
+            raise InputError(
+                "the tokenizer has no words to make prompts of",
+                found=f"{len(vocabulary)} tokens, none of which is a whole word of ASCII letters",
+                remedy="Name a dataset in gate.benchmark.prompts in place of input_tokens.",
+            )
+        return [" ".join(dice.choices(words, k=length)) for length in lengths]
+
+
+def _word(token: str) -> str:
+    """The word that a token stands for with the space before it (byte-level BPE, SentencePiece); otherwise empty."""
+    word = token[1:]
+    return word if token.startswith(WORD_BEGINS) and word.isascii() and word.isalpha() else ""

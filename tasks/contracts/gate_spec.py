@@ -15,6 +15,7 @@ from tasks.contracts.spec_fields import (
     MAX_QUESTIONS,
     MAX_REQUEST_S,
     MAX_REQUESTS,
+    MAX_TOKENS,
     MAX_WAIT_S,
     PLAIN_ANSWER_TOKENS,
     AnswerTokens,
@@ -23,6 +24,7 @@ from tasks.contracts.spec_fields import (
     Milliseconds,
     Ratio,
     TemplateArguments,
+    Tokens,
 )
 
 Metric = Literal[
@@ -93,6 +95,33 @@ class Goodput(Written):
     latency_ms: Milliseconds | None = None
 
 
+class LoadPrompts(Written):
+    """What the load test asks: lines of a dataset, or made-up prompts at lengths of a normal distribution."""
+
+    dataset: HubFileUri | None = Field(
+        default=None, description='JSONL on the Hub, one {"prompt": str} per line; "max_tokens" is optional'
+    )
+    input_tokens: Tokens | None = Field(
+        default=None, description="mean length of made-up prompts, in tokens of the model, without a chat template's"
+    )
+    input_tokens_stddev: float = Field(default=0.0, ge=0, le=MAX_TOKENS)
+    output_tokens: AnswerTokens | None = Field(
+        default=None,
+        description="mean length of answers in place of max_tokens; shorter where the model ends one "
+        "and its engine kind does not obey min_tokens",
+    )
+    output_tokens_stddev: float = Field(default=0.0, ge=0, le=MAX_TOKENS)
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.dataset is None) == (self.input_tokens is None):
+            raise ValueError("prompts: give exactly one of dataset and input_tokens")
+        for name in ("input_tokens", "output_tokens"):
+            if getattr(self, name) is None and getattr(self, f"{name}_stddev"):
+                raise ValueError(f"prompts: {name}_stddev needs {name}, the mean")
+        return self
+
+
 class Benchmark(Written):
     """The load that candidate and live release are measured under."""
 
@@ -125,6 +154,9 @@ class Benchmark(Written):
         default=8, ge=0, le=MAX_REQUESTS, description="requests per level that are sent but not counted"
     )
     max_tokens: AnswerTokens = PLAIN_ANSWER_TOKENS
+    prompts: LoadPrompts | None = Field(
+        default=None, description="when absent, prompts of gate.quality.dataset, or of gate.smoke where there is none"
+    )
     request_timeout_s: float = Field(default=30.0, gt=0, le=MAX_REQUEST_S)
     goodput: Goodput = Goodput()
 

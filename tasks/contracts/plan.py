@@ -76,6 +76,7 @@ class Datasets(Contract):
     calibration: DatasetFile | None = None
     quality: DatasetFile | None = None
     perplexity: DatasetFile | None = None
+    load_prompts: DatasetFile | None = Field(default=None, description="of gate.benchmark.prompts")
     harness_questions: dict[str, DatasetFile] = Field(
         default_factory=dict, description="questions of gate.harness's own tasks, by task"
     )
@@ -86,7 +87,7 @@ class Datasets(Contract):
     @property
     def files(self) -> tuple[DatasetFile, ...]:
         """Every file, which plan stores."""
-        single = (self.calibration, self.quality, self.perplexity)
+        single = (self.calibration, self.quality, self.perplexity, self.load_prompts)
         return (*(file for file in single if file is not None), *self.harness_questions.values())
 
 

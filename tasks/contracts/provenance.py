@@ -115,7 +115,8 @@ def _repository(name: str, folder: str, source: Source, endpoint: str) -> Iterat
 
 def _datasets(release: Release) -> Iterator[tuple[str, DatasetFile]]:
     pinned = release.plan.datasets
-    roles = {"calibration": pinned.calibration, "quality": pinned.quality, "perplexity": pinned.perplexity}
+    names = ("calibration", "quality", "perplexity", "load_prompts")
+    roles: dict[str, DatasetFile | None] = {name: getattr(pinned, name) for name in names}
     yield from ((role, dataset) for role, dataset in (roles | pinned.harness_questions).items() if dataset is not None)
 
 

@@ -186,6 +186,22 @@ class ReleaseSpec(Written):
         return self
 
     @model_validator(mode="after")
+    def _prompts_and_answers_of_the_load_fit_the_engine(self) -> Self:
+        asked, engine = self.gate.benchmark.prompts, self.engine
+        if asked is None:
+            return self
+        for name, room, words in (
+            ("input_tokens", engine.max_input_tokens, "engine.max_input_tokens"),
+            ("output_tokens", engine.answer_room, "the engine's room for an answer after the longest prompt"),
+        ):
+            if (getattr(asked, name) or 0) > room:
+                raise ValueError(
+                    f"gate.benchmark.prompts.{name} {getattr(asked, name)} is above {words}, {room}: lower it, or "
+                    "raise the engine's limits"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _the_harness_uses_an_api_of_the_engine(self) -> Self:
         harness = self.gate.harness
         if harness is not None and harness.api == "chat" and self.engine.options.get("chat_template") == "none":

@@ -2,9 +2,11 @@
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 from tasks.adapters.comparison import compare
 from tasks.adapters.kube import Cluster
+from tasks.adapters.load_prompts import load_requests
 from tasks.adapters.load_test import LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
@@ -31,9 +33,8 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     cluster = workspace.cluster()
     targets = targets_of(release, cluster)
     counter = TokenCounter(workspace.store.read_bytes(_tokenizer_uri(release, workspace)))
-    load = LoadTest(
-        spec.name, spec.gate.benchmark, _prompts(release, workspace), counter, workspace.clock, cpus=cpu_quota()
-    )
+    requests = load_requests(spec, _lines(release, workspace), counter)
+    load = LoadTest(spec.name, spec.gate.benchmark, requests, counter, workspace.clock, cpus=cpu_quota())
     rows = [
         row
         for level in spec.gate.benchmark.levels
@@ -87,11 +88,9 @@ def _tokenizer_uri(release: Release, workspace: Workspace) -> str:
     return f"{workspace.layout.artifact('build', key)}/tokenizer.json"
 
 
-def _prompts(release: Release, workspace: Workspace) -> list[str]:
-    pinned = release.plan.datasets.quality
-    if pinned is None:
-        return [question.prompt for question in release.spec.gate.smoke]
-    return [str(line["prompt"]) for line in workspace.read_dataset(pinned)]
+def _lines(release: Release, workspace: Workspace) -> list[dict[str, Any]] | None:
+    pinned = release.plan.datasets.load_prompts or release.plan.datasets.quality
+    return None if pinned is None else workspace.read_dataset(pinned)
 
 
 def _summaries(rows: Sequence[RequestRow], settings: Benchmark) -> list[LevelSummary]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.adapters.heads import Heads
+from tasks.adapters.load_prompts import requests_of_lines
 from tasks.adapters.past_times import past_gate, past_times
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
@@ -80,6 +81,9 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         for dataset in plan.datasets.files:
             workspace.store_dataset(dataset)
         texts_for(spec, plan.datasets, workspace.read_dataset)  # what quantize would refuse after the download
+        if (prompts := spec.gate.benchmark.prompts) and plan.datasets.load_prompts:
+            lines = workspace.read_dataset(plan.datasets.load_prompts)
+            requests_of_lines(prompts, lines, spec.gate.benchmark.max_tokens)  # what benchmark would refuse
         release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
         _write(release, uri, workspace)  # before any artifact is relied on, so that retention keeps them
         plan = _with_stored(plan, workspace.artifacts.use, workspace)
@@ -215,11 +219,12 @@ def _check_fit(resolved: ResolvedRelease, estimate: Estimate) -> None:
 
 
 def _pinned(spec: ReleaseSpec, workspace: Workspace) -> Datasets:
-    quality, calibration = spec.gate.quality, spec.quantization.calibration
+    quality, calibration, prompts = spec.gate.quality, spec.quantization.calibration, spec.gate.benchmark.prompts
     uris = {
         "calibration": calibration.dataset if calibration else None,
         "quality": quality.dataset if quality else None,
         "perplexity": quality.perplexity if quality else None,
+        "load_prompts": prompts.dataset if prompts else None,
     }
     harness = spec.gate.harness
     questions = {task.task: task.questions for task in harness.tasks if task.questions} if harness else {}

@@ -11,6 +11,13 @@ pytestmark = pytest.mark.timeout(1200)
 
 NAME, QUESTIONS = "scored-llama", 40
 DAG = f"release__{NAME}"
+LOAD = {
+    "concurrency": [1],
+    "request_rate": [10],
+    "requests": 4,
+    "warmup": 0,
+    "prompts": {"input_tokens": 12, "input_tokens_stddev": 2, "output_tokens": 8},
+}
 TASK = {"task": "our-questions", "questions": "hf://datasets/slipway/demo-questions@main/eval.jsonl"}
 
 
@@ -25,7 +32,7 @@ def scored(chain):
     harness = {"concurrency": 2, "tasks": [{**TASK, "samples": QUESTIONS, "max_tokens": 32, "at_least": 0.9}]}
     gate = {
         "smoke": SPEC["gate"]["smoke"][:1],  # which the damaged model answers too
-        "benchmark": {"concurrency": [1], "request_rate": [10], "requests": 4, "warmup": 0},
+        "benchmark": LOAD,
         "harness": harness,
         "expect": [{"metric": "error_rate", "at_most": 0.0}],
     }

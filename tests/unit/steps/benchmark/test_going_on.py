@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.load_test import LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.triton import Chunk
@@ -53,7 +54,7 @@ def load_test(candidate_s, *, targets=TARGETS, live_s=1.0, line=LINE, cpu_s=lamb
     load = LoadTest(
         "demo",
         planned.spec.gate.benchmark,
-        ["question"],
+        [GenerateRequest("question", 32)],
         Counter(),
         clock,
         connect=lambda address: Connection(clock, means[address.host], dice),

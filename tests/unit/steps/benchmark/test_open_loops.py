@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from tasks.adapters.clock import SystemClock
+from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.load_test import LoadTest, arrivals
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.triton import Chunk
@@ -54,7 +55,13 @@ def measured():
     def measure(answer=lambda _: None, targets=CANDIDATE, **settings):
         settings = Benchmark(**{"concurrency": (), "request_rate": (200.0,), "requests": 8, "warmup": 0, **settings})
         load = LoadTest(
-            "demo", settings, ["1", "2", "3"], Counter(), SystemClock(), cpus=1.0, connect=lambda _: Connection(answer)
+            "demo",
+            settings,
+            [GenerateRequest(each, 32) for each in "123"],
+            Counter(),
+            SystemClock(),
+            cpus=1.0,
+            connect=lambda _: Connection(answer),
         )
         return load.level(RATE, targets, lambda _: True)
 
