@@ -31,13 +31,22 @@ class ByRest:
         self._client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=90)
 
     def mark(self, run, state):
-        self._client.patch(f"/api/v2/dags/{DAG}/dagRuns/{run.run_id}", json={"state": state}).raise_for_status()
+        self._change(f"/api/v2/dags/{DAG}/dagRuns/{run.run_id}", {"state": state})
 
     def unpause(self):
-        self._client.patch(f"/api/v2/dags/{DAG}", json={"is_paused": False}).raise_for_status()
+        self._change(f"/api/v2/dags/{DAG}", {"is_paused": False})
 
     def close(self):
         self._client.close()
+
+    def _change(self, path, change):
+        """Once more after a 5xx, as a person would; Airflow on SQLite gives one when its database is busy."""
+        answer = self._client.patch(path, json=change)
+        if answer.is_server_error:
+            print(f"Airflow answered {answer.status_code}: {answer.text[:2000]}")
+            time.sleep(1)
+            answer = self._client.patch(path, json=change)
+        assert answer.is_success, f"{answer.status_code}: {answer.text[:2000]}"
 
     def _new_token(self, address, environment):
         login = {"username": environment["SLIPWAY_AIRFLOW_USER"], "password": environment["SLIPWAY_AIRFLOW_PASSWORD"]}
