@@ -141,9 +141,10 @@ class Wait:
         for pod in pods:
             if trouble := pod_state.trouble(pod):
                 output = trouble.message or self.cluster.log_tail(trouble.pod, trouble.container) or "no output"
+                said = _last_line(output).rstrip(".")
                 log.error("last output of %s, container %s:\n%s", trouble.pod, trouble.container, output)
                 raise InputError(
-                    f"pod {trouble.pod}, container {trouble.container} ended ({trouble.reason}): {_last_line(output)}",
+                    f"pod {trouble.pod}, container {trouble.container} ended ({trouble.reason}): {said}",
                     remedy=SEE_LOGS,
                 )
 

@@ -124,8 +124,11 @@ class ResolvedRelease:
         if self.spec.source.token_secret is None:
             return None
         secret, _, key = self.spec.source.token_secret.partition("/")
-        signing = self.site.signing.key_secret if self.site.signing else None
-        if secret in {self.site.object_store.credentials_secret, self.site.serving.mpi_secret, signing}:
+        site = self.site
+        owned = {site.object_store.credentials_secret, site.serving.mpi_secret}
+        owned.add(site.signing.key_secret if site.signing else None)
+        owned.add(site.telemetry.traces.headers_secret if site.telemetry.traces else None)
+        if secret in owned:
             raise InputError(
                 "source.token_secret names a Secret of the platform, which would be sent to the Hub",
                 found=secret,

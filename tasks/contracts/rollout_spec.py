@@ -11,6 +11,7 @@ from tasks.contracts.spec_fields import MAX_KEPT, MAX_REQUESTS, MAX_STEPS, MAX_W
 Percent = Annotated[int, Field(ge=1, le=99)]
 
 
+CANARY_STEPS = (5, 25, 50)
 LOOK_SPARE_S = 30
 """What a watched step takes besides rollout.bake_s: until the Gateway has its weights, and for the last probe."""
 
@@ -47,7 +48,7 @@ class Rollout(Written):
 
     strategy: Literal["blue-green", "canary"] = "blue-green"
     steps: tuple[Percent, ...] = Field(
-        default=(5, 25, 50),
+        default=CANARY_STEPS,
         max_length=MAX_STEPS,
         description="canary: percent of the requests that the candidate gets, step by step",
     )
@@ -106,8 +107,8 @@ class Rollout(Written):
     @model_validator(mode="after")
     def _a_canary_has_steps_and_time(self) -> Self:
         if self.strategy != "canary":
-            for field in ("canary", "mirror"):
-                if getattr(self, field) is not None:
+            for field, unset in (("canary", None), ("mirror", None), ("steps", CANARY_STEPS)):
+                if getattr(self, field) != unset:
                     raise ValueError(f"{field} belongs to strategy canary: remove it, or choose canary")
             return self
         if self.surge == "none":

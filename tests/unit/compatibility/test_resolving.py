@@ -5,6 +5,7 @@ import pytest
 from tasks.contracts.plan import Estimate
 from tasks.contracts.resolution import ResolvedRelease, resolve
 from tasks.contracts.signing import Signing
+from tasks.contracts.telemetry import Telemetry
 from tests.fakes.gpu_site import GPUS, MULTINODE, SERVING, gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.refused import refused
@@ -108,6 +109,15 @@ def test_the_private_key_of_signatures_is_not_sent_to_the_hub():
     asked = spec(source={**SPEC["source"], "token_secret": "slipway-signing/private.pem"})
 
     with refused(found="slipway-signing", expected="a Secret that holds a Hub token"):
+        resolve(asked, site)
+
+
+def test_what_authenticates_traces_is_not_sent_to_the_hub():
+    traces = {"endpoint": "http://collector.monitoring.svc:4318", "headers_secret": "otel-headers"}
+    site = gpu_site().model_copy(update={"telemetry": Telemetry.model_validate({"traces": traces})})
+    asked = spec(source={**SPEC["source"], "token_secret": "otel-headers/OTEL_EXPORTER_OTLP_HEADERS"})
+
+    with refused(found="otel-headers", expected="a Secret that holds a Hub token"):
         resolve(asked, site)
 
 

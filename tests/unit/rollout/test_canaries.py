@@ -227,6 +227,7 @@ def test_a_canary_where_the_site_has_ingresses_is_refused_before_anything_is_dep
         (canary(mirror=101), "less than or equal to 100"),
         ({"rollout": {"mirror": 10}}, "mirror belongs to strategy canary"),
         ({"rollout": {"canary": {}}}, "canary belongs to strategy canary"),
+        ({"rollout": {"steps": [10]}}, "steps belongs to strategy canary"),
         ({**CANARY, "serving": {"exposure": "ingress", "group": "chat"}}, "group chat shares one"),
     ],
 )
