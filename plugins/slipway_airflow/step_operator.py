@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.utils.pod_manager import OnFinishAction, PodPhase
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+)
 from kubernetes.client import ApiException
 
 from plugins.slipway_airflow import pods, results
@@ -224,6 +229,13 @@ class StepOperator(KubernetesPodOperator):
                 raise AirflowSkipException(f"{plan.release_id} was not rolled out, so there is nothing to undo")
         return plan, result.release
 
+    def _unneeded(self, context: "Context", result: StepResult) -> list[str]:
+        """Tasks that the plan leaves nothing to do, and that need no process to say so: all but the teardown tasks."""
+        plan = Plan.model_validate(result.data["plan"])
+        if plan.action != "nothing" and not context["params"]["plan_only"]:
+            return []
+        return sorted(task.task_id for task in self.get_flat_relatives() if not task.is_teardown)
+
     def _one_node(self) -> str:
         """Why there is no network between nodes to measure; empty where there is one."""
         if self.spec is None:
@@ -288,6 +300,8 @@ class StepOperator(KubernetesPodOperator):
         verdict = result.data.get("verdict")
         if self.step == "gate" and verdict != Verdict.PASSED:
             raise AirflowFailException(f"gate: the release is refused. {result.summary}")
+        if self.step == PLAN and (unneeded := self._unneeded(context, result)):
+            raise DownstreamTasksSkipped(tasks=unneeded)  # type: ignore[no-untyped-call]  # Airflow's own
 
     def _seen_at_end(self, pod: "k8s.V1Pod") -> "k8s.V1Pod":
         """Read the pod as it is now, or keep its last state if it is gone; record what ended it."""

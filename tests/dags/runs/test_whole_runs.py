@@ -31,7 +31,7 @@ def run(runs, database, tmp_path, monkeypatch):
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC))
     monkeypatch.setenv("SLIPWAY_SPECS", str(tmp_path))
 
-    def to_the_end(scripted=None, *, action="release", stored=()):
+    def to_the_end(scripted=None, *, action="release", stored=(), conf=None):
         runs.planned(action=action, stored=stored)
         plan = runs.xcoms["plan", "return_value"]["data"]
         dag = DagBag(str(REPOSITORY / "dags")).dags["release__demo"]
@@ -49,8 +49,10 @@ def run(runs, database, tmp_path, monkeypatch):
 
         runs.cluster.script = script
         with contextlib.suppress(SystemExit):
-            finished = dag.test()
-        return finished.state, {ti.task_id: str(ti.state) for ti in finished.get_task_instances()}
+            finished = dag.test(run_conf=conf)
+        tis = finished.get_task_instances()
+        to_the_end.started = {ti.task_id for ti in tis if ti.pid is not None}  # had a process
+        return finished.state, {ti.task_id: str(ti.state) for ti in tis}
 
     return to_the_end
 
@@ -99,9 +101,11 @@ def test_a_build_that_fails_leaves_nothing_to_roll_back(runs, run):
     assert steps_of_pods(runs) == ["plan", "download", "quantize", "build"]
 
 
-def test_a_run_with_nothing_to_do_succeeds_with_every_step_skipped(runs, run):
-    state, tasks = run(action="nothing")
+@pytest.mark.parametrize(("action", "conf"), [("nothing", {}), ("release", {"plan_only": True})])
+def test_a_run_with_nothing_to_do_succeeds_and_starts_no_process_for_its_steps(runs, run, action, conf):
+    state, tasks = run(action=action, conf=conf)
 
     assert state == "success"
     assert {task for task, state in tasks.items() if state == "skipped"} == set(tasks) - {"plan"}
     assert steps_of_pods(runs) == ["plan"]
+    assert run.started == {"plan", "roll-back", "released"}
