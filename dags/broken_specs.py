@@ -6,9 +6,9 @@ in dags/release.py and dags/rollback.py, and broken ones are reported here, wher
 
 from dags.release import release_dag
 from dags.rollback import rollback_dag
-from plugins.slipway_airflow.site import specs_folder
+from plugins.slipway_airflow.site import specs_folder, specs_slice
 from plugins.slipway_airflow.specs import BrokenSpecsError, make_dags
 
-FOLDER = specs_folder()
-if broken := make_dags(FOLDER, release_dag).broken | make_dags(FOLDER, rollback_dag).broken:
+FOLDER, PART = specs_folder(), specs_slice()
+if broken := make_dags(FOLDER, release_dag, part=PART).broken | make_dags(FOLDER, rollback_dag, part=PART).broken:
     raise BrokenSpecsError(broken)

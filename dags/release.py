@@ -13,7 +13,7 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from plugins.slipway_airflow.approval import Approval
 from plugins.slipway_airflow.released import Released
-from plugins.slipway_airflow.site import current_site, specs_folder
+from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
 from plugins.slipway_airflow.specs import make_dags, name_in_task
 from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.redaction import bounded
@@ -107,5 +107,5 @@ def release_dag(spec: ReleaseSpec) -> DAG:
 
 
 current_site()  # a missing site file is an error of this file, not of each spec
-DAGS = make_dags(specs_folder(), release_dag, only=name_in_task("release__"))
+DAGS = make_dags(specs_folder(), release_dag, only=name_in_task("release__"), part=specs_slice())
 globals().update(DAGS.made)

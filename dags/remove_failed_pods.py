@@ -9,6 +9,7 @@ from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, CronTriggerTimetable
 
 from plugins.slipway_airflow.failed_pods import remove_failed_pods
+from plugins.slipway_airflow.site import has_site_dags
 
 with DAG(
     dag_id="remove_failed_pods",
@@ -17,6 +18,7 @@ with DAG(
     max_active_runs=1,
     tags={"slipway", "maintenance"},
     doc_md=__doc__,
+    auto_register=has_site_dags(),
 ):
     PythonOperator(
         task_id="remove_failed_pods",

@@ -6,7 +6,7 @@ says what is kept. `dry_run` reports what a run would delete.
 
 from airflow.sdk import DAG, Param
 
-from plugins.slipway_airflow.site import current_site
+from plugins.slipway_airflow.site import current_site, has_site_dags
 from plugins.slipway_airflow.step_operator import StepOperator
 
 POLICY = current_site().retention
@@ -23,5 +23,6 @@ with DAG(
     },
     tags={"slipway", "maintenance"},
     doc_md=__doc__,
+    auto_register=has_site_dags(),
 ):
     StepOperator(task_id="retention", step="retention", retries=1)

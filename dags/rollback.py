@@ -5,7 +5,7 @@ With `to: live` it deploys again what the channel names as live, as after the lo
 
 from airflow.sdk import DAG, Param
 
-from plugins.slipway_airflow.site import current_site, specs_folder
+from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
 from plugins.slipway_airflow.specs import make_dags, name_in_task
 from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.release import RevertRequest
@@ -32,5 +32,5 @@ def rollback_dag(spec: ReleaseSpec) -> DAG:
 
 
 current_site()
-DAGS = make_dags(specs_folder(), rollback_dag, only=name_in_task("rollback__"))
+DAGS = make_dags(specs_folder(), rollback_dag, only=name_in_task("rollback__"), part=specs_slice())
 globals().update(DAGS.made)

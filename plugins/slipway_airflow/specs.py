@@ -1,5 +1,7 @@
 """Reads the release specs of a folder, and separates broken ones, so that a mistake stops only one model."""
 
+import re
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 REASON_CHARS = 1000
 REPORT_CHARS = 60_000
 """Limit for the text of all broken specs together: MySQL stores an import error in 64 KiB."""
+NAME_LINE = re.compile(rb"""^name:[ \t]+(['"]?)([a-z0-9-]+)\1[ \t]*(?:#.*)?\r?$""", re.MULTILINE)
+"""The name of a release as most specs write it. A line without indentation is no part of another value."""
 
 
 class BrokenSpecsError(Exception):
@@ -44,24 +48,44 @@ class Dags:
     broken: dict[Path, str] = field(default_factory=dict)
 
 
-def read_specs(folder: Path, only: str | None = None) -> Specs:
+@dataclass(frozen=True)
+class Slice:
+    """One of `of` parts of the specs, which a dag-processor of its own reads (docs/scale.md)."""
+
+    number: int
+    of: int
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the release of this name belongs to the slice; each name belongs to one."""
+        return zlib.crc32(name.encode()) % self.of == self.number - 1
+
+
+def read_specs(folder: Path, only: str | None = None, part: Slice | None = None) -> Specs:
     """Read every *.yaml file of `folder` in alphabetical order; with `only`, those that hold this text.
 
+    With `part`, files of other slices are not parsed; a file whose name is not plain to see is parsed for every slice.
     If two files have the same release name, the second is broken: a name belongs to one DAG and one Service.
     """
     specs = Specs()
     owners: dict[str, Path] = {}
     for path in sorted(folder.glob("*.yaml")):
+        spec, reason, name = None, "", None
         try:
             data = read_regular_file(path)
             if only is not None and only.encode() not in data:
                 continue
+            name = _plain_name(data) if part else None
+            if part and name and name not in part:
+                continue
             spec = read_contract(ReleaseSpec, parse_document(data, str(path)), str(path))
         except InputError as error:
-            specs.broken[path] = str(error)
-            continue
+            reason = str(error)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one file, the other models keep their DAGs
-            specs.broken[path] = _unexpected(path, error)
+            reason = _unexpected(path, error)
+        if part and (name or (spec.name if spec else path.name)) not in part:
+            continue
+        if spec is None:
+            specs.broken[path] = reason
             continue
         if (owner := owners.setdefault(spec.name, path)) != path:
             specs.broken[path] = (
@@ -86,15 +110,17 @@ def name_in_task(prefix: str) -> str | None:
     return dag_id.removeprefix(prefix) if dag_id.startswith(prefix) else None
 
 
-def make_dags(folder: Path, make: "Callable[[ReleaseSpec], DAG]", only: str | None = None) -> Dags:
-    """Make a DAG of every spec in `folder`; a spec that `make` rejects counts as broken too.
+def make_dags(
+    folder: Path, make: "Callable[[ReleaseSpec], DAG]", only: str | None = None, part: Slice | None = None
+) -> Dags:
+    """Make a DAG of every spec in `folder`, or of its slice; a spec that `make` rejects counts as broken too.
 
     With `only`, files that do not hold this release name are not parsed, unless it is found nowhere: YAML can write it
     in other ways.
     """
-    specs = read_specs(folder, only)
+    specs = read_specs(folder, only, part)
     if only is not None and only not in {spec.name for spec in specs.good.values()}:
-        specs = read_specs(folder)
+        specs = read_specs(folder, part=part)
     dags = Dags(broken=dict(specs.broken))
     for path, spec in specs.good.items():
         try:
@@ -105,6 +131,12 @@ def make_dags(folder: Path, make: "Callable[[ReleaseSpec], DAG]", only: str | No
         else:
             dags.made[dag.dag_id] = dag
     return dags
+
+
+def _plain_name(data: bytes) -> str | None:
+    """The release's name without parsing the file; None unless exactly one line can be it."""
+    lines = NAME_LINE.findall(data)
+    return lines[0][1].decode() if len(lines) == 1 else None
 
 
 def _unexpected(path: Path, error: Exception) -> str:
