@@ -23,7 +23,9 @@ from tasks.contracts.spec import ReleaseSpec
 FIELDS = ReleaseSpec.model_json_schema()["$defs"]
 Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, ten times as fast
 DOC_CHARS = 16_000  # prompts may be long, and Airflow stores the text with every version of the DAG
-RETRIES = {
+DEFAULTS = {
+    # a run that is nearly done holds GPUs for its candidate: under load it ends before others begin (docs/scale.md)
+    "weight_rule": "upstream",
     "retries": 2,
     "retry_delay": timedelta(seconds=10),
     "retry_exponential_backoff": True,
@@ -76,7 +78,7 @@ def release_dag(spec: ReleaseSpec) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags={"slipway", spec.engine.kind, spec.quantization.format, spec.engine.gpu or "cpu"},
-        default_args=RETRIES,
+        default_args=DEFAULTS,
         doc_md=DOC.format(spec=spec, text=bounded(text, DOC_CHARS)),
         auto_register=False,
     ) as dag:

@@ -11,6 +11,8 @@ from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.release import RevertRequest
 from tasks.contracts.spec import ReleaseSpec
 
+AHEAD_OF_RELEASES = 1000
+"""A priority above that of every task of a release: a rollback does not wait for a free slot behind releases."""
 FIELDS = RevertRequest.model_json_schema()["properties"]
 
 
@@ -27,7 +29,7 @@ def rollback_dag(spec: ReleaseSpec) -> DAG:
         doc_md=f"Sends all traffic of **{spec.name}** to its previous release and records the reason in its channel.",
         auto_register=False,
     ) as dag:
-        StepOperator(task_id="revert", step="revert", spec=spec, retries=1)
+        StepOperator(task_id="revert", step="revert", spec=spec, retries=1, priority_weight=AHEAD_OF_RELEASES)
     return dag
 
 

@@ -2,6 +2,7 @@ import json
 import os
 import random
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -9,7 +10,7 @@ from airflow._shared.module_loading import find_path_from_directory
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
-from airflow.serialization.serialized_objects import DagSerialization
+from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.timetables.trigger import CronTriggerTimetable
@@ -85,6 +86,22 @@ def test_every_task_but_the_verdict_is_tried_again_after_a_failure_that_may_pass
     dag = bag(specs, monkeypatch).dags["release__demo"]
 
     assert {task.task_id: task.retries for task in dag.tasks} == {**dict.fromkeys(EDGES, 2), "released": 0}
+
+
+def test_under_load_a_rollback_goes_first_and_then_what_is_nearest_to_its_end(specs, monkeypatch):
+    stored = [LazyDeserializedDAG.from_dag(dag) for dag in bag(specs, monkeypatch).dags.values()]
+    dags = {each.dag_id: DagSerialization.from_dict(each.data) for each in stored}
+    weight = {
+        (dag_id, task.task_id): task.weight_rule.get_weight(SimpleNamespace(task=task))
+        for dag_id, dag in dags.items()
+        for task in dag.tasks
+    }
+    order = ["plan", "download", "quantize", "build", "assemble", "publish", "check-network", "roll-out", "smoke-test"]
+    order += ["benchmark", "gate", "approval", "promote", "roll-back", "released"]
+
+    release = [weight["release__demo", task] for task in order]
+    assert release == sorted(set(release))
+    assert weight["rollback__demo", "revert"] > max(release)
 
 
 def test_a_run_may_choose_revision_force_and_approval_within_the_specs_own_schema(specs, monkeypatch):
