@@ -1,4 +1,4 @@
-"""Copied to $AIRFLOW_HOME/config, where every Airflow process imports it at start.
+"""Copied to $AIRFLOW_HOME/config, and to /app in the image, where every Airflow process imports it at start.
 
 Scheduler and dag-processor fork a process per task and per parse. A child has what they imported before;
 without this, each task spends about a second importing the operator, the Kubernetes client and boto3 (Airflow 3.3.2,
