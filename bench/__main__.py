@@ -1,7 +1,7 @@
 """`python -m bench`: every benchmark that needs no stack, one after the other, and at the end every goal.
 
-The sizes are quick ones; `--full` reads 1,000 specs and transfers files of 4 GB. Exits with 1 if a benchmark could not
-run; a missed goal is a result.
+The sizes are quick ones; `--full` reads 1,000 specs, transfers files of 4 GB and runs bench.scale. Exits with 1 if a
+benchmark could not run; a missed goal is a result.
 """
 
 import argparse
@@ -21,11 +21,14 @@ QUICK = {
     "front": ("local",),
     "openai": ("local",),
     "aiperf": ("tasks",),
+    "orchestration": ("tasks", "--specs", "40", "--runs", "10"),
 }
 """The environment of each benchmark, and its options."""
 FULL = QUICK | {
     "parse": ("tasks", "--specs", "1", "40", "1000"),
     "transfer": ("tasks", "--size", "full", "--rounds", "5"),
+    "orchestration": ("tasks",),
+    "scale": ("dev",),
 }
 GOAL, MISSED = "goal ", "missed"
 
