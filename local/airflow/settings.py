@@ -19,6 +19,13 @@ LOCK_WAIT_S = 60
 a write takes on a busy machine: whoever waited that long got an error, and a person `500 Internal Server Error`."""
 
 
+API_TIMEOUT_S, API_RETRIES = 60, 10
+"""How long a task's process waits for an answer of Airflow's API, and how often it asks.
+
+Airflow's own 5 s are less than a busy server takes: whoever started a task asked again, heard that the task ran
+already, and gave it up. Its own 5 tries end after some 8 s of waiting, before a server that was killed is back."""
+
+
 class AirflowHome:
     """The folder AIRFLOW_HOME: configuration, passwords, database and logs."""
 
@@ -76,8 +83,12 @@ class AirflowHome:
                 "simple_auth_manager_passwords_file": str(self.passwords_file),
             },
             "database": {"sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}?timeout={LOCK_WAIT_S}"},
-            # a task's process ends a moment after its sockets; a supervisor that checks in between sleeps this long
-            "workers": {"min_heartbeat_interval": 1},
+            "workers": {
+                # a task's process ends a moment after its sockets; a supervisor that checks in between sleeps this long
+                "min_heartbeat_interval": 1,
+                "execution_api_timeout": API_TIMEOUT_S,
+                "execution_api_retries": API_RETRIES,
+            },
             "scheduler": {"scheduler_idle_sleep_time": 0.25},
             "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 30, "parsing_processes": 1},
             "api": {
@@ -94,5 +105,4 @@ class AirflowHome:
                 "file_task_handler_new_folder_permissions": "0o700",
                 "file_task_handler_new_file_permissions": "0o600",
             },
-            "usage_data_collection": {"enabled": "False"},
         }

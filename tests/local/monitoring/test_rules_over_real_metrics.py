@@ -145,7 +145,7 @@ def watched(start_server, make_repository, tmp_path_factory):
         ("triton:queue_compute:ratio", 0, 1),
         ("release:triton_errors:ratio_rate5m", 0, 0),
         ("release:front_errors:ratio_rate5m", 0, 0.5),
-        ("release:waiting_requests:sum", 0, 0),
+        ("release:waiting_requests:sum", 0, CLIENTS),
     ],
 )
 def test_a_recorded_series_has_one_sample_for_the_pod(watched, series, least, most):
