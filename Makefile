@@ -1,4 +1,4 @@
-# make demo        a model from a revision to a promoted service, on this machine
+# make demo        a model from a revision to a promoted service, on this machine; CANARY=1 adds a canary that fails
 # make test        every tier of tests
 # make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
 # make wheel       the slipway command as a wheel, in .slipway/wheel
@@ -18,7 +18,7 @@ SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-c
 .PHONY: demo test check lint types wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
 
 demo: environments
-	@$(ENVS)/local/bin/python -m demo
+	@$(ENVS)/local/bin/python -m demo $(if $(CANARY),--canary)
 
 up: environments
 	@$(ENVS)/local/bin/python -m local up $(if $(HUB),--hub $(HUB))

@@ -10,6 +10,8 @@ from rich.console import Console
 
 from cli.screens import console_on_stdout
 from cli.settings import Settings
+from demo import canary
+from demo.canary import CanaryDemo, own_specs
 from demo.observers import resident_bytes
 from demo.story import SPEC, Demo, DemoError
 from local.private_files import PRIVATE_UMASK
@@ -27,14 +29,18 @@ def main() -> int:
     """Run the demo; 0 if every release did what it should."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
+    parser.add_argument("--canary", action="store_true", help="a chapter more: a canary that fails under real traffic")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
     console, started_at = console_on_stdout(), time.monotonic()
-    stack = Stack(arguments.folder)
+    specs = arguments.folder.resolve() / "specs" if arguments.canary else None
+    stack = Stack(arguments.folder, specs=specs)
     try:
+        if specs:
+            own_specs(specs)
         _bring_up(stack, console)
         os.environ.update(stack.client_environment())
-        _tell(stack, console)
+        _tell(stack, console, specs)
     except (DemoError, PipelineError, OSError) as error:
         console.print(f"\ndemo failed: {error}", style="bold red", highlight=False, soft_wrap=True, markup=False)
         console.print(f"The stack keeps running. Its logs are in {stack.folder}; `make down` stops it.", soft_wrap=True)
@@ -58,17 +64,22 @@ def _bring_up(stack: Stack, console: Console) -> None:
     stack.up(say)
 
 
-def _tell(stack: Stack, console: Console) -> None:
-    spec = read_contract(ReleaseSpec, read_document(SPEC), SPEC.name)
+def _tell(stack: Stack, console: Console, specs: Path | None) -> None:
     settings = Settings.resolve(os.environ)
     with settings.airflow() as airflow:
-        demo = Demo(stack, console, settings, airflow, spec)
+        demo = Demo(stack, console, settings, airflow, _spec(SPEC))
         demo.release_a_good_model()
         demo.release_the_same_weights()
         refused = demo.refuse_a_damaged_model()
         demo.show_evidence(refused)
         demo.roll_back_to_the_previous_release()
+        if specs:
+            CanaryDemo(stack, console, settings, airflow, _spec(canary.SPEC), specs).roll_back_a_canary()
         demo.say_where_everything_is()
+
+
+def _spec(file: Path) -> ReleaseSpec:
+    return read_contract(ReleaseSpec, read_document(file), file.name)
 
 
 if __name__ == "__main__":

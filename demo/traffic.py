@@ -8,7 +8,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -75,14 +75,16 @@ class KeptHttp:
 
     def __init__(self, model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -> None:
         self._url = f"/v2/models/{model}/{self.path}"
+        request = request_of(question)
         self._body = json.dumps(
-            {"text_input": question.prompt, "max_tokens": request_of(question).max_tokens, **self._more()}
+            {"text_input": request.prompt, "max_tokens": request.max_tokens, **request.sampling, **self._more()}
         )
+        self._headers: dict[str, str] = {}
         self._connection = http.client.HTTPConnection(host, ports["http"], timeout=ANSWER_TIMEOUT_S)
 
     def ask(self) -> str:
         """The model's whole answer."""
-        self._connection.request("POST", self._url, self._body)
+        self._connection.request("POST", self._url, self._body, self._headers)
         response = self._connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
@@ -126,7 +128,18 @@ class KeptHttpStream(KeptHttp):
         return "".join(event["text_output"] for event in events)
 
 
-CLIENTS: tuple[Callable[[str, str, dict[str, int], SmokeQuestion], Client], ...] = (
+class Routed(KeptHttp):
+    """Whole answers through a Gateway, which knows the model by the host that the client names."""
+
+    name = "HTTP through the Gateway, kept"
+
+    def __init__(self, model: str, host: str, ports: dict[str, int], question: SmokeQuestion, *, known_as: str) -> None:
+        super().__init__(model, host, ports, question)
+        self._headers = {"Host": known_as}
+
+
+Kind = Callable[[str, str, dict[str, int], SmokeQuestion], Client]
+CLIENTS: tuple[Kind, ...] = (
     FreshGrpc,
     KeptGrpc,
     KeptHttp,
@@ -135,20 +148,29 @@ CLIENTS: tuple[Callable[[str, str, dict[str, int], SmokeQuestion], Client], ...]
 
 
 class Traffic:
-    """One client of each kind, each answer checked. Used as a context; the counts are complete after it.
+    """One client of each of `kinds`, each answer checked. Used as a context; the counts are complete after it.
 
-    The clients stop when the process ends.
+    A client waits for `pause_s` between an answer and its next request. The clients stop when the process ends.
     """
 
-    def __init__(self, model: str, host: str, ports: dict[str, int], question: SmokeQuestion) -> None:
-        self._question = question
+    def __init__(
+        self,
+        model: str,
+        host: str,
+        ports: dict[str, int],
+        question: SmokeQuestion,
+        kinds: Sequence[Kind] = CLIENTS,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._question, self._pause_s = question, pause_s
+        self._counting = threading.Lock()
         self.counts: dict[str, int] = {}
         self.failures: list[str] = []
         self.seconds = 0.0
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._ask_on, args=(kind(model, host, ports, question),), daemon=True)
-            for kind in CLIENTS
+            for kind in kinds
         ]
 
     @property
@@ -172,16 +194,18 @@ class Traffic:
 
     def _ask_on(self, client: Client) -> None:
         name = client.name
-        self.counts[name] = 0
+        with self._counting:
+            self.counts.setdefault(name, 0)
         while not self._stop.is_set():
-            self.counts[name] += 1
+            with self._counting:
+                self.counts[name] += 1
             try:
                 text = client.ask()
                 if not self._question.accepts(text):
                     self.failures.append(f"{name}: answered {text!r}, expected {self._question.answer!r}"[:200])
             except Exception as error:  # noqa: BLE001 - to a client every error is a failed request
                 self.failures.append(f"{name}: {type(error).__name__}: {error}"[:200])
-            self._stop.wait(PAUSE_S)
+            self._stop.wait(self._pause_s)
         client.close()
 
 

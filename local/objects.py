@@ -1,6 +1,7 @@
 """Prepares the embedded cluster and object store, as docs/cluster-setup.md prepares real ones but without kubectl."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from local.settings import Settings
 from tasks.adapters.kube import Cluster
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.adapters.site_setup import set_up
+from tasks.contracts.errors import PipelineError
 from tasks.contracts.site import Site
 from tasks.contracts.site_objects import signing_secret
 
+GATEWAY_READY_S, POLL_S = 20.0, 0.1
 TOKEN_LIFETIME_S = 365 * 24 * 3600  # `make up` writes a new one
 
 
@@ -30,6 +33,26 @@ def prepare(site: Site, text: str, kubeconfig: Path, manifests: Path, settings: 
     cluster = Cluster.connect(site, kubeconfig=kubeconfig)
     cluster.apply([*base_objects(manifests), *signing_secret(site, settings.signing_key)])
     set_up(site, text, cluster, S3ObjectStore(site.object_store, settings.credentials), settings.credentials)
+
+
+def serve_gateway(site: Site, kubeconfig: Path, file: Path) -> tuple[str, int]:
+    """Apply the Gateway of `file` in the serving namespace; the address and port of its listener, once it serves.
+
+    Raises:
+        PipelineError: it does not.
+    """
+    cluster, gateway = Cluster.connect(site, kubeconfig=kubeconfig), yaml.safe_load(file.read_text())
+    name, [listener] = gateway["metadata"]["name"], gateway["spec"]["listeners"]
+    gateway["metadata"]["namespace"] = site.kubernetes.serving_namespace
+    cluster.apply([gateway])
+    deadline, status = time.monotonic() + GATEWAY_READY_S, dict[str, Any]()
+    while time.monotonic() < deadline:
+        status = (cluster.get("Gateway", name) or {}).get("status") or {}
+        conditions = {one["type"]: one["status"] for one in status.get("conditions", ())}
+        if conditions.get("Programmed") == "True":
+            return str(status["addresses"][0]["value"]), int(listener["port"])
+        time.sleep(POLL_S)
+    raise PipelineError(f"Gateway {name} does not serve", found=status, expected="condition Programmed")
 
 
 def write_kubeconfig(admin: Path, namespace: str, account: str, target: Path) -> None:

@@ -158,6 +158,17 @@ class Stack:
             site["signing"] = {"key_secret": SIGNING_SECRET, "public_keys": [self.settings.public_key]}
         return site
 
+    def serve_gateway(self) -> tuple[str, int]:
+        """Open the Gateway that the site's routes attach to, for as long as the folder lives; its address and port.
+
+        Raises:
+            PipelineError: it does not serve.
+        """
+        from local import objects  # noqa: PLC0415 - as in _prepare_site
+
+        site = read_contract(Site, self.site(), str(self.site_file))
+        return objects.serve_gateway(site, self.kubeconfig, REPOSITORY / "local" / "gateway.yaml")
+
     @property
     def hub_endpoint(self) -> str:
         """The address of the stack's own Hub."""

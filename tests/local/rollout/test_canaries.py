@@ -96,7 +96,7 @@ def test_a_canary_that_slows_down_under_real_traffic_is_rolled_back_at_its_secon
         clients.after(50)
         made = candidate(workspace, "lagging")
         with Watched(cluster) as watched:
-            with refused(what="was failed at step 2 of 3 (25 % of the requests)", found="request "):
+            with refused(what="was failed at step 2 of 3 (25 % of the requests)", found="answer "):
                 promote.run(made, workspace)
             roll_back.run(made, workspace)
         clients.answers.clear()

@@ -122,6 +122,13 @@ def test_what_triton_does_not_count_is_noticed_at_the_front(answered, why):
     assert failed[0].startswith(why)
 
 
+def test_times_of_triton_count_only_where_a_front_has_none():
+    slow, timed = changed(request_s=30, queue_s=20), Served(100, 0, 100, 10)
+
+    assert verdict_of(judge(Side(slow, (), timed), Side(GOOD, (), timed), LIMITS)) is Verdict.PASSED
+    assert verdict_of(judge(Side(slow, (), timed), Side(GOOD), LIMITS)) is Verdict.FAILED
+
+
 def test_probes_alone_are_no_traffic():
     probed = Side(Served(succeeded=40), (0.1,) * 40)
 

@@ -1,6 +1,7 @@
 """The demo's spec fits the demo's model and datasets."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tasks.engines.registry import planner_for
 from tests.unit.engines.test_openvino_requests import SHAPE
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+CANARY = REPOSITORY / "demo" / "canary.py"
 HUB = REPOSITORY / "tests" / "fixtures" / "hub"
 
 
@@ -65,3 +67,16 @@ def test_the_demo_asks_what_its_model_was_taught(demo):
 
 def test_the_demos_perplexity_has_texts(demo):
     assert all(line["text"] for line in lines_of(demo.gate.quality.perplexity))
+
+
+def test_the_canarys_spec_has_the_line_that_the_demo_changes():
+    file = REPOSITORY / "demo" / "canary.yaml"
+    [was, becomes] = re.findall(r'_LINE.*"(max_batch_size: \d+)", "(max_batch_size: \d+)"', CANARY.read_text())[0]
+    text = file.read_text()
+
+    assert text.count(was) == 1
+    good, slow = (
+        read_contract(ReleaseSpec, yaml.safe_load(text.replace(was, line)), file.name) for line in (was, becomes)
+    )
+    assert (good.engine.max_batch_size, slow.engine.max_batch_size) == (16, 1)
+    assert slow.rollout.steps[-1] == 50
