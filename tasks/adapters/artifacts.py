@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 READ_BYTES = 2**20
 PARTIAL = ".partial"
 MANIFEST_ATTEMPTS = 5
+ARTIFACTS_SEARCHED = 500
+"""How many artifacts are searched for a file that need not be transferred: reading them takes seconds, not minutes."""
 S = TypeVar("S", bound=Sized)
 Work = Callable[[S, Count], File]
 
@@ -207,15 +209,22 @@ class ArtifactStore:
         return self._commit(self._manifest(stage, key, (), inputs, producer, metrics, 0.0), files, put, began, what)
 
     def _files_of(self, stage: Stage, but: str) -> dict[tuple[str, int], str]:
-        """Addresses of the files of every other artifact of the stage, by digest and size."""
-        stored = self._store.list(f"{self._layout.artifacts()}{stage}/")
-        found = {}
-        for item in stored:
-            key, _, name = item.uri.removeprefix(f"{self._layout.artifacts()}{stage}/").partition("/")
-            manifest = self.find(stage, key) if name == MANIFEST and key != but else None
-            for file in manifest.files if manifest else ():
-                found[file.sha256, file.size_bytes] = self._uri(stage, key, file.path)
-        return found
+        """Addresses of the files of the stage's newest other artifacts, by digest and size."""
+        folder = f"{self._layout.artifacts()}{stage}/"
+        manifests = {
+            key: item.modified_at
+            for item in self._store.list(folder)
+            for key, _, name in [item.uri.removeprefix(folder).partition("/")]
+            if name == MANIFEST and key != but
+        }
+        keys = sorted(manifests, key=manifests.__getitem__, reverse=True)[:ARTIFACTS_SEARCHED]
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            found = dict(zip(keys, pool.map(lambda key: self.find(stage, key), keys), strict=True))
+        return {
+            (file.sha256, file.size_bytes): self._uri(stage, key, file.path)
+            for key, manifest in reversed(found.items())
+            for file in (manifest.files if manifest else ())
+        }
 
     def _is_copied(self, source_uri: str, uri: str, file: File) -> bool:
         """Copy a file within the store; False if retention deleted it meanwhile or its digest is not the right one."""

@@ -1,5 +1,6 @@
 import pytest
 
+from tasks.adapters import artifacts
 from tasks.contracts.errors import DigestMismatchError, UnavailableError
 from tasks.contracts.release import Release
 from tasks.steps import download
@@ -107,6 +108,23 @@ def test_a_file_that_another_revision_brought_is_copied_within_the_store(planned
     assert {file.path: file.size_bytes for file in manifest.files} == {"config.json": 2, "model.safetensors": 7}
     space.artifacts.fetch("download", "e" * 64, tmp_path / "back")
     assert (tmp_path / "back" / "model.safetensors").read_bytes() == b"weights"
+
+
+def test_only_the_newest_artifacts_are_searched(planned, hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "ARTIFACTS_SEARCHED", 1)
+    space = workspace(tmp_path, hub=hub)
+    download.run(planned, space)
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    (newer / "model.bin").write_bytes(b"others")
+    space.artifacts.store("download", "f" * 64, newer, inputs={}, producer={}, metrics={}, seconds=1.0)
+    stages = planned.plan.stages
+    other = stages | {"download": stages["download"].model_copy(update={"key": "e" * 64})}
+    hub.brought = []
+
+    download.run(planned.model_copy(update={"plan": planned.plan.model_copy(update={"stages": other})}), space)
+
+    assert sorted(hub.brought) == ["config.json", "model.safetensors"]
 
 
 def test_a_file_that_retention_deletes_meanwhile_comes_from_the_hub(planned, hub, tmp_path):
