@@ -1,14 +1,16 @@
 """Reports broken release specs: an import error of this file in Airflow's UI names each one and what is wrong in it.
 
 Airflow reports import errors only for DAG files, and drops every DAG of a file that has one. So valid specs become DAGs
-in dags/release.py and dags/rollback.py, and broken ones are reported here, where there is no DAG to lose.
+in release.py, rollback.py and drill.py, and broken ones are reported here, where there is no DAG to lose.
 """
 
+from dags.drill import drill_dag
 from dags.release import release_dag
 from dags.rollback import rollback_dag
 from plugins.slipway_airflow.site import specs_folder, specs_slice
 from plugins.slipway_airflow.specs import BrokenSpecsError, make_dags
 
 FOLDER, PART = specs_folder(), specs_slice()
-if broken := make_dags(FOLDER, release_dag, part=PART).broken | make_dags(FOLDER, rollback_dag, part=PART).broken:
+MAKERS = (release_dag, rollback_dag, drill_dag)
+if broken := {path: why for make in MAKERS for path, why in make_dags(FOLDER, make, part=PART).broken.items()}:
     raise BrokenSpecsError(broken)

@@ -5,6 +5,8 @@
     python -m tasks STEP --release s3://.../release.json [--run ID]
     python -m tasks revert --request s3://.../revert.json              (in a pod)
     python -m tasks revert --name MODEL --run ID [--reason TEXT] [--to RELEASE|live]
+    python -m tasks drill --request s3://.../drill.json                (in a pod)
+    python -m tasks drill --name MODEL --run ID [--request-rate R] [--seconds S]
     python -m tasks retention --request s3://.../retention.json        (in a pod)
     python -m tasks retention --run ID [--dry-run]
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER

@@ -12,6 +12,7 @@ from tasks.serving.openai_api import process as openai_process
 
 PLAN: Step = "plan"
 REVERT: Step = "revert"
+DRILL: Step = "drill"
 RETENTION: Step = "retention"
 FETCH_REPOSITORY = "fetch-repository"
 LEAD = "lead"
@@ -47,6 +48,7 @@ def parse(
     for name in (
         *STEPS,
         REVERT,
+        DRILL,
         RETENTION,
         FETCH_REPOSITORY,
         LEAD,
@@ -86,6 +88,13 @@ def _add_revert_request(step: argparse.ArgumentParser) -> None:
     step.add_argument("--to", default=PREVIOUS, help="which release takes the traffic: its id, previous or live")
 
 
+def _add_drill_request(step: argparse.ArgumentParser) -> None:
+    either = _add_request(step)
+    either.add_argument("--name", help="the model")
+    step.add_argument("--request-rate", type=float, metavar="R", help="requests per second; as rollout.drill")
+    step.add_argument("--seconds", type=int, metavar="S", help="before, between and after the flips; as rollout.drill")
+
+
 def _add_retention_request(step: argparse.ArgumentParser) -> None:
     either = step.add_mutually_exclusive_group(required=True)
     either.add_argument("--request", help="URI of the request document; replaces every other argument")
@@ -119,6 +128,7 @@ def _add_step(step: argparse.ArgumentParser) -> None:
 ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     "plan": _add_plan_request,
     REVERT: _add_revert_request,
+    DRILL: _add_drill_request,
     RETENTION: _add_retention_request,
     FETCH_REPOSITORY: _add_fetch_repository,
     LEAD: mpi_leader.add_arguments,

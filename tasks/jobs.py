@@ -21,10 +21,11 @@ from tasks.adapters.clock import SystemClock
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.adapters.traced import TracedHub, TracedObjectStore
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.arguments import FETCH_REPOSITORY, PLAN, RETENTION, REVERT
+from tasks.arguments import DRILL, FETCH_REPOSITORY, PLAN, RETENTION, REVERT
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import Contract, canonical_json, read_contract, read_contract_json
 from tasks.contracts.documents import parse_json
+from tasks.contracts.drill import DrillRequest
 from tasks.contracts.errors import InputError, PipelineError
 from tasks.contracts.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.plan import Plan, PlanRequest
@@ -158,6 +159,10 @@ def _job(parsed: Namespace, workspace: Workspace) -> Job:
         revert = _revert_request(parsed, workspace)
         result_uri = workspace.layout.revert(revert.name, revert.run)
         return Job(REVERT, revert.run, result_uri, partial(step_table.revert, revert), revert.name)
+    if parsed.step == DRILL:
+        drill = _drill_request(parsed, workspace)
+        result_uri = workspace.layout.drill(drill.name, drill.run)
+        return Job(DRILL, drill.run, result_uri, partial(step_table.drill, drill), drill.name)
     if parsed.step == RETENTION:
         retention = _retention_request(parsed, workspace)
         result_uri = workspace.layout.retention_result(retention.run)
@@ -189,6 +194,14 @@ def _revert_request(parsed: Namespace, workspace: Workspace) -> RevertRequest:
         return _read_request(RevertRequest, parsed.request, workspace)
     request = {"name": parsed.name, "run": parsed.run, "reason": parsed.reason, "to": parsed.to}
     return read_contract(RevertRequest, request, "revert")
+
+
+def _drill_request(parsed: Namespace, workspace: Workspace) -> DrillRequest:
+    if parsed.request:
+        return _read_request(DrillRequest, parsed.request, workspace)
+    settings = {"request_rate": parsed.request_rate, "seconds": parsed.seconds}
+    given = {name: value for name, value in settings.items() if value is not None}
+    return read_contract(DrillRequest, {"name": parsed.name, "run": parsed.run, "settings": given}, "drill")
 
 
 def _retention_request(parsed: Namespace, workspace: Workspace) -> RetentionRequest:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.drill import DrillRequest
 from tasks.contracts.forecast import Preview
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release, RevertRequest, Step
@@ -29,6 +30,13 @@ def look(request: PlanRequest, workspace: Workspace) -> Preview:
 def revert(request: RevertRequest, workspace: Workspace) -> Outcome:
     """Run the step that puts a previous release back."""
     from tasks.steps.revert import run
+
+    return run(request, workspace)
+
+
+def drill(request: DrillRequest, workspace: Workspace) -> Outcome:
+    """Run the step that tries out the way back to the previous release."""
+    from tasks.steps.drill import run
 
     return run(request, workspace)
 

@@ -63,6 +63,7 @@ KINDS: dict[Step, StepKind] = {
     "promote": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
     "roll-back": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
     "revert": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
+    "drill": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
     "retention": StepKind("slipway-retention", deadline_s=6 * HOUR_S, cluster_access=True),
 }
 """A deadline is not an estimate: it limits what a hanging pod costs. The waits of spec and site are added to it."""
@@ -86,7 +87,7 @@ def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
         seconds += serving.schedule_s + serving.pull_s
         if spec.engine.gpu in site.gpus and (floor := site.gpus[spec.engine.gpu].network):
             seconds += floor.timeout_s
-    if step in {"roll-out", "revert"}:
+    if step in {"roll-out", "revert", "drill"}:
         serving = site.budgets.of(gpus=spec.engine.gpu is not None)
         seconds += serving.schedule_s + serving.pull_s + spec.serving.ready_timeout_s
     if step == "roll-out" and spec.serving.group is not None:
@@ -98,7 +99,13 @@ def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
             seconds += int(load.budget_s + 2 * last)
     if step == "promote":
         seconds += rollout.watch_s
-    return min(seconds + _exchange_s(step, spec, site), MAX_DEADLINE_S)
+    return min(seconds + _exchange_s(step, spec, site) + _drill_s(step, spec), MAX_DEADLINE_S)
+
+
+def _drill_s(step: Step, spec: ReleaseSpec) -> int:
+    """How long a drill sends requests, and waits for pods of the live release besides those of the previous one."""
+    drill = spec.rollout.drill
+    return 3 * drill.seconds + 2 * spec.serving.ready_timeout_s if step == "drill" and drill is not None else 0
 
 
 def _exchange_s(step: Step, spec: ReleaseSpec, site: Site) -> int:

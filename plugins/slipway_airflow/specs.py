@@ -111,9 +111,11 @@ def name_in_task(prefix: str) -> str | None:
 
 
 def make_dags(
-    folder: Path, make: "Callable[[ReleaseSpec], DAG]", only: str | None = None, part: Slice | None = None
+    folder: Path, make: "Callable[[ReleaseSpec], DAG | None]", only: str | None = None, part: Slice | None = None
 ) -> Dags:
     """Make a DAG of every spec in `folder`, or of its slice; a spec that `make` rejects counts as broken too.
+
+    `make` returns None for a spec that has no such DAG.
 
     With `only`, files that do not hold this release name are not parsed, unless it is found nowhere: YAML can write it
     in other ways.
@@ -125,6 +127,8 @@ def make_dags(
     for path, spec in specs.good.items():
         try:
             dag = make(spec)
+            if dag is None:
+                continue
             dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own
         except Exception as error:  # noqa: BLE001 - as above
             dags.broken[path] = str(error) if isinstance(error, InputError) else _unexpected(path, error)

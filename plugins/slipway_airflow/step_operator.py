@@ -31,6 +31,7 @@ from plugins.slipway_airflow.starting import (
 from plugins.slipway_airflow.step_documents import read_result, write_request
 from tasks.contracts.artifact import STAGES, Layout
 from tasks.contracts.base import read_contract
+from tasks.contracts.drill import SKIPPED, DrillRequest
 from tasks.contracts.errors import InputError
 from tasks.contracts.gate import Verdict
 from tasks.contracts.kubernetes_text import check_pod_values
@@ -55,8 +56,9 @@ if TYPE_CHECKING:
 XCOM_KEY = "return_value"
 PLAN: Step = "plan"
 REVERT: Step = "revert"
+DRILL: Step = "drill"
 RETENTION: Step = "retention"
-UNPLANNED = frozenset({PLAN, REVERT, RETENTION})
+UNPLANNED = frozenset({PLAN, REVERT, DRILL, RETENTION})
 """Steps that run without a plan."""
 SITE_SUBJECT = "slipway"
 """Begins the pod's name, and names the folder of the request, of a step of the whole site."""
@@ -64,7 +66,7 @@ ROLL_OUT: Step = "roll-out"
 ROLL_BACK: Step = "roll-back"
 PROMOTE: Step = "promote"
 CHECK_NETWORK: Step = "check-network"
-TAKES_LEASE = frozenset({ROLL_OUT, REVERT})
+TAKES_LEASE = frozenset({ROLL_OUT, REVERT, DRILL})
 """Steps that acquire a model's lease, and may take it over from a run that has ended."""
 NEVER_BEGAN = frozenset({None, "upstream_failed", "skipped", "removed"})
 
@@ -120,7 +122,7 @@ class StepOperator(KubernetesPodOperator):
         """Run the step's pod, unless none is needed.
 
         Raises:
-            AirflowSkipException: there is nothing to release, or nothing to roll back.
+            AirflowSkipException: there is nothing to release, to roll back or to drill.
             AirflowFailException: a retry cannot help.
             AirflowException: the step failed; a retry may help.
         """
@@ -264,7 +266,7 @@ class StepOperator(KubernetesPodOperator):
         write_request(uri, self._request(context, run), self.aws_conn_id)
         return ["--request", uri]
 
-    def _request(self, context: "Context", run: str) -> PlanRequest | RevertRequest | RetentionRequest:
+    def _request(self, context: "Context", run: str) -> PlanRequest | RevertRequest | DrillRequest | RetentionRequest:
         """The run's request. It travels as a document, because Kubernetes would expand `$(NAME)` in a command."""
         params, source = context["params"], f"the parameters of run {run}"
         if self.step == RETENTION:
@@ -272,6 +274,10 @@ class StepOperator(KubernetesPodOperator):
         if self.step == REVERT:
             reverted = {"name": self.subject, "run": run, "reason": params["reason"], "to": params["to"]}
             return read_contract(RevertRequest, reverted, source)
+        if self.step == DRILL:
+            settings = self.spec.rollout.drill if self.spec else None
+            drilled = {"name": self.subject, "run": run, **({"settings": settings} if settings else {})}
+            return read_contract(DrillRequest, drilled, source)
         request = {"spec": self.spec, "run": run, "revision": params["revision"], "force": params["force"]}
         return read_contract(PlanRequest, request, source)
 
@@ -300,6 +306,10 @@ class StepOperator(KubernetesPodOperator):
         verdict = result.data.get("verdict")
         if self.step == "gate" and verdict != Verdict.PASSED:
             raise AirflowFailException(f"gate: the release is refused. {result.summary}")
+        if self.step == DRILL and verdict == SKIPPED:
+            raise AirflowSkipException(result.summary)
+        if self.step == DRILL and verdict != Verdict.PASSED:
+            raise AirflowFailException(f"drill: {result.summary}")
         if self.step == PLAN and (unneeded := self._unneeded(context, result)):
             raise DownstreamTasksSkipped(tasks=unneeded)  # type: ignore[no-untyped-call]  # Airflow's own
 
@@ -329,6 +339,8 @@ class StepOperator(KubernetesPodOperator):
             return self.layout.plan(self.subject, run)
         if self.step == REVERT:
             return self.layout.revert(self.subject, run)
+        if self.step == DRILL:
+            return self.layout.drill(self.subject, run)
         if self.step == RETENTION:
             return self.layout.retention_result(run)
         plan, _ = self._planned(context)

@@ -3,25 +3,21 @@
 import contextlib
 import itertools
 import queue
-import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from tasks.adapters import open_loop
 from tasks.adapters.clock import Clock, cpu_seconds
 from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.open_loop import MAX_IN_FLIGHT, timed
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
 from tasks.adapters.triton import TritonClient
 from tasks.contracts import looks
-from tasks.contracts.errors import PipelineError
 from tasks.contracts.gate_spec import Benchmark
 from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import RequestRow, Target
-
-MAX_IN_FLIGHT = 1024
-"""Requests of an open loop that wait for answers at once, as at the highest concurrency. One above that is sent late,
-which the gate sees in its row."""
 
 
 def _connect(address: ServiceAddress) -> TritonClient:
@@ -162,37 +158,29 @@ class LoadTest:
             with lock:
                 return opened.enter_context(self._connect(address))
 
-        def deliver(request: GenerateRequest, due_s: float) -> RequestRow:
+        def deliver(number: int, due_s: float) -> RequestRow:
             mine = client()
             try:
-                return send(mine, request, due_s)
+                return send(mine, requests[number], due_s)
             finally:
                 idle.put(mine)
 
         with opened, ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
-            began_s, sent = self._clock.monotonic(), []
-            for request, offset_s in zip(requests, offsets_s, strict=True):
-                self._clock.sleep(max(0.0, began_s + offset_s - self._clock.monotonic()))
-                sent.append(pool.submit(deliver, request, began_s + offset_s))
+            sent = open_loop.submit(offsets_s, deliver, pool, self._clock)
             return [each.result() for each in sent]
 
     def _request(
         self, client: TritonClient, request: GenerateRequest, row: dict[str, object], due_s: float | None
     ) -> RequestRow:
-        start_s = self._clock.monotonic()
-        row |= {"start_s": start_s - self._began_s, "due_s": None if due_s is None else due_s - self._began_s}
-        try:
-            chunks = [c for c in client.stream(self._model, request, self._settings.request_timeout_s) if c.text]
-        except PipelineError as error:
-            end_s = self._clock.monotonic() - self._began_s
-            return RequestRow.model_validate({**row, "ok": False, "error": str(error), "last_token_s": end_s})
-        times = {
-            "first_token_s": chunks[0].at_s - self._began_s if chunks else None,
-            "last_token_s": chunks[-1].at_s - self._began_s if chunks else None,
-        }
-        tokens = self._counter.count("".join(chunk.text for chunk in chunks))
-        ended = {"ok": bool(chunks), "error": "" if chunks else "the answer was empty", "output_tokens": tokens}
-        return RequestRow.model_validate({**row, **times, **ended})
+        timeout_s = self._settings.request_timeout_s
+        return timed(
+            lambda: client.stream(self._model, request, timeout_s),
+            row,
+            self._clock,
+            began_s=self._began_s,
+            due_s=due_s,
+            count=self._counter.count,
+        )
 
 
 def arrivals(rate: float, requests: int, turn: int) -> list[float]:
@@ -203,5 +191,4 @@ def arrivals(rate: float, requests: int, turn: int) -> list[float]:
         requests: how many.
         turn: turns of another number have other times.
     """
-    dice = random.Random(f"{rate} {turn}")  # noqa: S311 - times of requests, no secret
-    return list(itertools.accumulate(dice.expovariate(rate) for _ in range(requests)))
+    return list(itertools.islice(open_loop.arrivals(rate, turn), requests))

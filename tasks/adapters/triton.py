@@ -44,7 +44,14 @@ class Chunk:
 class TritonClient:
     """A connection to one Triton, or to a Service in front of several."""
 
-    def __init__(self, host: str, http_port: int = 8000, grpc_port: int = 8001) -> None:
+    def __init__(
+        self, host: str, http_port: int = 8000, grpc_port: int = 8001, *, own_connection: bool = False
+    ) -> None:
+        """Connect; with `own_connection`, over a connection that no other client of this process uses.
+
+        Otherwise gRPC lets clients of one address share connections, so a new client may reach the server that an older
+        one reached.
+        """
         from tritonclient import grpc, http
 
         self._grpc_module = grpc
@@ -52,7 +59,8 @@ class TritonClient:
         self._http = http.InferenceServerClient(
             f"{host}:{http_port}", connection_timeout=READY_TIMEOUT_S, network_timeout=READY_TIMEOUT_S
         )
-        self._grpc = grpc.InferenceServerClient(self.address)
+        options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+        self._grpc = grpc.InferenceServerClient(self.address, channel_args=options if own_connection else None)
         self._known_inputs: dict[str, ModelInputs] = {}
 
     def __enter__(self) -> Self:

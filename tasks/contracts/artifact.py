@@ -125,7 +125,7 @@ class Layout:
         return f"{self.root}/releases/{name}/plans/{run}.json"
 
     def request(self, name: str, run: str, step: str) -> str:
-        """The request of a run for plan or revert: text that a person wrote must not be in a pod's command."""
+        """The request of a run for plan, revert or drill: text that a person wrote must not be in a pod's command."""
         return f"{self.root}/requests/{name}/{run}/{step}.json"
 
     def dataset(self, digest: str) -> str:
@@ -139,6 +139,10 @@ class Layout:
     def revert(self, name: str, run: str) -> str:
         """The result of a run that restored a previous release."""
         return f"{self.root}/releases/{name}/reverts/{run}.json"
+
+    def drill(self, name: str, run: str) -> str:
+        """The result of a drill."""
+        return f"{self.root}/releases/{name}/drills/{run}.json"
 
     def channels(self) -> str:
         """Prefix of all models' channels."""

@@ -29,10 +29,12 @@ Step = Literal[
     "promote",
     "roll-back",
     "revert",
+    "drill",
     "retention",
 ]
-OTHER_STEPS = frozenset({"revert", "retention"})
-"""Steps that belong to no release's run: `revert` restores a previous release, `retention` deletes old ones."""
+OTHER_STEPS = frozenset({"revert", "drill", "retention"})
+"""Steps that belong to no release's run: `revert` restores a previous release, `drill` tries that out, `retention`
+deletes old ones."""
 STEPS: tuple[Step, ...] = tuple(step for step in get_args(Step) if step not in OTHER_STEPS)
 """The steps of a release, in order."""
 

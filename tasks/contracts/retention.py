@@ -3,16 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
 from tasks.contracts.base import Contract, Written
 from tasks.contracts.kubernetes_text import RunIdentity
-from tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
+from tasks.contracts.schedule import Schedule
 
 MAX_DAYS = 3650
-Schedule = Annotated[str, StringConstraints(max_length=MAX_SCHEDULE_CHARS), AfterValidator(check_schedule)]
 
 
 class RetentionPolicy(Written):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tasks.contracts.base import Written
+from tasks.contracts.schedule import Schedule
 from tasks.contracts.spec_fields import MAX_KEPT, MAX_REQUESTS, MAX_STEPS, MAX_WAIT_S
 
 Percent = Annotated[int, Field(ge=1, le=99)]
@@ -42,6 +43,36 @@ class CanaryLimits(Written):
         le=20,
         description="times that a step is watched again because it could not be judged; then the canary is rolled back",
     )
+
+
+MIN_DRILL_REQUESTS = 20
+"""Requests that a drill sends on average before, between and after its flips: fewer would hardly meet a flip."""
+
+
+class DrillSettings(Written):
+    """A drill: promoted and rolled back on a schedule, under load, so that the way back is known to work."""
+
+    schedule: Schedule = Field(default="@weekly", description="when the DAG `drill__<name>` runs, in UTC")
+    request_rate: float = Field(
+        default=2.0, ge=0.1, le=100.0, description="requests per second that the drill sends, besides those of clients"
+    )
+    seconds: int = Field(
+        default=30, ge=5, le=600, description="how long they are sent before, between and after the two flips"
+    )
+
+    @model_validator(mode="after")
+    def _it_ends_and_sends_enough(self) -> Self:
+        if self.schedule == "@continuous":
+            raise ValueError(
+                "schedule @continuous would drill without a pause, and a release could never begin: choose @weekly, or "
+                "a cron expression"
+            )
+        if self.request_rate * self.seconds < MIN_DRILL_REQUESTS:
+            raise ValueError(
+                f"{self.request_rate:g} requests/s for {self.seconds} s are {self.request_rate * self.seconds:g} "
+                f"requests, expected at least {MIN_DRILL_REQUESTS}: raise request_rate or seconds"
+            )
+        return self
 
 
 class Rollout(Written):
@@ -81,6 +112,11 @@ class Rollout(Written):
         "roll back",
     )
     approval: Literal["none", "human"] = "none"
+    drill: DrillSettings | None = Field(
+        default=None,
+        description="rolls back to the previous release and promotes the live one again, on a schedule and under load; "
+        "never when absent",
+    )
 
     @property
     def limits(self) -> CanaryLimits:
@@ -104,6 +140,21 @@ class Rollout(Written):
         mirrored = f"a copy of {self.mirror} % of the HTTP requests, then " if self.mirror else ""
         steps = ", ".join(map(str, self.steps))
         return f"canary: {mirrored}{steps} % of the requests, each watched for {self.bake_s} s; then all of them"
+
+    @model_validator(mode="after")
+    def _a_drill_has_two_releases(self) -> Self:
+        if self.drill is None:
+            return self
+        if self.surge == "none":
+            raise ValueError(
+                "drill needs two releases side by side, and with surge none there are GPUs for one: remove drill, or "
+                "choose surge full"
+            )
+        if self.keep == 1:
+            raise ValueError(
+                "drill rolls back to the previous release, and with keep 1 none is kept: remove drill, or raise keep"
+            )
+        return self
 
     @model_validator(mode="after")
     def _a_canary_has_steps_and_time(self) -> Self:

@@ -2,6 +2,9 @@
 
 import re
 from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, StringConstraints
 
 PRESETS = frozenset({"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"})
 """Airflow's own names (airflow.utils.dates.cron_presets, and two that are not cron expressions)."""
@@ -41,6 +44,10 @@ def check_schedule(text: str) -> str:
     except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         raise ValueError(f"{error}; {expected}") from error
     return text
+
+
+Schedule = Annotated[str, StringConstraints(max_length=MAX_SCHEDULE_CHARS), AfterValidator(check_schedule)]
+"""A schedule in a spec or a site file."""
 
 
 def next_due(schedule: str | None, after: datetime) -> datetime | None:

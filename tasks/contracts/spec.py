@@ -138,6 +138,15 @@ class ReleaseSpec(Written):
         return self
 
     @model_validator(mode="after")
+    def _a_drill_moves_one_model(self) -> Self:
+        if self.rollout.drill is not None and self.serving.group is not None:
+            raise ValueError(
+                f"rollout.drill would restart group {self.serving.group}, whose server holds other models: remove "
+                "rollout.drill, or serving.group"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _without_a_surge_nothing_is_compared_with_live(self) -> Self:
         if self.rollout.surge == "full":
             return self

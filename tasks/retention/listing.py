@@ -9,7 +9,8 @@ from tasks.contracts.artifact import MANIFEST, STAGES, Layout, Stage
 from tasks.contracts.retention import ReleaseFacts
 
 RELEASE = "release.json"
-PLANS, REVERTS = "plans", "reverts"
+WITHOUT_FOLDER = frozenset({"plans", "reverts", "drills"})
+"""Where results of runs are that belong to no release."""
 
 
 @dataclass
@@ -77,14 +78,14 @@ def artifacts(store: ObjectStore, layout: Layout) -> Iterator[tuple[Stage, str, 
 
 
 def models(store: ObjectStore, layout: Layout) -> Iterator[Model | StoredObject]:
-    """Every model with its releases; plans and reverts, which have no folder of their own, as single objects."""
+    """Every model with its releases; results of runs without a release, which have no folder, as single objects."""
     root, current = layout.releases(), None
     for item in store.list(root):
         name, _, rest = item.uri.removeprefix(root).partition("/")
         release_id, slash, path = rest.partition("/")
         if not slash:
             continue
-        if release_id in {PLANS, REVERTS}:
+        if release_id in WITHOUT_FOLDER:
             yield item
             continue
         if current is None or current.name != name:

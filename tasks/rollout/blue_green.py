@@ -26,6 +26,9 @@ class Goal(StrEnum):
     ROLL_BACK = "roll-back"
     REVERT = "revert"
     RESTORE = "restore"
+    WARM = "warm"
+    SERVE = "serve"
+    COOL = "cool"
 
 
 class Move(StrEnum):
@@ -90,7 +93,7 @@ class Observed:
     """Workloads of the releases that the channel lists as live or previous."""
 
 
-def next_move(goal: Goal, seen: Observed) -> Move | None:
+def next_move(goal: Goal, seen: Observed) -> Move | None:  # noqa: PLR0911 - one for each goal
     """The next move towards the goal; None when it is reached."""
     match goal:
         case Goal.ROLL_OUT:
@@ -103,13 +106,22 @@ def next_move(goal: Goal, seen: Observed) -> Move | None:
             return _revert(seen)
         case Goal.RESTORE:
             return _restore(seen)
+        case Goal.WARM:
+            return _warm(seen)
+        case Goal.SERVE:
+            return _serve(seen)
+        case Goal.COOL:
+            return _cool(seen)
 
 
 def to_retire(goal: Goal, seen: Observed) -> frozenset[str]:
     """Workloads to remove: the refused one, or those that the channel no longer keeps.
 
-    A roll back removes the latter too while the live release lacks replicas: they may have its GPUs.
+    A drill removes what it started. A roll back removes the latter too while the live release lacks replicas: they may
+    have its GPUs.
     """
+    if goal is Goal.COOL:
+        return frozenset({seen.server}) & seen.deployed
     if goal is Goal.ROLL_BACK and seen.whole:
         return frozenset({seen.server}) & (seen.deployed - seen.kept)
     own = frozenset[str]() if goal is Goal.ROLL_BACK else frozenset({seen.server})
@@ -157,6 +169,13 @@ def _drop_candidate(seen: Observed) -> Move:
 
 
 def _make_live(seen: Observed) -> Move | None:
+    if (move := _serve(seen)) is not None:
+        return move
+    return None if seen.channel_live == seen.release else Move.SWAP_CHANNEL
+
+
+def _serve(seen: Observed) -> Move | None:
+    """Send all traffic to the release, whatever the channel names."""
     if seen.live_selects != seen.release and not seen.room and not _runs(seen):
         return Move.MAKE_ROOM
     if seen.server not in seen.deployed or not seen.fetches_here:
@@ -165,9 +184,7 @@ def _make_live(seen: Observed) -> Move | None:
         return _take_traffic(seen)
     if not seen.followed:
         return Move.FOLLOW_LIVE
-    if not seen.live_endpoints_settled:
-        return Move.AWAIT_ENDPOINTS
-    return None if seen.channel_live == seen.release else Move.SWAP_CHANNEL
+    return None if seen.live_endpoints_settled else Move.AWAIT_ENDPOINTS
 
 
 def _take_traffic(seen: Observed) -> Move:
@@ -218,6 +235,28 @@ def _revert(seen: Observed) -> Move | None:
     if seen.candidate_selects is not None:
         return _drop_candidate(seen)
     return _clean_up(Goal.REVERT, seen)
+
+
+def _warm(seen: Observed) -> Move | None:
+    """Start as many pods of a previous release as serve now, while the live release keeps the traffic."""
+    if seen.server not in seen.deployed or not seen.fetches_here:
+        return Move.DEPLOY
+    if not seen.enough_replicas:
+        return Move.CARRY_REPLICAS
+    return None if seen.available else Move.AWAIT_AVAILABLE
+
+
+def _cool(seen: Observed) -> Move | None:
+    """Remove a release that the channel does not name as live, once no new connection reaches it."""
+    if seen.channel_live == seen.release:
+        return None
+    if seen.live_selects == seen.release:
+        return Move.RESTORE_LIVE
+    if not seen.followed:
+        return Move.FOLLOW_LIVE
+    if seen.server not in seen.deployed:
+        return None
+    return Move.AWAIT_LEFT if seen.live_reaches_release else Move.RETIRE
 
 
 def _restore(seen: Observed) -> Move | None:

@@ -92,6 +92,8 @@ class StepRuns:
         uri = LAYOUT.result("demo", self.release.id, result.step)
         if result.step == "plan":
             uri = LAYOUT.plan("demo", result.run)
+        if result.step == "drill":
+            uri = LAYOUT.drill("demo", result.run)
         self.bucket.put_object(Key=uri.removeprefix("s3://slipway/"), Body=result.model_dump_json().encode())
 
     def ends(self, result: StepResult | None, **end: Any) -> None:

@@ -35,7 +35,7 @@ ON_GPU = {
     },
 }
 GATED = {"source": {"repo": "meta-llama/x", "token_secret": "huggingface/HF_TOKEN"}}
-CASES = [("openvino", step) for step in ("plan", "download", "quantize", "assemble", "roll-out", "benchmark")]
+CASES = [("openvino", step) for step in ("plan", "download", "quantize", "assemble", "roll-out", "benchmark", "drill")]
 
 
 @pytest.mark.parametrize(("engine", "step"), [*CASES, ("trt-engine", "build"), ("trt-engine", "promote")])

@@ -12,10 +12,12 @@ from pydantic import ValidationError
 
 from plugins.slipway_airflow.pods import step_pod
 from plugins.slipway_airflow.site import read_site
+from tasks.contracts.drill import DrillRequest
 from tasks.contracts.errors import InputError
 from tasks.contracts.kubernetes_text import container_values
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import STEPS, RevertRequest
+from tasks.contracts.rollout_spec import DrillSettings
 from tests.dags.conftest import SITE
 from tests.dags.step_runs import LAYOUT, RUN
 from tests.fakes.kubernetes_expansion import expanded
@@ -59,6 +61,18 @@ def test_revert_is_told_why(runs):
     assert command_of(runs) == ["python", "-m", "tasks", "revert", "--request", LAYOUT.request("demo", RUN, "revert")]
     asked = RevertRequest.model_validate(request_of(runs, "revert"))
     assert asked == RevertRequest(name="demo", run=RUN, reason="it said $(AWS_SECRET_ACCESS_KEY)")
+
+
+def test_a_drill_is_told_what_its_spec_says(runs):
+    drill = {"schedule": "@monthly", "request_rate": 3.5, "seconds": 20}
+    runs.release = runs.release.model_copy(update={"spec": spec(rollout={"drill": drill})})
+    runs.ends(runs.result("drill", data={"verdict": "passed"}))
+
+    runs.execute("drill")
+
+    assert command_of(runs) == ["python", "-m", "tasks", "drill", "--request", LAYOUT.request("demo", RUN, "drill")]
+    asked = DrillRequest.model_validate(request_of(runs, "drill"))
+    assert asked == DrillRequest(name="demo", run=RUN, settings=DrillSettings(**drill))
 
 
 def test_a_prompt_of_200_kb_reaches_plan_although_no_argument_could_hold_it(runs):

@@ -159,6 +159,24 @@ def test_a_gate_that_does_not_pass_fails_the_task_in_words(runs, verdict):
     assert runs.xcoms["gate", "return_value"]["data"]["verdict"] == verdict
 
 
+@pytest.mark.parametrize("verdict", ["failed", "inconclusive", None])
+def test_a_drill_that_does_not_pass_fails_the_task_and_leaves_its_report(runs, verdict):
+    runs.ends(
+        runs.result("drill", summary="1 of 90 requests failed", data={"verdict": verdict, "report": {"live": "a"}})
+    )
+
+    with pytest.raises(AirflowFailException, match="drill: 1 of 90 requests failed"):
+        runs.execute("drill")
+    assert runs.xcoms["drill", "return_value"]["data"]["report"] == {"live": "a"}
+
+
+def test_a_drill_with_nothing_to_try_out_is_skipped(runs):
+    runs.ends(runs.result("drill", summary="no drill: a release of demo is in progress", data={"verdict": "skipped"}))
+
+    with pytest.raises(AirflowSkipException, match="a release of demo is in progress"):
+        runs.execute("drill")
+
+
 def test_a_gate_that_passed_succeeds(runs):
     runs.planned()
     runs.ends(runs.result("gate", data={"verdict": "passed"}))

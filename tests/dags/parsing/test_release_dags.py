@@ -104,6 +104,44 @@ def test_under_load_a_rollback_goes_first_and_then_what_is_nearest_to_its_end(sp
     assert weight["rollback__demo", "revert"] > max(release)
 
 
+def drills(folder, monkeypatch, **drill):
+    """The DAGs of a spec with `rollout.drill`."""
+    (folder / "demo.yaml").write_text(yaml.safe_dump({**SPEC, "rollout": {"drill": drill}}))
+    return bag(folder, monkeypatch)
+
+
+def test_a_spec_with_a_drill_has_a_dag_for_it_that_never_runs_twice_at_once(specs, monkeypatch):
+    found = drills(specs, monkeypatch, schedule="30 5 * * 2")
+
+    dag = found.dags["drill__demo"]
+    assert (found.import_errors, set(found.dags) - {"drill__demo"}) == ({}, set(bag_without_drill(specs, monkeypatch)))
+    assert [(task.task_id, task.retries) for task in dag.tasks] == [("drill", 1)]
+    assert (dag.schedule, dag.max_active_runs, dag.catchup) == ("30 5 * * 2", 1, False)
+
+
+def bag_without_drill(folder, monkeypatch):
+    (folder / "demo.yaml").write_text(yaml.safe_dump(SPEC))
+    return bag(folder, monkeypatch).dags
+
+
+def test_a_drill_that_makes_no_sense_is_reported_once_and_by_its_file(specs, monkeypatch):
+    found = drills(specs, monkeypatch, schedule="@continuous")
+
+    ((file, text),) = found.import_errors.items()
+    assert file.endswith("broken_specs.py")
+    assert text.count("demo.yaml: rollout.drill: schedule @continuous") == 1
+    assert set(found.dags) == {"remove_failed_pods", "retention"}
+
+
+def test_a_drill_has_no_higher_priority_than_a_release(specs, monkeypatch):
+    dags = drills(specs, monkeypatch).dags
+
+    weight = {
+        task.task_id: task.priority_weight for name in ("drill__demo", "release__demo") for task in dags[name].tasks
+    }
+    assert weight["drill"] <= min(weight.values())
+
+
 def test_a_run_may_choose_revision_force_and_approval_within_the_specs_own_schema(specs, monkeypatch):
     params = bag(specs, monkeypatch).dags["release__demo"].params
 

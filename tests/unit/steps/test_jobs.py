@@ -16,7 +16,7 @@ URI = "s3://bucket/result.json"
 
 
 def test_every_step_has_an_entry_in_the_table():
-    assert {"plan", "revert", "retention", *RELEASE_STEPS} == set(get_args(Step))
+    assert {"plan", "revert", "drill", "retention", *RELEASE_STEPS} == set(get_args(Step))
 
 
 @pytest.mark.parametrize(

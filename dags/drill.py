@@ -1,0 +1,38 @@
+"""One Airflow DAG for each release spec with `rollout.drill`: it tries out the way back to the previous release.
+
+In one step, `drill`, the traffic goes to the previous release and back to the live one while requests are sent. A
+request that fails makes the run fail. docs/operations.md says what a drill reports and what to do about a red one.
+"""
+
+from airflow.sdk import DAG
+
+from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
+from plugins.slipway_airflow.specs import make_dags, name_in_task
+from plugins.slipway_airflow.step_operator import StepOperator
+from tasks.contracts.spec import ReleaseSpec
+
+
+def drill_dag(spec: ReleaseSpec) -> DAG | None:
+    """Build the DAG of one model; None where its spec wants no drill."""
+    drill = spec.rollout.drill
+    if drill is None:
+        return None
+    with DAG(
+        dag_id=f"drill__{spec.name}",
+        description=f"roll {spec.name} back and promote it again, under load",
+        schedule=drill.schedule,
+        catchup=False,
+        max_active_runs=1,
+        tags={"slipway", "drill"},
+        doc_md=f"Sends the traffic of **{spec.name}** to its previous release and back to the live one, while requests "
+        "are sent, and reports how many failed and how long each change took. Nothing is released.",
+        auto_register=False,
+    ) as dag:
+        # tried again after its pod was lost, because the second attempt puts the live release back first
+        StepOperator(task_id="drill", step="drill", spec=spec, retries=1)
+    return dag
+
+
+current_site()
+DAGS = make_dags(specs_folder(), drill_dag, only=name_in_task("drill__"), part=specs_slice())
+globals().update(DAGS.made)

@@ -1,0 +1,71 @@
+"""drill: try out the way back to the previous release, and the way forward again, under load."""
+
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.steady_load import SteadyLoad
+from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.base import canonical_json, read_contract_json
+from tasks.contracts.channel import ChannelEntry
+from tasks.contracts.drill import SKIPPED, DrillReport, DrillRequest
+from tasks.contracts.errors import ConflictError
+from tasks.contracts.gate import Verdict
+from tasks.contracts.release import Release
+from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
+from tasks.rollout.drill import Drill, channel_of, check_can_flip
+from tasks.rollout.reconciler import RolloutReconciler
+from tasks.serving.questions import TIMEOUT_S
+
+
+def run(request: DrillRequest, workspace: Workspace) -> Outcome:
+    """Flip the live Service to the previous release and back while requests are sent; write evidence/<run>/drill.json.
+
+    Nothing is tried, and nothing fails, where the model has no previous release or another run changes the model.
+
+    Raises:
+        InputError: the releases cannot be exchanged without an interruption, or the live one does not serve.
+        UnavailableError: the live release could not be given its traffic back.
+    """
+    channel = channel_of(request.name, workspace)
+    if channel.live is None or not channel.previous:
+        return _skipped(f"{request.name} has no previous release to go back to, so there is nothing to try out")
+    live, previous = (_reconciler(entry, workspace, request.run) for entry in (channel.live, channel.previous[0]))
+    try:
+        live.lock.acquire()
+    except ConflictError as error:
+        return _skipped(str(error))
+    try:
+        if channel_of(request.name, workspace) != channel:
+            return _skipped(f"a release of {request.name} ended as the drill began")
+        check_can_flip(live, previous)
+        # prompts alone: what a question asks for besides, such as an adapter, the previous release may not have
+        questions = [GenerateRequest(each.prompt, PLAIN_ANSWER_TOKENS) for each in live.release.spec.gate.smoke]
+        load = SteadyLoad(request.name, request.settings.request_rate, questions, TIMEOUT_S, workspace.clock)
+        report = Drill(live, previous, request.settings, load, workspace, request.run).hold()
+    finally:
+        live.lock.release()
+    uri = f"{workspace.layout.evidence(request.name, live.release.id, request.run)}/drill.json"
+    document = report.model_dump(mode="json")
+    workspace.store.put_bytes(uri, canonical_json(document))
+    return Outcome(summary(report), {"verdict": report.verdict, "report": document, "report_uri": uri})
+
+
+def summary(report: DrillReport) -> str:
+    """What a drill found, in one line."""
+    requests = f"{report.failed} of {report.requests} requests failed"
+    flips = " and ".join(f"{flip.seconds:.1f} s" for flip in report.flips)
+    if report.problem:
+        return f"{report.live} stays live; the drill was not completed: {report.problem}"
+    if report.first_failure:
+        return f"{requests}, the first with: {report.first_failure}; flips took {flips}"
+    if report.verdict is Verdict.INCONCLUSIVE:
+        return f"{requests}, and part of the drill had none; flips took {flips}"
+    slowest = max(phase.latency_p99_ms or 0.0 for phase in report.phases)
+    return f"{requests}, p99 {slowest:.0f} ms at most; flips took {flips}"
+
+
+def _reconciler(entry: ChannelEntry, workspace: Workspace, run: str) -> RolloutReconciler:
+    document = workspace.store.read_bytes(entry.release_uri)
+    return RolloutReconciler.of(read_contract_json(Release, document, entry.release_uri), workspace, run=run)
+
+
+def _skipped(why: str) -> Outcome:
+    return Outcome(f"no drill: {why}", {"verdict": SKIPPED})

@@ -1,0 +1,205 @@
+"""`python -m tasks drill` in a process of its own, with the deployer's rights, that a signal ends midway."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import replace
+
+import httpx
+import pytest
+import yaml
+
+from local.object_store import LocalObjectStore
+from tasks.adapters.s3 import S3ObjectStore
+from tasks.contracts.drill import DrillReport, DrillRequest
+from tasks.contracts.release import RevertRequest, StepResult
+from tasks.contracts.rollout_spec import DrillSettings
+from tasks.contracts.site import ObjectStoreSite
+from tasks.contracts.store_access import IDENTITY_VARIABLE
+from tasks.steps import drill, revert, roll_out
+from tests.fakes import rollouts
+from tests.fakes.releases import SPEC
+from tests.fakes.rollouts import channel
+from tests.local.rollout.conftest import ENVIRONMENTS, REPOSITORY
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-guesses"}
+BUCKET = yaml.safe_load((REPOSITORY / "sites" / "local.yaml").read_text())["object_store"]["bucket"]
+CHANGES = {
+    "serving": {"image": "test/triton:good", "ready_timeout_s": 20},
+    "gate": {**SPEC["gate"], "smoke": [{"prompt": "1", "answer": "1"}]},
+}
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory):
+    """The laptop's S3, which gives each service account its own rights."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    store = LocalObjectStore(
+        tmp_path_factory.mktemp("s3"), ENVIRONMENTS / "local" / "bin" / "python", port, CREDENTIALS
+    )
+    service = store.service(REPOSITORY)
+    process = subprocess.Popen(service.command, env=service.environment, cwd=REPOSITORY, stderr=subprocess.DEVNULL)
+    try:
+        within(60, lambda: answers(store.endpoint))
+        store.client().create_bucket(Bucket=BUCKET)
+        yield store
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(endpoint):
+    try:
+        return httpx.get(endpoint).status_code == 403
+    except httpx.TransportError:
+        return False
+
+
+def within(seconds, holds):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def workspace(workspace, objects, monkeypatch):
+    """Everything real: the cluster, and two releases of the model in that store."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    client = objects.client()
+    for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):
+        client.delete_object(Bucket=BUCKET, Key=item["Key"])
+    place = ObjectStoreSite(bucket=BUCKET, endpoint=objects.endpoint)
+    site = workspace.site.model_copy(update={"object_store": place})
+    found = replace(workspace, site=site, store=S3ObjectStore(place))
+    for number in (1, 2):
+        rollouts.released(found, number, **CHANGES)
+    return found
+
+
+class Process:
+    """The step in a process of its own."""
+
+    def __init__(self, workspace, server, folder, *, run="run-9", seconds=5):
+        site = folder / "site.yaml"
+        site.write_text(yaml.safe_dump(workspace.site.model_dump(mode="json")))
+        command = [ENVIRONMENTS / "tasks" / "bin" / "python", "-m", "tasks", "drill", "--name", "demo", "--run", run]
+        command += ["--request-rate", "10", "--seconds", seconds]
+        environment = {
+            **CREDENTIALS,
+            IDENTITY_VARIABLE: "slipway-deployer",
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "KUBECONFIG": str(server.kubeconfig),
+            "SLIPWAY_SITE": str(site),
+            "SLIPWAY_SCRATCH": str(folder),
+        }
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*map(str, command)], env=environment, cwd=REPOSITORY, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def ends(self, number=None):
+        """Send it a signal; its exit code."""
+        if number is not None:
+            self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def drilling(workspace, server, tmp_path):
+    """Starts drills, and ends those that a failed test leaves."""
+    started = []
+
+    def start(**options):
+        started.append(Process(workspace, server, tmp_path, **options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+
+
+def selected(cluster):
+    return cluster.get("Service", "demo")["spec"]["selector"]["slipway.dev/release"]
+
+
+FIRST, SECOND = (rollouts.version(number).id for number in (1, 2))
+
+
+@pytest.mark.timeout(120)
+def test_the_deployers_rights_suffice_and_the_report_is_where_the_result_says(workspace, cluster, drilling):
+    process = drilling()
+
+    assert process.ends() == 0, process.log.read_text()
+    result = StepResult.model_validate_json(workspace.store.read_bytes(workspace.layout.drill("demo", "run-9")))
+    report = DrillReport.model_validate_json(workspace.store.read_bytes(result.data["report_uri"]))
+    assert (result.data["verdict"], report.verdict, report.failed) == ("passed", "passed", 0), result.summary
+    assert report.requests > 100
+    assert (selected(cluster), channel(workspace).live.release_id) == (SECOND, SECOND)
+
+
+@pytest.mark.timeout(120)
+def test_a_drill_that_is_told_to_end_first_puts_the_live_release_back(workspace, cluster, drilling, asking):
+    with asking(cluster.live_address("demo")) as client:
+        process = flipped(drilling, cluster)
+
+        assert process.ends(signal.SIGTERM) == 128 + signal.SIGTERM, process.log.read_text()
+        client.after(50)
+
+    assert client.failures == []
+    assert (selected(cluster), channel(workspace).live.release_id) == (SECOND, SECOND)
+    assert cluster.lease_holder("slipway-demo") is None
+
+
+def flipped(drilling, cluster):
+    """A drill in the middle: the previous release serves, although the channel names the other one."""
+    process = drilling(seconds=10)
+    within(90, lambda: selected(cluster) == FIRST or process.process.poll() is not None)
+    assert selected(cluster) == FIRST, process.log.read_text()
+    return process
+
+
+def drilled_again(workspace):
+    settings = DrillSettings(request_rate=10.0, seconds=5)
+    assert drill.run(DrillRequest(name="demo", run="run-10", settings=settings), workspace).data["verdict"] == "passed"
+
+
+def reverted(workspace):
+    revert.run(RevertRequest(name="demo", run="run-10", reason="it repeats itself"), workspace)
+
+
+def rolled_out(workspace):
+    roll_out.run(rollouts.version(3, run="run-10", **CHANGES), workspace)
+
+
+@pytest.mark.parametrize(
+    ("what_comes_next", "live", "deployed"),
+    [
+        (drilled_again, SECOND, {FIRST, SECOND}),
+        (reverted, FIRST, {FIRST}),
+        (rolled_out, SECOND, {FIRST, SECOND, rollouts.version(3).id}),
+    ],
+)
+@pytest.mark.timeout(120)
+def test_after_a_drill_that_was_killed_the_next_run_goes_on(
+    workspace, cluster, drilling, asking, what_comes_next, live, deployed
+):
+    with asking(cluster.live_address("demo")) as client:
+        assert flipped(drilling, cluster).ends(signal.SIGKILL) == -signal.SIGKILL
+        client.after(50)
+        # as Airflow tells the next run
+        ended = {"slipway-demo": cluster.lease_holder("slipway-demo").version}
+        what_comes_next(replace(workspace, ended_holders=ended))
+        client.after(50)
+
+    assert client.failures == []
+    assert (selected(cluster), channel(workspace).live.release_id) == (live, live)
+    found = {item["metadata"]["name"] for item in cluster.find("Deployment", {"slipway.dev/model": "demo"})}
+    assert found == deployed
