@@ -4,11 +4,14 @@ In one step, `drill`, the traffic goes to the previous release and back to the l
 request that fails makes the run fail. docs/operations.md says what a drill reports and what to do about a red one.
 """
 
+from datetime import timedelta
+
 from airflow.sdk import DAG
 
 from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
 from plugins.slipway_airflow.specs import make_dags, name_in_task
 from plugins.slipway_airflow.step_operator import StepOperator
+from tasks.contracts.lease import DRILLS
 from tasks.contracts.spec import ReleaseSpec
 
 
@@ -18,7 +21,7 @@ def drill_dag(spec: ReleaseSpec) -> DAG | None:
     if drill is None:
         return None
     with DAG(
-        dag_id=f"drill__{spec.name}",
+        dag_id=f"{DRILLS}{spec.name}",
         description=f"roll {spec.name} back and promote it again, under load",
         schedule=drill.schedule,
         catchup=False,
@@ -28,11 +31,11 @@ def drill_dag(spec: ReleaseSpec) -> DAG | None:
         "are sent, and reports how many failed and how long each change took. Nothing is released.",
         auto_register=False,
     ) as dag:
-        # tried again after its pod was lost, because the second attempt puts the live release back first
-        StepOperator(task_id="drill", step="drill", spec=spec, retries=1)
+        # after its pod was lost the second attempt puts the live release back, so it comes soon
+        StepOperator(task_id="drill", step="drill", spec=spec, retries=1, retry_delay=timedelta(seconds=10))
     return dag
 
 
 current_site()
-DAGS = make_dags(specs_folder(), drill_dag, only=name_in_task("drill__"), part=specs_slice())
+DAGS = make_dags(specs_folder(), drill_dag, only=name_in_task(DRILLS), part=specs_slice())
 globals().update(DAGS.made)

@@ -90,7 +90,7 @@ def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
     if step in {"roll-out", "revert", "drill"}:
         serving = site.budgets.of(gpus=spec.engine.gpu is not None)
         seconds += serving.schedule_s + serving.pull_s + spec.serving.ready_timeout_s
-    if step == "roll-out" and spec.serving.group is not None:
+    if step == "roll-out" and (spec.serving.group is not None or rollout.drill is not None):
         seconds += GROUP_PATIENCE_S
     if step == "benchmark":
         seconds += int(2 * sum(longest_s(load, level, load.requests + load.warmup) for level in load.levels))

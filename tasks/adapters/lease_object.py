@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tasks.contracts.lease import DAG_RUN
+from tasks.contracts.lease import DAG_RUN, DRILLS
 
 Document = dict[str, Any]
 """A Lease, or its spec, as JSON."""
@@ -21,6 +21,11 @@ class LeaseHolder:
     """Airflow run of the holder; empty for a step that was started by hand."""
     version: str = ""
     """Resource version at which the lease was read."""
+
+    @property
+    def is_drill(self) -> bool:
+        """Whether a drill by Airflow holds it."""
+        return self.dag_run.startswith(DRILLS)
 
     def is_same(self, holder: str, dag_run: str) -> bool:
         """Whether `holder` holds the lease; `dag_run`, if known, distinguishes runs of two DAGs with the same id."""

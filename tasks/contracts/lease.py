@@ -17,6 +17,9 @@ ENDED_HOLDERS = "slipway.dev/ended-holders"
 DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE = "SLIPWAY_DAG_RUN", "SLIPWAY_ENDED_HOLDERS"
 """Environment variables that pass these two annotations to a step's process."""
 
+DRILLS = "drill__"
+"""Begins the ids of DAGs of drills, which a roll-out waits for: they end by themselves within minutes."""
+
 
 @dataclass(frozen=True)
 class DagRun:

@@ -37,7 +37,8 @@ MAX_DRAIN_S = 3600
 """A stopping release keeps its GPUs while requests are in flight; beyond an hour a node's own drain gives up."""
 
 GROUP_PATIENCE_S = 1800
-"""How long a model's roll-out waits for another of its group: models refreshed on one schedule take turns."""
+"""How long a model's roll-out waits for another of its group, and for a drill: models refreshed on one schedule take
+turns, and a release that was built and published is not lost to a drill that is about to end."""
 
 SecretRef = Annotated[
     str,

@@ -176,15 +176,19 @@ def _make_live(seen: Observed) -> Move | None:
 
 def _serve(seen: Observed) -> Move | None:
     """Send all traffic to the release, whatever the channel names."""
-    if seen.live_selects != seen.release and not seen.room and not _runs(seen):
-        return Move.MAKE_ROOM
-    if seen.server not in seen.deployed or not seen.fetches_here:
-        return Move.DEPLOY
+    if (move := _start(seen)) is not None:
+        return move
     if seen.live_selects != seen.release:
         return _take_traffic(seen)
     if not seen.followed:
         return Move.FOLLOW_LIVE
     return None if seen.live_endpoints_settled else Move.AWAIT_ENDPOINTS
+
+
+def _start(seen: Observed) -> Move | None:
+    if seen.live_selects != seen.release and not seen.room and not _runs(seen):
+        return Move.MAKE_ROOM
+    return Move.DEPLOY if seen.server not in seen.deployed or not seen.fetches_here else None
 
 
 def _take_traffic(seen: Observed) -> Move:
@@ -239,8 +243,10 @@ def _revert(seen: Observed) -> Move | None:
 
 def _warm(seen: Observed) -> Move | None:
     """Start as many pods of a previous release as serve now, while the live release keeps the traffic."""
-    if seen.server not in seen.deployed or not seen.fetches_here:
-        return Move.DEPLOY
+    if (move := _start(seen)) is not None:
+        return move
+    if not seen.followed:
+        return Move.FOLLOW_LIVE
     if not seen.enough_replicas:
         return Move.CARRY_REPLICAS
     return None if seen.available else Move.AWAIT_AVAILABLE
@@ -248,13 +254,11 @@ def _warm(seen: Observed) -> Move | None:
 
 def _cool(seen: Observed) -> Move | None:
     """Remove a release that the channel does not name as live, once no new connection reaches it."""
-    if seen.channel_live == seen.release:
-        return None
-    if seen.live_selects == seen.release:
+    if seen.live_selects == seen.release and seen.channel_live != seen.release:
         return Move.RESTORE_LIVE
     if not seen.followed:
         return Move.FOLLOW_LIVE
-    if seen.server not in seen.deployed:
+    if seen.server not in seen.deployed or seen.channel_live == seen.release:
         return None
     return Move.AWAIT_LEFT if seen.live_reaches_release else Move.RETIRE
 

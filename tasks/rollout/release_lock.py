@@ -36,32 +36,30 @@ class ReleaseLock:
         """Acquire the lease of the model, and of its group if it has one; renew the ones that this run has already.
 
         Args:
-            patience_s: how long to wait while another model of the group is released. There is no wait for the model's
-                own lease: two releases of one model are not meant to queue.
+            patience_s: how long to wait while another model of the group is released, or a drill of this one runs.
+                There is no other wait for the model's own lease: two releases of one model are not meant to queue.
 
         Raises:
             ConflictError: another run holds a lease. This run then holds none.
-            UnavailableError: another run still holds the group's lease after `patience_s`; likewise.
+            UnavailableError: such a run still holds a lease after `patience_s`; likewise.
         """
         began = reported = self.clock.monotonic()
         while (refused := self._refused()) is not None:
             lease, other, now = *refused, self.clock.monotonic()
-            if patience_s == 0 or lease == self._leases[0]:
+            if patience_s == 0 or (lease == self._leases[0] and not other.is_drill):
                 self.release()
-                raise ConflictError(self._in_progress(lease), found=_held_by(other), remedy=_remedy(other))
+                raise ConflictError(self._in_progress(lease, other), found=_held_by(other), remedy=_remedy(other))
             if now - began >= patience_s:
                 self.release()
                 raise UnavailableError(
-                    f"{self._in_progress(lease)} after {now - began:.0f} s of waiting",
+                    f"{self._in_progress(lease, other)} after {now - began:.0f} s of waiting",
                     found=_held_by(other),
                     remedy=_remedy(other),
                 )
             if now - reported >= REPORT_EVERY_S:
                 reported = now
                 waited = f"{now - began:.0f} of at most {patience_s:.0f} s"
-                log.info(
-                    "waited %s for run %s, which releases a model of %s", waited, other.holder, self._subject(lease)
-                )
+                log.info("waited %s for run %s: %s", waited, other.holder, self._in_progress(lease, other))
             self.clock.sleep(RETRY_S)
 
     def renew(self) -> None:
@@ -99,8 +97,8 @@ class ReleaseLock:
         """Name what a lease protects."""
         return self.spec.name if lease == self._leases[0] else f"group {self.spec.serving.group}"
 
-    def _in_progress(self, lease: str) -> str:
-        return f"a release of {self._subject(lease)} is in progress"
+    def _in_progress(self, lease: str, other: LeaseHolder) -> str:
+        return f"a {'drill' if other.is_drill else 'release'} of {self._subject(lease)} is in progress"
 
     def _lost(self, lease: str, holder: LeaseHolder | None) -> ConflictError:
         taken = f"run {holder.holder}, which acquired it at {holder.since:%H:%M:%S} UTC" if holder else "no holder"

@@ -1,7 +1,10 @@
 """drill: try out the way back to the previous release, and the way forward again, under load."""
 
+from collections.abc import Callable, Sequence
+
+from tasks.adapters.clock import Clock
 from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.steady_load import SteadyLoad
+from tasks.adapters.steady_load import BackgroundLoad, SteadyLoad
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import ChannelEntry
@@ -14,8 +17,11 @@ from tasks.rollout.drill import Drill, channel_of, check_can_flip
 from tasks.rollout.reconciler import RolloutReconciler
 from tasks.serving.questions import TIMEOUT_S
 
+LoadOf = Callable[[str, float, Sequence[GenerateRequest], float, Clock], BackgroundLoad]
+"""Makes the load: the model's name, requests per second, what is sent, seconds for an answer, a clock."""
 
-def run(request: DrillRequest, workspace: Workspace) -> Outcome:
+
+def run(request: DrillRequest, workspace: Workspace, *, load_of: LoadOf = SteadyLoad) -> Outcome:
     """Flip the live Service to the previous release and back while requests are sent; write evidence/<run>/drill.json.
 
     Nothing is tried, and nothing fails, where the model has no previous release or another run changes the model.
@@ -38,7 +44,7 @@ def run(request: DrillRequest, workspace: Workspace) -> Outcome:
         check_can_flip(live, previous)
         # prompts alone: what a question asks for besides, such as an adapter, the previous release may not have
         questions = [GenerateRequest(each.prompt, PLAIN_ANSWER_TOKENS) for each in live.release.spec.gate.smoke]
-        load = SteadyLoad(request.name, request.settings.request_rate, questions, TIMEOUT_S, workspace.clock)
+        load = load_of(request.name, request.settings.request_rate, questions, TIMEOUT_S, workspace.clock)
         report = Drill(live, previous, request.settings, load, workspace, request.run).hold()
     finally:
         live.lock.release()

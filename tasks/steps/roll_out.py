@@ -11,9 +11,10 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     """Acquire the model's lease, deploy the release and point the candidate's Service at it.
 
     Raises:
-        ConflictError: another run is releasing this model.
+        ConflictError: another run is releasing this model, or rolls it back.
         InputError: a pod cannot start, or the site lacks what the spec requests.
-        UnavailableError: the candidate did not become available in time, or another run kept the group's lease.
+        UnavailableError: the candidate did not become available in time, or another model of the group or a drill kept
+            a lease.
     """
     reconciler = RolloutReconciler.of(release, workspace)
     reconciler.lock.acquire(patience_s=GROUP_PATIENCE_S)

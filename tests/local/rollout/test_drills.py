@@ -1,11 +1,15 @@
 """A drill of real manifests in the embedded cluster, under its own load and that of clients."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
 import pytest
 
 from tasks.contracts.drill import DrillReport, DrillRequest
 from tasks.contracts.measurement import unpacked
 from tasks.contracts.rollout_spec import DrillSettings
-from tasks.steps import drill
+from tasks.steps import drill, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel
@@ -51,3 +55,74 @@ def test_a_drill_reaches_both_releases_and_loses_no_request(workspace, cluster, 
     assert len(rows) == report.requests
     assert channel(workspace) == before
     assert names(cluster, "Deployment") == {first.id, second.id}
+
+
+@pytest.mark.timeout(120)
+def test_a_previous_release_without_pods_is_started_for_the_drill_and_removed_after_it(workspace, cluster, asking):
+    first, second = (released(workspace, number) for number in (1, 2))
+    cluster.delete("Deployment", first.id)
+    within(20, lambda: not pods_of(cluster, first))
+
+    with asking(cluster.live_address("demo")) as client:
+        told = drill.run(ASKED, workspace)
+        client.after(50)
+
+    report = DrillReport.model_validate(told.data["report"])
+    assert (report.verdict, report.was_warm, client.failures) == ("passed", False, []), told.summary
+    assert report.ready_s > 0
+    assert set(served_by(client.answers)) == {first.id, second.id}
+    assert names(cluster, "Deployment") == {second.id}
+
+
+@pytest.mark.timeout(120)
+def test_a_previous_release_that_cannot_start_takes_no_traffic_and_the_report_says_why(workspace, cluster, asking):
+    first, second = (released(workspace, number) for number in (1, 2))
+    cluster.delete("Deployment", first.id)
+    within(20, lambda: not pods_of(cluster, first))
+    broken = first.model_copy(update={"spec": rollouts.version(1, **serving("crashing")).spec})
+    rollouts.published(workspace, broken)
+
+    with asking(cluster.live_address("demo")) as client:
+        told = drill.run(ASKED, workspace)
+        client.after(50)
+
+    report = DrillReport.model_validate(told.data["report"])
+    assert (report.verdict, report.flips, client.failures) == ("failed", (), [])
+    assert "failed to load all models" in report.problem
+    assert set(served_by(client.answers)) == {second.id}
+    assert (names(cluster, "Deployment"), cluster.lease_holder("slipway-demo")) == ({second.id}, None)
+
+
+@pytest.mark.timeout(120)
+def test_while_a_release_holds_the_lock_there_is_no_drill_and_it_waits_for_one_that_does(workspace, cluster, asking):
+    released(workspace, 1)
+    released(workspace, 2)
+    third = rollouts.version(3, **serving("good"))
+    roll_out.run(third, workspace)
+
+    told = drill.run(ASKED, workspace)
+    assert (told.data["verdict"], "run run-3" in told.summary) == ("skipped", True)
+    rollouts.judged(workspace, third, "failed")
+    roll_back.run(third, workspace)
+
+    with asking(cluster.live_address("demo")) as client, ThreadPoolExecutor() as pool:
+        drilling = pool.submit(drill.run, ASKED, replace(workspace, dag_run="drill__demo/scheduled"))
+        within(20, lambda: cluster.lease_holder("slipway-demo") is not None)
+        fourth = rollouts.version(4, **serving("good"))
+        roll_out.run(fourth, workspace)
+        assert drilling.result().data["verdict"] == "passed", drilling.result().summary
+        client.after(50)
+
+    assert client.failures == []
+    assert cluster.lease_holder("slipway-demo").holder == "run-4"
+
+
+def within(seconds, holds):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def pods_of(cluster, made):
+    return cluster.find("Pod", {"slipway.dev/release": made.id})

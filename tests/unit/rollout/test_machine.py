@@ -165,6 +165,29 @@ def test_whatever_is_live_in_the_end_has_its_replicas_back(goal, seen):
 
 
 @given(seen=STATES)
+def test_what_a_drill_starts_takes_no_traffic_until_it_is_flipped_to_it(seen):
+    _, warm = moves(Goal.WARM, seen)
+    _, serving = moves(Goal.SERVE, warm)
+
+    assert (warm.live_selects, warm.channel_live) == (seen.live_selects, seen.channel_live)
+    assert warm.available or warm.live_selects == NEW
+    assert (serving.live_selects, serving.channel_live) == (NEW, seen.channel_live)
+    assert seen.deployed <= serving.deployed
+
+
+@given(seen=STATES)
+def test_what_a_drill_started_is_removed_after_the_live_release_has_its_traffic_again(seen):
+    while (move := next_move(Goal.COOL, seen)) is not None:
+        if move is Move.RETIRE:
+            assert to_retire(Goal.COOL, seen) == {NEW}
+            assert seen.live_selects != NEW
+            assert not seen.live_reaches_release
+        seen = made(Goal.COOL, seen, move)
+
+    assert NEW not in seen.deployed or seen.channel_live == NEW
+
+
+@given(seen=STATES)
 def test_a_roll_out_with_a_surge_first_gives_back_what_a_run_without_one_took(seen):
     found, end = moves(Goal.ROLL_OUT, replace(seen, surges=True, room=True))
 
