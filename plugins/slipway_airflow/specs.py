@@ -111,16 +111,20 @@ def name_in_task(prefix: str) -> str | None:
 
 
 def make_dags(
-    folder: Path, make: "Callable[[ReleaseSpec], DAG | None]", only: str | None = None, part: Slice | None = None
+    folder: Path,
+    make: "Callable[[ReleaseSpec], DAG | None]",
+    only: str | None = None,
+    part: Slice | None = None,
+    *,
+    holding: str | None = None,
 ) -> Dags:
     """Make a DAG of every spec in `folder`, or of its slice; a spec that `make` rejects counts as broken too.
 
-    `make` returns None for a spec that has no such DAG.
-
-    With `only`, files that do not hold this release name are not parsed, unless it is found nowhere: YAML can write it
-    in other ways.
+    `make` returns None for a spec that has no such DAG. With `only`, files that do not hold this release name are not
+    parsed, unless it is found nowhere: YAML can write it in other ways. Without it, those that do not hold the text
+    `holding` are not.
     """
-    specs = read_specs(folder, only, part)
+    specs = read_specs(folder, only or holding, part)
     if only is not None and only not in {spec.name for spec in specs.good.values()}:
         specs = read_specs(folder, part=part)
     dags = Dags(broken=dict(specs.broken))

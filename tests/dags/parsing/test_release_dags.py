@@ -133,6 +133,15 @@ def test_a_drill_that_makes_no_sense_is_reported_once_and_by_its_file(specs, mon
     assert set(found.dags) == {"remove_failed_pods", "retention"}
 
 
+def test_a_spec_that_does_not_speak_of_drills_is_not_parsed_for_them(specs):
+    (specs / "drills.yaml").write_text(yaml.safe_dump({**SPEC, "name": "drills", "rollout": {"drill": {}}}))
+    (specs / "broken.yaml").write_text("a: [")
+
+    dags = make_dags(specs, lambda spec: DAG(dag_id=spec.name, schedule=None, auto_register=False), holding="drill")
+
+    assert (set(dags.made), dags.broken) == ({"drills"}, {})
+
+
 def test_a_drill_has_no_higher_priority_than_a_release(specs, monkeypatch):
     dags = drills(specs, monkeypatch).dags
 

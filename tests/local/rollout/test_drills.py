@@ -4,8 +4,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import grpc
 import pytest
+from tritonclient.grpc import service_pb2_grpc
 
+from tasks.adapters.clock import SystemClock
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.service_object import ServiceAddress
+from tasks.adapters.steady_load import SteadyLoad
 from tasks.contracts.drill import DrillReport, DrillRequest
 from tasks.contracts.measurement import unpacked
 from tasks.contracts.rollout_spec import DrillSettings
@@ -13,6 +19,7 @@ from tasks.steps import drill, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel
+from tests.local.rollout import stand_in
 
 SETTINGS = DrillSettings(request_rate=10.0, seconds=5)
 ASKED = DrillRequest(name="demo", run="run-9", settings=SETTINGS)
@@ -115,6 +122,35 @@ def test_while_a_release_holds_the_lock_there_is_no_drill_and_it_waits_for_one_t
 
     assert client.failures == []
     assert cluster.lease_holder("slipway-demo").holder == "run-4"
+
+
+class Peers(stand_in.Grpc):
+    """The stand-in's gRPC service, which remembers who was connected."""
+
+    def __init__(self):
+        self.peers = []
+
+    def ModelStreamInfer(self, requests, context):  # noqa: N802 - the service's own name
+        self.peers.append(context.peer())
+        yield from super().ModelStreamInfer(requests, context)
+
+
+def test_every_request_of_the_load_has_a_connection_of_its_own(monkeypatch):
+    monkeypatch.setattr(stand_in, "POD", "a-pod")  # what it answers
+    server, peers = grpc.server(ThreadPoolExecutor(32)), Peers()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(peers, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    # two pieces take 0.2 s, so that requests overlap
+    load = SteadyLoad("demo", 50.0, [GenerateRequest("2", 32)], 30.0, SystemClock())
+    load.start(ServiceAddress("127.0.0.1", {"http": port, "grpc": port}))
+    within(20, lambda: len(peers.peers) > 20)
+
+    rows = load.stop()
+    server.stop(grace=None).wait()
+
+    assert all(row.ok for row in rows), [row.error for row in rows]
+    assert len(set(peers.peers)) == len(rows)
 
 
 def within(seconds, holds):
