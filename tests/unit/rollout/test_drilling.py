@@ -386,3 +386,78 @@ def test_a_rollback_does_not_wait_and_says_how_to_end_the_drill(tmp_path):
 
     assert caught.value.what == "a drill of demo is in progress"
     assert "mark Airflow's run drill__demo/scheduled as failed" in caught.value.remedy
+
+
+class Interrupting(ManualClock):
+    """Does something when the drill has flipped to the previous release."""
+
+    cluster = act = None
+
+    def sleep(self, seconds):
+        super().sleep(seconds)
+        flipped = self.cluster and standing(self.cluster)["services"].get("demo") == FIRST
+        if flipped and self.act:
+            act, self.act = self.act, None
+            act(self.cluster)
+
+
+def interrupted(tmp_path, act):
+    clock = Interrupting()
+    workspace = in_memory(tmp_path, cluster=MemoryCluster(clock))
+    object.__setattr__(workspace, "clock", clock)
+    two_releases(workspace)
+    clock.cluster, clock.act = workspace.connection, act
+    return workspace, CountedLoad(workspace.connection, clock)
+
+
+def test_a_drill_that_lost_its_lock_leaves_everything_to_the_run_that_has_it(tmp_path):
+    def taken(cluster):
+        cluster.release_lease("slipway-demo", ASKED.run)
+        cluster.acquire_lease("slipway-demo", "run-10", 3600)
+        cluster.changes.clear()
+
+    workspace, load = interrupted(tmp_path, taken)
+
+    with pytest.raises(ConflictError, match="lost the lease"):
+        drilled(workspace, load)
+
+    assert workspace.connection.changes == []
+    assert (workspace.connection.lease_holder("slipway-demo").holder, load.abandoned) == ("run-10", True)
+
+
+def unable_to_apply(times):
+    """What makes the cluster refuse so many changes of objects."""
+
+    def act(cluster):
+        apply, left = cluster.apply, [times]
+
+        def refusing(objects):
+            if left[0]:
+                left[0] -= 1
+                raise UnavailableError("the cluster does not answer")
+            apply(objects)
+
+        cluster.apply = refusing
+
+    return act
+
+
+def test_a_cluster_that_refuses_a_change_is_asked_again_for_the_live_release(tmp_path):
+    workspace, load = interrupted(tmp_path, unable_to_apply(2))
+
+    told = drilled(workspace, load)
+
+    assert (told.data["verdict"], report_of(told).problem) == ("failed", "the cluster does not answer")
+    assert standing(workspace.connection)["services"] == {"demo": SECOND}
+
+
+def test_a_live_release_that_cannot_be_put_back_is_an_error_that_the_next_attempt_mends(tmp_path):
+    workspace, load = interrupted(tmp_path, unable_to_apply(3))
+
+    with pytest.raises(UnavailableError):
+        drilled(workspace, load)
+    assert standing(workspace.connection)["services"] == {"demo": FIRST}
+    assert standing(workspace.connection)["leases"] == []
+    again(workspace)
+
+    assert standing(workspace.connection)["services"] == {"demo": SECOND}
