@@ -6,7 +6,7 @@ from tasks.contracts.artifact import Claim, Manifest, Removal
 from tasks.contracts.attestation import Bundle
 from tasks.contracts.base import Contract
 from tasks.contracts.channel import Channel
-from tasks.contracts.drill import DrillReport, DrillRequest
+from tasks.contracts.drill import DrillReport, DrillRequest, DrillStart
 from tasks.contracts.gate import GateReport
 from tasks.contracts.harness import HarnessReport
 from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
@@ -35,6 +35,7 @@ DOCUMENTS: Mapping[str, type[Contract]] = {
     "result": StepResult,
     "gate-report": GateReport,
     "harness-report": HarnessReport,
+    "drill-start": DrillStart,
     "drill-report": DrillReport,
     "request-row": RequestRow,
     "answer-row": AnswerRow,

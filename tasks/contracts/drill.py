@@ -27,6 +27,13 @@ class DrillRequest(Contract):
     settings: DrillSettings = Field(default=DrillSettings(), description="rollout.drill of the spec")
 
 
+class DrillStart(Contract):
+    """evidence/<run>/drill-start.json: how the drill found the previous release, for an attempt after a kill."""
+
+    previous: str
+    replicas: int | None = Field(description="of its workload; null: it had none, so the drill removes what it starts")
+
+
 class DrillFlip(Contract):
     """One change of the traffic's direction."""
 

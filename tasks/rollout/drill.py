@@ -10,8 +10,9 @@ from datetime import datetime
 
 from tasks.adapters.steady_load import BackgroundLoad
 from tasks.adapters.workspace import Workspace
+from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel
-from tasks.contracts.drill import DrillFlip, DrillPhase, DrillReport, PhaseName
+from tasks.contracts.drill import DrillFlip, DrillPhase, DrillReport, DrillStart, PhaseName
 from tasks.contracts.errors import ConflictError, InputError, PipelineError
 from tasks.contracts.gate import Verdict
 from tasks.contracts.measurement import RequestRow, packed, percentile, values
@@ -73,7 +74,7 @@ class Drill:
         self._check_live()
         self.live.reach(Goal.SERVE)  # a drill that was killed may have left the other one
         self.live.reach(Goal.WARM)
-        before = self._replicas_of_previous()
+        before = self._start().replicas
         record.was_warm = before is not None
         self.live.tell(self.live.target.name, "DrillStarted", f"a drill flips to {self.previous.release.id} and back")
         try:
@@ -128,10 +129,21 @@ class Drill:
         to.reach(Goal.SERVE)
         return DrillFlip(to=to.release.id, seconds=clock.monotonic() - began)
 
-    def _replicas_of_previous(self) -> int | None:
-        """Replicas of the previous release's workload; None where it has none."""
+    @property
+    def _evidence(self) -> str:
+        return self.workspace.layout.evidence(self.live.model, self.live.release.id, self.run)
+
+    def _start(self) -> DrillStart:
+        """How the run's first attempt found the previous release."""
+        uri, store = f"{self._evidence}/drill-start.json", self.workspace.store
+        if (stored := store.read_with_etag(uri)) is not None:
+            start = read_contract_json(DrillStart, stored[0], uri)
+            if start.previous == self.previous.release.id:
+                return start
         found = self._workload_of_previous()
-        return None if found is None else replicas.count(found)
+        start = DrillStart(previous=self.previous.release.id, replicas=None if found is None else replicas.count(found))
+        store.put_bytes(uri, canonical_json(start.model_dump(mode="json")))
+        return start
 
     def _workload_of_previous(self) -> manifests.Document | None:
         name, cluster = self.previous.target.name, self.previous.cluster
@@ -166,9 +178,7 @@ class Drill:
             verdict = Verdict.FAILED
         else:
             verdict = Verdict.INCONCLUSIVE if unanswered else Verdict.PASSED
-        layout = self.workspace.layout
-        evidence = layout.evidence(self.live.model, self.live.release.id, self.run)
-        uri = f"{evidence}/drill-requests.jsonl.gz" if record.rows else None
+        uri = f"{self._evidence}/drill-requests.jsonl.gz" if record.rows else None
         if uri is not None:
             self.workspace.store.put_bytes(uri, packed(record.rows), content_type="application/gzip")
         return DrillReport(

@@ -335,6 +335,8 @@ def test_after_a_kill_at_any_change_the_next_run_goes_on(tmp_path, what_comes_ne
 
             assert standing(cluster)["services"]["demo"] == live, f"killed {moment} change {number}"
             assert channel(workspace).live.release_id == live
+            if what_comes_next is again:  # it removes what the first attempt started
+                assert standing(cluster)["deployments"] == [SECOND], f"killed {moment} change {number}"
     assert served == {FIRST, SECOND}
 
 
