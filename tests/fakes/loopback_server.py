@@ -8,13 +8,14 @@ class LoopbackServer:
     """Answers with `handler` within the block; `endpoint` says where."""
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]):
-        self._handler = handler
+        self._handler, self._port = handler, 0
 
     def __enter__(self):
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), self._handler)
+        self._port = self._server.server_port  # the same one if the block is entered again
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self.endpoint = f"http://127.0.0.1:{self._port}"
         return self
 
     def __exit__(self, *_):

@@ -9,7 +9,7 @@ from kubernetes import client, config
 from tasks.adapters.kube import Cluster
 from tests.fakes.workspace import site as site_of
 from tests.local.rights.grants import granting_objects
-from tests.local.rollout.conftest import CONTEXT, Server
+from tests.local.stand_in_cluster import CONTEXT, Server
 
 NAMED = ("KUBECONFIG", "SLIPWAY_SITE")
 

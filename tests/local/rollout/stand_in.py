@@ -28,6 +28,11 @@ UNLOADED = "Request for unknown model: 'demo' has no available versions"
 SLOW_RATE_PER_S, SLOWER_S = 15, 0.2
 """The server of temper `lagging` takes that much longer for each request while it gets more of them in a second."""
 
+BEFORE_TIRED, TIRED_S = 4, 0.1
+"""The server of temper `tiring` takes that much longer for each stream after so many."""
+
+NONSENSE = "?!"
+
 unloaded = threading.Event()
 
 
@@ -36,7 +41,7 @@ class Counters:
 
     def __init__(self):
         self._lock, self._recent = threading.Lock(), []
-        self.succeeded, self.request_s, self.gets = 0, 0.0, 0
+        self.succeeded, self.request_s, self.gets, self._streams = 0, 0.0, 0, 0
 
     @contextmanager
     def request(self):
@@ -50,6 +55,12 @@ class Counters:
         with self._lock:
             self.succeeded += 1
             self.request_s += time.monotonic() - began
+
+    def is_tired(self):
+        """Whether one more stream comes to a server that has had too many."""
+        with self._lock:
+            self._streams += 1
+            return TEMPER == "tiring" and self._streams > BEFORE_TIRED
 
     def page(self):
         with self._lock:
@@ -138,6 +149,8 @@ class Grpc(service.GRPCInferenceServiceServicer):
             if unloaded.is_set():
                 yield messages.ModelStreamInferResponse(error_message=UNLOADED)
                 continue
+            if counters.is_tired():
+                time.sleep(TIRED_S)
             pieces = pieces_of(request.raw_input_contents[0][4:].decode())
             for piece in range(pieces):
                 response = answer(request)
@@ -152,7 +165,7 @@ def pieces_of(text):
 
 
 def answer(request):
-    text = POD.encode()
+    text = (NONSENSE if TEMPER == "nonsense" else POD).encode()
     return messages.ModelInferResponse(
         model_name=request.model_name,
         id=request.id,

@@ -10,9 +10,9 @@ from tasks.steps import promote, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged, published
 from tests.fakes.traffic import shares
-from tests.local.rollout.conftest import GATEWAY_PORT
 from tests.local.rollout.gateway_clients import GatewayClients
 from tests.local.rollout.in_threads import InThreads
+from tests.local.stand_in_cluster import GATEWAY_PORT
 from tests.refused import refused
 
 ROUTES = {

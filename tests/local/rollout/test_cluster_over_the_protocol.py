@@ -16,7 +16,7 @@ from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.site import StartBudget
 from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
 from tests.fakes.cluster_contract import LABELS, service
-from tests.local.rollout.conftest import LARGE_S
+from tests.local.stand_in_cluster import LARGE_S
 from tests.unit.manifests.objects import base_objects
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tasks.adapters.kube_errors import StaleError
-from tests.local.rollout.conftest import GATEWAY_PORT
+from tests.local.stand_in_cluster import GATEWAY_PORT
 from tests.refused import refused
 
 API = "gateway.networking.k8s.io/v1"

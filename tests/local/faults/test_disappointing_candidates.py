@@ -1,0 +1,68 @@
+"""Candidates that are never ready, answer nonsense, or become slow once they have passed their smoke test."""
+
+import json
+
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from tests.local.faults.model import SMOKE, UNAVAILABLE
+
+pytestmark = pytest.mark.timeout(120)
+
+TOKENIZER = Tokenizer(WordLevel({"?": 0}, unk_token="?")).to_str()
+LOAD = {"concurrency": [2], "requests": 24, "warmup": 2}
+GATE = {
+    "smoke": [SMOKE],
+    "benchmark": LOAD,
+    "expect": [
+        {"metric": "smoke_accuracy", "at_least": 1.0},
+        {"metric": "latency_ms", "quantile": 0.5, "at_most_ratio": 4.0, "of": "live"},
+    ],
+}
+MEASURED = ("roll-out", "smoke-test", "benchmark", "gate")
+
+
+def measured(model, temper):
+    """A candidate that was measured, and what its gate says."""
+    made = model.version(temper, live=model.live, gate=GATE)
+    model.write_artifact("build", made, "tokenizer.json", TOKENIZER.encode())
+    model.steps(made, *MEASURED)
+    return made, model.workspace.read_result(made, "gate").data
+
+
+def test_a_candidate_that_is_never_ready_is_removed(model):
+    before, new = model.live, model.version("unready")
+
+    assert model.step("roll-out", new) == UNAVAILABLE
+    assert model.answers() == before
+    model.steps(new, "roll-back")
+
+    model.assert_whole(before, ("refused", new.id))
+
+
+def test_a_candidate_that_answers_nonsense_is_refused_and_a_good_one_is_not(model):
+    before = model.live
+    bad, judged = measured(model, "nonsense")
+    assert judged["verdict"] == "failed"
+    assert [line for line in judged["refused"] if "smoke_accuracy" in line]
+    model.steps(bad, "roll-back")
+    model.assert_whole(before, ("refused", bad.id))
+
+    good, judged = measured(model, "good")
+    assert judged["verdict"] == "passed", json.dumps(judged["refused"])
+    model.steps(good, "promote")
+    model.assert_whole(good.id, ("promoted", good.id), ("refused", bad.id))
+
+
+def test_a_candidate_that_is_slow_only_after_its_smoke_test_is_refused(model):
+    before = model.live
+    slow, judged = measured(model, "tiring")
+
+    assert model.workspace.read_result(slow, "smoke-test").data["smoke_right"] == 1
+    assert (judged["verdict"], len(judged["refused"])) == ("failed", 1)
+    assert "latency_ms" in judged["refused"][0]
+    assert model.answers() == before
+    model.steps(slow, "roll-back")
+
+    model.assert_whole(before, ("refused", slow.id))
