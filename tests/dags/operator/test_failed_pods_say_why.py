@@ -111,6 +111,30 @@ def test_a_killed_container_is_tried_again_and_its_log_is_not_the_reason(runs, a
     assert "Airflow tries again" in str(caught.value)
 
 
+def ended_by_the_node(reason, message):
+    """The status of a pod whose node said this of its end."""
+    return {**EVICTED, "reason": reason, "message": message}
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("Evicted", "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi. "),
+        ("Terminated", "Pod was terminated in response to imminent node shutdown."),
+    ],
+)
+def test_a_pod_whose_node_is_gone_or_too_full_is_tried_again_and_quoted(runs, awaited, reason, message):
+    runs.planned()
+    runs.cluster.script = lambda _: PodEnd(status=ended_by_the_node(reason, message))
+
+    with pytest.raises(AirflowException, match=r"^build: ") as caught:
+        awaited(runs, "build")
+
+    assert message.strip().rstrip(".") in str(caught.value)
+    assert not isinstance(caught.value, AirflowFailException)
+
+
 @pytest.mark.parametrize("moment", ["as it is created", "while it works"])
 def test_a_pod_that_vanishes_is_named_instead_of_a_number(runs, moment):
     runs.planned()
@@ -124,13 +148,30 @@ def test_a_pod_that_vanishes_is_named_instead_of_a_number(runs, moment):
     assert "404" not in str(caught.value)
 
 
-def test_a_pod_that_vanishes_while_the_triggerer_waits_is_named_as_well(runs):
+@pytest.mark.parametrize("moment", ["as it is created", "while it works"])
+def test_a_pod_that_vanishes_while_the_triggerer_waits_is_named_as_well(runs, moment):
     runs.planned()
-    runs.ends(None, phase="Running")
+    runs.ends(None, phase="Running", gone=moment == "as it is created")
     runs.deferred = runs.cluster.pods.clear
 
-    with pytest.raises(AirflowException, match=r"gate: pod slipway/demo-\S+ no longer exists"):
+    with pytest.raises(AirflowException, match=r"gate: pod slipway/demo-\S+ no longer exists") as caught:
         awaited_in_the_triggerer(runs, "gate")
+
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+@both_ways
+def test_a_step_whose_pod_was_lost_succeeds_when_it_is_tried_again(runs, awaited):
+    runs.planned()
+    runs.ends(None, exit_code=137, reason="Error")
+    with pytest.raises(AirflowException):
+        awaited(runs, "build")
+    runs.ends(runs.result("build"))
+
+    awaited(runs, "build")
+
+    assert runs.xcoms["build", "return_value"]["outcome"] == "done"
+    assert len(runs.cluster.created) == 2
 
 
 def test_a_cluster_that_refuses_the_pod_is_quoted(runs):

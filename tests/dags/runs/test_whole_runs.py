@@ -9,6 +9,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagbundle import DagBundleModel  # noqa: F401 - its table has to be known when the database is made
 from airflow.utils.db import initdb
 
+from plugins.slipway_airflow.step_operator import StepOperator
 from tests.dags.conftest import REPOSITORY
 from tests.fakes.kubernetes_pods import PodEnd
 from tests.fakes.releases import SPEC
@@ -25,8 +26,8 @@ def database():
     initdb()
 
 
-@pytest.fixture
-def run(runs, database, tmp_path, monkeypatch):
+@pytest.fixture(params=[False, True], ids=["normal", "deferrable"])
+def run(request, runs, database, tmp_path, monkeypatch):
     """Run the DAG of the demo spec to its end; the run's state and the state of each task."""
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC))
     monkeypatch.setenv("SLIPWAY_SPECS", str(tmp_path))
@@ -37,6 +38,8 @@ def run(runs, database, tmp_path, monkeypatch):
         dag = DagBag(str(REPOSITORY / "dags")).dags["release__demo"]
         for task in dag.tasks:
             task.retries = 0
+            if isinstance(task, StepOperator):
+                task.deferrable = request.param  # as airflow.deferrable of the site says
 
         def script(pod):
             step = pod["metadata"]["labels"]["slipway.dev/step"]
@@ -99,6 +102,15 @@ def test_a_build_that_fails_leaves_nothing_to_roll_back(runs, run):
     assert tasks["build"] == "failed"
     assert (tasks["roll-back"], tasks["released"]) == ("skipped", "failed")
     assert steps_of_pods(runs) == ["plan", "download", "quantize", "build"]
+
+
+def test_a_benchmark_whose_pod_vanishes_is_rolled_back(runs, run):
+    state, tasks = run({"benchmark": ({}, PodEnd(gone=True))})
+
+    assert state == "failed"
+    assert (tasks["smoke-test"], tasks["benchmark"], tasks["gate"]) == ("success", "failed", "upstream_failed")
+    assert (tasks["promote"], tasks["roll-back"], tasks["released"]) == ("upstream_failed", "success", "failed")
+    assert steps_of_pods(runs)[-2:] == ["benchmark", "roll-back"]
 
 
 @pytest.mark.parametrize(("action", "conf"), [("nothing", {}), ("release", {"plan_only": True})])

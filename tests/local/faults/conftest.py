@@ -10,8 +10,9 @@ from tasks.adapters.clock import SystemClock
 from tasks.adapters.s3 import S3ObjectStore
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.faulty_s3 import FaultyS3
+from tests.fakes.workspace import site as site_of
 from tests.local.core.conftest import PLANTED, object_store  # noqa: F401 - a fixture
-from tests.local.faults.model import AtMoments, Model
+from tests.local.faults.model import Model, PaperCluster, PaperModel, RealCluster
 from tests.local.stand_in_cluster import REPOSITORY, Server, asking, server, site_in  # noqa: F401 - fixtures
 
 NUMBERS = itertools.count(1)
@@ -27,24 +28,39 @@ def spoiled(object_store):  # noqa: F811
 
 
 @pytest.fixture(scope="session")
-def model_in(object_store, spoiled, tmp_path_factory):  # noqa: F811
-    """Makes a model without a release, in a namespace of a cluster, for as long as a block."""
+def stored(object_store, spoiled, tmp_path_factory):  # noqa: F811
+    """Gives workspaces over the cluster of a site, each with a prefix of its own in S3, for as long as a block."""
     credentials = {name: os.environ.get(name, value) for name, value in PLANTED.items()}
 
     @contextlib.contextmanager
-    def made(server):  # noqa: F811
+    def given(bare, cluster):
         name = f"faults-{os.getpid()}-{next(NUMBERS)}"
         kept = object_store.model_copy(
             update={"endpoint": spoiled.endpoint, "prefix": f"{object_store.prefix}/{name}".lstrip("/")}
         )
-        with site_in(server, name) as found:
-            site = found.model_copy(update={"object_store": kept})
-            store, scratch = S3ObjectStore(kept, credentials), tmp_path_factory.mktemp(name)
-            cluster = AtMoments.connect(site, kubeconfig=server.kubeconfig)
-            yield Model(
-                ConnectedWorkspace(site, store, SystemClock(), scratch, REPOSITORY, lambda: None, connection=cluster)
-            )
-            store.delete([item.uri for item in store.list(f"{kept.root}/")])
+        site, store = bare.model_copy(update={"object_store": kept}), S3ObjectStore(kept, credentials)
+        scratch = tmp_path_factory.mktemp(name)
+        yield ConnectedWorkspace(
+            site, store, SystemClock(), scratch, REPOSITORY, lambda: None, connection=cluster(site)
+        )
+        store.delete([item.uri for item in store.list(f"{kept.root}/")])
+
+    return given
+
+
+@pytest.fixture(scope="session")
+def model_in(stored):
+    """Makes a model with a live release, in a namespace of a cluster, for as long as a block."""
+
+    @contextlib.contextmanager
+    def made(server):  # noqa: F811
+        def cluster(site):
+            return RealCluster.connect(site, kubeconfig=server.kubeconfig)
+
+        with site_in(server, f"faults-{next(NUMBERS)}") as site, stored(site, cluster) as workspace:
+            model = Model(workspace)
+            model.released()
+            yield model
 
     return made
 
@@ -58,13 +74,10 @@ def models(server, model_in):  # noqa: F811
         def give():
             if not known or not known[-1].is_whole:
                 known.append(opened.enter_context(model_in(server)))
-                known[-1].released()
             known[-1].begin()
             return known[-1]
 
         yield give
-        for each in known:
-            each.assert_gone()
 
 
 @pytest.fixture
@@ -74,17 +87,32 @@ def model(models):
 
 
 @pytest.fixture
-def own_server(tmp_path):
-    """A cluster that the test may kill."""
-    made = Server(tmp_path)
+def paper_model(stored):
+    """A model with a live release in a cluster in memory; its documents are in S3 as well."""
+    with stored(site_of(), lambda _: PaperCluster(SystemClock())) as workspace:
+        made = PaperModel(workspace)
+        made.released()
+        made.begin()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory):
+    """A cluster that the tests of a module may kill."""
+    made = Server(tmp_path_factory.mktemp("own"))
     yield made
     made.stop()
 
 
-@pytest.fixture
-def own_model(own_server, model_in):
-    """A model with a live release in a cluster that the test may kill."""
+@pytest.fixture(scope="module")
+def _of_own_server(own_server, model_in):
     with model_in(own_server) as made:
-        made.released()
-        made.begin()
         yield made
+
+
+@pytest.fixture
+def own_model(_of_own_server):
+    """A model with a live release in a cluster that the test may kill."""
+    assert _of_own_server.is_whole, "an earlier test left it broken"
+    _of_own_server.begin()
+    return _of_own_server

@@ -18,6 +18,7 @@ from tasks.rollout.server_target import selected
 from tasks.serving.manifests import MODEL_LABEL, RELEASE_LABEL
 from tasks.steps import revert
 from tests.fakes import rollouts
+from tests.fakes.cluster import MemoryCluster
 
 NAME = "demo"
 OURS = {MODEL_LABEL: NAME}
@@ -35,12 +36,12 @@ def until(check, timeout_s=30.0):
     return answer
 
 
-class AtMoments(Cluster):
-    """The real adapter. `before` and `after` are called once when an object of this kind and name is applied."""
+class Moments:
+    """Calls `before` and `after` once, when an object of this kind and name is applied."""
 
-    def __init__(self, api, namespace, clock):
-        super().__init__(api, namespace, clock)
-        self.api, self._acts = api, {}
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._acts = {}
 
     def act(self, kind, name, *, before=None, after=None):
         self._acts[kind, name] = before, after
@@ -55,6 +56,28 @@ class AtMoments(Cluster):
                 after()
 
 
+class RealCluster(Moments, Cluster):
+    """The adapter itself."""
+
+    def __init__(self, api, namespace, clock):
+        super().__init__(api, namespace, clock)
+        self.api = api
+
+    def with_clock(self, clock):
+        """As a process with another clock sees it."""
+        return RealCluster(self.api, self.namespace, clock)
+
+
+class PaperCluster(Moments, MemoryCluster):
+    """Objects in memory, where no pod is."""
+
+    def with_clock(self, clock):
+        """As a process with another clock sees it."""
+        other = PaperCluster(clock, self.namespace)
+        other.objects = self.objects
+        return other
+
+
 class Model:
     """What a test does with the model `demo`, and what it looks at."""
 
@@ -65,7 +88,7 @@ class Model:
     def elsewhere(self, clock=None, **changes):
         """The same model as another run's pod sees it, with a connection of its own and perhaps another clock."""
         clock = clock or self.workspace.clock
-        cluster = AtMoments(self.cluster.api, self.cluster.namespace, clock)
+        cluster = self.cluster.with_clock(clock)
         other = copy.copy(self)
         other.workspace = dataclasses.replace(self.workspace, connection=cluster, clock=clock, **changes)
         other.cluster = cluster
@@ -86,7 +109,7 @@ class Model:
 
     def version(self, temper="good", **changes):
         """The next release, published. Only the live one is kept unless `changes` say otherwise."""
-        serving = {"image": f"test/triton:{temper}", "ready_timeout_s": 4 if temper == "unready" else 30, "drain_s": 1}
+        serving = {"image": f"test/triton:{temper}", "ready_timeout_s": 10 if temper == "unready" else 30, "drain_s": 1}
         made = rollouts.version(next(self._numbers), serving=serving, **{"rollout": {"keep": 1}, **changes})
         rollouts.published(self.workspace, made)
         return made
@@ -102,7 +125,7 @@ class Model:
 
         return self._exit_code(jobs.Job(step, release.plan.run, uri, work, NAME, release.id, release_uri), workspace)
 
-    def revert(self, run="run-9", *, workspace=None):
+    def revert(self, run="drill-1", *, workspace=None):
         workspace, request = workspace or self.workspace, RevertRequest(name=NAME, run=run, reason="drill")
         job = jobs.Job("revert", run, workspace.layout.revert(NAME, run), lambda within: revert.run(request, within))
         return self._exit_code(job, workspace)
@@ -157,20 +180,20 @@ class Model:
         return self.cluster.ready_pods({RELEASE_LABEL: release_id})
 
     def kill_triton(self, release_id):
-        """SIGKILL of the stand-in for Triton in the release's only pod."""
+        """SIGKILL of the stand-in for Triton in the release's only pod; how often it had been started again before."""
         (pod,) = self.pods(release_id)
         (pid,) = [pid for pid in _processes(f"POD_NAME={pod}\0") if "stand_in.py" in _text(pid, "cmdline")]
+        restarts = self._restarts(release_id)
         os.kill(pid, signal.SIGKILL)
+        return restarts
 
-    def started_again(self, release_id):
-        """Wait until the release's only pod is ready with a Triton that was started again."""
+    def started_again(self, release_id, restarts):
+        """Wait until the release's only pod is ready, with a Triton that was started again more often than that."""
+        until(lambda: self._restarts(release_id) > restarts and self.pods(release_id))
 
-        def ready():
-            (pod,) = self.cluster.find("Pod", {RELEASE_LABEL: release_id})
-            restarts = [each["restartCount"] for each in pod["status"]["containerStatuses"] if each["name"] == "triton"]
-            return restarts > [0] and self.pods(release_id)
-
-        until(ready)
+    def _restarts(self, release_id):
+        (pod,) = self.cluster.find("Pod", {RELEASE_LABEL: release_id})
+        return next(each["restartCount"] for each in pod["status"]["containerStatuses"] if each["name"] == "triton")
 
     def fill_a_volume(self, pod, state):
         """Write more to the pod's volume of models than its limit allows, as its fetch could."""
@@ -196,13 +219,8 @@ class Model:
         assert self._names("Deployment") == names
         assert self._names("Service") == {NAME}
         assert self.cluster.find("Lease", {}) == []
-        # those that are being deleted drain for seconds: `assert_gone` looks at them when all tests have ended
-        assert {pod["metadata"]["labels"][RELEASE_LABEL] for pod in self._staying_pods()} == names
+        assert self._releases_of_pods() == names
         self.is_whole = True
-
-    def assert_gone(self):
-        """Every pod has ended but those of what is live."""
-        until(lambda: len(self.cluster.find("Pod", OURS)) == len(self._staying_pods()))
 
     def _selects(self):
         return selected(self.cluster.get("Service", NAME)["spec"]["selector"], NAME)
@@ -210,8 +228,20 @@ class Model:
     def _names(self, kind):
         return {item["metadata"]["name"] for item in self.cluster.find(kind, OURS)}
 
-    def _staying_pods(self):
-        return [pod for pod in self.cluster.find("Pod", OURS) if "deletionTimestamp" not in pod["metadata"]]
+    def _releases_of_pods(self):
+        """Releases of pods that are not being deleted; those that are drain for some seconds."""
+        pods = [pod for pod in self.cluster.find("Pod", OURS) if "deletionTimestamp" not in pod["metadata"]]
+        return {pod["metadata"]["labels"][RELEASE_LABEL] for pod in pods}
+
+
+class PaperModel(Model):
+    """The same without pods: what the Service selects stands for what answers."""
+
+    def answers(self):
+        return self._selects()
+
+    def _releases_of_pods(self):
+        return self._names("Deployment")
 
 
 def _processes(variable):

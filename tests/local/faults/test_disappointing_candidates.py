@@ -11,23 +11,16 @@ from tests.local.faults.model import SMOKE, UNAVAILABLE
 pytestmark = pytest.mark.timeout(120)
 
 TOKENIZER = Tokenizer(WordLevel({"?": 0}, unk_token="?")).to_str()
+RIGHT = {"metric": "smoke_accuracy", "at_least": 1.0}
+AS_FAST = {"metric": "latency_ms", "quantile": 0.5, "at_most_ratio": 4.0, "of": "live"}
 LOAD = {"concurrency": [2], "requests": 24, "warmup": 2}
-GATE = {
-    "smoke": [SMOKE],
-    "benchmark": LOAD,
-    "expect": [
-        {"metric": "smoke_accuracy", "at_least": 1.0},
-        {"metric": "latency_ms", "quantile": 0.5, "at_most_ratio": 4.0, "of": "live"},
-    ],
-}
-MEASURED = ("roll-out", "smoke-test", "benchmark", "gate")
 
 
-def measured(model, temper):
-    """A candidate that was measured, and what its gate says."""
-    made = model.version(temper, live=model.live, gate=GATE)
+def measured(model, temper, *steps, **gate):
+    """A candidate that was measured by these steps, and what its gate says."""
+    made = model.version(temper, live=model.live, gate={"smoke": [SMOKE], **gate})
     model.write_artifact("build", made, "tokenizer.json", TOKENIZER.encode())
-    model.steps(made, *MEASURED)
+    model.steps(made, "roll-out", *steps, "gate")
     return made, model.workspace.read_result(made, "gate").data
 
 
@@ -43,13 +36,13 @@ def test_a_candidate_that_is_never_ready_is_removed(model):
 
 def test_a_candidate_that_answers_nonsense_is_refused_and_a_good_one_is_not(model):
     before = model.live
-    bad, judged = measured(model, "nonsense")
+    bad, judged = measured(model, "nonsense", "smoke-test", expect=[RIGHT])
     assert judged["verdict"] == "failed"
     assert [line for line in judged["refused"] if "smoke_accuracy" in line]
     model.steps(bad, "roll-back")
     model.assert_whole(before, ("refused", bad.id))
 
-    good, judged = measured(model, "good")
+    good, judged = measured(model, "good", "smoke-test", expect=[RIGHT])
     assert judged["verdict"] == "passed", json.dumps(judged["refused"])
     model.steps(good, "promote")
     model.assert_whole(good.id, ("promoted", good.id), ("refused", bad.id))
@@ -57,7 +50,7 @@ def test_a_candidate_that_answers_nonsense_is_refused_and_a_good_one_is_not(mode
 
 def test_a_candidate_that_is_slow_only_after_its_smoke_test_is_refused(model):
     before = model.live
-    slow, judged = measured(model, "tiring")
+    slow, judged = measured(model, "tiring", "smoke-test", "benchmark", expect=[RIGHT, AS_FAST], benchmark=LOAD)
 
     assert model.workspace.read_result(slow, "smoke-test").data["smoke_right"] == 1
     assert (judged["verdict"], len(judged["refused"])) == ("failed", 1)

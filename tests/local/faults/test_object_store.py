@@ -7,15 +7,16 @@ from tests.local.faults.model import UNAVAILABLE
 pytestmark = pytest.mark.timeout(120)
 
 FAILING = {
-    "5xx": lambda front: front.spoiling("status"),
-    "refused connections": lambda front: front.refusing(),
-    "truncated reads": lambda front: front.spoiling("cut", methods=("GET",)),
-    "a clock that is wrong": lambda front: front.spoiling("status", status=403, code="RequestTimeTooSkewed"),
+    "5xx": ("model", lambda front: front.spoiling("status")),
+    "refused connections": ("model", lambda front: front.refusing()),
+    "truncated reads": ("paper_model", lambda front: front.spoiling("cut", methods=("GET",))),
+    "a wrong clock": ("paper_model", lambda front: front.spoiling("status", status=403, code="RequestTimeTooSkewed")),
 }
 
 
-@pytest.mark.parametrize("fault", FAILING.values(), ids=FAILING)
-def test_a_release_gets_over_a_store_that_fails(model, spoiled, fault):
+@pytest.mark.parametrize(("kind", "fault"), FAILING.values(), ids=FAILING)
+def test_a_release_gets_over_a_store_that_fails(request, spoiled, kind, fault):
+    model = request.getfixturevalue(kind)
     before, new = model.live, model.version()
 
     with fault(spoiled):
@@ -43,7 +44,8 @@ def test_a_promotion_whose_channel_cannot_be_written_after_the_flip_is_finished_
     model.assert_whole(new.id, ("promoted", new.id))
 
 
-def test_a_promotion_whose_channel_cannot_be_written_after_the_flip_can_be_rolled_back(model, spoiled):
+def test_a_promotion_whose_channel_cannot_be_written_after_the_flip_can_be_rolled_back(paper_model, spoiled):
+    model = paper_model
     before, new = model.live, model.candidate()
 
     with spoiled.spoiling("status", methods=("PUT",), key="channels/"):
@@ -64,7 +66,8 @@ def test_a_promotion_whose_write_of_the_channel_is_never_answered_is_recorded_on
     model.assert_whole(new.id, ("promoted", new.id))
 
 
-def test_a_store_that_answers_slowly_costs_time_and_nothing_else(model, spoiled):
+def test_a_store_that_answers_slowly_costs_time_and_nothing_else(paper_model, spoiled):
+    model = paper_model
     new = model.candidate()
 
     with spoiled.spoiling("drip", methods=("GET",)) as met:

@@ -69,19 +69,15 @@ def test_a_release_during_a_roll_back_is_refused_and_works_after_it(model):
     model.assert_whole(new.id, ("promoted", new.id), ("rolled-back", bad.id), ("promoted", bad.id))
 
 
-@pytest.mark.parametrize("dag_run", ["release__demo/dead", ""], ids=["known to Airflow", "started by hand"])
-def test_the_lease_of_a_dead_run_is_taken_over_with_what_it_left(model, dag_run):
-    before, left, new = model.live, model.version(), model.version()
-    long_ago = timedelta(0) if dag_run else -2 * HOUR
-    dead = model.elsewhere(WrongClock(long_ago), dag_run=dag_run)
+def test_the_lease_of_a_dead_run_is_taken_over_with_what_it_left_once_airflow_says_so(paper_model):
+    before, left, new = paper_model.live, paper_model.version(), paper_model.version()
+    dead = paper_model.elsewhere(dag_run="release__demo/dead")
     dead.steps(left, "roll-out")  # and then it died
-    if dag_run:
-        assert model.step("roll-out", new) == WRONG_INPUT  # until Airflow says that it has ended
-        assert (model.live, model.answers()) == (before, before)
-    lease = model.cluster.lease_holder("slipway-demo")
-    ended = {"slipway-demo": lease.version} if dag_run else {}
-    model = model.elsewhere(ended_holders=ended)
+    assert paper_model.step("roll-out", new) == WRONG_INPUT
+    assert paper_model.live == paper_model.answers() == before
 
+    lease = paper_model.cluster.lease_holder("slipway-demo")
+    model = paper_model.elsewhere(ended_holders={"slipway-demo": lease.version})
     model.steps(new, "roll-out")
     model.judge(new)
     model.steps(new, "promote")
@@ -89,27 +85,28 @@ def test_the_lease_of_a_dead_run_is_taken_over_with_what_it_left(model, dag_run)
     model.assert_whole(new.id, ("promoted", new.id))
 
 
-def test_a_run_whose_clock_is_an_hour_behind_loses_its_model_and_promotes_nothing(model):
-    slow, new = model.version(), model.version()
-    behind = model.elsewhere(WrongClock(-HOUR))
-    behind.steps(slow, "roll-out")
-    behind.judge(slow)
-
-    model.steps(new, "roll-out")  # to this run, the lease has expired
-    assert behind.step("promote", slow) == WRONG_INPUT
-    assert "lost the lease" in behind.message
-    behind.steps(slow, "roll-back")
-    model.judge(new)
-    model.steps(new, "promote")
-
-    model.assert_whole(new.id, ("promoted", new.id))
-
-
-def test_a_run_whose_clock_is_an_hour_ahead_takes_no_lease_of_a_run_that_goes_on(model):
-    new, other = model.candidate(), model.version()
-    ahead = model.elsewhere(WrongClock(HOUR))
+def test_a_clock_that_is_wrong_by_less_than_a_lease_changes_nothing(paper_model):
+    new, other = paper_model.candidate(), paper_model.version()
+    ahead = paper_model.elsewhere(WrongClock(timedelta(minutes=30)))
 
     assert ahead.step("roll-out", other) == WRONG_INPUT, ahead.message
-    model.steps(new, "promote")
+    paper_model.steps(new, "promote")
 
-    model.assert_whole(new.id, ("promoted", new.id))
+    paper_model.assert_whole(new.id, ("promoted", new.id))
+
+
+@pytest.mark.parametrize(("holders", "rivals"), [(-HOUR, 0 * HOUR), (0 * HOUR, HOUR)], ids=["behind", "ahead"])
+def test_a_run_whose_lease_a_wrong_clock_takes_for_expired_promotes_nothing(paper_model, holders, rivals):
+    lost, new = paper_model.version(), paper_model.version()
+    holder, rival = paper_model.elsewhere(WrongClock(holders)), paper_model.elsewhere(WrongClock(rivals))
+    holder.steps(lost, "roll-out")
+    holder.judge(lost)
+
+    rival.steps(new, "roll-out")
+    assert holder.step("promote", lost) == WRONG_INPUT
+    assert "lost the lease" in holder.message
+    holder.steps(lost, "roll-back")
+    rival.judge(new)
+    rival.steps(new, "promote")
+
+    rival.assert_whole(new.id, ("promoted", new.id))
