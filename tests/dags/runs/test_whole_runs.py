@@ -27,7 +27,7 @@ def database():
 
 
 @pytest.fixture(params=[False, True], ids=["normal", "deferrable"])
-def run(request, runs, database, tmp_path, monkeypatch):
+def run(request, runs, database, tmp_path, monkeypatch, caplog):
     """Run the DAG of the demo spec to its end; the run's state and the state of each task."""
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC))
     monkeypatch.setenv("SLIPWAY_SPECS", str(tmp_path))
@@ -51,9 +51,12 @@ def run(request, runs, database, tmp_path, monkeypatch):
             return end
 
         runs.cluster.script = script
+        caplog.set_level("INFO", "airflow.sdk.definitions.dag")
         with contextlib.suppress(SystemExit):
             finished = dag.test(run_conf=conf)
         tis = finished.get_task_instances()
+        # a task that never waits in the triggerer would make both modes the same
+        assert ("running trigger in line" in caplog.text) == request.param
         to_the_end.started = {ti.task_id for ti in tis if ti.pid is not None}  # had a process
         return finished.state, {ti.task_id: str(ti.state) for ti in tis}
 

@@ -94,25 +94,27 @@ def test_a_file_that_stands_still_is_given_up(connect, hub, tmp_path):
     assert WEIGHTS_FILE not in {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_busy_hub_is_asked_again(connect, hub, tmp_path):
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_hub_is_asked_again(connect, hub, tmp_path, status):
     client = connect()
     source = client.resolve("acme/model", "v1")
-    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="status", status=503, times=2)
+    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="status", status=status, times=2)
 
     download(client, source, tmp_path)
 
     assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
 
 
-def test_a_hub_that_stays_busy_is_unavailable(connect, hub, tmp_path):
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_hub_that_stays_busy_is_unavailable(connect, hub, tmp_path, status):
     client = connect()
     source = client.resolve("acme/model", "v1")
-    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="status", status=503)
+    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="status", status=status)
 
     with pytest.raises(UnavailableError) as caught:
         download(client, source, tmp_path)
 
-    assert "status 503" in caught.value.found
+    assert f"status {status}" in caught.value.found
 
 
 def test_bytes_garbled_once_are_downloaded_again(connect, hub, tmp_path):

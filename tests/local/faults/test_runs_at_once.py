@@ -53,7 +53,8 @@ def test_a_roll_back_during_a_promotion_is_refused_and_works_after_it(model):
     model.assert_whole(before, ("rolled-back", new.id), ("promoted", new.id))
 
 
-def test_a_release_during_a_roll_back_is_refused_and_works_after_it(model):
+def test_a_release_during_a_roll_back_is_refused_and_works_after_it(paper_model):
+    model = paper_model
     before, bad = model.live, model.released(rollout={"keep": 2})
     new, codes = model.version(), []
     run = model.elsewhere()
