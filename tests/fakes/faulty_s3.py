@@ -39,7 +39,8 @@ class FaultyS3(LoopbackServer):
 
     def __init__(self, endpoint: str):
         self.fault: Fault | None = None
-        super().__init__(type("Handler", (_Handler,), {"store": endpoint, "front": self}))
+        self.store = httpx.Client(base_url=endpoint)
+        super().__init__(type("Handler", (_Handler,), {"front": self}))
 
     @contextlib.contextmanager
     def spoiling(self, kind: str, **options):
@@ -62,7 +63,6 @@ class FaultyS3(LoopbackServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # boto3 waits a second for a server of 1.0 to continue
-    store: str
     front: FaultyS3
 
     def _pass_on(self):
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "status":
             self._answer(fault.status, {}, ERROR.format(code=fault.code).encode())
         else:
-            answer = httpx.request(self.command, self.store + self.path, content=content, headers=dict(self.headers))
+            answer = self.front.store.request(self.command, self.path, content=content, headers=dict(self.headers))
             headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
             if kind == "lose":
                 self.close_connection = True

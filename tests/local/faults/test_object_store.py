@@ -7,7 +7,7 @@ from tests.local.faults.model import UNAVAILABLE
 pytestmark = pytest.mark.timeout(120)
 
 FAILING = {
-    "5xx": ("model", lambda front: front.spoiling("status")),
+    "5xx": ("model", lambda front: front.spoiling("status", methods=("GET",))),
     "refused connections": ("model", lambda front: front.refusing()),
     "truncated reads": ("paper_model", lambda front: front.spoiling("cut", methods=("GET",))),
     "a wrong clock": ("paper_model", lambda front: front.spoiling("status", status=403, code="RequestTimeTooSkewed")),
