@@ -21,6 +21,7 @@ FAULTS = {
     "kill -9 of promote, during the flip",
     "kill -9 of roll-back",
     "kill -9 of revert",
+    "kill -9 of drill",
     "kill -9 of retention",
     "pod deleted from outside",
     "pod evicted by the kubelet",
