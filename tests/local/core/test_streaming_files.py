@@ -160,6 +160,16 @@ def test_a_download_that_was_killed_continues(artifact, store, place, tmp_path):
     assert partial.read_bytes() == DATA
 
 
+@pytest.mark.parametrize("size_bytes", [0, 5, PART_BYTES, len(DATA)])
+def test_a_download_that_was_killed_after_its_last_byte_is_complete(store, place, tmp_path, size_bytes):
+    data, partial = DATA[:size_bytes], tmp_path / "file"
+    store.put_bytes(f"{place.root}/file", data)
+    partial.write_bytes(data)
+
+    assert store.get_file(f"{place.root}/file", partial, size_bytes) == hashlib.sha256(data).hexdigest()
+    assert partial.read_bytes() == data
+
+
 def test_what_a_killed_download_left_is_not_believed(artifact, tmp_path):
     artifacts, _ = artifact
     (tmp_path / ".engine.partial").write_bytes(bytes(1000))
