@@ -102,7 +102,7 @@ for dag_id in sorted(bags["release"].dags)[:runs]:
     trigger_dag(dag_id, triggered_by=DagRunTriggeredByType.REST_API, run_id="bench", logical_date=None)
 tasks = runs * len(next(iter(bags["release"].dags.values())).tasks)
 runner = SchedulerJobRunner(
-    job=Job(), num_runs=5, only_idle=True, scheduler_idle_sleep_time=0.01, executors=[Instant(parallelism=64)]
+    job=Job(), num_runs=20, only_idle=True, scheduler_idle_sleep_time=0.01, executors=[Instant(parallelism=64)]
 )
 with measured("scheduler, a task", tasks):
     run_job(job=runner.job, execute_callable=runner._execute)
