@@ -1,6 +1,5 @@
 """Requests at a steady rate to a model's live Service, in the background, while something else changes it."""
 
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -100,11 +99,10 @@ class SteadyLoad(BackgroundLoad):
                 )
 
         try:
-            # a pool that was shut down takes no more
-            with contextlib.suppress(RuntimeError):
-                sent = submit(arrivals(self._rate, 0), send, pool, self._clock, stopped=self._stopped)
-                self._rows = [each.result() for each in sent]
+            sent = submit(arrivals(self._rate, 0), send, pool, self._clock, stopped=self._stopped)
+            self._rows = [each.result() for each in sent]
         except Exception as error:  # noqa: BLE001 - raised by stop, in the thread that asks
-            self._problem = error
+            # a pool that was shut down takes no more
+            self._problem = None if isinstance(error, RuntimeError) and self._stopped.is_set() else error
         finally:
             pool.shutdown(wait=False)

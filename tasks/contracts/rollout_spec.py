@@ -33,9 +33,8 @@ class CanaryLimits(Written):
         default=1.5,
         ge=1.0,
         le=100.0,
-        description="mean time of the candidate over that of the live release: of answers, or of requests and in "
-        "Triton's queue where the pods' fronts do not time them, until the first response where Triton exports it, and "
-        "of the probe",
+        description="mean time of the candidate over that of the live release: of answers, of requests, in Triton's "
+        "queue, until the first response where Triton exports it, and of the probe",
     )
     blind_looks: int = Field(
         default=2,

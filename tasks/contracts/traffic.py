@@ -6,7 +6,7 @@ Metrics: https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from statistics import median
 
 from tasks.contracts.gate import Verdict, worst
@@ -148,8 +148,8 @@ def judge(candidate: Side, live: Side, limits: CanaryLimits) -> list[Finding]:
     if min(candidate.clients_requests, live.clients_requests) < limits.min_requests:
         return [Finding(Verdict.INCONCLUSIVE, f"too few requests: {counts}, at least {limits.min_requests} are needed")]
     findings = errors(candidate, live, limits)
-    for what, mine, theirs in _times(candidate, live):
-        slow = mine > limits.slowdown * theirs and mine - theirs > SHORT_S
+    for what, mine, theirs, noticed_s in _times(candidate, live, limits):
+        slow = mine > limits.slowdown * theirs and mine - theirs > noticed_s
         ratio = f", {mine / theirs:.2f} x" if theirs else ""
         why = f"{what} {1e3 * mine:.4g} ms, live {1e3 * theirs:.4g} ms{ratio} (limit {limits.slowdown:g} x; {counts})"
         findings.append(Finding(Verdict.FAILED if slow else Verdict.PASSED, why))
@@ -157,13 +157,27 @@ def judge(candidate: Side, live: Side, limits: CanaryLimits) -> list[Finding]:
 
 
 def errors(candidate: Side, live: Side, limits: CanaryLimits) -> list[Finding]:
-    """Compare the shares of failed requests, of whatever the candidate has enough requests of."""
-    pairs = [("requests", candidate.served, live.served), ("answers", candidate.answered, live.answered)]
+    """Compare the shares of failed requests, of whatever the candidate has enough requests of.
+
+    A front counts the looks of the kubelet and of load balancers too, which never fail and are more than the requests
+    of a small share: its failures are compared with the requests that Triton counted, where those are fewer.
+    """
+    pairs = [
+        ("requests", candidate.served, live.served),
+        ("answers", _of_clients(candidate), _of_clients(live)),
+    ]
     return [
         _errors(what, mine, theirs, limits)
         for what, mine, theirs in pairs
         if mine.requests - len(candidate.probes_s) >= limits.min_requests and theirs.requests
     ]
+
+
+def _of_clients(side: Side) -> Served:
+    """What the fronts counted, without requests that are no inference."""
+    counted, inferences = side.answered, side.served.requests
+    succeeded = max(0.0, inferences - counted.failed) if inferences < counted.requests else counted.succeeded
+    return replace(counted, succeeded=succeeded)
 
 
 def _errors(what: str, candidate: Served, live: Served, limits: CanaryLimits) -> Finding:
@@ -180,30 +194,33 @@ def verdict_of(findings: Iterable[Finding]) -> Verdict:
     return worst(finding.verdict for finding in findings)
 
 
-def _times(candidate: Side, live: Side) -> Iterable[tuple[str, float, float]]:
-    """Mean times of both releases, in seconds, of whatever both export.
+def _times(candidate: Side, live: Side, limits: CanaryLimits) -> Iterable[tuple[str, float, float, float]]:
+    """Mean times of both releases of whatever both export, and a difference that clients notice, in seconds.
 
-    Where fronts have timed the answers, Triton's times of requests and queue are left out: they are a part of these,
-    and for a decoupled model a moment whose ratio says nothing.
+    The fronts' sum is of all answers, and their count has the looks of kubelet and load balancers in it, which take no
+    time: Triton's count of inferences is that of the clients. Triton's own times are a part of an answer's, for a
+    decoupled model a moment of it: alone they fail a candidate only if they make an answer too slow by themselves.
     """
     mine, theirs = candidate.served, live.served
-    if candidate.answered.timed and live.answered.timed:
-        yield (
-            "answer",
-            candidate.answered.request_s / candidate.answered.timed,
-            live.answered.request_s / live.answered.timed,
-        )
-    elif mine.timed and theirs.timed:
-        yield "request", mine.request_s / mine.timed, theirs.request_s / theirs.timed
-        yield "queue", mine.queue_s / mine.timed, theirs.queue_s / theirs.timed
+    probed = min(len(candidate.probes_s), len(live.probes_s)) >= MIN_PROBES
+    if mine.timed and theirs.timed:
+        noticed_s = SHORT_S
+        if candidate.answered.timed and live.answered.timed:
+            answer_s, live_answer_s = candidate.answered.request_s / mine.timed, live.answered.request_s / theirs.timed
+            yield "answer", answer_s, live_answer_s, SHORT_S
+            if probed:
+                noticed_s = (limits.slowdown - 1) * min(live_answer_s, median(live.probes_s))
+        yield "request", mine.request_s / mine.timed, theirs.request_s / theirs.timed, noticed_s
+        yield "queue", mine.queue_s / mine.timed, theirs.queue_s / theirs.timed, noticed_s
     if mine.first_responses and theirs.first_responses:
         yield (
             "first response",
             mine.first_response_s / mine.first_responses,
             theirs.first_response_s / theirs.first_responses,
+            SHORT_S,
         )
-    if min(len(candidate.probes_s), len(live.probes_s)) >= MIN_PROBES:
-        yield "probe", median(candidate.probes_s), median(live.probes_s)
+    if probed:
+        yield "probe", median(candidate.probes_s), median(live.probes_s), SHORT_S
 
 
 def _values(served: Served) -> Sequence[float]:

@@ -28,6 +28,7 @@ class Goal(StrEnum):
     RESTORE = "restore"
     WARM = "warm"
     SERVE = "serve"
+    STAND_BY = "stand-by"
     COOL = "cool"
 
 
@@ -110,6 +111,8 @@ def next_move(goal: Goal, seen: Observed) -> Move | None:  # noqa: PLR0911 - one
             return _warm(seen)
         case Goal.SERVE:
             return _serve(seen)
+        case Goal.STAND_BY:
+            return _stand_by(seen)
         case Goal.COOL:
             return _cool(seen)
 
@@ -252,12 +255,17 @@ def _warm(seen: Observed) -> Move | None:
     return None if seen.available else Move.AWAIT_AVAILABLE
 
 
-def _cool(seen: Observed) -> Move | None:
-    """Remove a release that the channel does not name as live, once no new connection reaches it."""
+def _stand_by(seen: Observed) -> Move | None:
+    """Give the traffic back to the release that the channel names, and remove nothing."""
     if seen.live_selects == seen.release and seen.channel_live != seen.release:
         return Move.RESTORE_LIVE
-    if not seen.followed:
-        return Move.FOLLOW_LIVE
+    return None if seen.followed else Move.FOLLOW_LIVE
+
+
+def _cool(seen: Observed) -> Move | None:
+    """Remove a release that the channel does not name as live, once no new connection reaches it."""
+    if (move := _stand_by(seen)) is not None:
+        return move
     if seen.server not in seen.deployed or seen.channel_live == seen.release:
         return None
     return Move.AWAIT_LEFT if seen.live_reaches_release else Move.RETIRE

@@ -4,7 +4,9 @@ The channel never changes: it names the live release throughout, so the next rol
 a drill that was killed leaves, by the rules of blue_green.py.
 """
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,10 +15,11 @@ from tasks.adapters.workspace import Workspace
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.drill import DrillFlip, DrillPhase, DrillReport, DrillStart, PhaseName
-from tasks.contracts.errors import ConflictError, InputError, PipelineError
+from tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
 from tasks.contracts.gate import Verdict
 from tasks.contracts.measurement import RequestRow, packed, percentile, values
 from tasks.contracts.rollout_spec import DrillSettings
+from tasks.contracts.spec import ReleaseSpec
 from tasks.rollout import replicas
 from tasks.rollout.blue_green import Goal
 from tasks.rollout.channel_store import ChannelStore
@@ -85,7 +88,8 @@ class Drill:
         finally:
             self._put_back_surely(before)
         if record.problem:
-            record.rows = self.load.stop()
+            with contextlib.suppress(PipelineError):  # what ended the drill is told
+                record.rows = self.load.stop()
         report = self._report(record)
         words = f"{report.failed} of {report.requests} requests failed"
         failed = report.verdict is not Verdict.PASSED
@@ -163,12 +167,34 @@ class Drill:
                 raise
 
     def _put_back(self, before: int | None) -> None:
-        """Make the cluster as it was: the live release serves, the previous one has the replicas that it had."""
-        self.live.lock.renew()
-        self.previous.reach(Goal.COOL if before is None else Goal.ROLL_BACK)
+        """Make the cluster as it was: the live release serves, the previous one has the replicas that it had.
+
+        Raises:
+            ConflictError: another run has acquired the lock.
+            UnavailableError: no pod of the live release answers, and the previous one does: it keeps the traffic.
+        """
+        self._keep_lock()
+        serves = self.live.observe(Goal.SERVE).live_selects
+        if serves == self.previous.release.id and not self.live.cluster.ready_pods(self.live.target.release_pods):
+            raise UnavailableError(
+                f"no pod of {self.live.release.id} is ready, and {serves} answers for it since the drill's first flip",
+                remedy="The next try gives the traffic back once one is ready, as does the next release or rollback.",
+            )
+        self.previous.reach(Goal.COOL if before is None else Goal.STAND_BY)
         there = self._workload_of_previous()
         if before is not None and there is not None and replicas.count(there) != before:
             self.previous.cluster.scale(there["kind"], self.previous.target.name, before)
+
+    def _keep_lock(self) -> None:
+        """Renew the lock, or acquire it again if a person has deleted it and nobody came since."""
+        try:
+            self.live.lock.renew()
+        except ConflictError:
+            channel = channel_of(self.live.model, self.workspace)
+            unchanged = channel.live is not None and channel.live.release_id == self.live.release.id
+            if not (unchanged and self.live.lock.is_free()):
+                raise
+            self.live.lock.acquire()
 
     def _report(self, record: Record) -> DrillReport:
         phases = _phases(record)
@@ -251,3 +277,23 @@ def check_can_flip(live: RolloutReconciler, previous: RolloutReconciler) -> None
             expected=ways[0],
             remedy="The next release ends this: from then on both have the same one.",
         )
+    if lost := list(_lost(spec, previous.release.spec)):
+        raise InputError(
+            f"{previous.release.id} cannot answer all that clients may ask {live.release.id}: a drill would fail them",
+            found=", ".join(lost),
+            expected="a previous release that offers at least as much",
+            remedy="The next release ends this, if it offers as much: from then on both do.",
+        )
+
+
+def _lost(live: ReleaseSpec, previous: ReleaseSpec) -> Iterator[str]:
+    """What clients of the live release would miss while the previous one serves."""
+    adapters = {each.name for each in live.engine.lora} - {each.name for each in previous.engine.lora}
+    if adapters:
+        yield f"no adapter {', '.join(sorted(adapters))}"
+    for limit in ("max_input_tokens", "max_sequence_tokens"):
+        if getattr(previous.engine, limit) < getattr(live.engine, limit):
+            yield f"{limit} {getattr(previous.engine, limit)} instead of {getattr(live.engine, limit)}"
+    fixed = live.serving.autoscale is None and previous.serving.autoscale is None
+    if fixed and previous.serving.replicas.min < live.serving.replicas.min:
+        yield f"{previous.serving.replicas.min} replicas instead of {live.serving.replicas.min}"

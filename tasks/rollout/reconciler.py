@@ -36,7 +36,7 @@ ENDPOINTS_TIMEOUT_S = 60.0
 POLL_S = 0.2
 BAKE_LOOK_S = 5.0
 DISRUPTION_BUDGET = "PodDisruptionBudget"
-BY_CHANNEL = {Goal.REVERT, Goal.RESTORE, Goal.WARM, Goal.SERVE, Goal.COOL}
+BY_CHANNEL = {Goal.REVERT, Goal.RESTORE, Goal.WARM, Goal.SERVE, Goal.STAND_BY, Goal.COOL}
 """Goals whose release was deployed by another run, perhaps before its model moved to another bucket."""
 REASONS: dict[tuple[Goal, Move], str] = {
     (Goal.ROLL_OUT, Move.DEPLOY): "CandidateDeployed",

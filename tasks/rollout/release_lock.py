@@ -74,6 +74,23 @@ class ReleaseLock:
                 raise self._lost(lease, holder)
         self.acquire()
 
+    def unfinished(self) -> LeaseHolder | None:
+        """Another run of Airflow's that has a lease, perhaps an expired one, and is not known to have ended.
+
+        A release does not renew its lease while it is measured or waits for a person.
+        """
+        for lease in self._leases:
+            other = self.cluster.lease_holder(lease)
+            if other is None or not other.dag_run or other.is_same(self.run, self.dag_run):
+                continue
+            if other.version != self.ended_holders.get(lease):
+                return other
+        return None
+
+    def is_free(self) -> bool:
+        """Whether no run has a lease."""
+        return all(self.cluster.lease_holder(lease) is None for lease in self._leases)
+
     def release(self) -> None:
         """Release the leases."""
         for lease in self._leases:

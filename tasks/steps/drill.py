@@ -34,6 +34,8 @@ def run(request: DrillRequest, workspace: Workspace, *, load_of: LoadOf = Steady
     if channel.live is None or not channel.previous:
         return _skipped(f"{request.name} has no previous release to go back to, so there is nothing to try out")
     live, previous = (_reconciler(entry, workspace, request.run) for entry in (channel.live, channel.previous[0]))
+    if (other := live.lock.unfinished()) is not None:
+        return _skipped(f"run {other.holder} of {request.name} has not ended")
     try:
         live.lock.acquire()
     except ConflictError as error:

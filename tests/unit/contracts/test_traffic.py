@@ -122,11 +122,47 @@ def test_what_triton_does_not_count_is_noticed_at_the_front(answered, why):
     assert failed[0].startswith(why)
 
 
-def test_times_of_triton_count_only_where_a_front_has_none():
-    slow, timed = changed(request_s=30, queue_s=20), Served(100, 0, 100, 10)
+ASKED = (0.25, 0.3, 0.25)
 
-    assert verdict_of(judge(Side(slow, (), timed), Side(GOOD, (), timed), LIMITS)) is Verdict.PASSED
-    assert verdict_of(judge(Side(slow, (), timed), Side(GOOD), LIMITS)) is Verdict.FAILED
+
+def test_a_moment_of_an_answer_fails_nothing_by_itself():
+    mine, theirs = changed(request_s=4.5), changed(request_s=1.5)
+    answered = Served(100, 0, 100, 30), Served(100, 0, 100, 20)
+
+    seen = Side(mine, ASKED, answered[0]), Side(theirs, ASKED, answered[1])
+    assert verdict_of(judge(*seen, LIMITS)) is Verdict.PASSED
+    assert verdict_of(judge(Side(mine, ASKED), Side(theirs, ASKED), LIMITS)) is Verdict.FAILED
+
+
+def test_an_answer_that_triton_alone_takes_too_long_for_fails_although_few_streams_have_ended():
+    ended = Served(1, 0, 1, 60)
+
+    [failed] = [
+        one.why
+        for one in judge(Side(changed(request_s=30), ASKED, ended), Side(GOOD, ASKED, ended), LIMITS)
+        if one.verdict is Verdict.FAILED
+    ]
+    assert failed.startswith("request 300 ms, live 100 ms, 3.00 x")
+
+
+def test_looks_of_the_kubelet_make_no_answer_faster():
+    live = Side(GOOD, (), Served(400, 0, 400, 10))
+
+    [failed] = [
+        one.why
+        for one in judge(Side(GOOD, (), Served(1000, 0, 1000, 20)), live, LIMITS)
+        if one.verdict is Verdict.FAILED
+    ]
+    assert failed.startswith("answer 200 ms, live 100 ms, 2.00 x")
+
+
+def test_looks_of_the_kubelet_make_failures_no_rarer():
+    live = Side(GOOD, (), Served(700, 0, 700, 10))
+
+    [failed] = [
+        one.why for one in judge(Side(GOOD, (), Served(695, 5, 700, 10)), live, LIMITS) if one.verdict is Verdict.FAILED
+    ]
+    assert failed.startswith("5.00% of 100 answers failed, live 0.00% of 100")
 
 
 def test_probes_alone_are_no_traffic():
