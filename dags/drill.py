@@ -37,6 +37,7 @@ def drill_dag(spec: ReleaseSpec) -> DAG | None:
 
 
 current_site()
-# most specs have none, and are not parsed
-DAGS = make_dags(specs_folder(), drill_dag, only=name_in_task(DRILLS), part=specs_slice(), holding="drill")
-globals().update(DAGS.made)
+if __name__ != "dags.drill":  # see broken_specs.py
+    # most specs have none, and are not parsed
+    DAGS = make_dags(specs_folder(), drill_dag, only=name_in_task(DRILLS), part=specs_slice(), holding="drill")
+    globals().update(DAGS.made)

@@ -109,5 +109,6 @@ def release_dag(spec: ReleaseSpec) -> DAG:
 
 
 current_site()  # a missing site file is an error of this file, not of each spec
-DAGS = make_dags(specs_folder(), release_dag, only=name_in_task("release__"), part=specs_slice())
-globals().update(DAGS.made)
+if __name__ != "dags.release":  # see broken_specs.py
+    DAGS = make_dags(specs_folder(), release_dag, only=name_in_task("release__"), part=specs_slice())
+    globals().update(DAGS.made)

@@ -34,5 +34,6 @@ def rollback_dag(spec: ReleaseSpec) -> DAG:
 
 
 current_site()
-DAGS = make_dags(specs_folder(), rollback_dag, only=name_in_task("rollback__"), part=specs_slice())
-globals().update(DAGS.made)
+if __name__ != "dags.rollback":  # see broken_specs.py
+    DAGS = make_dags(specs_folder(), rollback_dag, only=name_in_task("rollback__"), part=specs_slice())
+    globals().update(DAGS.made)
