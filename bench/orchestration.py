@@ -1,8 +1,8 @@
 """`python -m bench.orchestration`: CPU and statements that Airflow needs for each spec and each task.
 
-It reads the DAGs of so many specs, stores them, and lets the scheduler run some of them with an executor whose tasks
-succeed at once: what is left is the scheduler's own work. Each figure is of one process, SQLite, one reading.
-bench.scale starts from those of 200 specs. For Airflow 3.3.2.
+It reads the DAGs of so many specs, each file in a process of its own as Airflow's dag-processor does, stores them, and
+lets the scheduler run some of them with an executor whose tasks succeed at once: what is left is the scheduler's own
+work. Each figure is of one process, SQLite, one reading. bench.scale starts from those of 200 specs. For Airflow 3.3.2.
 """
 
 import argparse
@@ -17,6 +17,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PYTHON = REPOSITORY / ".slipway" / "envs" / "airflow" / "bin" / "python"
 SPEC = REPOSITORY / "specs" / "demo.yaml"
 SPECS, RUNS = 200, 40
+FILES = ("release", "rollback", "drill", "broken_specs")
 TASK = """
 import time
 import airflow.sdk.execution_time.task_runner, airflow.executors.local_executor
@@ -29,6 +30,21 @@ from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 import boto3
 boto3.client("s3", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-")
 print(f"a task's process: imports and DAG {dag_s:.2f} s, S3 client {time.process_time() - began:.2f} s of CPU")
+"""
+READ = """
+import os, time
+from airflow.dag_processing.dagbag import DagBag
+
+file, folder, specs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+assert not DagBag(file).import_errors  # of a folder without specs: imports libraries
+for name in [name for name in sys.modules if name.startswith("dags.")]:
+    del sys.modules[name]  # what the file imports of other DAG files is read again, as in a fresh process
+os.environ["SLIPWAY_SPECS"] = folder
+began = time.process_time()
+bag = DagBag(file)
+cpu_s = time.process_time() - began
+assert not bag.import_errors, bag.import_errors
+print(f"reading dags/{os.path.basename(file)}, a spec: {1000 * cpu_s / specs:.2f} ms of CPU", flush=True)
 """
 PROCESSES = """
 import time
@@ -82,14 +98,9 @@ class Instant(BaseExecutor):
                 self.success(work.ti.key)
 
 DagBundlesManager().sync_bundles_to_db()
-bags = {}
-for name in ("release", "rollback", "broken_specs"):
-    DagBag(f"{folder}/{name}.py")  # with its imports
-    with measured(f"reading dags/{name}.py, a spec", specs):
-        bags[name] = DagBag(f"{folder}/{name}.py")
-    assert not bags[name].import_errors, bags[name].import_errors
+dags = DagBag(f"{folder}/release.py").dags
 with measured("serializing, a DAG of release.py", specs):
-    lazy = [LazyDeserializedDAG.from_dag(dag) for dag in bags["release"].dags.values()]
+    lazy = [LazyDeserializedDAG.from_dag(dag) for dag in dags.values()]
 for what in ("storing, a new DAG", "storing, an unchanged DAG"):
     with measured(what, specs), create_session() as session:
         read = {("dags-folder", "release.py")}
@@ -98,9 +109,9 @@ for what in ("storing, a new DAG", "storing, an unchanged DAG"):
         )
 with create_session() as session:
     session.execute(update(DagModel).values(is_paused=False))
-for dag_id in sorted(bags["release"].dags)[:runs]:
+for dag_id in sorted(dags)[:runs]:
     trigger_dag(dag_id, triggered_by=DagRunTriggeredByType.REST_API, run_id="bench", logical_date=None)
-tasks = runs * len(next(iter(bags["release"].dags.values())).tasks)
+tasks = runs * len(next(iter(dags.values())).tasks)
 runner = SchedulerJobRunner(
     job=Job(), num_runs=20, only_idle=True, scheduler_idle_sleep_time=0.01, executors=[Instant(parallelism=64)]
 )
@@ -126,11 +137,16 @@ def main() -> int:
         for number in range(arguments.specs):
             spec = SPEC.read_text().replace("name: demo-llama", f"name: demo-{number}", 1)
             (folder / "specs" / f"{number}.yaml").write_text(spec)
-        dags = str(REPOSITORY / "dags")
+        (folder / "none").mkdir()
+        dags, count = str(REPOSITORY / "dags"), str(arguments.specs)
         task = {"_AIRFLOW_PARSING_CONTEXT_DAG_ID": "release__demo-0"}
-        return run(folder, TASK, [f"{dags}/release.py"], task) or run(
-            folder, PROCESSES, [dags, str(arguments.specs), str(arguments.runs)], {"_AIRFLOW_PROCESS_CONTEXT": "server"}
-        )
+        if code := run(folder, TASK, [f"{dags}/release.py"], task):
+            return code
+        for name in FILES:
+            read = [f"{dags}/{name}.py", str(folder / "specs"), count]
+            if code := run(folder, READ, read, {"SLIPWAY_SPECS": str(folder / "none")}):
+                return code
+        return run(folder, PROCESSES, [dags, count, str(arguments.runs)], {"_AIRFLOW_PROCESS_CONTEXT": "server"})
 
 
 def run(folder: Path, script: str, arguments: list[str], more: dict[str, str]) -> int:

@@ -17,7 +17,9 @@ class Number:
     source: str
 
 
-ORCHESTRATION = "bench.orchestration, 200 specs: 2 shared cores of an AMD EPYC, Airflow 3.3.2, SQLite"
+ORCHESTRATION = (
+    "a run of bench.orchestration, 200 specs: 2 cores of an Intel Xeon beside other work, Airflow 3.3.2, SQLite"
+)
 CONFIG = "Airflow 3.3.2's default"
 VALUES = "k8s_manifests/airflow/values.yaml"
 S3 = "docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html, for each partitioned prefix"
@@ -25,23 +27,23 @@ GUESS = "no model of this size was released by Slipway yet"
 
 NUMBERS: Mapping[str, Number] = {
     # the DAG processor, for each spec
-    "parse_release_s": Number(0.0160, "CPU s", "measured", "docs/verified.md: 15.8 and 16.5 s for 1,000 specs"),
-    "parse_broken_s": Number(0.0170, "CPU s", "measured", f"dags/broken_specs.py; {ORCHESTRATION}"),
-    "parse_rollback_s": Number(0.0036, "CPU s", "measured", f"dags/rollback.py; {ORCHESTRATION}"),
-    "serialize_s": Number(0.0077, "CPU s", "measured", f"a DAG of release.py; {ORCHESTRATION}"),
-    "sync_s": Number(0.0045, "CPU s", "measured", f"an unchanged DAG to the database; {ORCHESTRATION}"),
+    "parse_release_s": Number(0.0065, "CPU s", "measured", f"dags/release.py; {ORCHESTRATION}"),
+    "parse_broken_s": Number(0.0057, "CPU s", "measured", f"dags/broken_specs.py; {ORCHESTRATION}"),
+    "parse_rollback_s": Number(0.0014, "CPU s", "measured", f"dags/rollback.py; {ORCHESTRATION}"),
+    "serialize_s": Number(0.0028, "CPU s", "measured", f"a DAG of release.py; {ORCHESTRATION}"),
+    "sync_s": Number(0.0012, "CPU s", "measured", f"an unchanged DAG to the database; {ORCHESTRATION}"),
     "sync_statements": Number(1.04, "statements", "measured", f"the same; {ORCHESTRATION}"),
     "import_timeout_s": Number(30, "s", "documented", f"{CONFIG} of core.dagbag_import_timeout"),
     "parsing_processes": Number(2, "processes", "documented", f"{CONFIG} of dag_processor.parsing_processes"),
     "parse_interval_s": Number(30, "s", "documented", f"{CONFIG} of dag_processor.min_file_process_interval"),
     # Airflow, for each task
-    "schedule_s": Number(0.0253, "CPU s", "measured", f"scheduler, from a run's creation to success; {ORCHESTRATION}"),
-    "schedule_statements": Number(13.3, "statements", "measured", f"the same; {ORCHESTRATION}"),
-    "process_s": Number(1.6, "CPU s", "measured", f"a task's process: imports, DAG; {ORCHESTRATION}"),
+    "schedule_s": Number(0.0138, "CPU s", "measured", f"scheduler, from a run's creation to success; {ORCHESTRATION}"),
+    "schedule_statements": Number(13.7, "statements", "measured", f"the same; {ORCHESTRATION}"),
+    "process_s": Number(0.87, "CPU s", "measured", f"a task's process: imports, DAG; {ORCHESTRATION}"),
     "preimported_s": Number(
         0.2, "CPU s", "measured", "docs/verified.md: a task's process, all imported: 0.17 and 0.24 s"
     ),
-    "store_client_s": Number(0.38, "CPU s", "measured", f"boto3 and its client; {ORCHESTRATION}"),
+    "store_client_s": Number(0.32, "CPU s", "measured", f"boto3 and its client; {ORCHESTRATION}"),
     "api_s": Number(
         0.15, "CPU s", "assumed", "Airflow's API server, for a task's process: at most 0.45 s were measured"
     ),

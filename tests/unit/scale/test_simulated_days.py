@@ -80,7 +80,8 @@ def test_the_same_seed_is_the_same_day_and_a_remedy_meets_the_same_releases():
 
 
 def test_the_time_limit_of_an_import_is_reached_by_arithmetic_and_slices_divide_it():
-    setup = Setup(models=1765, releases=0)
+    times = values({"parse_release_s": 0.016, "parse_broken_s": 0.017})
+    setup = Setup(models=1765, releases=0, numbers=times)
 
     assert parsing(setup)[0] == pytest.approx(1765 * 0.017)
     assert simulate(setup, 1).peak[IMPORT] == pytest.approx(1.0, abs=0.001)
