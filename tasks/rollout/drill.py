@@ -28,6 +28,7 @@ from tasks.serving import manifests
 
 log = logging.getLogger(__name__)
 
+REPORT = "drill.json"
 PHASES: tuple[PhaseName, ...] = ("before", "during", "after")
 
 
@@ -138,9 +139,10 @@ class Drill:
         return self.workspace.layout.evidence(self.live.model, self.live.release.id, self.run)
 
     def _start(self) -> DrillStart:
-        """How the run's first attempt found the previous release."""
+        """How the run's first attempt found the previous release; how it is now if one has put everything back."""
         uri, store = f"{self._evidence}/drill-start.json", self.workspace.store
-        if (stored := store.read_with_etag(uri)) is not None:
+        is_over = store.describe(f"{self._evidence}/{REPORT}") is not None
+        if not is_over and (stored := store.read_with_etag(uri)) is not None:
             start = read_contract_json(DrillStart, stored[0], uri)
             if start.previous == self.previous.release.id:
                 return start

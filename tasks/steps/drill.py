@@ -13,7 +13,7 @@ from tasks.contracts.errors import ConflictError
 from tasks.contracts.gate import Verdict
 from tasks.contracts.release import Release
 from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
-from tasks.rollout.drill import Drill, channel_of, check_can_flip
+from tasks.rollout.drill import REPORT, Drill, channel_of, check_can_flip
 from tasks.rollout.reconciler import RolloutReconciler
 from tasks.serving.questions import TIMEOUT_S
 
@@ -50,7 +50,7 @@ def run(request: DrillRequest, workspace: Workspace, *, load_of: LoadOf = Steady
         report = Drill(live, previous, request.settings, load, workspace, request.run).hold()
     finally:
         live.lock.release()
-    uri = f"{workspace.layout.evidence(request.name, live.release.id, request.run)}/drill.json"
+    uri = f"{workspace.layout.evidence(request.name, live.release.id, request.run)}/{REPORT}"
     document = report.model_dump(mode="json")
     workspace.store.put_bytes(uri, canonical_json(document))
     return Outcome(summary(report), {"verdict": report.verdict, "report": document, "report_uri": uri})

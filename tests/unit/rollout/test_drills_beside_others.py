@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tasks.contracts.errors import UnavailableError
+from tasks.rollout.blue_green import Goal
+from tasks.rollout.reconciler import RolloutReconciler
 from tasks.steps import promote, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import MemoryCluster, in_memory, standing
@@ -61,6 +63,17 @@ def test_a_warm_previous_release_that_was_released_without_a_surge_stays_warm(wo
 
     assert drilled(workspace, load).data["verdict"] == "passed"
     assert standing(cluster) == before
+
+
+def test_a_task_that_is_cleared_later_leaves_a_release_that_was_warmed_meanwhile(workspace, cluster, load):
+    two_releases(workspace)
+    cluster.delete("Deployment", FIRST)
+    drilled(workspace, load)
+    RolloutReconciler.of(version(1), workspace, run="another").reach(Goal.WARM)
+    before = standing(cluster)
+
+    assert drilled(workspace, CountedLoad(cluster, workspace.clock)).data["verdict"] == "passed"
+    assert standing(cluster)["deployments"] == before["deployments"]
 
 
 class LosesLive(ManualClock):
