@@ -11,7 +11,7 @@ from rich.console import Console
 from cli.screens import console_on_stdout
 from cli.settings import Settings
 from demo import canary
-from demo.canary import CanaryDemo, own_specs
+from demo.canary import CanaryDemo, write_specs
 from demo.observers import resident_bytes
 from demo.story import SPEC, Demo, DemoError
 from local.private_files import PRIVATE_UMASK
@@ -29,7 +29,7 @@ def main() -> int:
     """Run the demo; 0 if every release did what it should."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
-    parser.add_argument("--canary", action="store_true", help="a chapter more: a canary that fails under real traffic")
+    parser.add_argument("--canary", action="store_true", help="add a chapter: a canary that fails under real traffic")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
     console, started_at = console_on_stdout(), time.monotonic()
@@ -37,7 +37,7 @@ def main() -> int:
     stack = Stack(arguments.folder, specs=specs)
     try:
         if specs:
-            own_specs(specs)
+            write_specs(specs)
         _bring_up(stack, console)
         os.environ.update(stack.client_environment())
         _tell(stack, console, specs)

@@ -24,20 +24,19 @@ from tasks.contracts.gate import Verdict
 SPEC = REPOSITORY / "demo" / "canary.yaml"
 CLIENTS = 24
 CROWD = 4.0
-"""How many times as fast as one after the other can be answered the clients ask, if answers took no time. Half of it
-is too much for the slow engine, and all of it is not for the live one, on a fast machine as on a slow one."""
+"""The clients ask this many times as fast as requests can be answered one after the other, if answers took no time.
+Half of it is too much for the slow engine; all of it is not for the live one, on fast machines and on slow ones."""
 WARM, TIMED = 3, 7
-"""Requests by which the time of one is measured."""
+"""The first requests warm up, the others are timed."""
 GOOD_LINE, SLOW_LINE = "max_batch_size: 16", "max_batch_size: 1"
 REFUSED_AT = "step 2 of 2 (50 % of the requests)"
 
 
-def own_specs(folder: Path) -> Path:
-    """A folder with the repository's specs and the canary's, which the chapter changes."""
+def write_specs(folder: Path) -> None:
+    """Copy the repository's specs to a folder, and that of the canary, which the chapter changes."""
     folder.mkdir(parents=True, exist_ok=True)
     for spec in (*(REPOSITORY / "specs").glob("*.yaml"), SPEC):
         shutil.copy(spec, folder / spec.name)
-    return folder
 
 
 @dataclass
@@ -51,7 +50,7 @@ class CanaryDemo(Demo):
         """Fifth release and its canary, which fails at its second step."""
         self._title(5, f"{GOOD_LINE} becomes {SLOW_LINE}: the gate passes it, the canary under real traffic does not")
         self._write(GOOD_LINE)
-        outcome = outcome_of(self.airflow, view := self._release(self.spec.source.revision))
+        outcome = outcome_of(self.airflow, self._release(self.spec.source.revision))
         self._expect(outcome.exit_code == 0, f"{self.spec.name} to go live", outcome.text)
         self._say(outcome.text)
         live = self._live_release()
@@ -75,11 +74,11 @@ class CanaryDemo(Demo):
             view = self._release(self.spec.source.revision, until=ended)
         gate = gate_of(view)
         self._expect(gate is not None and gate.verdict is Verdict.PASSED, "the gate to pass it", gate and gate.verdict)
-        promoted = outcome_of(self.airflow, view).text
+        refusal = outcome_of(self.airflow, view).text
         self._expect(view.tasks["promote"].state == "failed", "promote to refuse it", view.tasks["promote"].state)
-        self._expect(REFUSED_AT in promoted, f"the canary to fail at {REFUSED_AT}", promoted)
+        self._expect(REFUSED_AT in refusal, f"the canary to fail at {REFUSED_AT}", refusal)
         self._expect(self._live_release() == live, f"{live} to stay live", self._live_release())
-        self._say(promoted)
+        self._say(refusal)
         self._count(traffic)
 
     def _write(self, line: str) -> None:

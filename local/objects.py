@@ -52,7 +52,12 @@ def serve_gateway(site: Site, kubeconfig: Path, file: Path) -> tuple[str, int]:
         if conditions.get("Programmed") == "True":
             return str(status["addresses"][0]["value"]), int(listener["port"])
         time.sleep(POLL_S)
-    raise PipelineError(f"Gateway {name} does not serve", found=status, expected="condition Programmed")
+    raise PipelineError(
+        f"Gateway {name} does not serve after {GATEWAY_READY_S:.0f} s",
+        found=status or "no status",
+        expected="condition Programmed",
+        remedy="Read logs/cluster.log and cluster/gateway/envoy.log in the stack's folder.",
+    )
 
 
 def write_kubeconfig(admin: Path, namespace: str, account: str, target: Path) -> None:

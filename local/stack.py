@@ -159,7 +159,7 @@ class Stack:
         return site
 
     def serve_gateway(self) -> tuple[str, int]:
-        """Open the Gateway that the site's routes attach to, for as long as the folder lives; its address and port.
+        """Open the Gateway of the site's routes, which stays until it is deleted; return its address and port.
 
         Raises:
             PipelineError: it does not serve.

@@ -10,7 +10,7 @@ from tasks.contracts.retention import ReleaseFacts
 
 RELEASE = "release.json"
 WITHOUT_FOLDER = frozenset({"plans", "reverts", "drills"})
-"""Where results of runs are that belong to no release."""
+"""These folders of a model hold the results of runs that belong to no release."""
 
 
 @dataclass

@@ -64,7 +64,7 @@ class RealCluster(Moments, Cluster):
         self.api = api
 
     def with_clock(self, clock):
-        """As a process with another clock sees it."""
+        """Show the same cluster to a process with another clock."""
         return RealCluster(self.api, self.namespace, clock)
 
 
@@ -72,7 +72,7 @@ class PaperCluster(Moments, MemoryCluster):
     """Objects in memory, where no pod is."""
 
     def with_clock(self, clock):
-        """As a process with another clock sees it."""
+        """Show the same cluster to a process with another clock."""
         other = PaperCluster(clock, self.namespace)
         other.objects = self.objects
         return other
