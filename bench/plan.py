@@ -24,6 +24,7 @@ from statistics import median
 import httpx
 import yaml
 
+from bench.transfer_servers import child
 from bench.waiting import wait_until
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import SystemClock
@@ -82,15 +83,6 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def _child(command: Sequence[str | Path]) -> Iterator[None]:
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
-
-
-@contextlib.contextmanager
 def _hub(folder: Path) -> Iterator[str]:
     """A Hub with two revisions of a model of FILES files, of which one differs; its address."""
     for revision, weights in (("one", b"1"), ("two", b"2")):
@@ -113,7 +105,7 @@ def _hub(folder: Path) -> Iterator[str]:
         "--state",
         state,
     ]
-    with _child(command):
+    with child(command):
         wait_until((state / "server.json").exists, START_S)
         yield f"http://127.0.0.1:{json.loads((state / 'server.json').read_text())['port']}"
 
@@ -125,7 +117,7 @@ def _object_store() -> Iterator[str]:
         port = probe.getsockname()[1]
     endpoint = f"http://127.0.0.1:{port}"
     python = ENVS / "local" / "bin" / "python"
-    with _child([python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]):
+    with child([python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]):
         wait_until(lambda: _answers(f"{endpoint}/moto-api/"), START_S)
         httpx.put(f"{endpoint}/slipway").raise_for_status()
         yield endpoint

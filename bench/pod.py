@@ -31,16 +31,18 @@ class Model:
 
 @contextmanager
 def pod(
-    folder: Path, models: Mapping[str, Model], openai: Sequence[str] | None = None
+    folder: Path, models: Mapping[str, Model | None], openai: Sequence[str] | None = None
 ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Run the processes until the block ends, and yield them by name.
 
     Args:
-        folder: an empty folder for the repository, logs and sockets.
-        models: the models by name.
+        folder: a folder for the repository, logs and sockets.
+        models: the models by name; one that is None lies in the folder's repository already.
         openai: further arguments of OpenAI's API; it is left out when None.
     """
     for name, model in models.items():
+        if model is None:
+            continue
         version = folder / "repository" / name / "1"
         version.mkdir(parents=True)
         (version.parent / "config.pbtxt").write_text(model.config)
@@ -83,7 +85,7 @@ def _front() -> list[str]:
     return [*envoy, "--log-level", "warning", "--config-yaml", config]
 
 
-def _openai(models: Mapping[str, Model], further: Sequence[str]) -> list[str]:
+def _openai(models: Mapping[str, Model | None], further: Sequence[str]) -> list[str]:
     python = str(ENVIRONMENTS / "triton" / "bin" / "python")
     named = [f"--model={name}" for name in models]
     where = ["--socket=openai.sock", f"--triton-host={ADDRESS}", f"--triton-port={DIRECT['http']}"]

@@ -6,24 +6,22 @@ they fetch; Slipway's steps verify every one.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import yaml
 
-from bench.waiting import wait_until
+from bench.transfer_servers import CREDENTIALS, ENVIRONMENTS, MB, REPO, REPOSITORY, hub, object_store, peer
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.s3 import S3ObjectStore
@@ -33,25 +31,13 @@ from tasks.contracts.release import Release
 from tasks.contracts.site import Site
 from tasks.document_files import read_document
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-ENVS = REPOSITORY / ".slipway" / "envs"
-DEMO = REPOSITORY / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
-MB = 10**6
 SETS = {
     "small": {"1 x 256 MB": (1, 256 * MB), "8 x 32 MB": (8, 32 * MB), "500 x 64 kB": (500, 64_000)},
     "full": {"1 x 4 GB": (1, 4000 * MB), "8 x 512 MB": (8, 512 * MB), "2000 x 64 kB": (2000, 64_000)},
 }
-START_S = 180
-REPO = "bench/transfer"
-BLOCK = 2**20
-CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "bench",
-    "AWS_SECRET_ACCESS_KEY": "benchbench",
-    "AWS_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
 GOALS = {"acquisition": 2.0, "slower leg": 0.9, "s5cmd": 1.2}
 MOST_MEMORY_MB = 300
+FETCH = "slipway fetch-repository, verified"
 
 
 @dataclass(frozen=True)
@@ -77,24 +63,24 @@ def main() -> int:
     parser.add_argument("--size", choices=SETS, default="small")
     parser.add_argument("--set", choices=[name for each in SETS.values() for name in each], help="only this one")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", type=Path, default=ENVS / "peers" / "bin", help="folder of aws, s5cmd and rclone")
+    parser.add_argument("--mb-s", type=int, help="MB/s that the Hub sends, and that the store sends and receives")
     parser.add_argument("--folder", type=Path, help="where all files are kept; default: the system's temporary folder")
     arguments = parser.parse_args()
     os.environ.update(CREDENTIALS)
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
     print(f"medians of {arguments.rounds} interleaved rounds, CPU and memory of the command without the servers")
+    if arguments.mb_s:
+        print(f"as over a network: the Hub sends {arguments.mb_s} MB/s, the store sends and receives as much")
     for name, (count, size_bytes) in SETS[arguments.size].items():
         if arguments.set in (None, name):
             with tempfile.TemporaryDirectory(prefix="slipway-bench-", dir=arguments.folder) as text:
-                _measured(name, count, size_bytes, Path(text), arguments.peers, arguments.rounds)
+                _measured(name, count, size_bytes, Path(text), arguments.mb_s, arguments.rounds)
     return 0
 
 
-def _measured(name: str, count: int, size_bytes: int, folder: Path, peers: Path, rounds: int) -> None:
-    with contextlib.ExitStack() as stack:
-        hub = stack.enter_context(_hub(folder, count, size_bytes))
-        store = stack.enter_context(_object_store(folder, peers))
-        bench = Bench(folder, hub, store, peers)
+def _measured(name: str, count: int, size_bytes: int, folder: Path, mb_s: int | None, rounds: int) -> None:
+    with hub(folder, count, size_bytes, mb_s) as hub_address, object_store(folder, mb_s=mb_s) as store:
+        bench = Bench(folder, hub_address, store)
         total_bytes = bench.release.plan.source.size_bytes
         print(f"\n{name}: from the Hub to S3")
         taken = _turns(bench, bench.acquisitions(), rounds)
@@ -103,15 +89,17 @@ def _measured(name: str, count: int, size_bytes: int, folder: Path, peers: Path,
         ours = _seconds(taken["slipway download"])
         slower = max(_seconds(taken["hf download"]), _seconds(taken["aws s3 sync"]))
         _verdict("the two commands", _seconds(both) / ours, GOALS["acquisition"])
+        print(f"  {_seconds(both) / slower:.2f}x would be as fast as the slower leg alone")
         _verdict("the slower leg alone", slower / ours, GOALS["slower leg"])
         _memory(taken["slipway download"])
         print(f"{name}: from S3 to disk")
-        bench.publish()
+        shutil.rmtree(folder / "hf" / ".cache", ignore_errors=True)
+        bench.publish(folder / "hf")
         taken = _turns(bench, bench.fetches(), rounds)
         _table(taken, total_bytes)
-        ours = _seconds(taken["slipway fetch-repository, verified"])
+        ours = _seconds(taken[FETCH])
         _verdict("s5cmd cp, which verifies nothing", _seconds(taken["s5cmd cp"]) / ours, GOALS["s5cmd"])
-        _memory(taken["slipway fetch-repository, verified"])
+        _memory(taken[FETCH])
 
 
 @dataclass(frozen=True)
@@ -125,10 +113,10 @@ class Command:
 class Bench:
     """Commands that move the same files, and the release that Slipway's steps move."""
 
-    def __init__(self, folder: Path, hub: str, endpoint: str, peers: Path) -> None:
-        self._folder, self._peers, self._endpoint = folder, peers, endpoint
+    def __init__(self, folder: Path, hub_address: str, endpoint: str) -> None:
+        self._folder, self._endpoint = folder, endpoint
         document = read_document(REPOSITORY / "sites" / "local.yaml")
-        document |= {"hub": {"endpoint": hub}, "object_store": {"bucket": "slipway", "endpoint": endpoint}}
+        document |= {"hub": {"endpoint": hub_address}, "object_store": {"bucket": "slipway", "endpoint": endpoint}}
         for shape in document["shapes"].values():
             shape |= {"memory": "512Gi", "scratch": "512Gi"}  # nothing runs in them
         self._site = folder / "site.yaml"
@@ -136,15 +124,22 @@ class Bench:
         site = read_contract(Site, read_document(self._site), str(self._site))
         self._store, self._layout = S3ObjectStore(site.object_store), Layout(site.object_store.root)
         self._store.ensure_bucket()
-        self._environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_ENDPOINT": hub, **CREDENTIALS}
+        self._environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_ENDPOINT": hub_address, **CREDENTIALS}
         self.release, self._release_uri = self._planned()
 
     def acquisitions(self) -> dict[str, Command]:
         """From the Hub to S3; the second and the third together do what the first does."""
         local, there = self._folder / "hf", "s3://slipway/peer/"
-        hf: list[str | Path] = [ENVS / "tasks" / "bin" / "hf", "download", REPO, "--local-dir", local, "--quiet"]
+        hf: list[str | Path] = [
+            ENVIRONMENTS / "tasks" / "bin" / "hf",
+            "download",
+            REPO,
+            "--local-dir",
+            local,
+            "--quiet",
+        ]
         aws: list[str | Path] = [
-            self._peers / "aws",
+            peer("aws"),
             "--endpoint-url",
             self._endpoint,
             "s3",
@@ -164,33 +159,35 @@ class Bench:
             "aws s3 sync": Command(aws, lambda: self._delete(there)),
         }
 
-    def publish(self) -> None:
-        """Make a repository of the downloaded files, which the serving pod would fetch."""
+    @property
+    def published_uri(self) -> str:
+        """Address of the repository that serving pods fetch."""
+        return f"s3://slipway/artifacts/publish/{self.release.plan.stages['publish'].key}"
+
+    def publish(self, folder: Path) -> None:
+        """Make a repository of a folder's files, which the serving pod would fetch."""
         artifacts = ArtifactStore(self._store, self._layout, SystemClock())
-        downloaded = self._folder / "hf"
-        shutil.rmtree(downloaded / ".cache", ignore_errors=True)
         # not composed by copies: rclone's server has no UploadPartCopy
         key = self.release.plan.stages["publish"].key
-        artifacts.store("publish", key, downloaded, inputs={}, producer={}, metrics={}, seconds=0)
+        artifacts.store("publish", key, folder, inputs={}, producer={}, metrics={}, seconds=0)
 
     def fetches(self) -> dict[str, Command]:
         """From S3 to a new folder on the disk."""
         to = self._folder / "to"
-        root = f"slipway/artifacts/publish/{self.release.plan.stages['publish'].key}"
-        uri, endpoint = f"s3://{root}", self._endpoint
-        remote = f":s3,provider=Other,env_auth=true,endpoint='{endpoint}':{root}"
+        uri, endpoint = self.published_uri, self._endpoint
+        remote = f":s3,provider=Other,env_auth=true,endpoint='{endpoint}':{uri.removeprefix('s3://')}"
         commands: dict[str, list[str | Path]] = {
-            "slipway fetch-repository, verified": [
+            FETCH: [
                 *self._step("fetch-repository"),
                 "--release",
                 self._release_uri,
                 "--to",
                 to,
             ],
-            "s5cmd cp": [self._peers / "s5cmd", "--endpoint-url", endpoint, "cp", f"{uri}/*", f"{to}/"],
-            "rclone copy": [self._peers / "rclone", "copy", "--transfers", "8", remote, to],
+            "s5cmd cp": [peer("s5cmd"), "--endpoint-url", endpoint, "cp", f"{uri}/*", f"{to}/"],
+            "rclone copy": [peer("rclone"), "copy", "--transfers", "8", remote, to],
             "aws s3 sync": [
-                self._peers / "aws",
+                peer("aws"),
                 "--endpoint-url",
                 endpoint,
                 "s3",
@@ -218,7 +215,7 @@ class Bench:
         return Cost(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000)
 
     def _step(self, step: str) -> list[str | Path]:
-        return [ENVS / "tasks" / "bin" / "python", "-m", "tasks", step, "--site", self._site]
+        return [ENVIRONMENTS / "tasks" / "bin" / "python", "-m", "tasks", step, "--site", self._site]
 
     def _planned(self) -> tuple[Release, str]:
         spec = read_document(REPOSITORY / "specs" / "demo.yaml")
@@ -268,62 +265,6 @@ def _memory(costs: Sequence[Cost]) -> None:
 def _emptied(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-
-
-@contextlib.contextmanager
-def _child(command: Sequence[str | Path]) -> Iterator[None]:
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
-
-
-@contextlib.contextmanager
-def _hub(folder: Path, count: int, size_bytes: int) -> Iterator[str]:
-    """A Hub with one model of `count` files of `size_bytes`, beside the demo's small ones; its address."""
-    repository = folder / "hub" / REPO
-    shutil.copytree(DEMO, repository / "one")
-    block = os.urandom(BLOCK)
-    for number in range(count):
-        with (repository / "one" / f"model-{number:05}.safetensors").open("wb") as file:
-            for offset in range(0, size_bytes, BLOCK):
-                file.write((b"%016d%016d" % (number, offset) + block)[: min(BLOCK, size_bytes - offset)])
-    revisions = {"refs": {"branches": {"main": "one"}}, "revisions": [{"name": "one", "files": "one"}]}
-    (repository / "repository.yaml").write_text(yaml.safe_dump(revisions))
-    state = folder / "state"
-    python = ENVS / "local" / "bin" / "python"
-    with _child([python, "-m", "local.hub", "--fixtures", folder / "hub", "--state", state]):
-        wait_until((state / "server.json").exists, START_S)
-        yield f"http://127.0.0.1:{json.loads((state / 'server.json').read_text())['port']}"
-
-
-@contextlib.contextmanager
-def _object_store(folder: Path, peers: Path) -> Iterator[str]:
-    """An S3 server over a folder; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    (folder / "s3").mkdir()
-    key = f"{CREDENTIALS['AWS_ACCESS_KEY_ID']},{CREDENTIALS['AWS_SECRET_ACCESS_KEY']}"
-    serve: list[str | Path] = [
-        peers / "rclone",
-        "serve",
-        "s3",
-        "--addr",
-        f"127.0.0.1:{port}",
-        "--auth-key",
-        key,
-        folder / "s3",
-    ]
-    with _child(serve):
-        wait_until(lambda: _accepts(port), START_S)
-        yield f"http://127.0.0.1:{port}"
-
-
-def _accepts(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 if __name__ == "__main__":

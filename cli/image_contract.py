@@ -156,13 +156,13 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
 
 PACKAGES_OF_STEPS: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
-        *("aiohttp", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "jinja2"),
+        *("aiohttp", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
         *("kubernetes", "numpy", "pydantic", "pydantic_core", "safetensors", "torch", "tritonclient"),
         *("tritonclient.grpc.model_config_pb2", "tritonclient.utils", "typing_extensions", "urllib3", "yaml"),
     ),
     "tasks-gpu-vllm": (
-        *("aiohttp", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "jinja2"),
-        *("numpy", "pydantic", "pydantic_core", "safetensors", "tritonclient", "tritonclient.grpc.model_config_pb2"),
+        *("aiohttp", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
+        *("pydantic", "pydantic_core", "safetensors", "tritonclient", "tritonclient.grpc.model_config_pb2"),
         *("tritonclient.utils", "typing_extensions", "yaml"),
     ),
     "tasks-modelopt": (

@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--state", type=Path, required=True, help="folder for server.json, access.jsonl and damaged/")
     parser.add_argument("--port", type=int, default=0, help="default: 0, a free port")
     parser.add_argument("--host", default=HOST, help="address to listen on; in a pod 0.0.0.0 (default: %(default)s)")
+    parser.add_argument("--bytes-per-s", type=int, help="that all files together are sent at; default: no limit")
     arguments = parser.parse_args()
     arguments.state.mkdir(parents=True, exist_ok=True)
     try:
@@ -40,7 +41,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return EXIT_WRONG_INPUT
     admin_token = secrets.token_urlsafe(24)
-    hub = HubServer(repositories, arguments.state / "access.jsonl", admin_token)
+    hub = HubServer(repositories, arguments.state / "access.jsonl", admin_token, arguments.bytes_per_s)
     announcement = arguments.state / "server.json"
     try:
         asyncio.run(_serve(hub.application(), arguments.host, arguments.port, admin_token, announcement))

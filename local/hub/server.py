@@ -39,13 +39,21 @@ class HubError(Exception):
 class HubServer:
     """Serves `repositories`. Appends a JSON line per request to `access_log`, with no header but Range."""
 
-    def __init__(self, repositories: Iterable[Repository], access_log: Path, admin_token: str) -> None:
+    def __init__(
+        self,
+        repositories: Iterable[Repository],
+        access_log: Path,
+        admin_token: str,
+        bytes_per_s: int | None = None,
+    ) -> None:
+        """`bytes_per_s` bounds what is sent of all files together."""
         self._repositories: dict[tuple[str, str], Repository] = {
             (repository.kind, repository.repo_id): repository for repository in repositories
         }
         self._access_log = access_log
         self._admin_token = admin_token
         self._faults = Faults()
+        self._bytes_per_s, self._free_at = bytes_per_s, 0.0
 
     def application(self) -> web.Application:
         """Build the routes. More specific ones come first, because a repository's name may contain a slash."""
@@ -196,8 +204,16 @@ class HubServer:
         response = web.StreamResponse(status=206 if is_part else 200, headers=headers)
         await response.prepare(request)
         if not is_head:
-            await _send(request, response, file, span, fault)
+            await _send(request, response, file, span, fault, self._wait_for_bandwidth)
         return response
+
+    async def _wait_for_bandwidth(self, size_bytes: int) -> None:
+        if self._bytes_per_s is None:
+            return
+        now = time.monotonic()
+        starts_at = max(self._free_at, now)
+        self._free_at = starts_at + size_bytes / self._bytes_per_s
+        await asyncio.sleep(starts_at - now)
 
     async def _add_fault(self, request: web.Request) -> web.Response:
         self._require_admin(request)
@@ -261,7 +277,12 @@ def _requested_span(request: web.Request, size_bytes: int) -> range:
 
 
 async def _send(
-    request: web.Request, response: web.StreamResponse, file: StoredFile, span: range, fault: Fault | None
+    request: web.Request,
+    response: web.StreamResponse,
+    file: StoredFile,
+    span: range,
+    fault: Fault | None,
+    wait_for_bandwidth: Callable[[int], Awaitable[None]],
 ) -> None:
     end, chunk_bytes, pause_s = span.stop, CHUNK_BYTES, 0.0
     if fault is not None and fault.kind == "cut":
@@ -275,6 +296,7 @@ async def _send(
             chunk = await asyncio.to_thread(stream.read, min(chunk_bytes, end - offset))
             if fault is not None and fault.kind == "corrupt":
                 chunk = _corrupted(chunk, min(fault.after_bytes, file.size_bytes - 1) - offset)
+            await wait_for_bandwidth(len(chunk))
             await response.write(chunk)
             request[SENT_BYTES] += len(chunk)
             await asyncio.sleep(pause_s)

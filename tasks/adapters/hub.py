@@ -20,6 +20,7 @@ from tasks.adapters.bounded_http import ANSWER_S, UnboundedAnswerError, bound
 from tasks.adapters.clock import Clock
 from tasks.adapters.hub_download import LONGER, RemoteFile, WrongBytesError
 from tasks.adapters.hub_errors import FOREIGN, HubErrors, RepoType
+from tasks.adapters.hub_transport import transport
 from tasks.adapters.object_store import ByteSource
 from tasks.adapters.parts import PART_BYTES
 from tasks.adapters.transfer import Count
@@ -243,6 +244,7 @@ def _ignore(_: int) -> None:
 
 def _client(stall_s: float, answer_s: float) -> httpx.Client:
     return httpx.Client(
+        transport=transport(),
         follow_redirects=True,
         timeout=httpx.Timeout(stall_s, connect=CONNECT_TIMEOUT_S),
         # a compressed answer has no bounded size, and a range of a compressed file would count other bytes

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from tasks.adapters.clock import Clock, SystemClock
 
 PART_BYTES = 8 * 2**20
-BUFFER_BYTES = 12 * PART_BYTES
+BUFFER_BYTES = 16 * PART_BYTES
 CONNECTIONS = 16
 
 Read = Callable[[int, memoryview], None]
@@ -44,24 +44,37 @@ class RateLimit:
 
 
 class _Buffers:
-    """Memory for parts. A part that is larger than all of it waits until nothing else is in memory."""
+    """Memory for parts. A part that is larger than all of it waits until nothing else is in memory.
+
+    Parts that arrive have half of it at most. Otherwise they would fill it together, leave it together, and a network
+    would bring bytes or take them, in turns.
+    """
 
     def __init__(self, total_bytes: int) -> None:
         self._total_bytes = self._left_bytes = total_bytes
+        self._arriving_bytes = 0
         self._spare: list[bytearray] = []
         self._changed = threading.Condition()
 
-    def take(self, size_bytes: int, *, wait_for_it: bool) -> bytearray | None:
+    def take(self, size_bytes: int, *, arriving: bool, wait_for_it: bool) -> bytearray | None:
+        """Memory; None if there is none now and the caller does not wait. `arriving`: until `arrived` is called."""
         size_bytes = max(size_bytes, PART_BYTES)
         with self._changed:
-            while self._left_bytes < size_bytes and self._left_bytes < self._total_bytes:
+            while not self._has(size_bytes, arriving=arriving):
                 if not wait_for_it:
                     return None
                 self._changed.wait()
             self._left_bytes -= size_bytes
+            if arriving:
+                self._arriving_bytes += size_bytes
             if size_bytes == PART_BYTES and self._spare:
                 return self._spare.pop()
         return bytearray(size_bytes)
+
+    def arrived(self, buffer: bytearray) -> None:
+        with self._changed:
+            self._arriving_bytes -= len(buffer)
+            self._changed.notify_all()
 
     def give_back(self, buffer: bytearray) -> None:
         with self._changed:
@@ -69,6 +82,11 @@ class _Buffers:
             if len(buffer) == PART_BYTES:
                 self._spare.append(buffer)
             self._changed.notify_all()
+
+    def _has(self, size_bytes: int, *, arriving: bool) -> bool:
+        if self._left_bytes < size_bytes and self._left_bytes < self._total_bytes:
+            return False
+        return not (arriving and self._arriving_bytes) or self._arriving_bytes + size_bytes <= self._total_bytes // 2
 
 
 class Lanes:
@@ -82,7 +100,7 @@ class Lanes:
 
     def small(self, size_bytes: int, move: Callable[[memoryview], None]) -> None:
         """Call `move` with memory for a whole file of at most PART_BYTES, in the caller's thread."""
-        buffer = self._buffers.take(size_bytes, wait_for_it=True)
+        buffer = self._buffers.take(size_bytes, arriving=False, wait_for_it=True)
         assert buffer is not None
         try:
             with memoryview(buffer)[:size_bytes] as view:
@@ -126,7 +144,7 @@ class Lanes:
                     length = min(part_bytes, size_bytes - asked)
                     while writing and writing[0].done():
                         writing.popleft().result()
-                    buffer = self._buffers.take(length, wait_for_it=not reading and not writing)
+                    buffer = self._buffers.take(length, arriving=True, wait_for_it=not reading and not writing)
                     if buffer is None:
                         break
                     view = memoryview(buffer)[:length]
@@ -141,6 +159,7 @@ class Lanes:
                 if in_order and writing:
                     writing.popleft().result()
                 reading.popleft()
+                self._buffers.arrived(buffer)
                 done += len(view)
                 writing.append(self._pool.submit(self._written, write, offset, buffer, view))
             while writing:
@@ -151,6 +170,7 @@ class Lanes:
             wait([future for _, _, _, future in reading] + list(writing))
             for _, buffer, view, _ in reading:
                 view.release()
+                self._buffers.arrived(buffer)
                 self._buffers.give_back(buffer)
 
     def _written(self, write: Write, offset: int, buffer: bytearray, view: memoryview) -> None:

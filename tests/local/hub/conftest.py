@@ -20,11 +20,11 @@ START_TIMEOUT_S = 30
 class Hub:
     """The server as a laptop runs it: its own process, in the environment of the local stack where there is one."""
 
-    def __init__(self, fixtures: Path, state: Path) -> None:
+    def __init__(self, fixtures: Path, state: Path, *further: str) -> None:
         python = LOCAL_PYTHON if LOCAL_PYTHON.exists() else Path(sys.executable)
         self.state = state
         self.process = subprocess.Popen(
-            [python, "-m", "local.hub", "--fixtures", fixtures, "--state", state],
+            [python, "-m", "local.hub", "--fixtures", fixtures, "--state", state, *further],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             text=True,
@@ -62,8 +62,8 @@ class Hub:
 def start_hub(tmp_path):
     started = []
 
-    def start(state="state"):
-        started.append(Hub(tmp_path / "fixtures", tmp_path / state))
+    def start(state="state", *further):
+        started.append(Hub(tmp_path / "fixtures", tmp_path / state, *further))
         return started[-1]
 
     yield start

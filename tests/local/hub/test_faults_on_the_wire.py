@@ -1,5 +1,6 @@
 import hashlib
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -80,6 +81,23 @@ def test_a_slow_download_takes_as_long_as_its_rate_says(hub, tmp_path):
     started = time.monotonic()
     assert download(hub, tmp_path, "config.json") == b"{}" * 1000
     assert 0.8 < time.monotonic() - started < 5
+
+
+def test_files_share_the_bandwidth_of_a_hub(start_hub, write_repository):
+    write_repository(
+        "acme/wide",
+        {"refs": {"branches": {"main": "one"}}, "revisions": [{"name": "one", "files": "one"}]},
+        one={"first.bin": b"1" * 2_000_000, "second.bin": b"2" * 2_000_000},
+    )
+    hub = start_hub("wide", "--bytes-per-s", "5000000")
+
+    started = time.monotonic()
+    with ThreadPoolExecutor(2) as threads:
+        address = f"{hub.endpoint}/acme/wide/resolve/main"
+        answers = list(threads.map(httpx.get, (f"{address}/first.bin", f"{address}/second.bin")))
+
+    assert [answer.content for answer in answers] == [b"1" * 2_000_000, b"2" * 2_000_000]
+    assert time.monotonic() - started > 0.7  # 0.8 s, less the last chunk, which is sent at once
 
 
 def test_faults_end_when_they_are_cleared(hub, tmp_path):

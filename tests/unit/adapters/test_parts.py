@@ -1,5 +1,6 @@
 import hashlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -75,6 +76,28 @@ def test_memory_does_not_grow_with_the_size_of_a_file():
 
     assert held == [0]
     assert 0 < most[0] <= BUFFER_BYTES
+
+
+def test_parts_that_arrive_leave_half_of_the_memory_to_those_that_are_written():
+    lanes, arriving, most, lock = Lanes(connections=64), [0], [0], threading.Lock()
+
+    def read(_, view):
+        with lock:
+            arriving[0] += len(view)
+            most[0] = max(most[0], arriving[0])
+
+    def digest(view):
+        with lock:
+            arriving[0] -= len(view)
+
+    def file(_):
+        lanes.move(50 * PART_BYTES, read, digest, lambda *_: None, reads_at_once=lambda: 64)
+
+    with ThreadPoolExecutor(4) as files:
+        list(files.map(file, range(4)))
+
+    assert arriving == [0]
+    assert 0 < most[0] <= BUFFER_BYTES // 2
 
 
 def test_a_part_that_exceeds_the_memory_is_moved_alone():

@@ -1,0 +1,152 @@
+import http.server
+import threading
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from local.cluster import certificate
+from tasks.adapters.hub_transport import transport
+
+BODY = b"0123456789" * 100_000
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "NO_PROXY", "no_proxy")
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Answers every GET with BODY, in two halves; /cut ends after the first, /waits waits between them."""
+
+    protocol_version = "HTTP/1.1"
+    go_on = threading.Event()
+
+    def do_GET(self):
+        self.send_response(206, "Partial Content")
+        self.send_header("Content-Length", str(len(BODY)))
+        self.send_header("X-Client", str(self.client_address[1]))
+        self.send_header("X-Twice", "1")
+        self.send_header("X-Twice", "2")
+        self.end_headers()
+        half = len(BODY) // 2
+        self.wfile.write(BODY[:half])
+        if self.path == "/cut":
+            self.close_connection = True
+            return
+        if self.path == "/waits":
+            self.go_on.wait(30)
+        self.wfile.write(BODY[half:])
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def answering(tls=None):
+    Answers.go_on.clear()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.daemon_threads = True
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+    finally:
+        Answers.go_on.set()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def client(monkeypatch):
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    with httpx.Client(transport=transport(), timeout=5) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", PROXIES[:6])
+def test_a_proxy_in_the_environment_is_used_as_httpx_does(monkeypatch, client, name):
+    monkeypatch.setenv(name, "http://127.0.0.1:3128")
+
+    assert transport() is None
+
+
+def test_hosts_without_a_proxy_are_no_proxy(monkeypatch, client):
+    monkeypatch.setenv("NO_PROXY", "example.com")
+
+    assert transport() is not None
+
+
+def test_status_headers_and_bytes_arrive_as_they_were_sent(client):
+    with answering() as address:
+        response = client.get(address)
+
+    assert (response.status_code, response.content) == (206, BODY)
+    assert response.headers.get_list("x-twice") == ["1", "2"]
+
+
+def test_a_connection_is_used_again_once_its_body_was_read(client):
+    with answering() as address:
+        clients = {client.get(address).headers["x-client"] for _ in range(3)}
+
+    assert len(clients) == 1
+
+
+def test_a_connection_whose_body_was_not_read_is_not_used_again(client):
+    with answering() as address:
+        with client.stream("GET", address) as response:
+            left = response.headers["x-client"]
+        again = client.get(address)
+
+    assert again.headers["x-client"] != left
+    assert again.content == BODY
+
+
+def test_what_has_arrived_is_given_before_the_rest_comes(client):
+    with answering() as address, client.stream("GET", f"{address}/waits") as response:
+        received = 0
+        chunks = response.iter_raw()
+        while received < len(BODY) // 2:
+            received += len(next(chunks))
+        Answers.go_on.set()
+        received += sum(len(chunk) for chunk in chunks)
+
+    assert received == len(BODY)
+
+
+def test_a_body_that_stands_still_is_a_read_timeout(client):
+    with answering() as address, pytest.raises(httpx.ReadTimeout):
+        client.get(f"{address}/waits", timeout=0.2)
+
+
+def test_a_body_that_is_cut_is_a_protocol_error(client):
+    with answering() as address, pytest.raises(httpx.RemoteProtocolError):
+        client.get(f"{address}/cut")
+
+
+def test_a_closed_port_is_a_connect_error(client):
+    with answering() as address:
+        pass
+
+    with pytest.raises(httpx.ConnectError):
+        client.get(address)
+
+
+def test_a_server_without_tls_is_a_connect_error(client):
+    with answering() as address, pytest.raises(httpx.ConnectError):
+        client.get(address.replace("http://", "https://"))
+
+
+def test_a_certificate_is_trusted_by_the_authorities_that_the_environment_names(client, monkeypatch, tmp_path):
+    _, tls = certificate.ensure(tmp_path, "hub")
+
+    with answering(tls) as address:
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            client.get(address)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.crt"))
+        with httpx.Client(transport=transport(), timeout=5) as trusting:
+            assert trusting.get(address).content == BODY
+
+
+@pytest.mark.parametrize("address", ["ftp://127.0.0.1/file", "http://[::1"])
+def test_an_address_that_cannot_be_asked_is_an_error_of_httpx(client, address):
+    with pytest.raises((httpx.UnsupportedProtocol, httpx.InvalidURL)):
+        client.get(address)
