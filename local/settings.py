@@ -2,7 +2,8 @@
 
 import json
 import secrets
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -11,8 +12,24 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from local.private_files import write_private
 from local.processes import free_port
 
-LISTENING = {"cluster": "cluster", "hub": "hub", "object_store": "object-store", "airflow": "api-server"}
+LISTENING = {
+    "cluster": "cluster",
+    "hub": "hub",
+    "object_store": "object-store",
+    "airflow": "api-server",
+    "execution_api": "execution-api",
+}
 """The service that listens on each port."""
+
+
+def with_ports(ports: dict[str, int], more: Iterable[str]) -> dict[str, int]:
+    """The ports, and a free one for each name of `more`."""
+    chosen = dict(ports)
+    for name in more:
+        while (port := free_port()) in chosen.values():
+            pass
+        chosen[name] = port
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -29,12 +46,12 @@ class Settings:
         """Read the settings, or choose them if the folder is new."""
         path = folder / "stack.json"
         if path.exists():
-            return cls(**json.loads(path.read_text()))
-        ports: dict[str, int] = {}
-        for name in LISTENING:
-            while (port := free_port()) in ports.values():
-                pass
-            ports[name] = port
+            settings = cls(**json.loads(path.read_text()))
+            if missing := LISTENING.keys() - settings.ports.keys():  # in a folder of an older version
+                settings = replace(settings, ports=with_ports(settings.ports, missing))
+                settings.write(folder)
+            return settings
+        ports = with_ports({}, LISTENING)
         credentials = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": secrets.token_urlsafe(24)}
         key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -13,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -64,14 +64,20 @@ class Stack:
         fixtures: Path | None = None,
         specs: Path | None = None,
         hub: str | None = None,
+        images: Path | None = None,
+        airflow_environment: Mapping[str, str] | None = None,
+        cluster_options: Sequence[str] = (),
     ) -> None:
-        """Choose the stack's folders and its Hub.
+        """Choose the stack's folders, its Hub, and what its pods and its Airflow run.
 
         Args:
             folder: everything that the stack writes.
             fixtures: the folder that the stack's own Hub serves.
             specs: the folder that Airflow builds DAGs from.
             hub: address of another Hub for releases, such as https://huggingface.co; the stack's own when absent.
+            images: another table of images for the cluster (local/cluster/README.md).
+            airflow_environment: further variables of Airflow's processes, such as AIRFLOW__SCHEDULER__...
+            cluster_options: further options of the cluster's server.
         """
         self.folder = folder.resolve()
         self.settings = Settings.of(self.folder)
@@ -79,6 +85,9 @@ class Stack:
         self._airflow_kubeconfig = self.folder / "airflow.kubeconfig"
         self._fixtures = fixtures or REPOSITORY / "tests" / "fixtures" / "hub"
         self._specs, self._other_hub = specs or REPOSITORY / "specs", hub
+        self._images = images or REPOSITORY / "local" / "images.yaml"
+        self._cluster_options = tuple(cluster_options)
+        self._more_of_airflow = dict(airflow_environment or {})
         self._python = ENVIRONMENTS / "local" / "bin" / "python"
         self.supervisor = Supervisor(
             self.folder, self._python, REPOSITORY, {**SERVERS, **airflow_services.STOP_TIMEOUTS_S}
@@ -92,9 +101,9 @@ class Stack:
 
     @property
     def airflow(self) -> AirflowServices:
-        """Airflow at its current port."""
-        port = self.settings.ports["airflow"]
-        return AirflowServices(self.folder / "airflow", ENVIRONMENTS, REPOSITORY, port, self._airflow_environment())
+        """Airflow at its current ports."""
+        ports = self.settings.ports["airflow"], self.settings.ports["execution_api"]
+        return AirflowServices(self.folder / "airflow", ENVIRONMENTS, REPOSITORY, ports, self._airflow_environment())
 
     def up(self, say: Say = print, *, airflow: bool = True) -> None:
         """Start or restart every service that is down or has other settings, and wait until all of them answer.
@@ -196,6 +205,7 @@ class Stack:
             "SLIPWAY_SPECS": str(self._specs),
             IDENTITY_VARIABLE: AIRFLOW_ACCOUNT,
             "AIRFLOW_CONN_AWS_DEFAULT": json.dumps(connection),
+            **self._more_of_airflow,
         }
 
     @contextmanager
@@ -251,11 +261,11 @@ class Stack:
             "--port": self.settings.ports["cluster"],
             "--kubeconfig": self.kubeconfig,
             "--name": CLUSTER_NAME,
-            "--images": REPOSITORY / "local" / "images.yaml",
+            "--images": self._images,
             "--gateway": ENVIRONMENTS / "front" / "bin" / "envoy",
         }
         flat = [str(part) for pair in arguments.items() for part in pair]
-        flat += ["--place", f"ENVS={ENVIRONMENTS}", "--place", f"REPO={REPOSITORY}"]
+        flat += ["--place", f"ENVS={ENVIRONMENTS}", "--place", f"REPO={REPOSITORY}", *self._cluster_options]
         return Service("cluster", (str(self._python), "-m", "local.cluster", *flat), _bare_environment(), REPOSITORY)
 
     def _stop_pods(self) -> None:

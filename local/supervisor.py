@@ -26,7 +26,7 @@ START_TIMEOUT_S = 30.0
 STOP_MARGIN_S = 10.0
 LEFT_OVER_TIMEOUT_S = 2.0
 POLL_S = 0.1
-NOT_RUNNING, ALREADY_STARTED = 70, 60
+NOT_RUNNING, ALREADY_STARTED, BAD_NAME = 70, 60, 10
 """Faults of supervisord (https://github.com/Supervisor/supervisor/blob/4.3.0/supervisor/xmlrpc.py)."""
 SETTINGS = """\
 ; {python} {repository}
@@ -133,9 +133,9 @@ class Supervisor:
                 self._call("startProcess", service.name, False)
 
     def request_stop(self, names: Collection[str]) -> None:
-        """Send SIGTERM to services without waiting for them."""
+        """Send SIGTERM to services without waiting for them. Supervisord of an older version may not have them all."""
         for name in names:
-            with _but(NOT_RUNNING):
+            with _but(NOT_RUNNING, BAD_NAME):
                 self._call("stopProcess", name, False)
 
     def stop(self, names: Collection[str]) -> None:
@@ -266,10 +266,10 @@ class Supervisor:
 
 
 @contextlib.contextmanager
-def _but(code: int) -> Iterator[None]:
-    """Ignore one fault, which says that the request was already fulfilled."""
+def _but(*codes: int) -> Iterator[None]:
+    """Ignore faults which say that the request was already fulfilled."""
     try:
         yield
     except xmlrpc.client.Fault as fault:
-        if fault.faultCode != code:
+        if fault.faultCode not in codes:
             raise PipelineError("supervisord refused a request", found=fault.faultString) from fault

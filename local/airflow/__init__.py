@@ -1,1 +1,1 @@
-"""Airflow's four services on one laptop."""
+"""Airflow's services on one laptop."""

@@ -13,14 +13,18 @@ from local.private_files import PRIVATE_UMASK, write_private
 from local.supervisor import Service
 from tasks.contracts.errors import PipelineError
 
+EXECUTION_API = "execution-api"
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "api-server": ("api-server",),
+    # one process for both would lock itself out of SQLite: Airflow 3.3.2 logs each request that changes something in
+    # its event loop, where it waits for a task's transaction that the same loop should commit
+    "api-server": ("api-server", "--apps", "core"),
+    EXECUTION_API: ("api-server", "--apps", "execution"),
     # task logs are files on this machine, so no second port has to serve them
     "scheduler": ("scheduler", "--skip-serve-logs"),
     "dag-processor": ("dag-processor",),
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
-STOP_TIMEOUTS_S = {"api-server": 3, "scheduler": 5, "dag-processor": 3, "triggerer": 1}
+STOP_TIMEOUTS_S = {"api-server": 3, EXECUTION_API: 3, "scheduler": 5, "dag-processor": 3, "triggerer": 1}
 """The scheduler's tasks delete their pods meanwhile. A triggerer would wait 10 s for its triggers, although its
 state is in the database."""
 HEALTHY_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
@@ -28,15 +32,26 @@ KUBERNETES_CONNECTION = json.dumps({"conn_type": "kubernetes"})
 
 
 class AirflowServices:
-    """Airflow in one folder, with the repository's DAGs and plugins. It listens on a loopback port."""
+    """Airflow in one folder, with the repository's DAGs and plugins. It listens on two loopback ports."""
 
-    def __init__(self, folder: Path, envs: Path, repo: Path, port: int, environment: dict[str, str]) -> None:
-        """`environment` is added to that of every process: SLIPWAY_SITE, KUBECONFIG, AIRFLOW_CONN_AWS_DEFAULT, ..."""
+    def __init__(
+        self, folder: Path, envs: Path, repo: Path, ports: tuple[int, int], environment: dict[str, str]
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            folder: AIRFLOW_HOME.
+            envs: the folder of the Python environments.
+            repo: the repository.
+            ports: of the API with the UI, and of the API that tasks use.
+            environment: further variables of every process: SLIPWAY_SITE, KUBECONFIG, AIRFLOW_CONN_AWS_DEFAULT, ...
+        """
+        port, self._execution_port = ports
         self.folder, self._repository = folder, repo
         self.address = f"http://127.0.0.1:{port}"
         self._bin = envs / "airflow" / "bin"
         self._lock = repo / "requirements" / "airflow.lock"
-        self._home = AirflowHome(folder, repo, port)
+        self._home = AirflowHome(folder, repo, port, self._execution_port)
         self._environment = environment
 
     def prepare(self) -> None:
@@ -72,7 +87,8 @@ class AirflowServices:
         """
         text = f"{self._home.configuration_file.read_text()}\n{depends_on}"
         airflow, environment = str(self._bin / "airflow"), self.environment()
-        return [Service(name, (airflow, *COMMANDS[name]), environment, self._repository, text) for name in COMMANDS]
+        commands = COMMANDS | {EXECUTION_API: (*COMMANDS[EXECUTION_API], "--port", str(self._execution_port))}
+        return [Service(name, (airflow, *commands[name]), environment, self._repository, text) for name in commands]
 
     def unhealthy_parts(self) -> list[str]:
         """The parts that do not report that they are healthy, by Airflow's names.
@@ -81,20 +97,20 @@ class AirflowServices:
         more on busy ones, and answers nobody meanwhile. Whoever waits for a healthy Airflow waits for that too.
         """
         try:
-            health = self._answer("/api/v2/monitor/health")
+            health = self._answer(f"{self.address}/api/v2/monitor/health")
         except (OSError, ValueError):
             return ["api_server"]
         unhealthy = [part for part in HEALTHY_PARTS if (health.get(part) or {}).get("status") != "healthy"]
         if unhealthy:
             return unhealthy
         try:
-            self._answer("/execution/health")
+            self._answer(f"http://127.0.0.1:{self._execution_port}/execution/health")
         except (OSError, ValueError):
             return ["execution_api"]
         return []
 
-    def _answer(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"{self.address}{path}", timeout=2) as answer:  # noqa: S310 - own loopback address
+    def _answer(self, url: str) -> dict[str, Any]:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - own loopback address
             document: dict[str, Any] = json.load(answer)
             return document
 

@@ -29,8 +29,9 @@ already, and gave it up. Its own 5 tries end after some 8 s of waiting, before a
 class AirflowHome:
     """The folder AIRFLOW_HOME: configuration, passwords, database and logs."""
 
-    def __init__(self, folder: Path, repository: Path, port: int) -> None:
-        self.folder, self._repository, self._port = folder, repository, port
+    def __init__(self, folder: Path, repository: Path, port: int, execution_port: int) -> None:
+        """`port` is that of the API and the UI, `execution_port` that of the API which tasks use."""
+        self.folder, self._repository, self._port, self._execution_port = folder, repository, port, execution_port
         self.passwords_file = folder / "passwords.json"
         self.configuration_file = folder / "airflow.cfg"
 
@@ -73,11 +74,14 @@ class AirflowHome:
                 "dags_folder": str(self._repository / "dags"),
                 "plugins_folder": str(self._repository / "plugins"),
                 "executor": "LocalExecutor",
+                # tasks mostly wait for pods, so they may be more than the CPUs; each takes memory for two processes
                 "parallelism": 4,
                 "load_examples": "False",
+                # plugins are loaded once before the scheduler forks, instead of in each task's process
                 "lazy_load_plugins": "False",
+                # a spec that is put into the folder is meant to run
                 "dags_are_paused_at_creation": "False",
-                "execution_api_server_url": f"{address}/execution/",
+                "execution_api_server_url": f"http://127.0.0.1:{self._execution_port}/execution/",
                 "fernet_key": secret["fernet_key"],
                 "simple_auth_manager_users": ",".join(f"{name}:{role}" for name, role in USERS.items()),
                 "simple_auth_manager_passwords_file": str(self.passwords_file),
@@ -89,12 +93,21 @@ class AirflowHome:
                 "execution_api_timeout": API_TIMEOUT_S,
                 "execution_api_retries": API_RETRIES,
             },
-            "scheduler": {"scheduler_idle_sleep_time": 0.25},
-            "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 30, "parsing_processes": 1},
+            # how long a task that could start waits for the scheduler to look, on average half of it; Airflow's own 1 s
+            # would be half of what a step costs. It takes 15 to 20 % of a core when nothing runs
+            "scheduler": {"scheduler_idle_sleep_time": 0.1},
+            "dag_processor": {
+                # a new spec is seen within seconds; Airflow's own 300 s are for folders that are slow to list
+                "refresh_interval": 5,
+                "min_file_process_interval": 30,
+                # there are six small files, and a second process would take memory for nothing
+                "parsing_processes": 1,
+            },
             "api": {
                 "host": "127.0.0.1",
                 "port": self._port,
                 "base_url": address,
+                # one user; a second process would take another 250 MB
                 "workers": 1,
                 "secret_key": secret["secret_key"],
             },

@@ -18,6 +18,7 @@ from .access import Access
 from .addresses import AddressError
 from .api import STOP_PATH
 from .kubelet import end_containers
+from .restarts import NOTICE_S
 from .server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
 
 EXIT_WRONG_INPUT = 65
@@ -93,6 +94,9 @@ def _settings(arguments: list[str]) -> Settings:
     parser.add_argument("--images", type=Path, required=True, help="table of images")
     parser.add_argument("--gateway", type=Path, help="an Envoy, which serves Gateways of class embedded")
     parser.add_argument(
+        "--notice-s", type=float, default=NOTICE_S, help="seconds from a container's end to its report (default: 1)"
+    )
+    parser.add_argument(
         "--place", type=_place, action="append", default=[], metavar="NAME=FOLDER", help="value of ${NAME} in the table"
     )
     given = parser.parse_args(arguments)
@@ -104,6 +108,7 @@ def _settings(arguments: list[str]) -> Settings:
         images=given.images.resolve(),
         places=dict(given.place),
         gateway=given.gateway.absolute() if given.gateway else None,
+        notice_s=given.notice_s,
     )
 
 

@@ -83,7 +83,7 @@ class Containers:
         ended = attempt.ended() if attempt else None
         if attempt is not None and ended is None:
             return self._look(pod, container, attempt), None
-        if ended is not None and attempt is not None and (wait_s := unnoticed_s(ended)) > 0:
+        if ended is not None and attempt is not None and (wait_s := unnoticed_s(ended, self._node.notice_s)) > 0:
             return self._as_it_was(pod, container, attempt), wait_s
         self._close_probe(container["name"])
         if ended is not None and attempt is not None:

@@ -12,6 +12,7 @@ from .eventlog import EventLog
 from .images import ImageTable
 from .pulls import PulledImages
 from .resources import NODES, PODS, SERVICE_ACCOUNTS, Object
+from .restarts import NOTICE_S
 from .store import Store, now
 from .tokens import TokenIssuer
 
@@ -33,8 +34,10 @@ class Node:
         images: ImageTable,
         credentials: Credentials,
         programs: Iterable[Path] = (),
+        notice_s: float = NOTICE_S,
     ) -> None:
-        """`programs` are the folders with the images' programs."""
+        """`programs` are the folders with the images' programs, `notice_s` how late a container's end is reported."""
+        self.notice_s = notice_s
         self.name, self.state, self.images = name, state, images
         self._programs = (state, *programs)
         self.confinement = confinement.available(state / "confinement")

@@ -8,17 +8,18 @@ from .attempts import Attempt
 from .pod_status import is_sidecar
 from .resources import Object
 
-NOTICE_S = 1.0  # the kubelet looks at its containers once a second
+NOTICE_S = 1.0
+"""How often a kubelet looks at its containers; here every end is reported so much later."""
 BACK_OFF_S = 10.0
 BACK_OFF_MAX_S = 300.0
 BACK_OFF_RESET_S = 600.0
 
 
-def unnoticed_s(ended: Mapping[str, Any]) -> float:
-    """Seconds until a container's end is reported; 0 for one that never started."""
+def unnoticed_s(ended: Mapping[str, Any], notice_s: float) -> float:
+    """Seconds until a container's end is reported, `notice_s` after it; 0 for one that never started."""
     if ended["reason"] == "StartError":
         return 0.0
-    return NOTICE_S - (datetime.now(UTC) - datetime.fromisoformat(ended["finishedAt"])).total_seconds()
+    return notice_s - (datetime.now(UTC) - datetime.fromisoformat(ended["finishedAt"])).total_seconds()
 
 
 def restart_policy(pod: Object, container: Object) -> str:

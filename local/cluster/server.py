@@ -30,6 +30,7 @@ from .objects import Objects
 from .podlogs import PodLogs
 from .proxy import ServiceProxy
 from .quotas import QuotaStatus
+from .restarts import NOTICE_S
 from .store import Store
 from .tokens import TokenIssuer
 from .workloads import Workloads
@@ -56,6 +57,8 @@ class Settings:
     """Values of the placeholders in the table of images."""
     gateway: Path | None = None
     """The Envoy that serves Gateways; without one they are only recorded."""
+    notice_s: float = NOTICE_S
+    """How late the end of a container is reported."""
 
 
 @contextmanager
@@ -98,7 +101,9 @@ class Server:
         self._proxy = ServiceProxy(self._store, settings.name)
         tokens = TokenIssuer(self._store, state)
         credentials, programs = (self._access, tokens), settings.places.values()
-        self._node = Node(settings.name, self._store, state, self._addresses, images, credentials, programs)
+        self._node = Node(
+            settings.name, self._store, state, self._addresses, images, credentials, programs, settings.notice_s
+        )
         self._kubelet = Kubelet(self._store, self._node)
         self._workloads = Workloads(self._store, self._objects.create_pod, self._deletion.delete, settings.name)
         self._gateway: GatewayController | None = None

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import (
 from kubernetes.client import ApiException
 
 from plugins.slipway_airflow import pods, results
+from plugins.slipway_airflow.approval import Approval
 from plugins.slipway_airflow.other_runs import OtherRuns
 from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import current_site
@@ -28,7 +29,7 @@ from plugins.slipway_airflow.starting import (
     api_message,
     as_json,
 )
-from plugins.slipway_airflow.step_documents import read_result, write_request
+from plugins.slipway_airflow.step_documents import read_result, s3_client, write_request
 from tasks.contracts.artifact import STAGES, Layout
 from tasks.contracts.base import read_contract
 from tasks.contracts.drill import SKIPPED, DrillRequest
@@ -194,7 +195,10 @@ class StepOperator(KubernetesPodOperator):
         if left is not None and left.status.phase == PodPhase.SUCCEEDED:
             self.log.info("Pod %s succeeded while Airflow was down; its result is used.", left.metadata.name)
             return left
-        return super().get_or_create_pod(pod_request_obj, context)
+        pod = super().get_or_create_pod(pod_request_obj, context)
+        if not self.deferrable:  # while the pod starts; a deferred task continues in another process
+            self._make_client()
+        return pod
 
     def process_pod_deletion(self, pod: "k8s.V1Pod | None", *, reraise: bool = True) -> bool:
         """Delete as the parent does, which keeps failed pods for their logs, but never keep a pod that still runs."""
@@ -233,10 +237,11 @@ class StepOperator(KubernetesPodOperator):
 
     def _unneeded(self, context: "Context", result: StepResult) -> list[str]:
         """Tasks that the plan leaves nothing to do, and that need no process to say so: all but the teardown tasks."""
-        plan = Plan.model_validate(result.data["plan"])
-        if plan.action != "nothing" and not context["params"]["plan_only"]:
-            return []
-        return sorted(task.task_id for task in self.get_flat_relatives() if not task.is_teardown)
+        plan, params = Plan.model_validate(result.data["plan"]), context["params"]
+        later = [task for task in self.get_flat_relatives() if not task.is_teardown]
+        if plan.action != "nothing" and not params["plan_only"]:
+            return [task.task_id for task in later if isinstance(task, Approval) and params["approval"] == "none"]
+        return sorted(task.task_id for task in later)
 
     def _one_node(self) -> str:
         """Why there is no network between nodes to measure; empty where there is one."""
@@ -325,6 +330,12 @@ class StepOperator(KubernetesPodOperator):
         shape = step_shape(self.step, self.spec) if self.spec else SITE_SHAPE
         self.pod_failure = self.pod_failure or failure_of(as_json(self.remote_pod), self.base_container_name, shape)
         return self.remote_pod
+
+    def _make_client(self) -> None:
+        try:
+            s3_client(self.aws_conn_id)
+        except Exception:  # a store that cannot be reached is reported once there is a result to read
+            log.debug("no client of the object store yet", exc_info=True)
 
     def _failed_result(self, context: "Context", run: str, end: results.Ended | None) -> StepResult | None:
         try:

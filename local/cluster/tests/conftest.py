@@ -44,6 +44,7 @@ def until(check, timeout_s=15.0):
 class LocalCluster:
     def __init__(self, folder):
         self.state, self.kubeconfig, self.process = folder / "state", folder / "kubeconfig", None
+        self.more_options = ()
         self.images = Path(shutil.copy(TESTS / "images.yaml", folder))
 
     def spawn(self):
@@ -56,6 +57,7 @@ class LocalCluster:
             "--place": f"PYTHON={Path(sys.executable).parent}",
         }
         command = [sys.executable, "-m", PACKAGE, *(str(part) for pair in options.items() for part in pair)]
+        command += self.more_options
         bare = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
         return subprocess.Popen(
             command, cwd=ROOT, env=bare, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

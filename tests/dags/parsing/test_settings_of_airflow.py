@@ -14,7 +14,7 @@ KNOWN = retrieve_configuration_description(include_providers=False)
 
 
 def of_the_laptop(folder):
-    home = AirflowHome(folder, REPOSITORY, 8080)
+    home = AirflowHome(folder, REPOSITORY, 8080, 8081)
     home.write()
     parser = configparser.ConfigParser()
     parser.read(home.configuration_file)

@@ -14,7 +14,28 @@ import sys
 sys.argv = ["airflow", sys.argv[1]]
 from airflow import settings
 settings.initialize()
-print("kubernetes.client" in sys.modules and "boto3" in sys.modules)
+print(all(name in sys.modules for name in ("kubernetes.client", "boto3", "plugins.slipway_airflow.step_operator")))
+"""
+FORKED = """
+import os, pathlib, sys
+sys.argv = ["airflow", "scheduler"]
+from airflow import settings
+settings.initialize()
+import plugins.slipway_airflow.runs as runs
+
+def child():
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        import plugins.slipway_airflow.runs as mine
+        os.write(writer, str(getattr(mine, "ADDED", "unchanged")).encode())
+        os._exit(0)
+    os.wait()
+    return os.read(reader, 100).decode()
+
+before = child()
+with open(runs.__file__, "a") as file:
+    file.write("\\nADDED = 'changed'\\n")
+print(before, child())
 """
 
 
@@ -28,6 +49,8 @@ def app(tmp_path):
                 if (REPOSITORY / source).is_file():
                     (tmp_path / target).mkdir(exist_ok=True)
                     shutil.copy(REPOSITORY / source, tmp_path / target)
+                else:
+                    shutil.copytree(REPOSITORY / source, tmp_path / target)
     return tmp_path
 
 
@@ -39,3 +62,10 @@ def test_a_process_that_forks_imports_before_what_each_task_would_import(app, pr
     )
 
     assert done.stdout.split()[-1] == imported
+
+
+def test_a_task_sees_code_that_changed_after_the_scheduler_imported_it(app):
+    home = {"PATH": os.defpath, "HOME": str(app), "AIRFLOW_HOME": str(app / "home"), "PYTHONPATH": str(app)}
+    done = subprocess.run([sys.executable, "-c", FORKED], env=home, cwd=app, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split()[-2:] == ["unchanged", "changed"]

@@ -40,7 +40,7 @@ def test_generate_stream_gives_it_in_pieces(service, question):
     with post(service, f"{MODEL}/generate_stream", **asked) as answer:
         events = [json.loads(line.removeprefix(b"data: ")) for line in answer if line.startswith(b"data: ")]
 
-    assert len(events) > 2
+    assert len(events) > 1
     assert question.accepts("".join(event["text_output"] for event in events))
 
 
@@ -48,7 +48,7 @@ def test_a_grpc_stream_gives_it_in_pieces(service, question):
     with TritonClient(service.host, service.ports["http"], service.ports["grpc"]) as client:
         chunks = list(client.stream(MODEL, GenerateRequest(question.prompt, question.max_tokens), 30))
 
-    assert len(chunks) > 2
+    assert len(chunks) > 1
     assert question.accepts("".join(chunk.text for chunk in chunks))
 
 

@@ -71,8 +71,8 @@ def test_no_secret_is_in_a_command_line(stack, secrets):
         ("airflow", "GET", "/api/v2/dags"),
         ("airflow", "GET", "/api/v2/connections"),
         ("airflow", "POST", "/api/v2/dags/release__demo-llama/dagRuns"),
-        ("airflow", "GET", "/execution/connections/aws_default"),
-        ("airflow", "GET", "/execution/variables/any"),
+        ("execution_api", "GET", "/execution/connections/aws_default"),
+        ("execution_api", "GET", "/execution/variables/any"),
         ("airflow", "POST", "/auth/token"),
     ],
 )

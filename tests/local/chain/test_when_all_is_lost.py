@@ -19,7 +19,7 @@ from tests.local.chain.whole_chain import MODEL, REPOSITORY, until
 pytestmark = pytest.mark.timeout(1500)
 
 PAGE = (REPOSITORY / "docs" / "operations.md").read_text()
-AIRFLOW = ["scheduler", "triggerer", "dag-processor", "api-server"]
+AIRFLOW = ["scheduler", "triggerer", "dag-processor", "api-server", "execution-api"]
 
 
 @pytest.fixture

@@ -40,3 +40,16 @@ def test_a_stack_of_an_older_version_still_starts_its_unsigned_releases(folder):
     assert read_contract(Site, stack.site(), "site.yaml").signing is None
     stack.settings.write(folder)
     assert Settings.of(folder) == stack.settings
+
+
+def test_a_stack_of_an_older_version_gets_the_port_that_it_lacks_once(folder):
+    Stack(folder)
+    older = json.loads((folder / "stack.json").read_text())
+    del older["ports"]["execution_api"]
+    (folder / "stack.json").write_text(json.dumps(older))
+
+    ports = Stack(folder).settings.ports
+
+    assert ports == Stack(folder).settings.ports
+    assert {name: ports[name] for name in older["ports"]} == older["ports"]
+    assert ports["execution_api"] not in older["ports"].values()

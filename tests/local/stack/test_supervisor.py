@@ -63,6 +63,20 @@ def test_a_killed_service_is_back_and_what_it_forked_is_ended(supervisor, until)
     assert supervisor.states()["forking"].pid not in (pid, 0)
 
 
+def test_services_that_an_older_version_did_not_have_are_started_and_ended(supervisor, folder, until):
+    pid = started(supervisor, until)
+    newer = Supervisor(
+        folder, ENVIRONMENTS / "local" / "bin" / "python", REPOSITORY, {"forking": 1, "failing": 1, "new": 1}
+    )
+    newer.stop(["new"])
+
+    newer.start([service(), service("new")])
+
+    until(lambda: newer.states()["new"].runs and newer.states()["forking"].runs)
+    assert newer.states()["forking"].pid != pid
+    newer.end()
+
+
 def test_a_service_is_restarted_only_when_its_description_changes(supervisor, until):
     pid = started(supervisor, until)
 

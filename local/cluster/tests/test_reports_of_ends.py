@@ -1,0 +1,17 @@
+def restart(cluster, notice_s):
+    cluster.kill()
+    cluster.more_options = ("--notice-s", notice_s)
+    cluster.start()
+
+
+def test_an_end_is_reported_as_late_as_the_server_is_told(own_cluster, space_in):
+    restart(own_cluster, "3600")
+    space = space_in(own_cluster, "notice")
+    space.run("ends", "print('done')")
+    log = space.logs("ends", follow=True)  # until its end
+
+    assert (log, space.pod("ends").status.phase) == ("done\n", "Running")
+
+    restart(own_cluster, "0")
+
+    assert space.finished("ends").status.phase == "Succeeded"
