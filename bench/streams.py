@@ -38,6 +38,7 @@ class Round:
     """What the clients of one round saw.
 
     Attributes:
+        latencies_ms: time to the last byte of each answer, in milliseconds.
         tokens: number of tokens of all answers, by the counts that the server sends.
         seconds: from the first request to the last byte.
         first_ms: time to the first text of each answer, in milliseconds.
@@ -48,6 +49,7 @@ class Round:
     seconds: float = 0.0
     first_ms: list[float] = field(default_factory=list)
     gaps_ms: list[float] = field(default_factory=list)
+    latencies_ms: list[float] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -83,6 +85,7 @@ class _Client:
         if not self._data.endswith(END_OF_BODY):
             return True
         self._round.tokens += _tokens(self._data)
+        self._round.latencies_ms.append((now - self._asked_at) * 1000)
         self._left -= 1
         if self._left:
             self.ask()
@@ -99,8 +102,13 @@ class _Client:
 
 def play(route: Route, *, clients: int, answers: int, spread_s: float = 0.0) -> Round:
     """Ask `answers` times over each of `clients` connections, which begin evenly spread over `spread_s` seconds."""
-    result = Round()
-    waiting = [_Client(route, answers, result) for _ in range(clients)]
+    return play_all([route] * clients, answers=answers, spread_s=spread_s)
+
+
+def play_all(routes: Sequence[Route], *, answers: int, spread_s: float = 0.0) -> Round:
+    """The same with a connection for each of `routes`."""
+    result, clients = Round(), len(routes)
+    waiting = [_Client(route, answers, result) for route in routes]
     began = time.perf_counter()
     starts = [began + spread_s * number / clients for number in range(clients)]
     reading = 0
@@ -115,7 +123,7 @@ def play(route: Route, *, clients: int, answers: int, spread_s: float = 0.0) -> 
             pause = max(0.0, starts[-len(waiting)] - time.perf_counter()) if waiting else TIMEOUT_S
             ready = selector.select(pause)
             if not ready and not waiting:
-                raise SystemExit(f"{route.path} sent nothing for {TIMEOUT_S:.0f} s")
+                raise SystemExit(f"{routes[0].path} sent nothing for {TIMEOUT_S:.0f} s")
             for key, _ in ready:
                 if not key.data.read():
                     selector.unregister(key.fileobj)

@@ -81,7 +81,7 @@ def check_repository(repository: Path) -> list[str]:
 
 
 def _check_model(model: Path) -> None:
-    from google.protobuf import text_format  # type: ignore[import-untyped]
+    from google.protobuf import text_format
     from tritonclient.grpc.model_config_pb2 import ModelConfig
 
     where = f"{model.name}/{CONFIG}"

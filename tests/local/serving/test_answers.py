@@ -20,7 +20,7 @@ def test_the_pieces_of_a_stream_are_the_whole_answer(server):
     events = list(server.stream(text_input=QUESTION))
 
     assert "".join(event["text_output"] for event in events) == ANSWER
-    assert len(events) > 3
+    assert len(events) > 1
     assert [event["finish_reason"] for event in events] == [""] * (len(events) - 1) + ["stop"]
 
 

@@ -25,7 +25,7 @@ def test_an_answer_arrives_in_pieces_and_says_how_it_ended(client):
     chunks = list(client.stream("demo", GenerateRequest(QUESTION, 40), 30))
 
     assert "".join(chunk.text for chunk in chunks) == ANSWER
-    assert len(chunks) > 3
+    assert len(chunks) > 1
     assert chunks[-1].finish_reason == "stop"
 
 

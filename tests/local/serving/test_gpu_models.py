@@ -88,7 +88,7 @@ def test_the_llm_api_answers_through_generate_stream_and_grpc(both):
     for told in (events, pieces):
         assert "".join(event["text_output"] for event in told) == ANSWER
         assert told[-1]["finish_reason"] == "stop"
-        assert len(told) > 2
+        assert len(told) > 1
 
 
 def test_the_llm_api_streams_whole_characters(both):

@@ -50,7 +50,7 @@ def test_a_stream_is_the_same_answer_in_pieces(client):
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
 
     assert chunks[0].choices[0].delta.role == "assistant"
-    assert ("".join(texts), len([text for text in texts if text]) > 3) == (ANSWER, True)
+    assert ("".join(texts), len([text for text in texts if text]) > 1) == (ANSWER, True)
     assert [chunk.choices[0].finish_reason for chunk in chunks[:-1]][-1] == "stop"
     assert (chunks[-1].choices, chunks[-1].usage) == ([], whole.usage)
     assert len({chunk.id for chunk in chunks}) == 1

@@ -51,7 +51,7 @@ def test_litellm_has_answers_streams_and_errors(api, tmp_path):
     found = json.loads(run([CLIENTS / "python", script, api.url, "demo", QUESTION], tmp_path).splitlines()[-1])
 
     assert (found["whole"], found["streamed"]) == (ANSWER, ANSWER)
-    assert found["pieces"] > 3
+    assert found["pieces"] > 1
     assert found["tokens"] == found["streamed tokens"] > 3
     assert 0 < found["plain tokens"] <= 16
     assert "there is demo" in found["refused"]

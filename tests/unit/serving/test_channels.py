@@ -104,7 +104,7 @@ def test_a_client_reads_the_final_channel_whole_or_in_pieces(tokenizer, stream):
     scheduler.submit(Job(tuple(asked), Sampling(100), stream), reply)
 
     assert (reply.text, reply.finish_reason) == ("2+2=4.", "stop")
-    assert len([piece for piece in reply.pieces if piece]) == (len("2+2=4.") if stream else 1)
+    assert 1 <= len([piece for piece in reply.pieces if piece]) <= (len("2+2=4.") if stream else 1)
     scheduler.close(5)
 
 

@@ -52,11 +52,46 @@ def test_an_answer_that_is_not_streamed_comes_in_one_piece(serve):
     assert reply.finish_reason == "stop"
 
 
+def step_by_step(reply, permits, tokens_of_pieces):
+    """Let the engine make a piece's tokens once the client has the one before."""
+    for number, tokens in enumerate(tokens_of_pieces, start=1):
+        permits.release(tokens)
+        reply.wait_for_pieces(number)
+
+
 def test_a_stream_gives_whole_characters_only(serve):
-    reply = serve(FakeRuntime({"say": "日本 😀!"})).ask("say")
+    permits = threading.Semaphore(0)
+    reply = serve(FakeRuntime({"say": "日本 😀!"}, stepped=permits)).ask("say")
+    step_by_step(reply, permits, (3, 3, 1, 4, 1))
 
     assert reply.text == "日本 😀!"
     assert reply.pieces == ["日", "本", " ", "😀", "!"]
+
+
+class SlowReply(RecordedReply):
+    """Its second piece is on its way until the test says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.arrives = threading.Event()
+
+    def send(self, *sent):
+        assert not self.pieces or self.arrives.wait(10)
+        super().send(*sent)
+
+
+def test_the_engine_does_not_wait_for_a_response_and_the_next_one_has_all_tokens_since(serve):
+    service, reply = serve(FakeRuntime({"say": "abcdefgh"})), SlowReply()
+    service.scheduler.submit(Job(TOKENIZER.encode("say"), Sampling(1000), True), reply)
+    other = service.ask("other", stream=False)
+    deadline = time.monotonic() + 10
+    while service.runtime.left or service.runtime.steps < 8:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    reply.arrives.set()
+
+    assert (reply.text, other.text) == ("abcdefgh", "other")
+    assert len(reply.pieces) <= 3  # the first, the one that was under way, and the rest
 
 
 def test_an_answer_ends_at_max_tokens(serve):
@@ -75,8 +110,7 @@ def test_a_request_joins_the_batch_that_runs_already(serve):
     permits = threading.Semaphore(0)
     service = serve(FakeRuntime({"long": "x" * 50, "short": "y"}, stepped=permits))
     first = service.ask("long")
-    permits.release(3)
-    first.wait_for_pieces(3)
+    step_by_step(first, permits, (1, 1, 1))
     second = service.ask("short")
     permits.release(2)
 
@@ -106,8 +140,7 @@ def test_a_client_that_left_frees_its_slot(serve):
     permits = threading.Semaphore(0)
     service = serve(FakeRuntime({"endless": "x" * 100_000}, stepped=permits), slots=1)
     left, waits = service.ask("endless"), service.ask("next")
-    permits.release(2)
-    left.wait_for_pieces(2)
+    step_by_step(left, permits, (1, 1))
     left.gone = True
     time.sleep(0.1)  # the scheduler looks after a client every 50 ms
     permits.release(1000)
@@ -153,6 +186,32 @@ def test_a_failing_engine_fails_everyone_who_runs_or_waits(serve):
     assert "no memory is left" in waits.failure
     assert service.failed.wait(5)
     assert [str(error) for error in service.failures] == ["no memory is left"]
+
+
+class BrokenReply(RecordedReply):
+    """Its second piece cannot be sent."""
+
+    def send(self, *sent):
+        if self.pieces:
+            raise OSError("the pipe is gone")
+        super().send(*sent)
+
+
+def test_an_answer_that_cannot_be_given_out_fails_everyone_as_a_failing_engine_does(serve):
+    permits, reply = threading.Semaphore(0), BrokenReply()
+    service = serve(FakeRuntime({"runs": "x" * 50}, stepped=permits))
+    service.scheduler.submit(Job(TOKENIZER.encode("runs"), Sampling(1000), True), reply)
+    other = service.ask("runs")
+    step_by_step(reply, permits, [1])
+    permits.release(1)
+    reply.wait_for_end()
+    permits.release(10)
+    other.wait_for_end()
+
+    assert "could not be given out: the pipe is gone" in reply.failure
+    assert "the pipe is gone" in other.failure
+    assert service.failed.wait(5)
+    assert [str(error) for error in service.failures] == ["the pipe is gone"]
 
 
 def test_after_a_failure_requests_are_refused_at_once(serve):

@@ -1,0 +1,223 @@
+"""The way of tokens to clients, in a thread beside the engine's, which never waits for a response to be on its way.
+
+A response costs a trip to Triton's process. Tokens that the engine makes meanwhile go with the next response of their
+request, so a client gets as many responses as there is time for, and the engine loses none.
+"""
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from generation.answer_text import STOP, StopWords
+from generation.question import Job
+from generation.runtime import Progress, Shown, Tokenizer, TokenLogprob, Usage
+from generation.text_stream import TextStream
+
+CANCELLED = "cancelled"
+CANCEL_CHECK_S = 0.05
+"""How often one client is looked after: asking Triton costs a trip to its process."""
+
+
+class Reply(Protocol):
+    """The way back to one client. After a finish reason or a failure nothing more is sent."""
+
+    def send(
+        self, text: str, finish_reason: str, usage: Usage | None = None, logprobs: Sequence[TokenLogprob] = ()
+    ) -> None:
+        """A piece of the answer; with a finish reason, the last one, and with it the tokens of the whole request.
+
+        `logprobs` are those of every token since the last piece.
+        """
+
+    def fail(self, message: str) -> None:
+        """No answer, or no more of it."""
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has gone."""
+
+
+@dataclass(eq=False)
+class Request:
+    """A job, the way back, and what its answer is so far.
+
+    `gone` is set once the client has gone, `lost` once its answer could not be given out and it was told so.
+    """
+
+    job: Job
+    reply: Reply
+    shown: Shown
+    gone: bool = False
+    lost: bool = False
+    text: TextStream = field(default_factory=TextStream)
+    pieces: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    tokens: int = 0
+    stop_words: StopWords = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stop_words = StopWords(self.job.stop_words)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the request so far."""
+        return Usage(len(self.job.prompt), self.tokens)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its text matters before its end."""
+        return self.job.stream or bool(self.job.stop_words)
+
+    def add(self, step: Progress) -> None:
+        """Take what a step made."""
+        if step.logprobs:  # what is not shown is left out here as well
+            for entry in step.logprobs:
+                if shown := self.shown([entry.token]):
+                    self.text.add(shown)
+                    self.logprobs.append(entry)
+        else:
+            self.text.add(self.shown(step.tokens))
+        self.tokens += len(step.tokens)
+
+    def piece(self, text: str, *, final: bool) -> str:
+        """What to send now, when `text` is what the window decodes to: nothing before the end unless it streams."""
+        certain = self.text.advance(text, final=final)
+        if self.tokens < self.job.sampling.controls.min_tokens and not final:  # no stop word counts yet
+            self.pieces.append(certain)
+        else:
+            self.pieces.append(self.stop_words.advance(certain, final=final))
+        if not (self.job.stream or final or self.stop_words.found):
+            return ""
+        pieces, self.pieces = self.pieces, []
+        return "".join(pieces)
+
+
+class Delivery:
+    """Gives out what steps made. Every request that gets a finish reason or a failure gets nothing after it."""
+
+    def __init__(self, tokenizer: Tokenizer, clients: Callable[[], Iterable[Request]]) -> None:
+        """`clients` lists the requests whose clients may leave; it is called from the delivery's thread."""
+        self._tokenizer, self._clients = tokenizer, clients
+        self._changed = threading.Condition()
+        self._waiting: dict[Request, list[Progress]] = {}
+        self._closing = False
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
+        self._thread.start()
+
+    def put(self, steps: Iterable[tuple[Request, Progress]]) -> None:
+        """Have it given out, after what is given out already.
+
+        Raises:
+            Exception: what went wrong when something was given out before.
+        """
+        if self._error is not None:
+            raise self._error
+        self._put(steps)
+
+    def fail(self, requests: Iterable[Request], message: str) -> None:
+        """Have it said that there is no answer, or no more of it."""
+        self._put((request, Progress(0, (), failure=message)) for request in requests if not request.lost)
+
+    def close(self, timeout_s: float) -> None:
+        """Give out what there is, for `timeout_s` seconds at most."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+
+    def give(self, steps: Sequence[tuple[Request, Progress]]) -> list[Request]:
+        """Give it out now, in the caller's thread; the requests whose answers ended at a stop word."""
+        for request, step in steps:
+            if step.failure:
+                request.reply.fail(step.failure)
+            elif step.finish_reason == CANCELLED:
+                request.reply.send("", CANCELLED)
+            else:
+                request.add(step)
+        due = [
+            (request, step)
+            for request, step in steps
+            if not is_abrupt(step) and (step.finish_reason or request.is_read)
+        ]
+        stopped = []
+        for (request, step), text in zip(due, self._decode([request.text.window for request, _ in due]), strict=True):
+            piece = request.piece(text, final=bool(step.finish_reason))
+            reason = STOP if request.stop_words.found else step.finish_reason
+            if reason:
+                request.reply.send(piece, reason, request.usage, request.logprobs)
+            elif piece:
+                request.reply.send(piece, "", None, request.logprobs)
+                request.logprobs = []
+            if reason and not step.finish_reason:
+                stopped.append(request)
+        ended = {request for request, step in due if step.finish_reason}.union(stopped)
+        self._cut([request.text for request, _ in due if request not in ended and request.text.is_long])
+        return stopped
+
+    def _run(self) -> None:
+        look_at = time.monotonic()
+        while True:
+            with self._changed:
+                while not (self._waiting or self._closing or time.monotonic() >= look_at):
+                    self._changed.wait(look_at - time.monotonic())
+                taken, self._waiting = self._waiting, {}
+                if not taken and self._closing:
+                    return
+            try:
+                self._give_all(taken)
+                if time.monotonic() >= look_at:
+                    look_at = self._look()
+            except Exception as error:  # noqa: BLE001 - whatever went wrong, nobody may be left waiting
+                self._error = error
+                look_at = time.monotonic() + CANCEL_CHECK_S
+                for request in taken:
+                    request.lost = True
+                    with contextlib.suppress(Exception):
+                        request.reply.fail(f"the answer could not be given out: {str(error)[:256]}. Ask again.")
+
+    def _put(self, steps: Iterable[tuple[Request, Progress]]) -> None:
+        with self._changed:
+            for request, step in steps:
+                self._waiting.setdefault(request, []).append(step)
+            self._changed.notify()
+
+    def _give_all(self, taken: Mapping[Request, list[Progress]]) -> None:
+        ends = [(request, steps.pop()) for request, steps in taken.items() if is_abrupt(steps[-1])]
+        self.give([(request, merged(steps)) for request, steps in taken.items() if steps])
+        self.give(ends)
+
+    def _look(self) -> float:
+        """Look which clients have gone; the monotonic second of the next look."""
+        for request in self._clients():
+            request.gone = request.gone or request.reply.is_cancelled()
+        return time.monotonic() + CANCEL_CHECK_S
+
+    def _cut(self, streams: Sequence[TextStream]) -> None:
+        for stream, text in zip(streams, self._decode([stream.kept() for stream in streams]), strict=True):
+            stream.cut(text)
+
+    def _decode(self, windows: Sequence[Sequence[int]]) -> Sequence[str]:
+        return self._tokenizer.decode(windows) if windows else []
+
+
+def is_abrupt(step: Progress) -> bool:
+    """Whether it ends an answer without a last piece."""
+    return bool(step.failure) or step.finish_reason == CANCELLED
+
+
+def merged(steps: Sequence[Progress]) -> Progress:
+    """Several steps of one request as if they had been one."""
+    if len(steps) == 1:
+        return steps[0]
+    last = steps[-1]
+    return Progress(
+        last.number,
+        tuple(itertools.chain.from_iterable(step.tokens for step in steps)),
+        last.finish_reason,
+        last.failure,
+        tuple(itertools.chain.from_iterable(step.logprobs for step in steps)),
+    )
