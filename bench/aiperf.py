@@ -19,7 +19,7 @@ from bench.paced import NAME, PACED, TOKENS_PER_S
 from bench.pod import ADDRESS, ENVIRONMENTS, FRONT, REPOSITORY, pod
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.load_test import LoadTest
+from tasks.adapters.load_test import Capacity, LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
 from tasks.contracts.gate_spec import Benchmark
@@ -28,6 +28,7 @@ from tasks.contracts.measurement import summarize
 from tasks.engines.cpus import cpu_quota
 
 ROUNDS = 3
+WITHIN = 0.03
 REQUESTS = {1: 10, 16: 96}
 """Requests of a round, by number of clients."""
 TOKENS, QUESTION = 50, "Tell me everything."
@@ -46,10 +47,11 @@ LIMIT_S = 300
 
 @dataclass(frozen=True)
 class Measured:
-    """The medians of one round."""
+    """One round: medians, the 99th percentile of ITL, and requests per second."""
 
     ttft_ms: float
     itl_ms: float
+    itl_p99_ms: float
     requests_per_s: float
 
 
@@ -95,8 +97,8 @@ def by_aiperf(folder: Path, clients: int, requests: int) -> Measured:
     found = json.loads((out / "profile_export_aiperf.json").read_text())
     if found["request_count"]["avg"] != requests or (found.get("error_request_count") or {}).get("avg"):
         raise SystemExit(f"aiperf: {requests} requests were to succeed, {found['request_count']['avg']:g} did")
-    ttft, itl = found["time_to_first_token"]["p50"], found["inter_token_latency"]["p50"]
-    return Measured(ttft, itl, found["request_throughput"]["avg"])
+    ttft, itl = found["time_to_first_token"], found["inter_token_latency"]
+    return Measured(ttft["p50"], itl["p50"], itl["p99"], found["request_throughput"]["avg"])
 
 
 def by_step(clients: int, requests: int) -> Measured:
@@ -108,27 +110,32 @@ def by_step(clients: int, requests: int) -> Measured:
     settings = Benchmark(concurrency=(clients,), requests=requests, warmup=clients, max_tokens=TOKENS)
     counter = TokenCounter(json.dumps(COUNTER).encode())
     asked = [GenerateRequest(QUESTION, TOKENS)]
-    load = LoadTest(NAME, settings, asked, counter, SystemClock(), cpus=cpu_quota())
+    load = LoadTest(NAME, settings, asked, counter, SystemClock(), capacity=Capacity(cpu_quota()))
     target = ServiceAddress(ADDRESS, FRONT)
     rows = load.level(LoadLevel(concurrency=clients), {"candidate": target}, decided=lambda _: True)
     if failed := [row.error for row in rows if not row.ok]:
         raise SystemExit(f"the load test: {len(failed)} of {requests} requests failed: {failed[0]}")
     summary = summarize(rows, settings.goodput)
-    ttft, itl = (summary.percentiles[metric]["p50"] or 0.0 for metric in ("ttft_ms", "itl_ms"))
-    return Measured(ttft, itl, summary.requests_per_s)
+    ttft, itl = summary.percentiles["ttft_ms"], summary.percentiles["itl_ms"]
+    return Measured(ttft["p50"] or 0.0, itl["p50"] or 0.0, itl["p99"] or 0.0, summary.requests_per_s)
 
 
 def compared(pairs: list[tuple[Measured, Measured]]) -> str:
-    """The medians of both, AIPerf's first, and their ratios."""
-    parts = []
+    """The medians of both, AIPerf's first, their ratios, and whether the goals are met."""
+    parts, ratios = [], {}
     for name, field, unit in (
         ("TTFT", "ttft_ms", "ms"),
         ("ITL", "itl_ms", "ms"),
+        ("ITL p99", "itl_p99_ms", "ms"),
         ("rate", "requests_per_s", "requests/s"),
     ):
         theirs, ours = (median(getattr(pair[which], field) for pair in pairs) for which in (0, 1))
+        ratios[field] = theirs / ours
         parts.append(f"{name} {theirs:.2f} / {ours:.2f} {unit} = {theirs / ours:.2f}")
-    return ", ".join(parts)
+    met = all(abs(ratios[field] - 1) <= WITHIN for field in ("itl_ms", "itl_p99_ms"))
+    met = met and ratios["requests_per_s"] <= 1
+    goal = f"goal ITL within {WITHIN:.0%} and as many requests/s {'met' if met else 'missed'}"
+    return f"{', '.join(parts)}; {goal}"
 
 
 if __name__ == "__main__":

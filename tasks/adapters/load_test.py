@@ -1,16 +1,16 @@
 """The load generator: closed loops of clients and open loops at a rate, against one or two Services in turns."""
 
-import contextlib
 import itertools
-import queue
-import threading
+import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from statistics import median
+from typing import Self
 
-from tasks.adapters import open_loop
 from tasks.adapters.clock import Clock, cpu_seconds
 from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.open_loop import MAX_IN_FLIGHT, timed
+from tasks.adapters.load_clients import Load, LoadClients, Turn, connect, numbers_of
+from tasks.adapters.load_processes import LoadProcesses
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
 from tasks.adapters.triton import TritonClient
@@ -19,9 +19,24 @@ from tasks.contracts.gate_spec import Benchmark
 from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import RequestRow, Target
 
+AIM = 0.5
+"""Share of the chunks that a process can stamp which it is expected to get, where CPUs allow it."""
+CHUNKS_PER_S = 100.0
+"""Chunks that are expected for a client, or for a request of an open loop, where no warm-up request told."""
 
-def _connect(address: ServiceAddress) -> TritonClient:
-    return TritonClient(address.host, address.ports["http"], address.ports["grpc"])
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the load generator has to run on.
+
+    Attributes:
+        cpus: CPUs that this process may use, with those that it starts.
+        chunks_per_s: chunks that a process can stamp as they arrive (tasks/adapters/chunk_rate.py). None: not known, so
+            all clients stay in this process.
+    """
+
+    cpus: float
+    chunks_per_s: float | None = None
 
 
 class LoadTest:
@@ -35,8 +50,8 @@ class LoadTest:
         counter: TokenCounter,
         clock: Clock,
         *,
-        cpus: float,
-        connect: Callable[[ServiceAddress], TritonClient] = _connect,
+        capacity: Capacity,
+        connect: Callable[[ServiceAddress], TritonClient] = connect,
         cpu_s: Callable[[], float] = cpu_seconds,
     ) -> None:
         """Prepare the load.
@@ -47,16 +62,23 @@ class LoadTest:
             requests: sent in turn, again and again.
             counter: counts the tokens of answers.
             clock: times the requests.
-            cpus: CPUs that this process may use.
+            capacity: what the load generator has to run on.
             connect: connects a client.
             cpu_s: CPU time that this process has used so far.
         """
-        self._model, self._settings, self._requests = model, settings, requests
-        self._counter, self._clock, self._connect = counter, clock, connect
-        # one thread at a time runs Python, so more than one CPU does not help
-        self._cpu_s, self._cpus = cpu_s, min(1.0, cpus)
+        self._settings, self._clock, self._capacity = settings, clock, capacity
         self._began_s = clock.monotonic()
+        self._load = Load(model, requests, settings.request_timeout_s, counter, self._began_s)
+        self._here, self._cpu_s = LoadClients(self._load, clock, connect), cpu_s
+        self._processes: LoadProcesses | None = None
+        self._counts: dict[LoadLevel, int] = {}
         self._turns_s: dict[LoadLevel, list[tuple[float, float]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._in_processes(1)
 
     def level(
         self, level: LoadLevel, targets: dict[Target, ServiceAddress], decided: Callable[[list[RequestRow]], bool]
@@ -65,8 +87,14 @@ class LoadTest:
 
         With `settings.max_requests` more turns follow until `decided` of all rows so far, or the time budget ends.
         """
-        for target, address in targets.items():
-            self._turn(level, 0, target, address, self._settings.warmup)
+        self._in_processes(1)
+        warm = [
+            row
+            for target, address in targets.items()
+            for row in self._turn(Turn(level, 0, target, address, self._settings.warmup))[0]
+        ]
+        self._in_processes(processes(level, warm, self._capacity))
+        self._counts[level] = self._process_count
         rows: list[RequestRow] = []
         batches = itertools.count()
         counts = looks.planned(self._settings)
@@ -75,19 +103,30 @@ class LoadTest:
                 if before and self._clock.monotonic() - self._began_s > self._settings.budget_s:
                     return rows
                 for target, requests in turns:
-                    before_s = self._cpu_s(), self._clock.monotonic()
-                    rows += self._turn(level, next(batches), target, targets[target], requests)
-                    took_s = self._cpu_s() - before_s[0], self._clock.monotonic() - before_s[1]
-                    self._turns_s.setdefault(level, []).append(took_s)
+                    before_s = self._clock.monotonic()
+                    more, cpu_s = self._turn(Turn(level, next(batches), target, targets[target], requests))
+                    rows += more
+                    self._turns_s.setdefault(level, []).append((cpu_s, self._clock.monotonic() - before_s))
             if count != counts[-1] and decided(rows):
                 return rows
         return rows
 
     def busy(self, level: LoadLevel) -> float | None:
-        """Share of a level's turns in which this process computed: at 1 it was the limit, not the server."""
+        """Share of a level's turns in which the busiest process computed: at 1 it was the limit, not the server."""
         turns = self._turns_s.get(level, [])
         lasted_s = sum(each[1] for each in turns)
-        return sum(each[0] for each in turns) / lasted_s / self._cpus if lasted_s else None
+        # one thread at a time runs Python, so more than one CPU does not help a process
+        cpus = min(1.0, self._capacity.cpus / self.processes(level))
+        return sum(each[0] for each in turns) / lasted_s / cpus if lasted_s else None
+
+    def processes(self, level: LoadLevel) -> int:
+        """Processes that a level's clients were in."""
+        return self._counts.get(level, 1)
+
+    def stamps_per_s(self, level: LoadLevel) -> float | None:
+        """Chunks that those processes can stamp as they arrive; None where that was not measured."""
+        rate = self._capacity.chunks_per_s
+        return None if rate is None else rate * self.processes(level)
 
     def _turns(
         self, level: LoadLevel, requests: int, targets: dict[Target, ServiceAddress]
@@ -101,94 +140,44 @@ class LoadTest:
             requests -= turn
             order.reverse()
 
-    def _turn(
-        self, level: LoadLevel, batch: int, target: Target, address: ServiceAddress, requests: int
-    ) -> list[RequestRow]:
-        pair = batch // 2  # both targets of a pair of turns get the same requests, at the same times
-        first = pair * requests
-        sent = [self._requests[number % len(self._requests)] for number in range(first, first + requests)]
-        of_turn = {"target": target, "concurrency": level.concurrency, "request_rate": level.request_rate}
+    def _turn(self, turn: Turn) -> tuple[list[RequestRow], float]:
+        """A turn's rows, and the CPU seconds of the process that used most."""
+        if self._processes is not None:
+            return self._processes.play(turn)
+        before_s = self._cpu_s()
+        rows = self._here.play(turn, numbers_of(turn.requests), self._clock.monotonic())
+        return rows, self._cpu_s() - before_s
 
-        def send(client: TritonClient, request: GenerateRequest, due_s: float | None = None) -> RequestRow:
-            return self._request(client, request, {**of_turn, "batch": batch, "prompt": request.prompt}, due_s)
+    @property
+    def _process_count(self) -> int:
+        return 1 if self._processes is None else len(self._processes)
 
-        if level.request_rate is None:
-            return self._closed_loop(level.concurrency or 1, address, sent, send)
-        return self._open_loop(arrivals(level.request_rate, requests, pair), address, sent, send)
-
-    def _closed_loop(
-        self,
-        concurrency: int,
-        address: ServiceAddress,
-        requests: Sequence[GenerateRequest],
-        send: Callable[[TritonClient, GenerateRequest], RequestRow],
-    ) -> list[RequestRow]:
-        waiting, lock = iter(requests), threading.Lock()
-
-        def remaining() -> Iterator[GenerateRequest]:
-            while True:
-                with lock:
-                    request = next(waiting, None)
-                if request is None:
-                    return
-                yield request
-
-        def client_loop(_: int) -> list[RequestRow]:
-            with self._connect(address) as client:
-                return [send(client, request) for request in remaining()]
-
-        with ThreadPoolExecutor(concurrency) as pool:
-            return [row for rows in pool.map(client_loop, range(concurrency)) for row in rows]
-
-    def _open_loop(
-        self,
-        offsets_s: Sequence[float],
-        address: ServiceAddress,
-        requests: Sequence[GenerateRequest],
-        send: Callable[[TritonClient, GenerateRequest, float], RequestRow],
-    ) -> list[RequestRow]:
-        """Send each request at its time, by a client that waits for no answer, or by a new one."""
-        idle: queue.LifoQueue[TritonClient] = queue.LifoQueue()
-        opened = contextlib.ExitStack()  # entered by one thread at a time: the pool's, under the lock
-        lock = threading.Lock()
-
-        def client() -> TritonClient:
-            with contextlib.suppress(queue.Empty):
-                return idle.get_nowait()
-            with lock:
-                return opened.enter_context(self._connect(address))
-
-        def deliver(number: int, due_s: float) -> RequestRow:
-            mine = client()
-            try:
-                return send(mine, requests[number], due_s)
-            finally:
-                idle.put(mine)
-
-        with opened, ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
-            sent = open_loop.submit(offsets_s, deliver, pool, self._clock)
-            return [each.result() for each in sent]
-
-    def _request(
-        self, client: TritonClient, request: GenerateRequest, row: dict[str, object], due_s: float | None
-    ) -> RequestRow:
-        timeout_s = self._settings.request_timeout_s
-        return timed(
-            lambda: client.stream(self._model, request, timeout_s),
-            row,
-            self._clock,
-            began_s=self._began_s,
-            due_s=due_s,
-            count=self._counter.count,
-        )
+    def _in_processes(self, count: int) -> None:
+        """Have the clients of the following turns in so many processes; 1 is this one."""
+        if count == self._process_count:
+            return
+        if self._processes is not None:
+            self._processes.close()
+        self._processes = LoadProcesses(self._load, count) if count > 1 else None
 
 
-def arrivals(rate: float, requests: int, turn: int) -> list[float]:
-    """Seconds from the start of a turn to each arrival of a Poisson process of `rate` per second; the same each time.
+def processes(level: LoadLevel, warm: Sequence[RequestRow], capacity: Capacity) -> int:
+    """In how many processes to have the clients of a level, given the rows of its warm-up requests."""
+    if capacity.chunks_per_s is None:
+        return 1
+    needed = math.ceil(expected_chunks_per_s(level, warm) / (AIM * capacity.chunks_per_s))
+    return max(1, min(needed, math.floor(capacity.cpus), level.concurrency or needed))
 
-    Args:
-        rate: arrivals per second on average.
-        requests: how many.
-        turn: turns of another number have other times.
-    """
-    return list(itertools.islice(open_loop.arrivals(rate, turn), requests))
+
+def expected_chunks_per_s(level: LoadLevel, warm: Sequence[RequestRow]) -> float:
+    """How many chunks will come to all clients: as many to each as in the warm-up, or as many for each request."""
+    answers = [row for row in warm if row.ok and row.chunks]
+    if level.request_rate is not None:
+        return level.request_rate * (median(row.chunks or 0 for row in answers) if answers else CHUNKS_PER_S)
+    assert level.concurrency is not None
+    rates = [
+        ((row.chunks or 0) - 1) / (row.last_token_s - row.first_token_s)
+        for row in answers
+        if row.last_token_s is not None and row.first_token_s is not None and row.last_token_s > row.first_token_s
+    ]
+    return level.concurrency * (median(rates) if rates else CHUNKS_PER_S)

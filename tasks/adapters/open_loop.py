@@ -32,17 +32,19 @@ def submit(
     clock: Clock,
     *,
     stopped: threading.Event | None = None,
+    began_s: float | None = None,
 ) -> list[Future[R]]:
     """Submit each request at its time, until there are no more or `stopped` is set.
 
     Args:
-        offsets_s: seconds from now to each request.
+        offsets_s: seconds to each request.
         send: sends a request, given its number and the monotonic second at which it was due.
         pool: has a thread for every request in flight.
         clock: times the requests.
         stopped: ends the loop at once, also between two requests.
+        began_s: the monotonic second from which offsets count; now, unless it is given.
     """
-    began_s, sent = clock.monotonic(), []
+    began_s, sent = clock.monotonic() if began_s is None else began_s, []
     for number, offset_s in enumerate(offsets_s):
         wait_s = max(0.0, began_s + offset_s - clock.monotonic())
         if stopped is None:
@@ -82,6 +84,7 @@ def timed(
     times = {
         "first_token_s": chunks[0].at_s - began_s if chunks else None,
         "last_token_s": chunks[-1].at_s - began_s if chunks else None,
+        "chunks": len(chunks),
     }
     tokens = count("".join(chunk.text for chunk in chunks))
     ended = {"ok": bool(chunks), "error": "" if chunks else "the answer was empty", "output_tokens": tokens}

@@ -14,6 +14,7 @@ from tasks.contracts.harness import HarnessReport
 from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import (
     MAX_CLIENT_BUSY,
+    MAX_CLIENT_CHUNKS,
     MAX_CLIENT_LATE,
     AnswerRow,
     Flaw,
@@ -69,6 +70,8 @@ class Evidence:
     harness: HarnessReport | None = None
     client_busy: Mapping[LoadLevel, float] = field(default_factory=dict)
     """Share of its time in which the load generator computed, by level, where that is known."""
+    client_chunks: Mapping[LoadLevel, float] = field(default_factory=dict)
+    """Chunks that arrived, as a share of those that the load generator can stamp, by level, where that is known."""
 
     def level(self, target: Target, level: LoadLevel) -> list[RequestRow]:
         """Rows of one target at one level."""
@@ -90,6 +93,8 @@ class Line:
 
     client_busy: float | None = None
     """Share of its time in which the load generator computed, where that is known."""
+    client_chunks: float | None = None
+    """Chunks that arrived, as a share of those that the load generator can stamp, where that is known."""
     client_late: float | None = None
     """Share of the time to first token before requests were sent, at a request rate."""
 
@@ -98,6 +103,10 @@ class Line:
         """Why the load generator may have been the limit, and not the server; empty if it was not."""
         if self.client_busy is not None and self.client_busy > MAX_CLIENT_BUSY:
             return f"the load generator computed for {self.client_busy:.0%} of the time, so it was the limit"
+        times = self.expectation.metric in PER_REQUEST_METRICS
+        if times and self.client_chunks is not None and self.client_chunks > MAX_CLIENT_CHUNKS:
+            share = f"{self.client_chunks:.0%} of the chunks that the load generator can stamp as they arrive"
+            return f"{share} came, so the times may be its own"
         if self.client_late is not None and self.client_late > MAX_CLIENT_LATE:
             late = (
                 f"{self.client_late:.0%} of the time to first token passed before the load generator sent the request"
@@ -167,8 +176,10 @@ def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) ->
         late.append(lateness(live))
         count = min(count, len(baseline) if expectation.metric in PER_REQUEST_METRICS else len(live))
     client_late = max((share for share in late if share is not None), default=None)
-    busy = evidence.client_busy.get(level)
-    return _checked(Line(expectation, level, samples, baseline, count, client_busy=busy, client_late=client_late))
+    line = Line(expectation, level, samples, baseline, count, client_late=client_late)
+    return _checked(
+        replace(line, client_busy=evidence.client_busy.get(level), client_chunks=evidence.client_chunks.get(level))
+    )
 
 
 def _samples(expectation: Expectation, rows: Sequence[RequestRow], goodput: Goodput) -> tuple[float, ...]:

@@ -45,6 +45,9 @@ class RequestRow(Contract):
     first_token_s: float | None = None
     last_token_s: float | None = None
     output_tokens: int = Field(default=0, ge=0)
+    chunks: int | None = Field(
+        default=None, ge=0, description="responses with text; null in documents of version 0.1 and before"
+    )
 
     @property
     def level(self) -> LoadLevel:
@@ -130,6 +133,8 @@ class AnswerRow(Contract):
 
 MAX_CLIENT_BUSY = 0.8
 """Share of its CPU above which the load generator is the limit: its threads share one interpreter and wait for it."""
+MAX_CLIENT_CHUNKS = 1.0
+"""Chunks a second, of those that the load generator can stamp as they arrive, above which its times are its own."""
 MAX_CLIENT_LATE = 0.1
 """Share of the time to first token before a request was sent at all above which the load generator is the limit."""
 
@@ -155,6 +160,18 @@ class LevelSummary(Contract):
     client_late: float | None = Field(
         default=None, ge=0, description="share of the time to first token before requests were sent; null: closed loop"
     )
+    chunks_per_s: float | None = Field(default=None, ge=0, description="responses with text; null: not counted")
+    client_chunks_per_s: float | None = Field(
+        default=None, gt=0, description="how many of them the load generator can stamp as they arrive; null: not known"
+    )
+    client_processes: int = Field(default=1, ge=1, description="processes of the load generator")
+
+    @property
+    def client_chunks(self) -> float | None:
+        """Chunks that arrived, as a share of those that the load generator can stamp; None: not known."""
+        if self.chunks_per_s is None or self.client_chunks_per_s is None:
+            return None
+        return self.chunks_per_s / self.client_chunks_per_s
 
     @property
     def level(self) -> LoadLevel:
@@ -215,6 +232,9 @@ def summarize(rows: Sequence[RequestRow], goodput: Goodput) -> LevelSummary:
             for metric in ("ttft_ms", "itl_ms", "latency_ms")
         },
         client_late=lateness(rows),
+        chunks_per_s=None
+        if any(row.ok and row.chunks is None for row in rows)
+        else per_second(sum(row.chunks or 0 for row in good)),
     )
 
 

@@ -4,10 +4,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.adapters.chunk_rate import stamps_per_s
 from tasks.adapters.comparison import compare
 from tasks.adapters.kube import Cluster
 from tasks.adapters.load_prompts import load_requests
-from tasks.adapters.load_test import LoadTest
+from tasks.adapters.load_test import Capacity, LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.tokens import TokenCounter
 from tasks.adapters.workspace import Outcome, Workspace
@@ -34,16 +35,14 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     targets = targets_of(release, cluster)
     counter = TokenCounter(workspace.store.read_bytes(_tokenizer_uri(release, workspace)))
     requests = load_requests(spec, _lines(release, workspace), counter)
-    load = LoadTest(spec.name, spec.gate.benchmark, requests, counter, workspace.clock, cpus=cpu_quota())
-    rows = [
-        row
-        for level in spec.gate.benchmark.levels
-        for row in load.level(level, targets, functools.partial(is_decided, release, level))
-    ]
-    summaries = [
-        summary.model_copy(update={"client_busy": load.busy(summary.level)})
-        for summary in _summaries(rows, spec.gate.benchmark)
-    ]
+    capacity = Capacity(cpu_quota(), stamps_per_s())
+    with LoadTest(spec.name, spec.gate.benchmark, requests, counter, workspace.clock, capacity=capacity) as load:
+        rows = [
+            row
+            for level in spec.gate.benchmark.levels
+            for row in load.level(level, targets, functools.partial(is_decided, release, level))
+        ]
+    summaries = [_with_client(summary, load) for summary in _summaries(rows, spec.gate.benchmark)]
     evidence = workspace.layout.evidence(spec.name, release.id, release.plan.run)
     uri = f"{evidence}/requests.jsonl.gz"
     workspace.store.put_bytes(uri, packed(rows), content_type="application/gzip")
@@ -100,10 +99,27 @@ def _summaries(rows: Sequence[RequestRow], settings: Benchmark) -> list[LevelSum
     return [summarize(group, settings.goodput) for group in groups.values()]
 
 
+def _with_client(summary: LevelSummary, load: LoadTest) -> LevelSummary:
+    """The summary with what is known of the load generator at its level."""
+    level = summary.level
+    return summary.model_copy(
+        update={
+            "client_busy": load.busy(level),
+            "client_chunks_per_s": load.stamps_per_s(level),
+            "client_processes": load.processes(level),
+        }
+    )
+
+
 def _summary_line(summaries: Sequence[LevelSummary]) -> str:
-    parts = []
-    for summary in (summary for summary in summaries if summary.target == "candidate"):
-        ttft = summary.percentiles["ttft_ms"]["p95"]
-        shown = "no data" if ttft is None else f"{ttft:.1f} ms"
-        parts.append(f"{summary.level}: {summary.output_tokens_per_s:.0f} tokens/s, TTFT p95 {shown}")
-    return "; ".join(parts)
+    return "; ".join(_level_line(summary) for summary in summaries if summary.target == "candidate")
+
+
+def _level_line(summary: LevelSummary) -> str:
+    ttft, share = summary.percentiles["ttft_ms"]["p95"], summary.client_chunks
+    shown = "no data" if ttft is None else f"{ttft:.1f} ms"
+    line = f"{summary.level}: {summary.output_tokens_per_s:.0f} tokens/s, TTFT p95 {shown}"
+    if share is None:
+        return line
+    of = "1 process" if summary.client_processes == 1 else f"{summary.client_processes} processes"
+    return f"{line}, {share:.0%} of the chunks that the load generator can stamp ({of})"

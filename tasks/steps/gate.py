@@ -15,6 +15,7 @@ from tasks.contracts.gate import GateReport, Interval, Judgement, Verdict, inter
 from tasks.contracts.gate_spec import OF_TEXTS, Benchmark, Expectation
 from tasks.contracts.harness import HarnessLine, HarnessReport, harness_lines, unjudged
 from tasks.contracts.harness_spec import HarnessLimit
+from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import AnswerRow, LevelSummary, unpacked
 from tasks.contracts.release import Release
 
@@ -46,6 +47,7 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
     quantized = workspace.artifacts.find("quantize", release.plan.stages["quantize"].key)
     metrics = quantized.metrics if quantized else {}
     harness = _read(workspace, f"{prefix}/harness.json")
+    summaries = _summaries(release, workspace)
     return Evidence(
         requests=unpacked(
             _read(workspace, f"{prefix}/requests.jsonl.gz") or _read(workspace, f"{prefix}/requests.jsonl")
@@ -58,11 +60,8 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
         source_perplexity=metrics.get("source_perplexity"),
         texts=[TextLosses(*row) for row in metrics.get("perplexity_texts", ())],
         harness=HarnessReport.model_validate_json(harness) if harness else None,
-        client_busy={
-            summary.level: summary.client_busy
-            for summary in _summaries(release, workspace)
-            if summary.client_busy is not None
-        },
+        client_busy=_most(summaries, "client_busy"),
+        client_chunks=_most(summaries, "client_chunks"),
     )
 
 
@@ -71,6 +70,12 @@ def _read(workspace: Workspace, uri: str) -> bytes:
         return workspace.store.read_bytes(uri)
     except NotFoundError:
         return b""
+
+
+def _most(summaries: Sequence[LevelSummary], share: str) -> dict[LoadLevel, float]:
+    """The larger share of a level's targets, where it is known."""
+    known = [(summary.level, getattr(summary, share)) for summary in summaries if getattr(summary, share) is not None]
+    return {level: max(value for each, value in known if each == level) for level, _ in known}
 
 
 def _summaries(release: Release, workspace: Workspace) -> list[LevelSummary]:

@@ -230,6 +230,22 @@ def test_an_absolute_limit_that_was_met_although_the_load_generator_was_busy_is_
     assert busy(line, latency_ms, 0.9).verdict is expected
 
 
+@pytest.mark.parametrize(
+    ("metric", "expected"), [("latency_ms", Verdict.INCONCLUSIVE), ("requests_per_s", Verdict.FAILED)]
+)
+def test_times_of_more_chunks_than_the_load_generator_can_stamp_are_inconclusive(metric, expected):
+    rows = requests("candidate", [500] * 40) + requests("live", [100] * 40)
+    limit = {"quantile": 0.5, "at_most_ratio": 1.1} if metric == "latency_ms" else {"at_least_ratio": 0.9}
+    released = gated({"metric": metric, **limit, "of": "live"}, live="demo-1")
+
+    verdicts = [
+        judge(released, evidence(rows, client_chunks={LoadLevel(1): share}))[0].judgements[0] for share in (0.9, 1.1)
+    ]
+
+    assert [each.verdict for each in verdicts] == [Verdict.FAILED, expected]
+    assert ("110% of the chunks that the load generator can stamp" in verdicts[1].why) is (metric == "latency_ms")
+
+
 def test_errors_are_the_servers_however_busy_the_load_generator_is():
     rows = requests("candidate", [100] * 9, ok=False)
     report, _ = judge(gated({"metric": "error_rate", "at_most": 0}), evidence(rows, client_busy={LoadLevel(1): 1.0}))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.load_test import LoadTest
+from tasks.adapters.load_test import Capacity, LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.triton import Chunk
 from tasks.contracts.gate_spec import Benchmark
@@ -33,9 +33,12 @@ class Connection:
     def __exit__(self, *_):
         pass
 
-    def stream(self, model, request, timeout_s):
+    def prepare(self, model, timeout_s):
+        pass
+
+    def record(self, model, request, timeout_s):
         self._clock.sleep(self._mean_s * float(self._dice.lognormal(0, 0.2)))
-        yield Chunk("answer", self._clock.monotonic(), "stop")
+        return [Chunk("answer", self._clock.monotonic(), "stop")]
 
 
 class Counter:
@@ -59,7 +62,7 @@ def load_test(candidate_s, *, targets=TARGETS, live_s=1.0, line=LINE, cpu_s=lamb
         clock,
         connect=lambda address: Connection(clock, means[address.host], dice),
         cpu_s=lambda: cpu_s(clock.monotonic()),
-        cpus=cpus,
+        capacity=Capacity(cpus),
     )
     return load, partial(is_decided, planned, ONE)
 

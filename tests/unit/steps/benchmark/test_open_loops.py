@@ -8,7 +8,8 @@ import pytest
 
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.load_test import LoadTest, arrivals
+from tasks.adapters.load_clients import arrivals
+from tasks.adapters.load_test import Capacity, LoadTest
 from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.triton import Chunk
 from tasks.contracts.errors import UnavailableError
@@ -32,7 +33,7 @@ class Connection:
     opened, closed = 0, 0
 
     def __init__(self, answer):
-        self._answer, self._busy = answer, threading.Lock()
+        self._answer = answer
 
     def __enter__(self):
         type(self).opened += 1
@@ -41,13 +42,12 @@ class Connection:
     def __exit__(self, *_):
         type(self).closed += 1
 
-    def stream(self, model, request, timeout_s):
-        assert self._busy.acquire(blocking=False), "two requests at once on one connection"
-        try:
-            self._answer(request)
-            yield Chunk("an answer", SystemClock().monotonic(), "stop")
-        finally:
-            self._busy.release()
+    def prepare(self, model, timeout_s):
+        pass
+
+    def record(self, model, request, timeout_s):
+        self._answer(request)
+        return [Chunk("an answer", SystemClock().monotonic(), "stop")]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def measured():
             [GenerateRequest(each, 32) for each in "123"],
             Counter(),
             SystemClock(),
-            cpus=1.0,
+            capacity=Capacity(cpus=1.0),
             connect=lambda _: Connection(answer),
         )
         return load.level(RATE, targets, lambda _: True)
@@ -79,10 +79,10 @@ def test_requests_are_sent_while_those_before_wait_for_their_answers(measured):
     assert {(row.concurrency, row.request_rate) for row in rows} == {(None, 200.0)}
 
 
-def test_a_connection_is_used_again_after_its_answer(measured):
-    measured(requests=8, request_rate=(20.0,))
+def test_all_requests_of_a_turn_share_a_connection(measured):
+    measured(requests=8, warmup=0)
 
-    assert Connection.opened < 8
+    assert Connection.opened == 2  # the warm-up's turn, and the level's
 
 
 def test_times_count_from_when_a_request_was_due(measured):

@@ -1,0 +1,124 @@
+"""The clients of a load test in several processes, against a stand-in that streams at a known pace."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tasks.adapters.clock import SystemClock
+from tasks.adapters.generate_request import GenerateRequest
+from tasks.adapters.load_clients import Load, Turn, arrivals
+from tasks.adapters.load_processes import LoadProcesses
+from tasks.adapters.load_test import Capacity, LoadTest
+from tasks.adapters.paced_server import LOOPBACK, MODEL, PacedServer
+from tasks.adapters.service_object import ServiceAddress
+from tasks.contracts.errors import PipelineError
+from tasks.contracts.gate_spec import Benchmark
+from tasks.contracts.load_level import LoadLevel
+from tests.local.core.words import Words
+
+ROOT = Path(__file__).parents[3]
+FOUR = LoadLevel(concurrency=4)
+PROMPTS = [GenerateRequest(prompt, 5) for prompt in "abc"]
+ENDS_S = 30.0
+
+
+@pytest.fixture
+def server():
+    with PacedServer(first_s=0.05, gap_s=0.01, clients=8) as running:
+        yield running
+
+
+def address_of(server):
+    return ServiceAddress(LOOPBACK, {"http": 9, "grpc": server.port})
+
+
+def measured(server, level, *, chunks_per_s, requests=12):
+    """The rows of a level, in how many processes its clients were, and when it began and ended."""
+    rates = () if level.request_rate is None else (level.request_rate,)
+    clients = () if level.concurrency is None else (level.concurrency,)
+    settings = Benchmark(concurrency=clients, request_rate=rates, requests=requests, warmup=2)
+    began_s = time.monotonic()
+    capacity = Capacity(2.0, chunks_per_s)
+    with LoadTest(MODEL, settings, PROMPTS, Words(), SystemClock(), capacity=capacity) as load:
+        rows = load.level(level, {"candidate": address_of(server)}, lambda _: True)
+        return rows, load.processes(level), load.busy(level), time.monotonic() - began_s
+
+
+@pytest.mark.parametrize(("chunks_per_s", "processes"), [(10_000.0, 1), (100.0, 2)])
+def test_clients_are_in_as_many_processes_as_their_chunks_need(server, chunks_per_s, processes):
+    rows, used, busy, took_s = measured(server, FOUR, chunks_per_s=chunks_per_s)
+
+    assert used == processes
+    assert 0 < busy < 1
+    assert [(row.ok, row.error) for row in rows] == [(True, "")] * 12
+    assert Counter(row.prompt for row in rows) == {"a": 4, "b": 4, "c": 4}
+    assert {(row.chunks, row.output_tokens) for row in rows} == {(5, 5)}
+    assert all(0 < row.start_s < row.first_token_s < row.last_token_s < took_s for row in rows)
+    assert multiprocessing.active_children() == []
+
+
+def test_processes_share_the_arrivals_of_an_open_loop(server):
+    rows, used, _, _ = measured(server, LoadLevel(request_rate=50.0), chunks_per_s=100.0)
+
+    due = sorted((row.due_s, row.prompt) for row in rows)
+    assert used == 2
+    assert [prompt for _, prompt in due] == [PROMPTS[number % 3].prompt for number in range(12)]
+    assert [at - due[0][0] for at, _ in due] == pytest.approx(
+        [at - arrivals(50.0, 12, 0)[0] for at in arrivals(50.0, 12, 0)]
+    )
+
+
+def test_a_request_that_fails_is_a_row_in_every_process(server):
+    gone = ServiceAddress(LOOPBACK, {"http": 9, "grpc": 9})
+    load = Load(MODEL, PROMPTS, 5.0, Words(), time.monotonic())
+
+    with LoadProcesses(load, 2) as processes:
+        rows, _ = processes.play(Turn(FOUR, 0, "candidate", gone, 4))
+
+    assert [row.ok for row in rows] == [False] * 4
+    assert all("is not available" in row.error for row in rows)
+
+
+def test_a_process_that_is_killed_fails_the_step_and_takes_the_others_with_it(server):
+    load = Load(MODEL, [GenerateRequest("question", 10_000)], 60.0, Words(), time.monotonic())
+    with LoadProcesses(load, 2) as processes:
+        victim = multiprocessing.active_children()[0]
+        threading.Timer(0.5, victim.kill).start()
+
+        with pytest.raises(PipelineError) as caught:
+            processes.play(Turn(FOUR, 0, "candidate", address_of(server), 4))
+
+    assert caught.value.found == "killed by SIGKILL"
+    assert "a process of the load generator ended" in caught.value.what
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_no_process_outlives_the_step(number, code):
+    command = [sys.executable, "-m", "tests.local.core.loaded"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as step:
+        children = [int(each) for each in step.stdout.readline().split()]
+        assert len(children) == 2
+        step.send_signal(number)
+
+        assert step.wait(ENDS_S) == code
+    deadline = time.monotonic() + ENDS_S
+    while any(map(is_running, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, children))
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
