@@ -1,7 +1,7 @@
-"""`python -m bench`: every benchmark that needs no stack, one after the other, and at the end every goal.
+"""`python -m bench`: every benchmark that needs no stack that is up, one after the other, and at the end every goal.
 
-The sizes are quick ones; `--full` reads 1,000 specs, transfers files of 4 GB and runs bench.scale. Exits with 1 if a
-benchmark could not run; a missed goal is a result.
+The sizes are quick ones; `--full` reads 1,000 specs, transfers files of 4 GB, queues 200 releases and runs bench.scale.
+Exits with 1 if a benchmark could not run; a missed goal is a result.
 """
 
 import argparse
@@ -18,16 +18,28 @@ QUICK = {
     "plan": ("local",),
     "gate_statistics": ("tasks",),
     "transfer": ("tasks",),
+    "pod_start": ("tasks",),
     "front": ("local",),
     "openai": ("local",),
     "aiperf": ("tasks",),
+    "chunk_rate": ("tasks", "--rates", "1600", "3200", "4800", "6400"),
+    "serving": ("tasks", "--rounds", "3"),
     "orchestration": ("tasks", "--specs", "40", "--runs", "10"),
+    "startup": ("local", "--readings", "3"),
+    "step_overhead": ("local", "--runs", "2"),
+    "queued_releases": ("local", "--quick"),
 }
 """The environment of each benchmark, and its options."""
 FULL = QUICK | {
     "parse": ("tasks", "--specs", "1", "40", "1000"),
     "transfer": ("tasks", "--size", "full", "--rounds", "5"),
+    "pod_start": ("tasks", "--size", "full"),
     "orchestration": ("tasks",),
+    "chunk_rate": ("tasks",),
+    "serving": ("tasks", "--rounds", "7"),
+    "startup": ("local",),
+    "step_overhead": ("local", "--notice-s", "0", "1"),
+    "queued_releases": ("local",),
     "scale": ("dev",),
 }
 GOAL, MISSED = "goal ", "missed"
@@ -36,7 +48,7 @@ GOAL, MISSED = "goal ", "missed"
 def main() -> int:
     """Run them, print what they print, and repeat the lines that name a goal."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="1,000 specs and files of 4 GB")
+    parser.add_argument("--full", action="store_true", help="1,000 specs, files of 4 GB and 200 releases")
     parser.add_argument("names", nargs="*", choices=[*QUICK, []], help="only these")
     arguments = parser.parse_args()
     chosen = FULL if arguments.full else QUICK
