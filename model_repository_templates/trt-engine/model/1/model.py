@@ -12,11 +12,11 @@ import triton_python_backend_utils as pb_utils
 from engine_adapters import identity, is_missing, with_weights
 from generation.adapters import Adapter, chosen, read_adapters
 from generation.answer_text import AnswerText
+from generation.delivery import CANCELLED
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import RefusedError
 from generation.runtime import TokenLogprob, Usage
 from generation.sampling import JSON_SCHEMA
-from generation.scheduler import CANCELLED
 from generation.service import Sender, lora_name_of, texts
 from generation.settings import engine_of, read_parameters
 from generation.tool_calls import NO_TOOLS
