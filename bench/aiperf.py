@@ -1,8 +1,11 @@
 """`python -m bench.aiperf`: the benchmark step's load test beside NVIDIA's AIPerf, same server and same load.
 
-A Triton, front and API of its own, and a model with a known pace: TOKENS_PER_S tokens a second to each client. AIPerf
-sends to OpenAI's chat endpoint, streaming; the load test sends gRPC streams to Triton, as it does in the gate. Both are
-closed loops of the same number of clients, requests and tokens, and take turns. Prints the medians of ROUNDS pairs.
+A Triton of its own with a model of a known pace: the first token after FIRST_S seconds, then TOKENS_PER_S tokens a
+second to each client. AIPerf sends to Triton's own generate_stream over HTTP, by its endpoint type "template"; the load
+test sends gRPC streams, as it does in the gate. No front and no API between. Both are closed loops of the same number
+of clients, requests and tokens, with the same prompt and the same tokenizer, and take turns. Where they disagree, a
+third client says which of them is late: bench.streams, bare sockets in one process, at AIPerf's address. Prints medians
+of ROUNDS rounds.
 """
 
 import json
@@ -11,12 +14,16 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.paced import NAME, PACED, TOKENS_PER_S
-from bench.pod import ADDRESS, ENVIRONMENTS, FRONT, REPOSITORY, pod
+import numpy as np
+
+from bench.paced import NAME, TOKENS_PER_S, paced
+from bench.pod import ADDRESS, DIRECT, ENVIRONMENTS, pod
+from bench.streams import Route, play
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.load_test import Capacity, LoadTest
@@ -29,11 +36,9 @@ from tasks.engines.cpus import cpu_quota
 
 ROUNDS = 3
 WITHIN = 0.03
-REQUESTS = {1: 10, 16: 96}
+REQUESTS = {4: 32, 16: 96}
 """Requests of a round, by number of clients."""
-TOKENS, QUESTION = 50, "Tell me everything."
-TOKENIZER = REPOSITORY / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
-"""AIPerf writes its prompts with it; tokens are counted by the server."""
+FIRST_S, TOKENS, QUESTION = 0.2, 40, "Tell me everything."
 COUNTER = {
     "version": "1.0",
     "added_tokens": [],
@@ -41,17 +46,21 @@ COUNTER = {
     "model": {"type": "WordLevel", "vocab": {"token": 0}, "unk_token": "token"},
 }
 """A tokenizer.json whose tokens are those of the paced model."""
+TEMPLATE = {
+    "payload_template": f'{{"text_input": {{{{ text|tojson }}}}, "max_tokens": {TOKENS}, "stream": true}}',
+    "response_field": "text_output",
+}
+PERCENTILES = ("p50", "p90", "p99")
 AIPERF = ENVIRONMENTS / "clients" / "bin" / "aiperf"
 LIMIT_S = 300
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One round: medians, the 99th percentile of ITL, and requests per second."""
+    """One round: percentiles of TTFT and of each request's mean ITL, in milliseconds, and requests per second."""
 
-    ttft_ms: float
-    itl_ms: float
-    itl_p99_ms: float
+    ttft_ms: Mapping[str, float]
+    itl_ms: Mapping[str, float]
     requests_per_s: float
 
 
@@ -61,12 +70,17 @@ def main() -> int:
         print(f"bench.aiperf: {AIPERF} is missing. Run `python3 -m local.environments clients`.", file=sys.stderr)
         return 1
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; medians of {ROUNDS} pairs of")
-    print("rounds that take turns: AIPerf at /v1/chat/completions / the benchmark step at Triton's gRPC;")
-    print(f"a model with {TOKENS_PER_S} tokens/s for each client, answers of {TOKENS} tokens")
-    with tempfile.TemporaryDirectory() as folder, pod(Path(folder, "pod"), {NAME: PACED}, openai=()):
+    print("rounds that take turns: AIPerf at generate_stream / the benchmark step at gRPC, both of the same Triton;")
+    print("in brackets bare sockets at generate_stream;", end=" ")
+    print(f"first token after {FIRST_S} s, then {TOKENS_PER_S} tokens/s for each client, answers of {TOKENS} tokens")
+    with tempfile.TemporaryDirectory() as folder, pod(Path(folder, "pod"), {NAME: paced(FIRST_S)}):
         for clients, requests in REQUESTS.items():
-            pairs = [(by_aiperf(Path(folder), clients, requests), by_step(clients, requests)) for _ in range(ROUNDS)]
-            print(f"{clients:2} clients, {requests} requests: {compared(pairs)}")
+            rounds = [
+                (by_aiperf(Path(folder), clients, requests), by_step(clients, requests), first_ms(clients, requests))
+                for _ in range(ROUNDS)
+            ]
+            for line in compared(rounds):
+                print(f"{clients:2} clients, {requests} requests: {line}", flush=True)
     return 0
 
 
@@ -77,10 +91,16 @@ def by_aiperf(folder: Path, clients: int, requests: int) -> Measured:
         SystemExit: AIPerf failed, or a request did.
     """
     out = Path(tempfile.mkdtemp(dir=folder))
-    command = [AIPERF, "profile", "--model", NAME, "--url", f"http://{ADDRESS}:{FRONT['http']}"]
-    command += ["--endpoint-type", "chat", "--streaming", "--use-server-token-count", "--tokenizer", TOKENIZER]
+    (out / "tokenizer").mkdir()
+    (out / "tokenizer" / "tokenizer.json").write_text(json.dumps(COUNTER))
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "token"}
+    (out / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(kind))
+    (out / "prompts.jsonl").write_text(json.dumps({"text": QUESTION}))
+    command = [AIPERF, "profile", "--model", NAME, "--url", f"http://{ADDRESS}:{DIRECT['http']}", "--streaming"]
+    command += ["--endpoint-type", "template", "--custom-endpoint", f"/v2/models/{NAME}/generate_stream"]
+    command += ["--extra-inputs", json.dumps(TEMPLATE), "--tokenizer", out / "tokenizer"]
+    command += ["--input-file", out / "prompts.jsonl", "--custom-dataset-type", "single_turn"]
     command += ["--concurrency", clients, "--request-count", requests, "--warmup-request-count", clients]
-    command += ["--isl", 8, "--isl-stddev", 0, "--osl", TOKENS, "--osl-stddev", 0, "--random-seed", 1]
     command += ["--ui-type", "none", "--output-artifact-dir", out]
     environment = {"PATH": os.environ["PATH"], "HOME": str(out), "HF_HUB_DISABLE_TELEMETRY": "1"}
     done = subprocess.run(
@@ -97,8 +117,12 @@ def by_aiperf(folder: Path, clients: int, requests: int) -> Measured:
     found = json.loads((out / "profile_export_aiperf.json").read_text())
     if found["request_count"]["avg"] != requests or (found.get("error_request_count") or {}).get("avg"):
         raise SystemExit(f"aiperf: {requests} requests were to succeed, {found['request_count']['avg']:g} did")
-    ttft, itl = found["time_to_first_token"], found["inter_token_latency"]
-    return Measured(ttft["p50"], itl["p50"], itl["p99"], found["request_throughput"]["avg"])
+    if found["output_sequence_length"]["avg"] != TOKENS:
+        raise SystemExit(f"aiperf counted {found['output_sequence_length']['avg']:g} tokens of {TOKENS}")
+    ttft, itl = (
+        {name: found[key][name] for name in PERCENTILES} for key in ("time_to_first_token", "inter_token_latency")
+    )
+    return Measured(ttft, itl, found["request_throughput"]["avg"])
 
 
 def by_step(clients: int, requests: int) -> Measured:
@@ -111,31 +135,38 @@ def by_step(clients: int, requests: int) -> Measured:
     counter = TokenCounter(json.dumps(COUNTER).encode())
     asked = [GenerateRequest(QUESTION, TOKENS)]
     load = LoadTest(NAME, settings, asked, counter, SystemClock(), capacity=Capacity(cpu_quota()))
-    target = ServiceAddress(ADDRESS, FRONT)
+    target = ServiceAddress(ADDRESS, DIRECT)
     rows = load.level(LoadLevel(concurrency=clients), {"candidate": target}, decided=lambda _: True)
     if failed := [row.error for row in rows if not row.ok]:
         raise SystemExit(f"the load test: {len(failed)} of {requests} requests failed: {failed[0]}")
     summary = summarize(rows, settings.goodput)
-    ttft, itl = summary.percentiles["ttft_ms"], summary.percentiles["itl_ms"]
-    return Measured(ttft["p50"] or 0.0, itl["p50"] or 0.0, itl["p99"] or 0.0, summary.requests_per_s)
+    ttft, itl = (
+        {name: summary.percentiles[metric][name] or 0.0 for name in PERCENTILES} for metric in ("ttft_ms", "itl_ms")
+    )
+    return Measured(ttft, itl, summary.requests_per_s)
 
 
-def compared(pairs: list[tuple[Measured, Measured]]) -> str:
-    """The medians of both, AIPerf's first, their ratios, and whether the goals are met."""
-    parts, ratios = [], {}
-    for name, field, unit in (
-        ("TTFT", "ttft_ms", "ms"),
-        ("ITL", "itl_ms", "ms"),
-        ("ITL p99", "itl_p99_ms", "ms"),
-        ("rate", "requests_per_s", "requests/s"),
-    ):
-        theirs, ours = (median(getattr(pair[which], field) for pair in pairs) for which in (0, 1))
-        ratios[field] = theirs / ours
-        parts.append(f"{name} {theirs:.2f} / {ours:.2f} {unit} = {theirs / ours:.2f}")
-    met = all(abs(ratios[field] - 1) <= WITHIN for field in ("itl_ms", "itl_p99_ms"))
-    met = met and ratios["requests_per_s"] <= 1
-    goal = f"goal ITL within {WITHIN:.0%} and as many requests/s {'met' if met else 'missed'}"
-    return f"{', '.join(parts)}; {goal}"
+def first_ms(clients: int, requests: int) -> dict[str, float]:
+    """Percentiles of TTFT of a round of bare sockets; their first answers, which open connections, are left out."""
+    body = {"text_input": QUESTION, "max_tokens": TOKENS, "stream": True}
+    route = Route(ADDRESS, DIRECT["http"], f"/v2/models/{NAME}/generate_stream", body)
+    played = play(route, clients=clients, answers=1 + requests // clients).first_ms[clients:]
+    return {name: float(np.percentile(played, int(name.removeprefix("p")))) for name in PERCENTILES}
+
+
+def compared(rounds: Sequence[tuple[Measured, Measured, Mapping[str, float]]]) -> Iterator[str]:
+    """The medians of AIPerf, ours and for TTFT the sockets', the ratios of the first two, and whether goals are met."""
+    for name, field in (("TTFT", "ttft_ms"), ("ITL", "itl_ms")):
+        parts, met = [], True
+        for percentile in PERCENTILES:
+            theirs, ours = (median(getattr(each[which], field)[percentile] for each in rounds) for which in (0, 1))
+            sockets = f" ({median(each[2][percentile] for each in rounds):.1f})" if name == "TTFT" else ""
+            parts.append(f"{percentile} {theirs:.1f} / {ours:.1f}{sockets} = {theirs / ours:.3f}")
+            met = met and abs(theirs / ours - 1) <= WITHIN
+        yield f"{name} in ms {', '.join(parts)}, goal {WITHIN:.0%} apart {'met' if met else 'missed'}"
+    theirs, ours = (median(each[which].requests_per_s for each in rounds) for which in (0, 1))
+    verdict = "met" if ours >= theirs else "missed"
+    yield f"{theirs:.2f} / {ours:.2f} requests/s = {theirs / ours:.3f}, goal as many as AIPerf {verdict}"
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ class TritonPythonModel:
             for request in requests:
                 tokens = int(utils.get_input_tensor_by_name(request, "max_tokens").as_numpy()[0])
                 self.number += 1
-                heapq.heappush(self.due, (time.monotonic(), self.number, 1, tokens, request.get_response_sender()))
+                begins = time.monotonic() + FIRST
+                heapq.heappush(self.due, (begins, self.number, 1, tokens, request.get_response_sender()))
             self.changed.notify()
 
     def run(self):
@@ -59,4 +60,11 @@ class TritonPythonModel:
             final = utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if done == tokens else 0
             sender.send(utils.InferenceResponse(outputs), flags=final)
 """
-PACED = Model(CONFIG, CODE.replace("RATE", str(TOKENS_PER_S)))
+
+
+def paced(first_s: float) -> Model:
+    """A model whose first token takes `first_s` seconds, as reading a prompt does."""
+    return Model(CONFIG, CODE.replace("RATE", str(TOKENS_PER_S)).replace("FIRST", str(first_s)))
+
+
+PACED = paced(0.0)
