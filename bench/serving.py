@@ -3,8 +3,8 @@
 Both have the settings of the demo's release and one thread of OpenVINO. Triton gets requests over HTTP, without a
 front, for whole answers and for streams of them; the peer is bench.pipeline, which only steps the pipeline and decodes
 each answer once. Prompts, lengths of answers and numbers of clients are the same, and rounds take turns. The medians of
-the rounds are compared. The demo's model has 2 million parameters and takes 0.2 ms for a token; what serving adds to a
-token does not grow with the model, so larger models come closer to the peer.
+the rounds are compared. The demo's model has 2 million parameters and takes 0.2 ms for a token, a hundredth of what
+models take on a GPU. `--wide` measures one of 25 million with random weights, whose step takes about as long as theirs.
 """
 
 import argparse
@@ -37,6 +37,16 @@ NAME = "demo"
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "hub"
 CHECKPOINT = FIXTURES / "slipway" / "demo-llama" / "v1"
 QUESTIONS = FIXTURES / "datasets" / "slipway" / "demo-questions" / "v1" / "eval.jsonl"
+WIDE = {"hidden_size": 512, "intermediate_size": 1408, "num_attention_heads": 8, "num_hidden_layers": 8}
+"""What differs in the larger model; the vocabulary stays, so that the demo's tokenizer fits."""
+MAKE_WIDE = """
+import json, sys, torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+torch.manual_seed(0)
+config = AutoConfig.from_pretrained(sys.argv[1], **json.loads(sys.argv[2]))
+AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(sys.argv[1])
+"""
 EXPORT = "tests.local.serving.export_engine"
 
 
@@ -52,11 +62,17 @@ def main() -> int:
     """Print a line for each kind of answer and number of clients; 1 when a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--wide", action="store_true", help="a model of 25 million parameters with random weights")
+    arguments = parser.parse_args()
+    rounds = arguments.rounds
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; medians of {rounds} rounds in")
     print(f"turns; answers of about {TOKENS} tokens; Triton / the pipeline called directly", flush=True)
     met = True
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder)), directly(Path(folder, "engine")) as peer:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(Path(folder), wide=arguments.wide),
+        directly(Path(folder, "engine")) as peer,
+    ):
         for clients in CLIENTS:
             asked = load(clients)
             kinds: dict[str, list[Measured]] = {"whole answers": [], "streams": [], "directly": []}
@@ -128,20 +144,32 @@ def through(peer: subprocess.Popen[str], asked: Sequence[Mapping[str, Any]]) -> 
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[None]:
+def served(folder: Path, *, wide: bool) -> Iterator[None]:
     """Build the engine as the steps do, in `folder`/engine, and serve it until the block ends."""
-    engine, repository = folder / "engine", folder / "pod" / "repository"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", EXPORT, str(CHECKPOINT), str(engine)]
-    built = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
-    if built.returncode:
-        raise SystemExit(f"the engine was not built: {built.stderr[-1000:]}")
+    engine, repository, checkpoint = folder / "engine", folder / "pod" / "repository", CHECKPOINT
+    if wide:
+        checkpoint = Path(shutil.copytree(CHECKPOINT, folder / "wide"))
+        python("-c", MAKE_WIDE, str(checkpoint), json.dumps(WIDE))
+    python("-m", EXPORT, str(checkpoint), str(engine))
     repository.mkdir(parents=True)
     values = json.loads((engine / "template_values.json").read_text())
     render(REPOSITORY / "model_repository_templates", values["kind"], values, repository)
     shutil.copytree(engine, repository / NAME / "1" / values["engine_folder"])
     with pod(folder / "pod", {NAME: None}):
         yield
+
+
+def python(*arguments: str) -> None:
+    """Run Python with the project's modules.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(arguments[:2])} failed: {done.stderr[-1000:]}")
 
 
 @contextmanager
