@@ -95,14 +95,15 @@ class Scheduler:
 
     def _drop_cancelled(self) -> None:
         gone = [number for number, request in self._running.items() if request.gone]
-        left = [request for request in self._waiting if request.gone]
+        left = {request for request in self._waiting if request.gone}
         if not (gone or left):
             return
         for number in gone:
             self._runtime.cancel(number)
         with self._changed:
             dropped = [*(self._running.pop(number) for number in gone), *left]
-            self._waiting = deque(request for request in self._waiting if not request.gone)
+            # not `gone`, which the delivery's thread may have set meanwhile: the next look takes those out
+            self._waiting = deque(request for request in self._waiting if request not in left)
         self._delivery.put((request, Progress(0, (), CANCELLED)) for request in dropped)
 
     def _admit(self) -> None:

@@ -214,6 +214,50 @@ def test_an_answer_that_cannot_be_given_out_fails_everyone_as_a_failing_engine_d
     assert [str(error) for error in service.failures] == ["the pipe is gone"]
 
 
+class LookedAfter(RecordedReply):
+    """Knows when the scheduler has looked after its client, which it does last."""
+
+    def __init__(self):
+        super().__init__()
+        self.looked = threading.Event()
+
+    def is_cancelled(self):
+        self.looked.set()
+        return super().is_cancelled()
+
+    def wait_for_look(self):
+        for _ in range(2):  # one may be under way
+            self.looked.clear()
+            assert self.looked.wait(10)
+
+
+class CancelsWhileAnotherLeaves(FakeRuntime):
+    def cancel(self, number):
+        super().cancel(number)
+        self.while_cancelling()
+
+
+def test_a_client_that_leaves_while_another_is_taken_out_gets_an_end(serve):
+    permits, last = threading.Semaphore(0), LookedAfter()
+    service = serve(CancelsWhileAnotherLeaves({"endless": "x" * 100_000}, stepped=permits), slots=1)
+    first, second = service.ask("endless"), service.ask("second")
+    service.scheduler.submit(Job(TOKENIZER.encode("last"), Sampling(1000), True), last)
+
+    def second_leaves():
+        second.gone = True
+        last.wait_for_look()
+
+    service.runtime.while_cancelling = second_leaves
+    step_by_step(first, permits, [1])
+    first.gone = True
+    last.wait_for_look()
+    permits.release(1000)
+
+    assert last.text == "last"
+    second.wait_for_end()
+    assert (first.finish_reason, second.finish_reason) == ("cancelled", "cancelled")
+
+
 def test_after_a_failure_requests_are_refused_at_once(serve):
     service = serve(FakeRuntime(fails_at_step=1))
     assert service.ask("first").text == ""
