@@ -109,18 +109,24 @@ class Delivery:
         self._thread.start()
 
     def put(self, steps: Iterable[tuple[Request, Progress]]) -> None:
-        """Have it given out, after what is given out already.
+        """Have the delivery's thread send these steps, after those that it already has."""
+        with self._changed:
+            for request, step in steps:
+                self._waiting.setdefault(request, []).append(step)
+            self._changed.notify()
+
+    def check(self) -> None:
+        """Find out whether everything so far could be sent.
 
         Raises:
-            Exception: what went wrong when something was given out before.
+            Exception: why something could not. The clients of what was lost have been told.
         """
         if self._error is not None:
             raise self._error
-        self._put(steps)
 
     def fail(self, requests: Iterable[Request], message: str) -> None:
         """Have it said that there is no answer, or no more of it."""
-        self._put((request, Progress(0, (), failure=message)) for request in requests if not request.lost)
+        self.put((request, Progress(0, (), failure=message)) for request in requests)
 
     def close(self, timeout_s: float) -> None:
         """Give out what there is, for `timeout_s` seconds at most."""
@@ -129,8 +135,30 @@ class Delivery:
             self._changed.notify()
         self._thread.join(timeout_s)
 
-    def give(self, steps: Sequence[tuple[Request, Progress]]) -> list[Request]:
-        """Give it out now, in the caller's thread; the requests whose answers ended at a stop word."""
+    def give(self, steps: Mapping[Request, list[Progress]]) -> list[Request]:
+        """Send each request's steps now, in the caller's thread.
+
+        Nothing is raised; `check` does that.
+
+        Returns:
+            The requests whose answers ended at a stop word.
+        """
+        left = {request: list(made) for request, made in steps.items() if not request.lost}
+        try:
+            ends = [(request, made.pop()) for request, made in left.items() if is_abrupt(made[-1])]
+            stopped = self._give([(request, merged(made)) for request, made in left.items() if made])
+            self._give(ends)
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, nobody may be left waiting
+            self._error = error
+            for request in left:
+                request.lost = True
+                with contextlib.suppress(Exception):
+                    request.reply.fail(f"the answer could not be given out: {str(error)[:256]}. Ask again.")
+            return []
+        return stopped
+
+    def _give(self, steps: Sequence[tuple[Request, Progress]]) -> list[Request]:
+        """Send the steps, of which each request has one; the requests whose answers ended at a stop word."""
         for request, step in steps:
             if step.failure:
                 request.reply.fail(step.failure)
@@ -167,34 +195,18 @@ class Delivery:
                 taken, self._waiting = self._waiting, {}
                 if not taken and self._closing:
                     return
-            try:
-                self._give_all(taken)
-                if time.monotonic() >= look_at:
-                    look_at = self._look()
-            except Exception as error:  # noqa: BLE001 - whatever went wrong, nobody may be left waiting
-                self._error = error
+            self.give(taken)
+            if time.monotonic() >= look_at:
+                self._look()
                 look_at = time.monotonic() + CANCEL_CHECK_S
-                for request in taken:
-                    request.lost = True
-                    with contextlib.suppress(Exception):
-                        request.reply.fail(f"the answer could not be given out: {str(error)[:256]}. Ask again.")
 
-    def _put(self, steps: Iterable[tuple[Request, Progress]]) -> None:
-        with self._changed:
-            for request, step in steps:
-                self._waiting.setdefault(request, []).append(step)
-            self._changed.notify()
-
-    def _give_all(self, taken: Mapping[Request, list[Progress]]) -> None:
-        ends = [(request, steps.pop()) for request, steps in taken.items() if is_abrupt(steps[-1])]
-        self.give([(request, merged(steps)) for request, steps in taken.items() if steps])
-        self.give(ends)
-
-    def _look(self) -> float:
-        """Look which clients have gone; the monotonic second of the next look."""
-        for request in self._clients():
-            request.gone = request.gone or request.reply.is_cancelled()
-        return time.monotonic() + CANCEL_CHECK_S
+    def _look(self) -> None:
+        """Look which clients have gone."""
+        try:
+            for request in self._clients():
+                request.gone = request.gone or request.reply.is_cancelled()
+        except Exception as error:  # noqa: BLE001 - the scheduler fails everyone when it checks
+            self._error = error
 
     def _cut(self, streams: Sequence[TextStream]) -> None:
         for stream, text in zip(streams, self._decode([stream.kept() for stream in streams]), strict=True):

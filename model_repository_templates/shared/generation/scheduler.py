@@ -70,6 +70,7 @@ class Scheduler:
                 self._drop_cancelled()
                 self._admit()
                 self._deliver(self._runtime.step())
+                self._delivery.check()
         except Exception as error:  # noqa: BLE001 - whatever a vendor's runtime raises, nobody may be left waiting
             self._fail_all(
                 f"the engine failed and the model stops: {str(error)[:256]}. Ask again; see the server's log."
@@ -120,7 +121,7 @@ class Scheduler:
         answer: its client waits for that most of all, and on a busy machine another thread may have to wait for a CPU.
         """
         due: list[tuple[Request, Progress]] = []
-        read_now: list[tuple[Request, Progress]] = []
+        read_now: dict[Request, list[Progress]] = {}
         for step in steps:
             if (request := self._running.get(step.number)) is None:
                 continue
@@ -130,7 +131,10 @@ class Scheduler:
             elif not request.is_read:
                 request.add(step)
                 continue
-            (read_now if request.job.stop_words or not request.tokens else due).append((request, step))
+            if request.job.stop_words or not request.tokens:
+                read_now.setdefault(request, []).append(step)
+            else:
+                due.append((request, step))
         if due:
             self._delivery.put(due)
         if read_now:

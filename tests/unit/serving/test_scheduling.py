@@ -3,7 +3,7 @@ import time
 
 import pytest
 from generation.question import Job
-from generation.runtime import Sampling
+from generation.runtime import Progress, Sampling
 from generation.scheduler import Scheduler, StoppedError
 
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
@@ -212,6 +212,71 @@ def test_an_answer_that_cannot_be_given_out_fails_everyone_as_a_failing_engine_d
     assert "the pipe is gone" in other.failure
     assert service.failed.wait(5)
     assert [str(error) for error in service.failures] == ["the pipe is gone"]
+
+
+def test_an_answer_that_ends_after_anothers_could_not_be_given_out_is_complete(serve):
+    permits, broken = threading.Semaphore(0), BrokenReply()
+    service = serve(FakeRuntime({"runs": "x" * 50}, stepped=permits))
+    service.scheduler.submit(Job(TOKENIZER.encode("runs"), Sampling(1000), True), broken)
+    other = service.ask("abc", stream=False)
+    step_by_step(broken, permits, [1])
+    permits.release(1)
+    broken.wait_for_end()
+    permits.release(1)
+
+    assert (other.text, other.finish_reason) == ("abc", "stop")
+    assert service.failed.wait(5)
+
+
+class BrokenFromTheStart(RecordedReply):
+    """Nothing can be sent."""
+
+    def send(self, *sent):
+        raise OSError("the pipe is gone")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_ends_with_a_first_token_that_cannot_be_given_out_has_an_end(serve, stream):
+    permits, broken = threading.Semaphore(0), BrokenFromTheStart()
+    service = serve(FakeRuntime(stepped=permits), slots=2)
+    service.scheduler.submit(Job(TOKENIZER.encode("runs"), Sampling(1000), True), broken)
+    other = service.ask("a", stream=stream)
+    permits.release(1)
+    broken.wait_for_end()
+    other.wait_for_end()
+
+    assert "the pipe is gone" in broken.failure
+    assert other.text == "a" or "the pipe is gone" in other.failure
+    assert service.failed.wait(5)
+
+
+class HastyRuntime(FakeRuntime):
+    """Makes a whole answer in one step, and reports each of its tokens by itself, as an engine of its own pace does."""
+
+    def __init__(self, answers, last=None):
+        super().__init__(answers)
+        self.last = last
+
+    def step(self):
+        made = []
+        while self.left:
+            made += super().step()
+        return [*made[:-1], self.last or made[-1]]
+
+
+def test_tokens_of_one_step_that_follow_a_stop_word_are_not_sent(serve):
+    service = serve(HastyRuntime({"say": "one and two"}))
+    reply = service.ask("say", stop_words=("and",))
+
+    assert (reply.text, reply.finish_reason) == ("one ", "stop")
+    assert service.ask("next").text == "next"
+
+
+def test_tokens_of_the_step_in_which_the_engine_refuses_a_request_come_before_the_failure(serve):
+    runtime = HastyRuntime({"say": "abc"}, last=Progress(0, (), failure="no room is left"))
+    reply = serve(runtime).ask("say")
+
+    assert (reply.text, reply.failure) == ("ab", "no room is left")
 
 
 class LookedAfter(RecordedReply):
