@@ -80,18 +80,19 @@ class LoadClients:
     def __init__(self, load: Load, clock: Clock, connect: Callable[[ServiceAddress], TritonClient] = connect) -> None:
         self._load, self._clock, self._connect = load, clock, connect
 
-    def play(self, turn: Turn, take: Take, starts_s: float, share: Share = Share()) -> list[RequestRow]:
+    def play(self, turn: Turn, take: Take, start: Callable[[], float], share: Share = Share()) -> list[RequestRow]:
         """Send this process's share of a turn's requests, over one connection.
 
         Args:
             turn: the turn.
             take: gives clients of a closed loop their requests.
-            starts_s: the monotonic second from which arrivals of an open loop count.
+            start: returns the monotonic second from which arrivals of an open loop count; called once connected.
             share: which clients or arrivals are this process's.
         """
         with self._connect(turn.address) as client:
             with contextlib.suppress(PipelineError):  # the first request meets the same error and has a row for it
                 client.prepare(self._load.model, self._load.timeout_s)
+            starts_s = start()
             if turn.level.request_rate is None:
                 return self._closed_loop(turn, client, take, share)
             offsets_s = arrivals(turn.level.request_rate, turn.requests, turn.pair)

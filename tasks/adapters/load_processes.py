@@ -8,6 +8,7 @@ Processes are spawned, not forked: gRPC does not survive a fork. One ends at onc
 ended.
 """
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 START_S = 60.0
 """How long a process may take to import what it needs, on a machine that is busy with others that start."""
 LEAD_S = 0.05
-"""Seconds from the message that begins a turn to the first arrival of an open loop, within which every process reads
-the message."""
+"""Seconds from the message that starts the clients to the first arrival of an open loop, within which every process
+reads the message."""
 END_S = 5.0
 
 
@@ -76,12 +77,10 @@ class LoadProcesses:
         Raises:
             PipelineError: a process ended, or failed.
         """
-        self._next.value, starts_s = 0, time.monotonic() + LEAD_S
-        for pipe in self._pipes:
-            try:
-                pipe.send((turn, starts_s))
-            except OSError:  # it has ended; the answers say so
-                continue
+        self._next.value = 0
+        self._send(turn)
+        self._answers(None)  # every process is connected
+        self._send(time.monotonic() + LEAD_S)
         answers = self._answers(None)
         return [row for rows, _ in answers for row in rows], max(cpu_s for _, cpu_s in answers)
 
@@ -94,6 +93,11 @@ class LoadProcesses:
         for pipe in self._pipes:
             pipe.close()
         self._processes, self._pipes = [], []
+
+    def _send(self, message: Turn | float) -> None:
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):  # it has ended; the answers say so
+                pipe.send(message)
 
     def _answers(self, timeout_s: float | None) -> list[Any]:
         """What each process sends next, in the order of processes."""
@@ -145,11 +149,15 @@ def _work(pipe: Connection, shared: "Synchronized[int]", load: Load, share: Shar
     threading.Thread(target=_end_with_parent, daemon=True).start()
     clients = LoadClients(load, SystemClock())
     pipe.send(None)
+
+    def start() -> float:
+        pipe.send(None)
+        return float(pipe.recv())
+
     while True:
-        turn, starts_s = pipe.recv()
-        before_s = cpu_seconds()
+        turn, before_s = pipe.recv(), cpu_seconds()
         try:
-            rows = clients.play(turn, _taken(shared, turn.requests), starts_s, share)
+            rows = clients.play(turn, _taken(shared, turn.requests), start, share)
         except Exception as error:  # noqa: BLE001 - the parent raises it
             pipe.send(error)
         else:

@@ -145,7 +145,7 @@ class LoadTest:
         if self._processes is not None:
             return self._processes.play(turn)
         before_s = self._cpu_s()
-        rows = self._here.play(turn, numbers_of(turn.requests), self._clock.monotonic())
+        rows = self._here.play(turn, numbers_of(turn.requests), self._clock.monotonic)
         return rows, self._cpu_s() - before_s
 
     @property

@@ -49,7 +49,7 @@ class PacedServer:
         self._pool = ThreadPoolExecutor(clients + 1)
         self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
         handlers = {
-            f"{METHODS}ModelConfig": grpc.unary_unary_rpc_method_handler(lambda *_: self._messages.config),
+            f"{METHODS}ModelConfig": grpc.unary_unary_rpc_method_handler(lambda *_: self.config()),
             f"{METHODS}ModelStreamInfer": grpc.stream_stream_rpc_method_handler(self._stream),
         }
 
@@ -67,6 +67,10 @@ class PacedServer:
     def __exit__(self, *_: object) -> None:
         self._server.stop(GRACE_S).wait()
         self._pool.shutdown(wait=False)
+
+    def config(self) -> bytes:
+        """The model's configuration, as a client reads it once."""
+        return self._messages.config
 
     def taken(self) -> list[Sent]:
         """What was sent since the last call, one for each answer that ended."""
@@ -98,7 +102,7 @@ class _Messages:
         described = service_pb2.ModelConfigResponse()
         for name, kind in (("text_input", "TYPE_STRING"), ("max_tokens", "TYPE_INT32"), ("stream", "TYPE_BOOL")):
             described.config.input.add(name=name, data_type=getattr(model_config_pb2, kind), dims=[1])
-        self.config = described.SerializeToString()
+        self.config: bytes = described.SerializeToString()
         self.chunk, self.last = (self._answer(service_pb2, final=final) for final in (False, True))
 
     @staticmethod

@@ -14,7 +14,7 @@ import pytest
 
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.load_clients import Load, Turn, arrivals
+from tasks.adapters.load_clients import Load, LoadClients, Turn, arrivals, numbers_of
 from tasks.adapters.load_processes import LoadProcesses
 from tasks.adapters.load_test import Capacity, LoadTest
 from tasks.adapters.paced_server import LOOPBACK, MODEL, PacedServer
@@ -74,6 +74,34 @@ def test_processes_share_the_arrivals_of_an_open_loop(server):
     assert [at - due[0][0] for at, _ in due] == pytest.approx(
         [at - arrivals(50.0, 12, 0)[0] for at in arrivals(50.0, 12, 0)]
     )
+
+
+class Describing(PacedServer):
+    """Takes a while to give its model's configuration, which a client reads when it has connected."""
+
+    def config(self):
+        time.sleep(0.2)
+        self.described_s = time.monotonic()
+        return super().config()
+
+
+def in_one_process(load, turn):
+    return LoadClients(load, SystemClock()).play(turn, numbers_of(turn.requests), time.monotonic)
+
+
+def in_two_processes(load, turn):
+    with LoadProcesses(load, 2) as processes:
+        return processes.play(turn)[0]
+
+
+@pytest.mark.parametrize("play", [in_one_process, in_two_processes])
+def test_arrivals_of_an_open_loop_begin_when_every_process_is_connected(play):
+    load = Load(MODEL, PROMPTS, 5.0, Words(), began_s=0.0)
+    with Describing(first_s=0.05, gap_s=0.01, clients=8) as server:
+        rows = play(load, Turn(LoadLevel(request_rate=100.0), 0, "candidate", address_of(server), 12))
+
+    assert all(row.ok for row in rows)
+    assert min(row.due_s for row in rows) > server.described_s
 
 
 def test_a_request_that_fails_is_a_row_in_every_process(server):
