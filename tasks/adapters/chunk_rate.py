@@ -33,6 +33,7 @@ def loopback_chunks_per_s(for_s: float = FOR_S) -> float:
     ):
         client.prepare(MODEL, TIMEOUT_S)
         began_s = time.monotonic()
-        while (took_s := time.monotonic() - began_s) < for_s:
+        while True:  # at least one answer: a pod may get no CPU for longer than `for_s`
             chunks += len(client.record(MODEL, request, TIMEOUT_S))
-        return chunks / took_s
+            if (took_s := time.monotonic() - began_s) >= for_s:
+                return chunks / took_s
