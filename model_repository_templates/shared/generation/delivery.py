@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +20,8 @@ from generation.text_stream import TextStream
 CANCELLED = "cancelled"
 CANCEL_CHECK_S = 0.05
 """How often one client is looked after: asking Triton costs a trip to its process."""
+LOOK_S = 0.005
+"""How long clients are looked after at a time: no stream may stop for the 0.1 s that 1,000 waiting ones take."""
 
 
 class Reply(Protocol):
@@ -104,6 +106,7 @@ class Delivery:
         self._changed = threading.Condition()
         self._waiting: dict[Request, list[Progress]] = {}
         self._closing = False
+        self._unseen: Iterator[Request] | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="delivery", daemon=True)
         self._thread.start()
@@ -196,17 +199,22 @@ class Delivery:
                 if not taken and self._closing:
                     return
             self.give(taken)
-            if time.monotonic() >= look_at:
-                self._look()
+            if time.monotonic() >= look_at and self._look():
                 look_at = time.monotonic() + CANCEL_CHECK_S
 
-    def _look(self) -> None:
-        """Look which clients have gone."""
+    def _look(self) -> bool:
+        """Look for LOOK_S which clients have gone, from where the last look ended; whether that was all of them."""
+        ends_at = time.monotonic() + LOOK_S
         try:
-            for request in self._clients():
+            self._unseen = self._unseen or iter(self._clients())
+            for request in self._unseen:
                 request.gone = request.gone or request.reply.is_cancelled()
+                if time.monotonic() >= ends_at:
+                    return False
         except Exception as error:  # noqa: BLE001 - the scheduler fails everyone when it checks
             self._error = error
+        self._unseen = None
+        return True
 
     def _cut(self, streams: Sequence[TextStream]) -> None:
         for stream, text in zip(streams, self._decode([stream.kept() for stream in streams]), strict=True):

@@ -323,6 +323,30 @@ def test_a_client_that_leaves_while_another_is_taken_out_gets_an_end(serve):
     assert (first.finish_reason, second.finish_reason) == ("cancelled", "cancelled")
 
 
+class SlowToAsk(LookedAfter):
+    """To ask whether its client has gone takes a while."""
+
+    def is_cancelled(self):
+        time.sleep(0.006)
+        return super().is_cancelled()
+
+
+def test_a_stream_goes_on_while_clients_that_wait_are_looked_after(serve):
+    permits, waiting = threading.Semaphore(0), [SlowToAsk() for _ in range(50)]
+    service = serve(FakeRuntime({"runs": "x" * 50}, stepped=permits), slots=1)
+    stream = service.ask("runs")
+    step_by_step(stream, permits, [1])
+    for reply in waiting:
+        service.scheduler.submit(Job(TOKENIZER.encode("waits"), Sampling(1000), True), reply)
+    permits.release(1)
+    waiting[0].wait_for_look()
+    waiting[-1].looked.clear()
+    permits.release(1)
+    stream.wait_for_pieces(3)
+
+    assert not waiting[-1].looked.is_set()
+
+
 def test_after_a_failure_requests_are_refused_at_once(serve):
     service = serve(FakeRuntime(fails_at_step=1))
     assert service.ask("first").text == ""
