@@ -100,9 +100,17 @@ class Request:
 class Delivery:
     """Gives out what steps made. Every request that gets a finish reason or a failure gets nothing after it."""
 
-    def __init__(self, tokenizer: Tokenizer, clients: Callable[[], Iterable[Request]]) -> None:
-        """`clients` lists the requests whose clients may leave; it is called from the delivery's thread."""
-        self._tokenizer, self._clients = tokenizer, clients
+    def __init__(
+        self, tokenizer: Tokenizer, clients: Callable[[], Iterable[Request]], on_error: Callable[[], None]
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            tokenizer: makes text of tokens.
+            clients: lists the requests whose clients may leave; it is called from the delivery's thread.
+            on_error: called when `check` has something to raise, from the thread that met it.
+        """
+        self._tokenizer, self._clients, self._on_error = tokenizer, clients, on_error
         self._changed = threading.Condition()
         self._waiting: dict[Request, list[Progress]] = {}
         self._closing = False
@@ -157,6 +165,7 @@ class Delivery:
                 request.lost = True
                 with contextlib.suppress(Exception):
                     request.reply.fail(f"the answer could not be given out: {str(error)[:256]}. Ask again.")
+            self._on_error()
             return []
         return stopped
 
@@ -213,6 +222,7 @@ class Delivery:
                     return False
         except Exception as error:  # noqa: BLE001 - the scheduler fails everyone when it checks
             self._error = error
+            self._on_error()
         self._unseen = None
         return True
 

@@ -35,8 +35,8 @@ class Scheduler:
         self._arrived: deque[Request] = deque()
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}
-        self._closing = self._abandoned = False
-        self._delivery = Delivery(tokenizer, self._clients)
+        self._closing = self._abandoned = self._failing = False
+        self._delivery = Delivery(tokenizer, self._clients, self._lost)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -67,10 +67,10 @@ class Scheduler:
     def _run(self) -> None:
         try:
             while self._has_more():
+                self._delivery.check()
                 self._drop_cancelled()
                 self._admit()
                 self._deliver(self._runtime.step())
-                self._delivery.check()
         except Exception as error:  # noqa: BLE001 - whatever a vendor's runtime raises, nobody may be left waiting
             self._fail_all(
                 f"the engine failed and the model stops: {str(error)[:256]}. Ask again; see the server's log."
@@ -83,11 +83,17 @@ class Scheduler:
         """Wait for something to do; False when it is time to end."""
         with self._changed:
             busy = self._running or self._waiting or self._runtime.has_work()
-            while not (busy or self._arrived or self._closing):
+            while not (busy or self._arrived or self._closing or self._failing):
                 self._changed.wait()
             self._waiting.extend(self._arrived)
             self._arrived.clear()
             return not self._abandoned and bool(self._running or self._waiting or not self._closing)
+
+    def _lost(self) -> None:
+        """Do not wait for a request to find out that an answer could not be given out."""
+        with self._changed:
+            self._failing = True
+            self._changed.notify()
 
     def _clients(self) -> list[Request]:
         """Those who may leave, for the delivery's thread."""

@@ -228,6 +228,14 @@ def test_an_answer_that_ends_after_anothers_could_not_be_given_out_is_complete(s
     assert service.failed.wait(5)
 
 
+def test_an_answer_that_cannot_be_given_out_stops_an_engine_that_has_nothing_else_to_do(serve):
+    service, reply = serve(), BrokenReply()
+    service.scheduler.submit(Job(TOKENIZER.encode("runs"), Sampling(1000), True), reply)
+
+    assert service.failed.wait(5)
+    assert "could not be given out: the pipe is gone" in reply.failure
+
+
 class BrokenFromTheStart(RecordedReply):
     """Nothing can be sent."""
 
