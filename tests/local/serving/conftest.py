@@ -132,7 +132,7 @@ def make_topology(engine, tmp_path_factory):
         (stand_in / "config.pbtxt").write_text(config.replace('backend: "tensorrtllm"', 'backend: "python"'))
         shutil.copy(ROOT / "tests/local/serving/stand_in/tensorrt_llm_backend.py", stand_in / "1" / "model.py")
         openvino = TEMPLATES / "openvino" / "model" / "1"
-        shutil.copy(openvino / "model.py", stand_in / "1" / "openvino_model.py")
+        shutil.copy(openvino / "openvino_runtime.py", stand_in / "1")
         shutil.copytree(openvino / "generation", stand_in / "1" / "generation")
         return repository
 

@@ -182,6 +182,7 @@ def test_a_client_that_left_is_aborted_and_frees_its_slot(serve):
     left.gone = True
 
     assert waits.text == "next"
+    left.wait_for_end()
     assert left.finish_reason == "cancelled"
     assert service.llm.aborted == ["endless"]
 

@@ -10,6 +10,7 @@ from generation.sampling import read_controls
 from generation.settings import Limits
 from generation.tool_calls import check_tools, format_of
 from openvino_genai import GenerationConfig
+from openvino_runtime import OpenVinoRuntime
 
 from tests.fakes.generation_runtime import ByteTokenizer
 
@@ -117,12 +118,12 @@ class Pipeline:
 
 
 @pytest.mark.parametrize("samples", [False, True])
-def test_openvino_is_told_what_it_obeys(openvino, samples):
+def test_openvino_is_told_what_it_obeys(samples):
     config = GenerationConfig()
     config.do_sample, config.stop_token_ids = samples, {4, 10, 12}
     before = config.top_p, config.top_k
     config.set_eos_token_id(12)
-    openvino.OpenVinoRuntime(Pipeline())._control(config, Controls(0.5, 3, 2, 0.25, 0.75, 1.5, logprobs=0))
+    OpenVinoRuntime(Pipeline())._control(config, Controls(0.5, 3, 2, 0.25, 0.75, 1.5, logprobs=0))
 
     assert (config.min_new_tokens, config.presence_penalty, config.frequency_penalty) == (2, 0.25, 0.75)
     assert (config.repetition_penalty, config.logprobs) == (1.5, 1)

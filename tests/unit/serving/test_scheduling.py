@@ -146,6 +146,7 @@ def test_a_client_that_left_frees_its_slot(serve):
     permits.release(1000)
 
     assert waits.text == "next"
+    left.wait_for_end()
     assert left.finish_reason == "cancelled"
     assert service.runtime.cancelled == [0]
 
@@ -161,6 +162,7 @@ def test_a_client_that_left_while_waiting_never_reaches_the_engine(serve):
     permits.release(1000)
 
     assert waits.text == "waits"
+    left.wait_for_end()
     assert left.finish_reason == "cancelled"
     assert service.runtime.prompts == ["busy", "waits"]
 

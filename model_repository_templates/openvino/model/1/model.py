@@ -1,15 +1,15 @@
 """Triton model over OpenVINO GenAI's continuous batching. Everything that is not OpenVINO is in generation/."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from engine_process import EngineProcess
 from generation.channels import CHANNEL, Harmony, harmony_of
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
-from generation.runtime import Controls, Progress, Sampling, Shown, TokenLogprob
+from generation.runtime import Shown
 from generation.service import Service
 from generation.settings import SettingsError, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
@@ -28,19 +28,16 @@ class TritonPythonModel:
 
         check_numpy(np.__version__)
         settings = read_settings(args)
-        scheduler = genai.SchedulerConfig()
-        for name, value in settings.document("scheduler").items():
-            setattr(scheduler, name, value)
         properties = {**ONE_THREAD, **settings.document("properties")}
-        pipeline = genai.ContinuousBatchingPipeline(str(settings.engine), scheduler, "CPU", properties)
+        self._engine = EngineProcess(settings.engine, settings.document("scheduler"), properties)
         tokenizer = OpenVinoTokenizer(
-            pipeline.get_tokenizer(),
+            genai.Tokenizer(str(settings.engine), **ONE_THREAD),
             settings.engine,
             chat=settings.apply_chat_template,
             arguments=settings.template_arguments(),
         )
-        limits = settings.limits(pipeline.get_config().max_new_tokens)
-        self._service = Service(OpenVinoRuntime(pipeline), tokenizer, limits, slots=settings.max_batch_size)
+        limits = settings.limits(self._engine.max_new_tokens)
+        self._service = Service(self._engine, tokenizer, limits, slots=settings.max_batch_size)
 
     def execute(self, requests: list[Any]) -> None:
         """Take requests; their answers follow."""
@@ -49,6 +46,7 @@ class TritonPythonModel:
     def finalize(self) -> None:
         """Finish what runs."""
         self._service.drain()
+        self._engine.close()
 
 
 class OpenVinoTokenizer:
@@ -115,92 +113,3 @@ class OpenVinoTokenizer:
 def _last(error: Exception) -> str:
     """The last line of an error of OpenVINO, whose first ones name places in its own source."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1][:256]
-
-
-class OpenVinoRuntime:
-    """A Runtime: openvino_genai.ContinuousBatchingPipeline (2026.4)."""
-
-    def __init__(self, pipeline: Any) -> None:
-        self._pipeline = pipeline
-        self._vocabulary = 1 + max(pipeline.get_tokenizer().get_vocab().values())
-        self._handles: dict[int, Any] = {}
-        self._reporting: set[int] = set()
-        """Requests that want log-probabilities."""
-
-    def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
-        """Start from the model's own generation config: it knows what ends an answer."""
-        import openvino as ov
-
-        config = self._pipeline.get_config()
-        config.max_new_tokens, config.do_sample = sampling.max_tokens, sampling.temperature > 0
-        if config.do_sample:
-            config.temperature = sampling.temperature
-            config.rng_seed = secrets.randbits(32) if sampling.seed is None else sampling.seed
-        self._control(config, sampling.controls)
-        if sampling.controls.logprobs is not None:
-            self._reporting.add(number)
-        ids = ov.Tensor(np.array([prompt], dtype=np.int64))
-        self._handles[number] = self._pipeline.add_request(number, ids, config)
-
-    def _control(self, config: Any, controls: Controls) -> None:
-        """Set what the request controls; OpenVINO GenAI knows all of it but bad words and alternative tokens."""
-        if config.do_sample:
-            config.top_p = controls.top_p
-            if controls.top_k:
-                config.top_k = controls.top_k
-        if controls.min_tokens:
-            self._end_not_before(config, controls.min_tokens)
-        for name in ("presence_penalty", "frequency_penalty", "repetition_penalty"):
-            setattr(config, name, getattr(controls, name))
-        if controls.logprobs is not None:
-            config.logprobs = 1  # 0 reports none; the model's own, before temperature, top_p and top_k
-        if controls.json_schema:
-            import openvino_genai as genai
-
-            config.structured_output_config = genai.StructuredOutputConfig(json_schema=controls.json_schema)
-
-    def _end_not_before(self, config: Any, tokens: int) -> None:
-        """Only what the vocabulary has may end such an answer.
-
-        OpenVINO GenAI writes to the logits of every end without a look at how many there are; the process dies of it.
-        """
-        ends = sorted(end for end in {config.eos_token_id, *config.stop_token_ids} if 0 <= end < self._vocabulary)
-        if ends:
-            config.stop_token_ids, config.min_new_tokens = set(), tokens
-            config.set_eos_token_id(ends[0])
-            config.stop_token_ids = set(ends)
-
-    def step(self) -> list[Progress]:
-        """One token for everyone, or a part of a long prompt."""
-        self._pipeline.step()
-        steps = [self._progress(number, handle) for number, handle in self._handles.items()]
-        for step in steps:
-            if step.finish_reason or step.failure:
-                del self._handles[step.number]
-                self._reporting.discard(step.number)
-        return [step for step in steps if step.tokens or step.finish_reason or step.failure]
-
-    def cancel(self, number: int) -> None:
-        """The next step frees its part of the cache."""
-        self._reporting.discard(number)
-        self._handles.pop(number).cancel()
-
-    def has_work(self) -> bool:
-        """Whether a request runs or waits to be freed."""
-        return bool(self._pipeline.has_non_finished_requests())
-
-    def _progress(self, number: int, handle: Any) -> Progress:
-        import openvino_genai as genai
-
-        if handle.get_status() == genai.GenerationStatus.IGNORED:
-            return Progress(number, (), failure="the engine has no room for this request. Ask for fewer tokens.")
-        if not handle.can_read():
-            return Progress(number, ())
-        output = next(iter(handle.read().values()))
-        stopped = output.finish_reason == genai.GenerationFinishReason.STOP
-        tokens = output.generated_ids[: len(output.generated_ids) - stopped]
-        reason = "stop" if stopped else "length" if output.finish_reason != genai.GenerationFinishReason.NONE else ""
-        logprobs: list[TokenLogprob] = []
-        if number in self._reporting:
-            logprobs = [TokenLogprob(*pair) for pair in zip(tokens, output.generated_log_probs, strict=False)]
-        return Progress(number, tokens, reason, logprobs=logprobs)

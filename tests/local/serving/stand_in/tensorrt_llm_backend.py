@@ -3,7 +3,7 @@
 What it must know of the real backend is written in tests/contracts/triton_tensorrt_llm_model.json: tokens come as they
 are made when `streaming` is set, else all at once; the last response is marked as final; a second request of the same id
 with `stop` ends the first one; an adapter's weights stay after the first request that brings them. An adapter makes
-answers short here: of as many tokens as its weights say. Beside it lies the openvino model's own file, whose runtime it
+answers short here: of as many tokens as its weights say. Beside it lies the openvino model's own runtime, which it
 drives.
 
 Triton refuses names, types and shapes that config.pbtxt does not declare, as it does in front of the real backend. What
@@ -22,7 +22,7 @@ import numpy as np
 import openvino_genai as genai
 import triton_python_backend_utils as pb_utils
 from generation.runtime import Controls, Sampling
-from openvino_model import OpenVinoRuntime
+from openvino_runtime import OpenVinoRuntime
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 GREEDY_TOP_K = 1

@@ -1,0 +1,177 @@
+"""The engine in a process of its own, and the way to it: an EngineProcess is a Runtime.
+
+ContinuousBatchingPipeline.step of OpenVINO GenAI (2026.4) keeps Python's lock until it returns. In one process nothing
+else runs while the model computes: each tokenization and each response waits for several steps to end.
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+from generation.runtime import Progress, Runtime, Sampling, TokenLogprob
+
+AHEAD = 8
+"""The child makes so many steps before the first of them has been read. With many more, a full socket could keep both
+sides from sending, and what follows a stop word would be computed for longer."""
+END_S = 5.0
+"""How long the process may take to end: it looks at its socket after each step."""
+
+
+class EngineError(Exception):
+    """The engine failed, or its process ended."""
+
+
+class EngineProcess:
+    """A Runtime whose engine is in a child, which ends with this process whatever ends it."""
+
+    def __init__(self, engine: Path, scheduler: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
+        """Start the child and wait until it has loaded the engine; see openvino_runtime.load.
+
+        Raises:
+            EngineError: it could not be loaded.
+        """
+        ours, its = socket.socketpair()
+        with its:
+            self._child = subprocess.Popen(  # noqa: S603 - this file
+                [_python(), __file__, str(its.fileno())],
+                pass_fds=[its.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        self._connection = Connection(ours.detach())
+        self._running: set[int] = set()
+        self._read = 0
+        try:
+            self._send((engine, dict(scheduler), dict(properties)))
+            self.max_new_tokens: int = self._receive()
+            """What an answer has at most, by the model's own generation config."""
+        except EngineError:
+            self.close()
+            raise
+
+    def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
+        """It joins the child's batch before the next step."""
+        self._running.add(number)
+        self._send(("add", number, list(prompt), sampling))
+
+    def step(self) -> list[Progress]:
+        """The child's next step, waiting for it if something runs."""
+        if not self._running:
+            return []
+        steps = [_progress(*each) for each in self._receive()]
+        self._running -= {step.number for step in steps if step.finish_reason or step.failure}
+        self._read += 1
+        if self._read == AHEAD // 2:
+            self._send(("read", self._read))
+            self._read = 0
+        return steps
+
+    def cancel(self, number: int) -> None:
+        """The child frees it before the next step; what it made before may still be reported."""
+        self._running.discard(number)
+        self._send(("cancel", number))
+
+    def has_work(self) -> bool:
+        """False: the child frees what was cancelled by itself."""
+        return False
+
+    def close(self) -> None:
+        """End the child."""
+        self._connection.close()
+        try:
+            self._child.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+    def _send(self, message: object) -> None:
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise self._ended() from error
+
+    def _receive(self) -> Any:
+        try:
+            failed, answer = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._ended() from error
+        if failed:
+            raise EngineError(answer)
+        return answer
+
+    def _ended(self) -> EngineError:
+        code = self._child.wait(END_S)
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
+        return EngineError(
+            f"the engine's process {how}; see the server's log above. Signal 9 may mean too little memory"
+        )
+
+
+def _python() -> str:
+    """The interpreter of this process: Triton's stub has embedded it and may not know its file."""
+    named = Path(sys.executable or "")
+    if named.name.startswith("python"):
+        return str(named)
+    return str(Path(sys.exec_prefix, "bin", "python3"))
+
+
+def _progress(number: int, tokens: Sequence[int], reason: str, failure: str, logprobs: Sequence[Any]) -> Progress:
+    return Progress(number, tokens, reason, failure, [TokenLogprob(*each) for each in logprobs])
+
+
+def _fields(step: Progress) -> tuple[Any, ...]:
+    logprobs = [(each.token, each.logprob) for each in step.logprobs]
+    return step.number, list(step.tokens), step.finish_reason, step.failure, logprobs
+
+
+def serve(connection: Connection, runtime: Runtime) -> NoReturn:
+    """Take requests and report steps until the other end closes.
+
+    Raises:
+        EOFError: it did.
+    """
+    commands = select.poll()
+    commands.register(connection.fileno(), select.POLLIN)
+    unread = 0
+    while True:
+        may_step = unread < AHEAD and runtime.has_work()
+        if commands.poll(0 if may_step else None):
+            what, *arguments = connection.recv()
+            if what == "read":
+                unread -= arguments[0]
+            elif what == "add":
+                runtime.add(*arguments)
+            else:
+                runtime.cancel(*arguments)
+        elif steps := runtime.step():
+            connection.send((False, [_fields(step) for step in steps]))
+            unread += 1
+
+
+def main(descriptor: int) -> int:
+    """Load the engine and serve; 1 after a failure, which the other end has been told of."""
+    for each in (signal.SIGINT, signal.SIGTERM):  # the server finishes what runs first, and then closes its end
+        signal.signal(each, signal.SIG_IGN)
+    from openvino_runtime import load
+
+    with Connection(descriptor) as connection:
+        try:
+            runtime = load(*connection.recv())
+            connection.send((False, runtime.max_new_tokens))
+            serve(connection, runtime)
+        except (EOFError, ConnectionError):  # nobody is left to tell
+            return 0
+        except Exception as error:  # noqa: BLE001 - whatever a vendor's runtime raises, its clients are told
+            connection.send((True, f"{type(error).__name__}: {error}"))
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
