@@ -36,7 +36,7 @@ class Scheduler:
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}
         self._closing = self._abandoned = self._failing = False
-        self._delivery = Delivery(tokenizer, self._clients, self._lost)
+        self._delivery = Delivery(tokenizer, self._clients, self.fail)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -53,6 +53,15 @@ class Scheduler:
                     "the model is stopping and takes no requests; ask again, another replica will answer."
                 )
             self._arrived.append(Request(job, reply, shown))
+            self._changed.notify()
+
+    def fail(self) -> None:
+        """Find out at once what went wrong: the runtime's next step or the delivery's check raises it.
+
+        Else an idle model would find out with its next request.
+        """
+        with self._changed:
+            self._failing = True
             self._changed.notify()
 
     def close(self, timeout_s: float) -> None:
@@ -88,12 +97,6 @@ class Scheduler:
             self._waiting.extend(self._arrived)
             self._arrived.clear()
             return not self._abandoned and bool(self._running or self._waiting or not self._closing)
-
-    def _lost(self) -> None:
-        """Do not wait for a request to find out that an answer could not be given out."""
-        with self._changed:
-            self._failing = True
-            self._changed.notify()
 
     def _clients(self) -> list[Request]:
         """Those who may leave, for the delivery's thread."""

@@ -51,6 +51,10 @@ class Service:
         """Finish what runs, within the pod's SLIPWAY_DRAIN_S."""
         self._scheduler.close(self._drain_s)
 
+    def fail(self) -> None:
+        """Stop the server: the runtime has failed, which its next step says."""
+        self._scheduler.fail()
+
     def _accept(self, request: Any, sender: "Sender") -> None:
         try:
             question = question_of(request)

@@ -1,6 +1,10 @@
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -116,3 +120,35 @@ def test_the_launcher_passes_everything_on_to_the_real_server():
 
     assert told.returncode != 0
     assert "--no-such-option" in told.stdout + told.stderr
+
+
+def test_a_server_whose_engine_is_killed_ends_though_nobody_asks_it(start_server, make_repository):
+    server = start_server(make_repository())
+    (engine,) = engines_of(server)
+    os.kill(engine, signal.SIGKILL)
+
+    assert server.process.wait(30) == 0
+    assert "was ended by signal 9" in server.log.read_text()
+
+
+def test_no_engine_is_left_of_a_server_that_is_killed(start_server, make_repository):
+    server = start_server(make_repository())
+    (engine,) = engines_of(server)
+    server.process.kill()
+    server.process.wait()
+
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{engine}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def engines_of(server):
+    """The processes of a server's engines, by the file that they run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            files = (folder / "cmdline").read_text().split("\0")
+            if any(Path(file).match(f"{server.repository}/*/1/engine_process.py") for file in files):
+                found.append(int(folder.name))
+    return found

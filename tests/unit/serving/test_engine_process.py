@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -173,6 +174,25 @@ def test_a_killed_engine_is_noticed_at_once(start, module, tmp_path):
 
     with pytest.raises(module.EngineError, match="signal 9"):
         answers_of(engine, 1)
+
+
+def test_an_idle_server_does_not_wait_for_a_request_to_notice_it(start, module, tmp_path):
+    engine, noticed = start(), threading.Event()
+    engine.watch(noticed.set)
+    assert engine.step() == []
+    os.kill(int((tmp_path / "engine" / "pid").read_text()), signal.SIGKILL)
+
+    assert noticed.wait(10)
+    with pytest.raises(module.EngineError, match="signal 9"):
+        engine.step()
+
+
+def test_closing_is_no_failure(start):
+    engine, noticed = start(), threading.Event()
+    engine.watch(noticed.set)
+    engine.close()
+
+    assert not noticed.wait(0.2)
 
 
 def test_signals_that_a_whole_group_gets_do_not_end_the_engine_before_its_server(start, tmp_path):

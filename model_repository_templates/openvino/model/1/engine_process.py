@@ -10,7 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
@@ -48,6 +49,8 @@ class EngineProcess:
         self._connection = Connection(ours.detach())
         self._running: set[int] = set()
         self._read = 0
+        self._closing = False
+        self._over = threading.Event()
         try:
             self._send((engine, dict(scheduler), dict(properties)))
             self.max_new_tokens: int = self._receive()
@@ -55,6 +58,17 @@ class EngineProcess:
         except EngineError:
             self.close()
             raise
+
+    def watch(self, on_end: Callable[[], None]) -> None:
+        """Have `on_end` called if the child ends before it is closed; `step` then raises, be it idle or not."""
+
+        def wait() -> None:
+            self._child.wait()
+            self._over.set()
+            if not self._closing:
+                on_end()
+
+        threading.Thread(target=wait, name="engine-process", daemon=True).start()
 
     def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
         """It joins the child's batch before the next step."""
@@ -64,6 +78,8 @@ class EngineProcess:
     def step(self) -> list[Progress]:
         """The child's next step, waiting for it if something runs."""
         if not self._running:
+            if self._over.is_set():
+                raise self._ended()
             return []
         steps = [_progress(*each) for each in self._receive()]
         self._running -= {step.number for step in steps if step.finish_reason or step.failure}
@@ -84,12 +100,17 @@ class EngineProcess:
 
     def close(self) -> None:
         """End the child."""
+        self._closing = True
         self._connection.close()
+        self._wait()
+
+    def _wait(self) -> int:
+        """The exit code of the child, which is ending."""
         try:
-            self._child.wait(END_S)
+            return self._child.wait(END_S)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            self._child.wait()
+            return self._child.wait()
 
     def _send(self, message: object) -> None:
         try:
@@ -107,7 +128,7 @@ class EngineProcess:
         return answer
 
     def _ended(self) -> EngineError:
-        code = self._child.wait(END_S)
+        code = self._wait()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
         return EngineError(
             f"the engine's process {how}; see the server's log above. Signal 9 may mean too little memory"

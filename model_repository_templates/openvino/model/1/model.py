@@ -38,6 +38,7 @@ class TritonPythonModel:
         )
         limits = settings.limits(self._engine.max_new_tokens)
         self._service = Service(self._engine, tokenizer, limits, slots=settings.max_batch_size)
+        self._engine.watch(self._service.fail)
 
     def execute(self, requests: list[Any]) -> None:
         """Take requests; their answers follow."""
