@@ -45,7 +45,9 @@ class _Urllib3Transport(httpx.BaseTransport):
                 preload_content=False,
                 decode_content=False,
             )
-        return httpx.Response(answer.status, headers=list(answer.headers.iteritems()), stream=_Body(answer, request))
+        # http.client decodes headers as Latin-1, whatever they are
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.iteritems()]
+        return httpx.Response(answer.status, headers=headers, stream=_Body(answer, request))
 
     @override
     def close(self) -> None:

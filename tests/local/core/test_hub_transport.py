@@ -13,13 +13,18 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """Answers every GET with BODY, in two halves; /cut ends after the first, /waits waits between them."""
+    """Answers every GET with BODY, in two halves; /cut ends after the first, /waits waits between them.
+
+    /named has a header as nginx sends it, in UTF-8.
+    """
 
     protocol_version = "HTTP/1.1"
     go_on = threading.Event()
 
     def do_GET(self):
         self.send_response(206, "Partial Content")
+        if self.path == "/named":
+            self._headers_buffer.append("X-Name: größe.txt\r\n".encode())
         self.send_header("Content-Length", str(len(BODY)))
         self.send_header("X-Client", str(self.client_address[1]))
         self.send_header("X-Twice", "1")
@@ -81,6 +86,14 @@ def test_status_headers_and_bytes_arrive_as_they_were_sent(client):
 
     assert (response.status_code, response.content) == (206, BODY)
     assert response.headers.get_list("x-twice") == ["1", "2"]
+
+
+def test_a_header_that_is_not_ascii_arrives_as_it_was_sent(client):
+    with answering() as address:
+        response = client.get(f"{address}/named")
+
+    assert response.content == BODY
+    assert (b"X-Name", "größe.txt".encode()) in response.headers.raw
 
 
 def test_a_connection_is_used_again_once_its_body_was_read(client):
