@@ -14,6 +14,7 @@ from typing_extensions import override
 from urllib3 import exceptions
 
 READ_BYTES = 2**18
+FIRST_FINAL_STATUS = 200
 IDLE_CONNECTIONS = 256  # that are kept to a host: as many as a site may use at a time
 
 
@@ -45,6 +46,10 @@ class _Urllib3Transport(httpx.BaseTransport):
                 preload_content=False,
                 decode_content=False,
             )
+        if answer.status < FIRST_FINAL_STATUS:
+            # http.client reads on only after 100; the actual answer would be taken for that of the next request
+            answer.close()
+            raise httpx.RemoteProtocolError(f"the server sends status {answer.status} first", request=request)
         # http.client decodes headers as Latin-1, whatever they are
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.iteritems()]
         return httpx.Response(answer.status, headers=headers, stream=_Body(answer, request))

@@ -15,13 +15,16 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"
 class Answers(http.server.BaseHTTPRequestHandler):
     """Answers every GET with BODY, in two halves; /cut ends after the first, /waits waits between them.
 
-    /named has a header as nginx sends it, in UTF-8.
+    /hints announces its answer by a status of its own, and /named has a header as nginx sends it, in UTF-8.
     """
 
     protocol_version = "HTTP/1.1"
     go_on = threading.Event()
 
     def do_GET(self):
+        if self.path == "/hints":
+            self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n")
+            self.go_on.wait(30)
         self.send_response(206, "Partial Content")
         if self.path == "/named":
             self._headers_buffer.append("X-Name: größe.txt\r\n".encode())
@@ -94,6 +97,15 @@ def test_a_header_that_is_not_ascii_arrives_as_it_was_sent(client):
 
     assert response.content == BODY
     assert (b"X-Name", "größe.txt".encode()) in response.headers.raw
+
+
+def test_an_answer_that_was_only_announced_is_not_taken_for_that_of_the_next_request(client):
+    with answering() as address:
+        with pytest.raises(httpx.RemoteProtocolError):
+            client.get(f"{address}/hints")
+        again = client.get(address)
+
+    assert (again.status_code, again.content) == (206, BODY)
 
 
 def test_a_connection_is_used_again_once_its_body_was_read(client):
