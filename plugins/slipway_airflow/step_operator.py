@@ -195,7 +195,7 @@ class StepOperator(KubernetesPodOperator):
         if left is not None and left.status.phase == PodPhase.SUCCEEDED:
             self.log.info("Pod %s succeeded while Airflow was down; its result is used.", left.metadata.name)
             return left
-        pod = super().get_or_create_pod(pod_request_obj, context)
+        self.pod = pod = super().get_or_create_pod(pod_request_obj, context)  # which a kill from now on deletes
         if not self.deferrable:  # while the pod starts; a deferred task continues in another process
             self._make_client()
         return pod

@@ -1,9 +1,12 @@
 from datetime import UTC, datetime
 
 import pytest
+from airflow.providers.amazon.aws.hooks import s3
+from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException
 
+from plugins.slipway_airflow.step_documents import s3_client_of
 from tests.fakes.kubernetes_pods import PodEnd, status
 
 
@@ -55,6 +58,34 @@ def test_a_killed_task_deletes_its_pod_even_while_it_is_being_created(runs):
 
     assert any(line.startswith("DELETE") for line in runs.cluster.asked)
     assert runs.cluster.pods == {}
+
+
+def test_a_task_that_is_killed_right_after_it_adopted_a_pod_deletes_that_pod(runs, monkeypatch):
+    runs.planned()
+    runs.ends(runs.result("benchmark", data={"requests_uri": "s3://x"}))
+    runs.execute("benchmark")
+    adopted = runs.cluster.created[0]
+    adopted["status"] = status(PodEnd(phase="Running"), datetime.now(UTC))
+    runs.cluster.pods[adopted["metadata"]["name"]] = adopted
+    operator = runs.operator("benchmark")
+    ExecutorSafeguard.tracker.set(operator)
+
+    left = []
+
+    class KilledMeanwhile(S3Hook):
+        def get_conn(self):
+            operator.on_kill()
+            left.extend(runs.cluster.pods)
+            runs.cluster.pods.clear()  # or a task that leaves it would wait for its end
+            return super().get_conn()
+
+    s3_client_of.cache_clear()
+    monkeypatch.setattr(s3, "S3Hook", KilledMeanwhile)
+    with pytest.raises(AirflowException, match="no longer exists"):
+        operator.execute(runs.context(operator))
+
+    assert len(runs.cluster.created) == 1
+    assert left == []
 
 
 def _create_and_forget(cluster, pod):
