@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -238,11 +239,13 @@ class StepPodTrigger(KubernetesPodTrigger):
     @property
     def poll_interval(self) -> float:
         """Seconds until the next look at a pod that runs; the longest ones are those that the trigger was given."""
-        return look_interval_s(time.monotonic() - self._began_s, self._longest_look_s)
+        # not since this triggerer has it: one that starts again has all of them at once
+        elapsed = datetime.now(UTC) - self.trigger_start_time
+        return look_interval_s(elapsed.total_seconds(), self._longest_look_s)
 
     @poll_interval.setter
     def poll_interval(self, longest_s: float) -> None:
-        self._longest_look_s, self._began_s = longest_s, time.monotonic()
+        self._longest_look_s = longest_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Serialize under the name of this class, so that the triggerer starts it instead of the parent."""

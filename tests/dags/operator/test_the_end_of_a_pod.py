@@ -1,6 +1,6 @@
 """How soon a step notices that its container has ended. Its log ends first; a kubelet reports the end up to a second later."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from kubernetes.client import models as k8s
@@ -83,14 +83,18 @@ def test_the_triggerer_looks_less_often_the_longer_a_step_takes(elapsed_s, expec
     assert look_interval_s(elapsed_s, 2.0) == expected
 
 
-def test_a_trigger_that_moves_to_another_triggerer_keeps_its_longest_interval():
-    trigger = StepPodTrigger(
-        pod_name="demo",
-        pod_namespace="slipway",
-        trigger_start_time=datetime.now(UTC),
-        base_container_name="base",
-        poll_interval=2,
+def trigger(began):
+    return StepPodTrigger(
+        pod_name="demo", pod_namespace="slipway", trigger_start_time=began, base_container_name="base", poll_interval=2
     )
 
-    assert trigger.poll_interval == 0.25
-    assert StepPodTrigger(**trigger.serialize()[1]).serialize()[1]["poll_interval"] == 2
+
+def test_a_trigger_that_moves_to_another_triggerer_keeps_its_longest_interval():
+    moving = trigger(datetime.now(UTC))
+
+    assert moving.poll_interval == 0.25
+    assert StepPodTrigger(**moving.serialize()[1]).serialize()[1]["poll_interval"] == 2
+
+
+def test_a_triggerer_that_starts_again_does_not_look_at_old_pods_as_often_as_at_new_ones():
+    assert StepPodTrigger(**trigger(datetime.now(UTC) - timedelta(hours=1)).serialize()[1]).poll_interval == 2
