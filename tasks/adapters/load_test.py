@@ -21,6 +21,8 @@ from tasks.contracts.measurement import RequestRow, Target
 
 AIM = 0.5
 """Share of the chunks that a process can stamp which it is expected to get, where CPUs allow it."""
+MOST_PROCESSES = 8
+"""A process takes about 55 MB, and a pod without a limit of CPUs sees all of its node's."""
 CHUNKS_PER_S = 100.0
 """Chunks that are expected for a client, or for a request of an open loop, where no warm-up request told."""
 
@@ -166,7 +168,7 @@ def processes(level: LoadLevel, warm: Sequence[RequestRow], capacity: Capacity) 
     if capacity.chunks_per_s is None:
         return 1
     needed = math.ceil(expected_chunks_per_s(level, warm) / (AIM * capacity.chunks_per_s))
-    return max(1, min(needed, math.floor(capacity.cpus), level.concurrency or needed))
+    return max(1, min(needed, math.floor(capacity.cpus), MOST_PROCESSES, level.concurrency or needed))
 
 
 def expected_chunks_per_s(level: LoadLevel, warm: Sequence[RequestRow]) -> float:

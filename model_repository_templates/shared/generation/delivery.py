@@ -1,4 +1,4 @@
-"""The way of tokens to clients, in a thread beside the engine's, which never waits for a response to be on its way.
+"""Sends tokens to clients, in a thread beside the engine's, which never waits for a response to be on its way.
 
 A response costs a trip to Triton's process. Tokens that the engine makes meanwhile go with the next response of their
 request, so a client gets as many responses as there is time for, and the engine loses none.
@@ -22,9 +22,9 @@ PAUSE_S = 0.01
 """Tokens that come sooner after others share a response with them: one costs more CPU than a small model takes for a
 token, and nobody reads 100 pieces a second. The end of an answer does not wait."""
 CANCEL_CHECK_S = 0.05
-"""How often one client is looked after: asking Triton costs a trip to its process."""
+"""How often each client is checked for having left: asking Triton costs a trip to its process."""
 LOOK_S = 0.005
-"""How long clients are looked after at a time: no stream may stop for the 0.1 s that 1,000 waiting ones take."""
+"""How long clients are checked at a time: no stream may stop for the 0.1 s that 1,000 waiting ones take."""
 
 
 class Reply(Protocol):
@@ -142,11 +142,11 @@ class Delivery:
             raise self._error
 
     def fail(self, requests: Iterable[Request], message: str) -> None:
-        """Have it said that there is no answer, or no more of it."""
+        """Tell these clients that there is no answer, or no more of it."""
         self.put((request, Progress(0, (), failure=message)) for request in requests)
 
     def close(self, timeout_s: float) -> None:
-        """Give out what there is, for `timeout_s` seconds at most."""
+        """Send what is left, for `timeout_s` seconds at most."""
         with self._changed:
             self._closing = True
             self._changed.notify()
