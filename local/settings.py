@@ -1,5 +1,6 @@
 """A stack's ports, credentials and signing key."""
 
+import fcntl
 import json
 import secrets
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from local.private_files import write_private
+from local.private_files import open_private, write_private
 from local.processes import free_port
 
 LISTENING = {
@@ -43,7 +44,15 @@ class Settings:
 
     @classmethod
     def of(cls, folder: Path) -> "Settings":
-        """Read the settings, or choose them if the folder is new."""
+        """Read the settings, or choose them if the folder is new. One process chooses at a time."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # not the lock of `up`, which takes minutes: `status` does not wait for it
+        with open_private(folder / "stack.json.lock") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            return cls._read_or_chosen(folder)
+
+    @classmethod
+    def _read_or_chosen(cls, folder: Path) -> "Settings":
         path = folder / "stack.json"
         if path.exists():
             settings = cls(**json.loads(path.read_text()))
@@ -62,7 +71,6 @@ class Settings:
 
     def write(self, folder: Path) -> None:
         """Store the settings for the next `up`."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(folder / "stack.json", json.dumps(asdict(self)))
 
     @property

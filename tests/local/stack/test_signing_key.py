@@ -1,6 +1,8 @@
 """A new stack signs its releases with a key of its own; one that was made before that goes on unsigned."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -53,3 +55,24 @@ def test_a_stack_of_an_older_version_gets_the_port_that_it_lacks_once(folder):
     assert ports == Stack(folder).settings.ports
     assert {name: ports[name] for name in older["ports"]} == older["ports"]
     assert ports["execution_api"] not in older["ports"].values()
+
+
+@pytest.mark.parametrize("absent", ["file", "port"])
+def test_commands_that_begin_at_the_same_time_choose_the_same_settings(tmp_path, absent):
+    both = Barrier(2)
+
+    def chosen(folder):
+        both.wait(30)
+        return Settings.of(folder)
+
+    with ThreadPoolExecutor(2) as threads:
+        for number in range(40):
+            folder = tmp_path / str(number)
+            if absent == "port":
+                settings = Settings.of(folder)
+                del settings.ports["execution_api"]
+                settings.write(folder)
+
+            one, other = threads.map(chosen, [folder, folder])
+
+            assert one == other == Settings.of(folder)
