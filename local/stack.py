@@ -213,6 +213,7 @@ class Stack:
         """Hold the folder's lock, so that one `up` or `down` runs at a time."""
         with open_private(self.folder / "lock") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
+            self.settings = Settings.of(self.folder)  # whoever had it may have chosen other ports
             yield
 
     def _settle_ports(self, say: Say) -> None:

@@ -191,3 +191,13 @@ def test_releases_may_come_from_another_hub_than_the_stacks_own(tmp_path):
 
     assert own.site()["hub"] == {"endpoint": own.hub_endpoint}
     assert other.site()["hub"] == {"endpoint": "https://huggingface.co"}
+
+
+def test_an_up_that_waited_for_another_one_uses_the_ports_that_the_other_one_chose(stack):
+    waited = Stack(stack.folder)
+    stack.supervisor.stop(["hub"])
+    with socket.create_server(("127.0.0.1", stack.settings.ports["hub"])):
+        up(stack)
+        up(waited)
+
+    assert waited.settings == stack.settings
