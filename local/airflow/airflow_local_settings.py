@@ -10,6 +10,7 @@ import inspect
 import logging
 import os
 import sys
+import time
 from pathlib import Path
 
 FORKING = {"scheduler", "dag-processor"}
@@ -24,6 +25,8 @@ SLOW_TO_IMPORT = (
     "pydantic",
     "yaml",
 )
+CHANGED = -1
+"""Stands for the time of a file that every child reads again."""
 OWN_PACKAGES = ("plugins", "tasks")
 OWN = ("plugins.slipway_airflow.approval", "plugins.slipway_airflow.released", "plugins.slipway_airflow.step_operator")
 
@@ -58,14 +61,16 @@ def forget_changed_code(imported: dict[str, int]) -> None:
 
 def import_own() -> None:
     """Import Slipway's code. An error in it belongs to the DAGs that import it, which report it."""
+    began = time.time_ns()
     try:
         for module in OWN:
             importlib.import_module(module)
     except Exception:
         log.exception("Slipway's code could not be imported before the first task; each task will try")
-        forget_changed_code({"": -1})
+        forget_changed_code({"": CHANGED})
         return
-    imported = own_files()
+    # a file that changed meanwhile may have been imported before or after that
+    imported = {file: at if at < began else CHANGED for file, at in own_files().items()}
     os.register_at_fork(after_in_child=lambda: forget_changed_code(imported))
 
 

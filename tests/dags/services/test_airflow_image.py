@@ -69,3 +69,14 @@ def test_a_task_sees_code_that_changed_after_the_scheduler_imported_it(app):
     done = subprocess.run([sys.executable, "-c", FORKED], env=home, cwd=app, capture_output=True, text=True, check=True)
 
     assert done.stdout.split()[-2:] == ["unchanged", "changed"]
+
+
+def test_a_task_sees_code_that_changed_while_the_scheduler_imported_it(app):
+    file = app / "plugins" / "slipway_airflow" / "runs.py"
+    whole = file.read_text() + "\nADDED = 'changed'\n"
+    changes_itself = "import pathlib\npathlib.Path(__file__).write_text({!r})\n"
+    file.write_text(file.read_text() + changes_itself.format(whole))
+    home = {"PATH": os.defpath, "HOME": str(app), "AIRFLOW_HOME": str(app / "home"), "PYTHONPATH": str(app)}
+    done = subprocess.run([sys.executable, "-c", FORKED], env=home, cwd=app, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split()[-2:] == ["changed", "changed"]
