@@ -4,6 +4,7 @@ httpx 0.28 parses bodies in Python (h11), 64 KiB at a time, under the interprete
 however many connections. urllib3 2.8 reads them by the standard library's http.client: 1.0 (docs/decisions/0032).
 """
 
+import logging
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ def transport() -> httpx.BaseTransport | None:
 
 class _Urllib3Transport(httpx.BaseTransport):
     def __init__(self) -> None:
+        # it warns of malformed headers with the whole address, which may be signed
+        logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
         self._pool = urllib3.PoolManager(
             maxsize=IDLE_CONNECTIONS,
             # the authorities that httpx trusts, also by SSL_CERT_FILE

@@ -32,6 +32,8 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.send_header("X-Client", str(self.client_address[1]))
         self.send_header("X-Twice", "1")
         self.send_header("X-Twice", "2")
+        if self.path.startswith("/malformed"):
+            self._headers_buffer.append(b"no colon\r\n")
         self.end_headers()
         half = len(BODY) // 2
         self.wfile.write(BODY[:half])
@@ -97,6 +99,13 @@ def test_a_header_that_is_not_ascii_arrives_as_it_was_sent(client):
 
     assert response.content == BODY
     assert (b"X-Name", "größe.txt".encode()) in response.headers.raw
+
+
+def test_a_signed_address_is_not_logged_with_malformed_headers(client, caplog):
+    with answering() as address:
+        client.get(f"{address}/malformed?X-Amz-Signature=secret")
+
+    assert "secret" not in "".join(record.getMessage() for record in caplog.records if record.name != "httpx")
 
 
 def test_an_answer_that_was_only_announced_is_not_taken_for_that_of_the_next_request(client):
