@@ -23,7 +23,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from bench.pod import ADDRESS, DIRECT, FRONT, Model, pod
 
 CONCURRENCIES = (1, 16)
-ROUNDS, ROUND_S = 5, 3.0
+ROUNDS, ROUND_S = 5, 1.5
 MODEL = """
 import triton_python_backend_utils as utils
 

@@ -27,7 +27,7 @@ CONCURRENCIES = (1, 16, 64)
 GOAL_MS, GOAL_RATE = 2.0, 0.9
 REQUESTS = 100
 """One-token requests of a round, one after the other."""
-TOKENS = 150
+TOKENS = 100
 QUESTION = "Tell me everything."
 SAMPLING = {"temperature": 8.0, "seed": 3}
 """The demo's model does not end an answer early with these."""
