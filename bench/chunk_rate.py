@@ -1,13 +1,13 @@
-"""`python -m bench.chunk_rate`: how many chunks a second the load generator can stamp before it lies.
+"""`python -m bench.chunk_rate`: how many chunks a second the load generator can stamp before its times are wrong.
 
 A stand-in for Triton in a process of its own streams at a known pace and remembers when it sent what
 (tasks/adapters/paced_server.py). The load test of step benchmark measures it with CLIENTS clients at rising rates. It
-lies where a percentile that it reports is further from what the stand-in sent than WITHIN of it and than a floor,
+is wrong where a percentile that it reports is further from what the stand-in sent than WITHIN of it and than a floor,
 which is what loopback and the wake-up of a thread take. The stand-in's own rate is printed beside the planned one:
 where it is lower, the stand-in was the limit, and the load test is compared with what was sent all the same. Time for
 which the stand-in's gRPC held back a chunk that was handed to it counts against the load test.
 
-The last line compares the highest true rate with what step benchmark takes for its limit: TRUSTED of what it measures
+The last line compares the highest right rate with what step benchmark takes for its limit: TRUSTED of what it measures
 when it starts (tasks/adapters/chunk_rate.py).
 """
 
@@ -66,7 +66,7 @@ class Measured:
     busy: float
 
     @property
-    def lies(self) -> list[str]:
+    def wrong(self) -> list[str]:
         """The percentiles that are further from what was sent than allowed."""
         return [
             f"{metric} p{percent}"
@@ -85,17 +85,19 @@ def main() -> int:
     loopback = median(loopback_chunks_per_s() for _ in range(LOOPBACKS))
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; {arguments.clients} clients,")
     print(f"processes: {arguments.processes}; sent / reported in milliseconds; more than {WITHIN:.0%} apart and than")
-    print(f"{FLOOR_MS['ttft_ms']:g} ms (TTFT) or {FLOOR_MS['itl_ms']:g} ms (ITL) is a lie", flush=True)
-    highest, lied = 0.0, False
+    print(f"{FLOOR_MS['ttft_ms']:g} ms (TTFT) or {FLOOR_MS['itl_ms']:g} ms (ITL) is wrong", flush=True)
+    highest, was_wrong = 0.0, False
     for rate in arguments.rates:
         found = measure(rate, arguments.clients, arguments.processes)
         print(line(found), flush=True)
-        lied = lied or bool(found.lies)
-        highest = highest if lied else found.achieved
+        was_wrong = was_wrong or bool(found.wrong)
+        highest = highest if was_wrong else found.achieved
     limit = TRUSTED * loopback * arguments.processes
     verdict = "met" if highest >= limit else "missed"
-    print(f"true up to {highest:.0f} chunks/s{'' if lied else ' or more'}; a process sends {loopback:.0f} to itself")
-    print(f"goal true up to the limit that step benchmark assumes here, {limit:.0f}: {verdict}")
+    print(
+        f"right up to {highest:.0f} chunks/s{'' if was_wrong else ' or more'}; a process sends {loopback:.0f} to itself"
+    )
+    print(f"goal right up to the limit that step benchmark assumes here, {limit:.0f}: {verdict}")
     return 0
 
 
@@ -105,7 +107,7 @@ def line(found: Measured) -> str:
         f"{metric.removesuffix('_ms').upper()} p{percent} {sent:.1f} / {found.reported[metric, percent]:.1f}"
         for (metric, percent), sent in found.sent.items()
     ]
-    verdict = f"lies: {', '.join(found.lies)}" if found.lies else "true"
+    verdict = f"wrong: {', '.join(found.wrong)}" if found.wrong else "right"
     start = f"{found.planned:6.0f} chunks/s planned, {found.achieved:6.0f} sent"
     return f"{start}: {', '.join(shown)}; computed {found.busy:.0%}; {verdict}"
 

@@ -13,7 +13,7 @@ from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.paced_server import LOOPBACK, MODEL, PacedServer
 from tasks.adapters.triton import TritonClient
 
-TRUSTED = 0.4
+TRUSTED = 0.25
 CHUNKS = 200
 FOR_S = 0.3
 TIMEOUT_S = 30.0
