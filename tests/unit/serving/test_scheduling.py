@@ -2,6 +2,7 @@ import threading
 import time
 
 import pytest
+from generation import delivery
 from generation.question import Job
 from generation.runtime import Progress, Sampling
 from generation.scheduler import Scheduler, StoppedError
@@ -165,6 +166,20 @@ def test_a_client_that_left_while_waiting_never_reaches_the_engine(serve):
     left.wait_for_end()
     assert left.finish_reason == "cancelled"
     assert service.runtime.prompts == ["busy", "waits"]
+
+
+def test_tokens_that_come_soon_after_others_share_a_response_whose_end_does_not_wait(serve, monkeypatch):
+    for pause in ("PAUSE_S", "CANCEL_CHECK_S"):  # what waits is also sent when clients are checked
+        monkeypatch.setattr(delivery, pause, 3600)
+    permits = threading.Semaphore(0)
+    reply = serve(FakeRuntime({"count": "123456789"}, stepped=permits)).ask("count")
+    step_by_step(reply, permits, (1, 1))
+    permits.release(3)
+    time.sleep(0.1)  # the delivery's thread has them by now
+    permits.release(100)
+
+    assert reply.text == "123456789"
+    assert reply.pieces == ["1", "2", "3456789"]
 
 
 def test_an_engine_that_refuses_one_request_serves_the_others(serve):
