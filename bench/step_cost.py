@@ -47,12 +47,16 @@ def main(arguments: list[str]) -> int:
     config.load_kube_config(config_file=str(settings.kubeconfig))
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
     pods: dict[str, PodTimes] = {}
-    threading.Thread(target=_follow_pods, args=(namespace, arguments[0], pods), daemon=True).start()
+    follows = threading.Thread(target=_follow_pods, args=(namespace, arguments[0], pods), daemon=True)
+    follows.start()
     with settings.airflow() as airflow:
         run = _release(airflow, arguments[0])
         tasks = {task.task_id: task for task in airflow.tasks(run)}
     if run.state != "success":
         print(f"the run ended as {run.state}", file=sys.stderr)
+        return 1
+    if not follows.is_alive() or not all(times.ended for times in pods.values()):
+        print("the watch of pods ended before the run did: found too little to tell", file=sys.stderr)
         return 1
     _print(run, tasks, pods)
     return 0
