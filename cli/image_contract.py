@@ -156,18 +156,18 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
 
 PACKAGES_OF_STEPS: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
-        *("aiohttp", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
+        *("aiohttp", "blake3", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
         *("kubernetes", "numpy", "pydantic", "pydantic_core", "safetensors", "torch", "tritonclient"),
         *("tritonclient.grpc.model_config_pb2", "tritonclient.utils", "typing_extensions", "urllib3", "yaml"),
     ),
     "tasks-gpu-vllm": (
-        *("aiohttp", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
+        *("aiohttp", "blake3", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
         *("pydantic", "pydantic_core", "safetensors", "tritonclient", "tritonclient.grpc.model_config_pb2"),
-        *("tritonclient.utils", "typing_extensions", "yaml"),
+        *("tritonclient.utils", "typing_extensions", "urllib3", "yaml"),
     ),
     "tasks-modelopt": (
-        *("boto3", "botocore", "croniter", "modelopt.torch.export", "modelopt.torch.quantization", "numpy"),
-        *("pydantic", "pydantic_core", "safetensors", "torch", "transformers", "typing_extensions", "yaml"),
+        *("blake3", "boto3", "botocore", "croniter", "modelopt.torch.export", "modelopt.torch.quantization", "numpy"),
+        *("pydantic", "pydantic_core", "safetensors", "torch", "transformers", "typing_extensions", "urllib3", "yaml"),
     ),
 }
 """Everything else that those modules import, also inside functions. A test compares this with their code."""

@@ -5,15 +5,16 @@ that the next one could not use, and that one keeps the files that are correct a
 in the manifest's place; while retention deletes it, a removal (heads.py).
 """
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tasks.adapters.clock import Clock
+from tasks.adapters.digests import Digested, digests_of_file
 from tasks.adapters.disk import disk_errors
 from tasks.adapters.heads import TAKEOVER_S, Heads, exists
 from tasks.adapters.object_store import ByteSource, LostRaceError, NotFoundError, ObjectStore
@@ -24,11 +25,11 @@ from tasks.contracts.errors import DigestMismatchError, InputError
 
 log = logging.getLogger(__name__)
 
-READ_BYTES = 2**20
 PARTIAL = ".partial"
 MANIFEST_ATTEMPTS = 5
-ARTIFACTS_SEARCHED = 500
-"""How many artifacts are searched for a file that need not be transferred: reading them takes seconds, not minutes."""
+ARTIFACTS_SEARCHED, OBJECTS_LISTED = 500, 20_000
+"""How many artifacts are searched for a file that need not be transferred, and among how many objects they are looked
+for: 20 lists and 500 reads take seconds, not minutes."""
 S = TypeVar("S", bound=Sized)
 Work = Callable[[S, Count], File]
 
@@ -41,7 +42,7 @@ class Incoming:
     size_bytes: int
     sha256: str | None
     """None if it is not known before the bytes are read."""
-    bring: Callable[[Callable[[ByteSource], str], Count], str]
+    bring: Callable[[Callable[[ByteSource], File], Count], File]
     """Gives the bytes to a function and returns what that returns."""
 
 
@@ -119,7 +120,7 @@ class ArtifactStore:
             path = target / file.path
             with disk_errors(file.path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                if path.is_file() and path.stat().st_size == file.size_bytes and sha256_of_file(path) == file.sha256:
+                if path.is_file() and path.stat().st_size == file.size_bytes and _has_digest(path, file):
                     count(file.size_bytes)
                     return
                 partial = path.with_name(f".{path.name}{PARTIAL}")
@@ -130,7 +131,8 @@ class ArtifactStore:
                 )
             except NotFoundError as error:
                 raise InputError(error.what, remedy=_delete(manifest_uri)) from error
-            partial.replace(path)
+            with disk_errors(file.path):
+                partial.replace(path)
 
         files = tuple(file for file in manifest.files if only in (None, file.path))
         transfer(f"fetch {stage} {key[:12]}", files, bring, self._clock)
@@ -198,33 +200,51 @@ class ArtifactStore:
         def put(file: Incoming, count: Count) -> File:
             uri = self._uri(stage, key, file.path)
             if file.sha256:
-                expected = File(path=file.path, sha256=file.sha256, size_bytes=file.size_bytes)
-                copied_from = elsewhere.get((file.sha256, file.size_bytes))
+                copied_from, known = elsewhere.get((file.sha256, file.size_bytes), ("", None))
+                expected = File(
+                    path=file.path,
+                    sha256=file.sha256,
+                    blake3=known.blake3 if known else None,
+                    size_bytes=file.size_bytes,
+                )
                 if self._is_stored(uri, expected) or (copied_from and self._is_copied(copied_from, uri, expected)):
                     count(file.size_bytes)
                     return expected
-            sha256 = file.bring(lambda source: self._store.put_stream(source, uri), count)
-            return File(path=file.path, sha256=sha256, size_bytes=file.size_bytes)
+
+            def take(source: ByteSource) -> File:
+                digested = Digested(source)
+                sha256 = self._store.put_stream(digested, uri)
+                return File(path=file.path, sha256=sha256, blake3=digested.blake3, size_bytes=file.size_bytes)
+
+            return file.bring(take, count)
 
         return self._commit(self._manifest(stage, key, (), inputs, producer, metrics, 0.0), files, put, began, what)
 
-    def _files_of(self, stage: Stage, but: str) -> dict[tuple[str, int], str]:
-        """Addresses of the files of the stage's newest other artifacts, by digest and size."""
+    def _files_of(self, stage: Stage, but: str) -> dict[tuple[str, int], tuple[str, File]]:
+        """The files of the stage's newest other artifacts with their addresses, by digest and size."""
         folder = f"{self._layout.artifacts()}{stage}/"
         manifests = {
             key: item.modified_at
-            for item in self._store.list(folder)
+            for item in islice(self._store.list(folder), OBJECTS_LISTED)
             for key, _, name in [item.uri.removeprefix(folder).partition("/")]
             if name == MANIFEST and key != but
         }
         keys = sorted(manifests, key=manifests.__getitem__, reverse=True)[:ARTIFACTS_SEARCHED]
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            found = dict(zip(keys, pool.map(lambda key: self.find(stage, key), keys), strict=True))
+            found = dict(zip(keys, pool.map(lambda key: self._readable(stage, key), keys), strict=True))
         return {
-            (file.sha256, file.size_bytes): self._uri(stage, key, file.path)
+            (file.sha256, file.size_bytes): (self._uri(stage, key, file.path), file)
             for key, manifest in reversed(found.items())
             for file in (manifest.files if manifest else ())
         }
+
+    def _readable(self, stage: Stage, key: str) -> Manifest | None:
+        """Another artifact's manifest; None when it does not exist, or is damaged or of another version of Slipway."""
+        try:
+            return self.find(stage, key)
+        except InputError as error:
+            log.warning("files of %s %s are not looked for: %s", stage, key[:12], error)
+            return None
 
     def _is_copied(self, source_uri: str, uri: str, file: File) -> bool:
         """Copy a file within the store; False if retention deleted it meanwhile or its digest is not the right one."""
@@ -322,11 +342,11 @@ class ArtifactStore:
         found = self._find(uri)
         if found is None:
             return None
-        if found[0].files != manifest.files:
+        if not found[0].has_same_files(manifest):
             log.warning("another process stored other bytes as %s; they are replaced", uri)
             return None
         winner = self.use(manifest.stage, manifest.key)
-        if winner is None or winner.files != manifest.files:
+        if winner is None or not winner.has_same_files(manifest):
             return None
         log.info("another process stored %s at the same time", uri)
         return winner
@@ -338,13 +358,13 @@ class ArtifactStore:
     def _get(self, uri: str, file: File, partial: Path, count: Count, manifest_uri: str, *, is_continued: bool) -> None:
         """Download to `partial`, which continues there after an interruption and is removed if its bytes are wrong."""
         while True:
-            actual = self._store.get_file(uri, partial, file.size_bytes, count)
-            if actual == file.sha256:
+            actual = self._store.get_file(uri, partial, file.size_bytes, count, algorithm=file.algorithm)
+            if actual == file.digest:
                 return
             partial.unlink(missing_ok=True)
             if actual is None or not is_continued:
                 found = actual or "another size"
-                raise DigestMismatchError(uri, expected=file.sha256, found=found, remedy=_delete(manifest_uri))
+                raise DigestMismatchError(uri, expected=file.digest, found=found, remedy=_delete(manifest_uri))
             log.warning("%s: what an interrupted download left is damaged, starting again", uri)
             count(-file.size_bytes)
             is_continued = False
@@ -393,13 +413,8 @@ def _check_name(name: str) -> None:
     read_contract(File, {"path": name, "sha256": "0" * 64, "size_bytes": 0}, f"file {name!r} of an artifact")
 
 
-def sha256_of_file(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(READ_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+def _has_digest(path: Path, file: File) -> bool:
+    return digests_of_file(path, file.algorithm) == (file.digest,)
 
 
 def _described(source: Path, paths: Sequence[Path]) -> tuple[File, ...]:
@@ -408,8 +423,8 @@ def _described(source: Path, paths: Sequence[Path]) -> tuple[File, ...]:
     for name in names:
         _check_name(name)
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        digests = list(pool.map(sha256_of_file, paths))
+        digests = list(pool.map(lambda path: digests_of_file(path, "sha256", "blake3"), paths))
     return tuple(
-        File(path=name, sha256=digest, size_bytes=path.stat().st_size)
-        for name, digest, path in zip(names, digests, paths, strict=True)
+        File(path=name, sha256=sha256, blake3=blake3, size_bytes=path.stat().st_size)
+        for name, (sha256, blake3), path in zip(names, digests, paths, strict=True)
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from tasks.adapters.digests import digests_of_file, new
 from tasks.adapters.object_store import (
     ByteSource,
     LostRaceError,
@@ -18,6 +19,7 @@ from tasks.adapters.object_store import (
     Upload,
 )
 from tasks.adapters.parts import PART_BYTES
+from tasks.contracts.artifact import Algorithm
 from tasks.contracts.errors import InputError
 
 SCHEME = "file://"
@@ -77,11 +79,7 @@ class FolderStore(ObjectStore):
         path = self._path(uri)
         if not path.is_file():
             return None
-        digest = hashlib.sha256()
-        with path.open("rb") as stream:
-            while chunk := stream.read(READ_BYTES):
-                digest.update(chunk)
-        return self._described(path, digest.hexdigest())
+        return self._described(path, *digests_of_file(path, "sha256"))
 
     @override
     def list(self, prefix_uri: str) -> Iterator[StoredObject]:
@@ -90,13 +88,21 @@ class FolderStore(ObjectStore):
                 yield self._described(path, None)
 
     @override
-    def get_file(self, uri: str, path: Path, size_bytes: int, progress: Progress | None = None) -> str | None:
+    def get_file(
+        self,
+        uri: str,
+        path: Path,
+        size_bytes: int,
+        progress: Progress | None = None,
+        *,
+        algorithm: Algorithm = "sha256",
+    ) -> str | None:
         source = self._path(uri)
         if not source.is_file():
             raise NotFoundError(f"{uri} does not exist", remedy="Check the folder, or export again.")
         if source.stat().st_size != size_bytes:
             return None
-        digest = hashlib.sha256()
+        digest = new(algorithm)
         with source.open("rb") as stream, path.open("wb") as file:
             while chunk := stream.read(READ_BYTES):
                 file.write(chunk)

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from tasks.contracts.artifact import Algorithm
 from tasks.contracts.errors import ConflictError, InputError
 
 Progress = Callable[[int], None]
@@ -104,13 +105,21 @@ class ObjectStore(Protocol):
     def list(self, prefix_uri: str) -> Iterator[StoredObject]:
         """Every object whose URI starts with `prefix_uri`, in the order of their keys' bytes."""
 
-    def get_file(self, uri: str, path: Path, size_bytes: int, progress: Progress | None = None) -> str | None:
-        """Download an object in parallel parts, digested on the way, to `path`.
+    def get_file(
+        self,
+        uri: str,
+        path: Path,
+        size_bytes: int,
+        progress: Progress | None = None,
+        *,
+        algorithm: Algorithm = "sha256",
+    ) -> str | None:
+        """Download an object, in parallel parts where one connection is slow, digested on the way, to `path`.
 
         Bytes that are at `path` already count as its beginning, so that a download that was interrupted continues.
 
         Returns:
-            Hex sha256 of the file at `path`; None if the object has another size than `size_bytes`.
+            Hex digest of the file at `path`, by `algorithm`; None if the object has another size than `size_bytes`.
 
         Raises:
             NotFoundError: there is none.

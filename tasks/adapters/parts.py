@@ -8,10 +8,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 
 from tasks.adapters.clock import Clock, SystemClock
 
 PART_BYTES = 8 * 2**20
+LEAST_PART_BYTES = 2**20
 BUFFER_BYTES = 16 * PART_BYTES
 CONNECTIONS = 16
 
@@ -58,7 +60,7 @@ class _Buffers:
 
     def take(self, size_bytes: int, *, arriving: bool, wait_for_it: bool) -> bytearray | None:
         """Memory; None if there is none now and the caller does not wait. `arriving`: until `arrived` is called."""
-        size_bytes = max(size_bytes, PART_BYTES)
+        size_bytes = max(size_bytes, LEAST_PART_BYTES)
         with self._changed:
             while not self._has(size_bytes, arriving=arriving):
                 if not wait_for_it:
@@ -67,8 +69,9 @@ class _Buffers:
             self._left_bytes -= size_bytes
             if arriving:
                 self._arriving_bytes += size_bytes
-            if size_bytes == PART_BYTES and self._spare:
+            if self._spare and len(self._spare[-1]) == size_bytes:
                 return self._spare.pop()
+            self._spare.clear()  # they would be memory beside that of parts of another size
         return bytearray(size_bytes)
 
     def arrived(self, buffer: bytearray) -> None:
@@ -79,7 +82,7 @@ class _Buffers:
     def give_back(self, buffer: bytearray) -> None:
         with self._changed:
             self._left_bytes += len(buffer)
-            if len(buffer) == PART_BYTES:
+            if not self._spare or len(self._spare[-1]) == len(buffer):
                 self._spare.append(buffer)
             self._changed.notify_all()
 
@@ -95,8 +98,13 @@ class Lanes:
     def __init__(self, connections: int = CONNECTIONS, bytes_per_s: int | None = None) -> None:
         """`connections` bounds the parts that are read or written at a time."""
         self.connections, self.limit = connections, RateLimit(bytes_per_s, SystemClock())
+        self._free = threading.BoundedSemaphore(connections)
         self._pool = ThreadPoolExecutor(connections, thread_name_prefix="part")
         self._buffers = _Buffers(BUFFER_BYTES)
+
+    def connection(self) -> AbstractContextManager[object]:
+        """One of the connections, to have while the block runs. It may not call `move`, which would wait for it."""
+        return self._free
 
     def small(self, size_bytes: int, move: Callable[[memoryview], None]) -> None:
         """Call `move` with memory for a whole file of at most PART_BYTES, in the caller's thread."""
@@ -118,7 +126,7 @@ class Lanes:
         start: int = 0,
         part_bytes: int = PART_BYTES,
         in_order: bool = False,
-        reads_at_once: Callable[[], int] = lambda: CONNECTIONS,
+        reads_at_once: Callable[[], int] | None = None,
     ) -> None:
         """Move the bytes from `start` to `size_bytes`. When it ends or fails, no read or write is left.
 
@@ -130,7 +138,7 @@ class Lanes:
             start: where to begin.
             part_bytes: size of every part but the last.
             in_order: whether a part is written only after the one before it, so that what is written has no holes.
-            reads_at_once: how many parts may be read now.
+            reads_at_once: how many parts may be read now; as many as there are connections unless it is given.
 
         Raises:
             Exception: what `read`, `digest` or `write` raised first.
@@ -140,7 +148,7 @@ class Lanes:
         asked = done = start
         try:
             while done < size_bytes:
-                while asked < size_bytes and len(reading) < reads_at_once():
+                while asked < size_bytes and len(reading) < (reads_at_once() if reads_at_once else self.connections):
                     length = min(part_bytes, size_bytes - asked)
                     while writing and writing[0].done():
                         writing.popleft().result()
@@ -148,7 +156,7 @@ class Lanes:
                     if buffer is None:
                         break
                     view = memoryview(buffer)[:length]
-                    reading.append((asked, buffer, view, self._pool.submit(read, asked, view)))
+                    reading.append((asked, buffer, view, self._pool.submit(self._arrived, read, asked, view)))
                     asked += length
                 if not reading:
                     writing.popleft().result()
@@ -173,12 +181,22 @@ class Lanes:
                 self._buffers.arrived(buffer)
                 self._buffers.give_back(buffer)
 
+    def _arrived(self, read: Read, offset: int, view: memoryview) -> None:
+        with self._free:
+            read(offset, view)
+
     def _written(self, write: Write, offset: int, buffer: bytearray, view: memoryview) -> None:
         try:
-            write(offset, view)
+            with self._free:
+                write(offset, view)
         finally:
             view.release()
             self._buffers.give_back(buffer)
+
+
+def readable_part_bytes(connections: int) -> int:
+    """The size of parts of which every connection can bring one at a time: together they have half of the memory."""
+    return max(LEAST_PART_BYTES, min(PART_BYTES, BUFFER_BYTES // 2 // connections))
 
 
 def part_bytes_of(size_bytes: int, most_parts: int) -> int:

@@ -16,6 +16,7 @@ from botocore import exceptions as aws
 from botocore.config import Config
 from typing_extensions import override
 
+from tasks.adapters.digests import new
 from tasks.adapters.object_store import (
     ByteSource,
     LostRaceError,
@@ -27,6 +28,7 @@ from tasks.adapters.object_store import (
 )
 from tasks.adapters.parts import Lanes
 from tasks.adapters.s3_files import S3Files
+from tasks.contracts.artifact import Algorithm
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.site import ObjectStoreSite
 from tasks.contracts.site_objects import OBJECT_STORE_POLICY
@@ -175,9 +177,17 @@ class S3ObjectStore(ObjectStore):
                     yield StoredObject(uri, item["Size"], item["ETag"], item["LastModified"])
 
     @override
-    def get_file(self, uri: str, path: Path, size_bytes: int, progress: Progress | None = None) -> str | None:
+    def get_file(
+        self,
+        uri: str,
+        path: Path,
+        size_bytes: int,
+        progress: Progress | None = None,
+        *,
+        algorithm: Algorithm = "sha256",
+    ) -> str | None:
         with self._translated(uri):
-            return self._files.get(_address(uri), path, size_bytes, progress or _ignore)
+            return self._files.get(_address(uri), path, size_bytes, progress or _ignore, new(algorithm))
 
     @override
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:

@@ -1,18 +1,21 @@
 """Files to and from S3, in parallel parts that are digested on the way. Errors are boto3's; s3.py translates them."""
 
 import contextlib
-import hashlib
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from boto3.s3.transfer import TransferConfig
 from botocore import exceptions as aws
+from urllib3.exceptions import SSLError
 
+from tasks.adapters.digests import Digest
 from tasks.adapters.disk import disk_errors
 from tasks.adapters.object_store import ByteSource, Progress
-from tasks.adapters.parts import PART_BYTES, Lanes, part_bytes_of
+from tasks.adapters.parts import PART_BYTES, Lanes, part_bytes_of, readable_part_bytes
 from tasks.adapters.progress import size
 from tasks.contracts.errors import InputError
 
@@ -27,8 +30,16 @@ ATTEMPTS = 4
 """Connections that break one after the other while one part is read. botocore repeats requests, not their reading."""
 BROKEN = (aws.ResponseStreamingError, aws.ReadTimeoutError, aws.IncompleteReadError)
 READ_BYTES = 2**18  # fits into a core's cache
+ONE_CONNECTION_BYTES_PER_S = 150 * 10**6
+"""Below this rate a file is read over several connections. Amazon S3 gives one 85 to 90 MB/s
+(docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance-guidelines.html); what is faster than this is
+limited by CPUs and disks, which more connections would keep from their work."""
+LONGEST_RANGE_BYTES = 8 * PART_BYTES
+"""After so many bytes the rate is looked at again. A request costs as much CPU as 2 MB that it brings."""
 SHORTER = "InvalidRange"
+UNKNOWN_TYPE = "binary/octet-stream"  # what S3 says of objects that were stored without a type
 Address = Mapping[str, str]
+Take = Callable[[memoryview], None]
 
 
 class OtherSizeError(Exception):
@@ -52,9 +63,8 @@ class S3Files:
             multipart_threshold=2 * COPY_PART_BYTES, multipart_chunksize=COPY_PART_BYTES, max_concurrency=COPIES_AT_ONCE
         )
 
-    def get(self, address: Address, path: Path, size_bytes: int, progress: Progress) -> str | None:
-        """See ObjectStore.get_file."""
-        digest = hashlib.sha256()
+    def get(self, address: Address, path: Path, size_bytes: int, progress: Progress, digest: Digest) -> str | None:
+        """See ObjectStore.get_file; `digest` is that of no bytes yet."""
         start = _beginning(path, size_bytes, digest)
         progress(start)
         if path.is_file() and start == size_bytes:  # interrupted after its last byte, and S3 has no range of no bytes
@@ -64,21 +74,20 @@ class S3Files:
             digest.update(view)
             progress(len(view))
 
-        def write(_: int, view: memoryview) -> None:
-            with disk_errors(path.name), path.open("ab") as file:
-                file.write(view)
-
-        def small(view: memoryview) -> None:
-            self._read(address, size_bytes, start, view)
-            write(start, view)
-            take(view)
-
         try:
-            if size_bytes - start <= PART_BYTES:
-                self._lanes.small(size_bytes - start, small)
-            else:
-                read = partial(self._read, address, size_bytes)
-                self._lanes.move(size_bytes, read, take, write, start=start, in_order=True)
+            with contextlib.closing(_Tail(path)) as tail:
+                start = self._stream(address, size_bytes, start, tail, take)
+                if start < size_bytes:
+                    read = partial(self._read, address, size_bytes)
+                    self._lanes.move(
+                        size_bytes,
+                        read,
+                        take,
+                        lambda _, view: tail.append(view),
+                        start=start,
+                        part_bytes=readable_part_bytes(self._lanes.connections),
+                        in_order=True,
+                    )
         except OtherSizeError:
             path.unlink(missing_ok=True)
             return None
@@ -112,7 +121,11 @@ class S3Files:
         """See ObjectStore.copy."""
         head = self._client.head_object(**source)
         # a copy in parts drops the metadata unless it is given again
-        extra = {"Metadata": head["Metadata"], "MetadataDirective": "REPLACE", "ContentType": head["ContentType"]}
+        extra = {
+            "Metadata": head["Metadata"],
+            "MetadataDirective": "REPLACE",
+            "ContentType": head.get("ContentType", UNKNOWN_TYPE),
+        }
         self._client.copy(dict(source), target["Bucket"], target["Key"], ExtraArgs=extra, Config=self._copying)
 
     def _put_in_parts(self, source: ByteSource, address: Address) -> str:
@@ -159,21 +172,53 @@ class S3Files:
             raise
         return sha256
 
+    def _stream(self, address: Address, size_bytes: int, start: int, tail: "_Tail", take: Take) -> int:
+        """Append a file's bytes from `start` on as they come over one connection.
+
+        They are digested and written while they are in the core's cache, at half the cost of parts that arrive side by
+        side. Return where it stopped, because this connection alone is slower than several together would be.
+        """
+        buffer = memoryview(bytearray(min(READ_BYTES, size_bytes - start)))
+        range_bytes = PART_BYTES
+
+        def append(count: int) -> None:
+            tail.append(buffer[:count])
+            take(buffer[:count])
+
+        while True:
+            length = min(range_bytes, size_bytes - start)
+            with self._lanes.connection():
+                rate = _rate(self._received(address, size_bytes, start, length, lambda _: buffer), append)
+            start += length
+            if start == size_bytes or rate < ONE_CONNECTION_BYTES_PER_S:
+                return start
+            range_bytes = min(2 * range_bytes, LONGEST_RANGE_BYTES)
+
     def _read(self, address: Address, size_bytes: int, offset: int, view: memoryview) -> None:
-        """Fill `view` from the object, over several connections if they break."""
+        """Fill `view` from the object."""
+        room = partial(_piece, view)
+        for _ in self._received(address, size_bytes, offset, len(view), room):
+            pass
+
+    def _received(
+        self, address: Address, size_bytes: int, offset: int, length: int, room: Callable[[int], memoryview]
+    ) -> Generator[int, None, None]:
+        """Read these bytes of the object, over several connections if they break.
+
+        `room` gives the memory for what comes next, by its position in the range; yield how much of it is filled.
+        """
         position = failures = 0
         while True:
             before = position
             try:
-                with contextlib.closing(
-                    self._body(address, size_bytes, offset + position, len(view) - position)
-                ) as body:
-                    while position < len(view):
-                        received = body.readinto(view[position : position + READ_BYTES])
+                with contextlib.closing(self._body(address, size_bytes, offset + position, length - position)) as body:
+                    while position < length:
+                        received = _fill(room(position)[: length - position], body)
                         position += received
                         self._lanes.limit.take(received)
                         if not received:
-                            raise aws.IncompleteReadError(actual_bytes=position, expected_bytes=len(view))
+                            raise aws.IncompleteReadError(actual_bytes=position, expected_bytes=length)
+                        yield received
             except BROKEN:
                 failures = 1 if position > before else failures + 1
                 if failures >= ATTEMPTS:
@@ -210,13 +255,59 @@ class S3Files:
         raise OtherSizeError
 
 
+class _Tail:
+    """Appends to a file, which is made with the first piece, even an empty one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+
+    def append(self, view: memoryview) -> None:
+        """Write the next bytes."""
+        with disk_errors(self._path.name):
+            self._file = self._file or self._path.open("ab")
+            self._file.write(view)
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file. What was appended is in it."""
+        if self._file:
+            self._file.close()
+
+
+def _rate(pieces: Generator[int, None, None], append: Callable[[int], None]) -> float:
+    """Append every piece; return the bytes that came in each second of waiting for them, without the first piece."""
+    waited_s, counted = 0.0, 0
+    with contextlib.closing(pieces):
+        append(next(pieces, 0))
+        while True:
+            began = time.monotonic()
+            received = next(pieces, 0)
+            waited_s += time.monotonic() - began
+            if not received:
+                return counted / waited_s if waited_s else math.inf
+            counted += received
+            append(received)
+
+
+def _fill(view: memoryview, body: Any) -> int:
+    try:
+        return int(body.readinto(view))
+    except SSLError as error:  # the one error of reading that botocore does not translate
+        raise aws.ResponseStreamingError(error=error) from error
+
+
+def _piece(view: memoryview, position: int) -> memoryview:
+    return view[position : position + READ_BYTES]
+
+
 def _body_of(view: memoryview) -> bytes | bytearray:
     """What botocore takes, without a copy where the view is a whole buffer."""
     buffer = view.obj
     return buffer if isinstance(buffer, bytearray) and len(buffer) == len(view) else bytes(view)
 
 
-def _beginning(path: Path, size_bytes: int, digest: Any) -> int:
+def _beginning(path: Path, size_bytes: int, digest: Digest) -> int:
     """Digest what an interrupted download left at `path`; return its size. What is too long to be one is removed."""
     if not path.is_file():
         return 0

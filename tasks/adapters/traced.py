@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from tasks.adapters.object_store import ByteSource, ObjectStore, Progress, StoredObject, Upload
 from tasks.adapters.tracing import Spans
+from tasks.contracts.artifact import Algorithm
 from tasks.contracts.plan import DatasetFile, HubFile, Source
 
 R = TypeVar("R")
@@ -57,9 +58,17 @@ class TracedObjectStore(ObjectStore):
         return self._store.list(prefix_uri)
 
     @override
-    def get_file(self, uri: str, path: Path, size_bytes: int, progress: Progress | None = None) -> str | None:
+    def get_file(
+        self,
+        uri: str,
+        path: Path,
+        size_bytes: int,
+        progress: Progress | None = None,
+        *,
+        algorithm: Algorithm = "sha256",
+    ) -> str | None:
         with self._spans.span("s3.get", {URI: uri, BYTES: size_bytes}):
-            return self._store.get_file(uri, path, size_bytes, progress)
+            return self._store.get_file(uri, path, size_bytes, progress, algorithm=algorithm)
 
     @override
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:

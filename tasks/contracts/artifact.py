@@ -12,6 +12,8 @@ STAGES: tuple[Stage, ...] = ("download", "quantize", "build", "assemble", "publi
 """In the order of the pipeline; each stage reads the ones before it."""
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Blake3 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Algorithm = Literal["sha256", "blake3"]
 
 MANIFEST = "manifest.json"
 
@@ -26,7 +28,25 @@ class File(Contract):
         description="relative; only characters that Triton's endpoint-form S3 addresses allow",
     )
     sha256: Sha256
+    blake3: Blake3 | None = Field(
+        default=None,
+        description="what readers verify, because it is the faster of the two; absent where no step had the bytes",
+    )
     size_bytes: int = Field(ge=0)
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """What a reader computes of the bytes."""
+        return "blake3" if self.blake3 else "sha256"
+
+    @property
+    def digest(self) -> str:
+        """The hex digest of that algorithm."""
+        return self.blake3 or self.sha256
+
+    def is_same(self, other: "File") -> bool:
+        """Whether both are the same bytes under the same name, whichever digests are known of them."""
+        return (self.path, self.sha256, self.size_bytes) == (other.path, other.sha256, other.size_bytes)
 
     @field_validator("path")
     @classmethod
@@ -53,6 +73,10 @@ class Manifest(Contract):
     def size_bytes(self) -> int:
         """Bytes of all files."""
         return sum(file.size_bytes for file in self.files)
+
+    def has_same_files(self, other: "Manifest") -> bool:
+        """Whether both list the same bytes under the same names."""
+        return len(self.files) == len(other.files) and all(map(File.is_same, self.files, other.files))
 
 
 class Claim(Contract):

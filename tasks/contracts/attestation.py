@@ -134,7 +134,11 @@ def signature_statement(release_id: str, manifest: Manifest) -> Statement:
         "predicate": {
             "serialization": serialization,
             "resources": resources,
-            "slipway": {"artifact": f"{manifest.stage}/{manifest.key}"},
+            "slipway": {
+                "artifact": f"{manifest.stage}/{manifest.key}",
+                # what pods compute: who may change the manifest could otherwise give other bytes a digest of their own
+                "blake3": {file.path: file.blake3 for file in ordered(manifest.files) if file.blake3},
+            },
         },
     }
 
@@ -158,6 +162,10 @@ def difference(signed: Statement, expected: Statement) -> str:
             return (
                 f"{name} is {ours.get(name, 'absent')[:12]} in the manifest, {theirs.get(name, 'absent')[:12]} signed"
             )
+    blake3 = (predicate.get("slipway") or {}).get("blake3") or {}
+    for name, digest in expected["predicate"]["slipway"]["blake3"].items():
+        if blake3.get(name) != digest:
+            return f"{name} has BLAKE3 {digest[:12]} in the manifest, {str(blake3.get(name, 'none'))[:12]} signed"
     return "" if signed.get("subject") == expected["subject"] else "the digest of all files differs"
 
 

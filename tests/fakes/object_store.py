@@ -4,6 +4,7 @@ import hashlib
 import threading
 from datetime import UTC, datetime
 
+from tasks.adapters.digests import digests_of_file
 from tasks.adapters.object_store import LostRaceError, NotFoundError, StoredObject, Upload
 from tasks.contracts.errors import InputError, UnavailableError
 
@@ -60,7 +61,7 @@ class MemoryObjectStore:
                 data, _ = self.objects[uri]
                 yield StoredObject(uri, len(data), _etag(data), self._at(uri))
 
-    def get_file(self, uri, path, size_bytes, progress=None):
+    def get_file(self, uri, path, size_bytes, progress=None, *, algorithm="sha256"):
         data = self.read_bytes(uri)
         if len(data) != size_bytes:
             return None
@@ -68,7 +69,7 @@ class MemoryObjectStore:
         path.write_bytes(begun + data[len(begun) :])
         if progress:
             progress(len(data))
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return digests_of_file(path, algorithm)[0]
 
     def put_file(self, path, uri, progress=None, *, sha256=None):
         data = path.read_bytes()

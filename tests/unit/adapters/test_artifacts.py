@@ -1,13 +1,17 @@
 import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from blake3 import blake3
 
-from tasks.adapters.artifacts import ArtifactStore
+from tasks.adapters.artifacts import ArtifactStore, Incoming
 from tasks.adapters.clock import SystemClock
 from tasks.contracts.artifact import Layout
 from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
+from tasks.contracts.plan import HubFile
 from tests.fakes.clock import ManualClock
+from tests.fakes.hub import MemoryFile
 from tests.fakes.object_store import MemoryObjectStore
 
 KEY, OTHER = "a" * 64, "b" * 64
@@ -269,3 +273,102 @@ def test_digests_of_a_manifest_are_those_of_the_files(artifacts, folder):
     stored = store(artifacts, folder(model=b"weights"))
 
     assert stored.files[0].sha256 == hashlib.sha256(b"weights").hexdigest()
+
+
+def change(objects, edit):
+    """Change what the manifest says of the artifact's one file."""
+    document = json.loads(objects.read_bytes(f"{PREFIX}/manifest.json"))
+    edit(document["files"][0])
+    objects.put_bytes(f"{PREFIX}/manifest.json", json.dumps(document).encode())
+
+
+def test_both_digests_of_a_stored_file_are_those_of_its_bytes(artifacts, folder):
+    (file,) = store(artifacts, folder(model=b"weights" * 100_000)).files
+
+    assert file.sha256 == hashlib.sha256(b"weights" * 100_000).hexdigest()
+    assert file.blake3 == blake3(b"weights" * 100_000).hexdigest()
+
+
+def test_files_are_verified_by_blake3_where_the_manifest_has_it(artifacts, objects, folder, tmp_path):
+    store(artifacts, folder(model=b"weights"))
+    change(objects, lambda file: file.update(blake3="0" * 64))
+
+    with pytest.raises(DigestMismatchError) as caught:
+        artifacts.fetch("build", KEY, tmp_path / "back")
+
+    assert caught.value.expected == "0" * 19
+    assert caught.value.found == blake3(b"weights").hexdigest()[:19]
+
+
+def test_manifests_of_before_are_verified_by_sha256(artifacts, objects, folder, tmp_path):
+    store(artifacts, folder(model=b"weights"))
+    change(objects, lambda file: file.pop("blake3"))
+
+    artifacts.fetch("build", KEY, tmp_path / "back")
+    objects.put_bytes(f"{PREFIX}/model", b"Weights")
+
+    with pytest.raises(DigestMismatchError) as caught:
+        artifacts.fetch("build", KEY, tmp_path / "again")
+    assert caught.value.expected == hashlib.sha256(b"weights").hexdigest()[:19]
+
+
+def incoming(data, brought):
+    """A file that lies elsewhere and has this content; `brought` counts how often it is read."""
+
+    def bring(take, count):
+        brought.append(data)
+        taken = take(MemoryFile(data, announced))
+        count(len(data))
+        return taken
+
+    digest = hashlib.sha256(data).hexdigest()
+    announced = HubFile(path="model", digest=f"sha256:{digest}", size_bytes=len(data))
+    return [Incoming("model", len(data), digest, bring)]
+
+
+def stream(artifacts, files, key=KEY):
+    return artifacts.stream("download", key, files, what="download", inputs={}, producer={}, metrics={})
+
+
+def test_a_streamed_file_has_both_digests(artifacts):
+    (file,) = stream(artifacts, incoming(b"weights", [])).files
+
+    assert (file.sha256, file.blake3) == (hashlib.sha256(b"weights").hexdigest(), blake3(b"weights").hexdigest())
+
+
+def test_a_file_that_is_copied_from_another_artifact_keeps_its_digests(artifacts):
+    brought = []
+    (first,) = stream(artifacts, incoming(b"weights", brought)).files
+
+    (second,) = stream(artifacts, incoming(b"weights", brought), key=OTHER).files
+
+    assert second == first
+    assert brought == [b"weights"]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b'{"apiVersion": "slipway/v9"}', b"[]"])
+def test_a_manifest_that_cannot_be_read_stops_no_other_download(artifacts, objects, damaged):
+    stream(artifacts, incoming(b"weights", []), key=OTHER)
+    objects.put_bytes(f"s3://bucket/artifacts/download/{OTHER}/manifest.json", damaged)
+    brought = []
+
+    stream(artifacts, incoming(b"weights", brought))
+
+    assert brought == [b"weights"]
+
+
+def test_two_processes_agree_though_one_of_them_knows_one_digest_alone(folder):
+    class Racing(MemoryObjectStore):
+        """Another process, which found the file stored and did not read it, stores the manifest before ours."""
+
+        def put_if(self, uri, data, *, etag):
+            if uri not in self.objects:
+                self.objects[uri] = (first.model_dump_json().encode(), None)
+            return super().put_if(uri, data, etag=etag)
+
+    whole = store(ArtifactStore(MemoryObjectStore(), Layout("s3://bucket"), ManualClock()), folder(model=b"same"))
+    first = whole.model_copy(update={"files": (whole.files[0].model_copy(update={"blake3": None}),)})
+
+    second = store(ArtifactStore(Racing(), Layout("s3://bucket"), ManualClock()), folder(model=b"same"))
+
+    assert second == first.model_copy(update={"used_at": second.used_at})

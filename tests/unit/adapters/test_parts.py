@@ -1,5 +1,7 @@
 import hashlib
 import threading
+import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -76,6 +78,21 @@ def test_memory_does_not_grow_with_the_size_of_a_file():
 
     assert held == [0]
     assert 0 < most[0] <= BUFFER_BYTES
+
+
+def test_parts_of_several_sizes_share_the_same_memory():
+    lanes = Lanes(connections=64)
+    tracemalloc.start()
+    try:
+        for part_bytes in (PART_BYTES, 14 * 2**20, 2**20, 14 * 2**20):
+            lanes.move(
+                40 * part_bytes, lambda *_: None, lambda _: None, lambda *_: time.sleep(0.01), part_bytes=part_bytes
+            )
+        most_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert most_bytes <= BUFFER_BYTES + 2**20
 
 
 def test_parts_that_arrive_leave_half_of_the_memory_to_those_that_are_written():

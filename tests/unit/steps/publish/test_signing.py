@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -154,6 +155,29 @@ def test_a_changed_byte_with_a_manifest_to_match_does_not_start(space, tmp_path)
     error = refused(space, tmp_path)
 
     assert "demo/1/engine/model.xml is ffffffffffff in the manifest" in error.found
+
+
+def test_a_changed_byte_with_a_blake3_digest_to_match_does_not_start(space, tmp_path):
+    published(space, tmp_path)
+    space.store.put_bytes(f"{ROOT}/demo/1/engine/model.xml", b"graqh")
+    change(space, "manifest.json", lambda manifest: manifest["files"][0].update(blake3=blake3(b"graqh").hexdigest()))
+
+    error = refused(space, tmp_path)
+
+    assert "demo/1/engine/model.xml has BLAKE3 " in error.found
+
+
+def test_a_manifest_without_its_blake3_digests_is_verified_by_what_else_was_signed(space, tmp_path):
+    published(space, tmp_path)
+    change(space, "manifest.json", lambda manifest: [file.update(blake3=None) for file in manifest["files"]])
+
+    fetch(space, tmp_path)
+    assert (tmp_path / "models/demo/1/engine/model.xml").read_bytes() == b"graph"
+
+    (tmp_path / "models/demo/1/engine/model.xml").unlink()
+    space.store.put_bytes(f"{ROOT}/demo/1/engine/model.xml", b"graqh")
+    with pytest.raises(DigestMismatchError):
+        fetch(space, tmp_path)
 
 
 @pytest.mark.parametrize("edit", [list.pop, lambda files: files.append({**files[0], "path": "demo/2/model.py"})])

@@ -1,0 +1,169 @@
+"""How S3Files reads objects: which ranges, how many at a time, and what it does about connections that break."""
+
+import hashlib
+import threading
+import time
+
+import pytest
+from botocore import exceptions as aws
+from urllib3.exceptions import SSLError
+
+from tasks.adapters.digests import new
+from tasks.adapters.parts import PART_BYTES, Lanes, RateLimit
+from tasks.adapters.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, S3Files
+from tests.fakes.clock import ManualClock
+
+ADDRESS = {"Bucket": "b", "Key": "k"}
+LONGEST_S = 60.0
+
+
+class Body:
+    """An answer's bytes. `meet` is called before each piece, `broken_after` bytes it raises `error`."""
+
+    def __init__(self, data, meet, error=None, broken_after=None):
+        self.data, self.meet, self.error, self.broken_after, self.position = data, meet, error, broken_after, 0
+
+    def readinto(self, view):
+        self.meet()
+        if self.error and self.position >= self.broken_after:
+            raise self.error
+        piece = self.data[self.position : self.position + len(view)]
+        view[: len(piece)] = piece
+        self.position += len(piece)
+        return len(piece)
+
+    def close(self):
+        self.closed()
+
+    def closed(self):
+        pass
+
+
+class Client:
+    """S3's GetObject over one object, as boto3 has it. Keeps the ranges and how many answers were open at a time."""
+
+    def __init__(self, data, meet=lambda start: None, broken=(), breaks_at=0.5):
+        self.data, self.meet, self.broken, self.breaks_at = data, meet, list(broken), breaks_at
+        self.ranges, self.open, self.most_open, self.lock = [], 0, 0, threading.Lock()
+
+    def get_object(self, *, Bucket, Key, Range=None):  # noqa: N803 - boto3's names
+        assert {"Bucket": Bucket, "Key": Key} == ADDRESS
+        start, end = map(int, Range.removeprefix("bytes=").split("-")) if Range else (0, len(self.data) - 1)
+        data = self.data[start : end + 1]
+        with self.lock:
+            self.ranges.append((start, end + 1))
+            self.open += 1
+            self.most_open = max(self.most_open, self.open)
+            error = self.broken.pop(0) if self.broken else None
+        body = Body(data, lambda: self.meet(start), error, int(self.breaks_at * len(data)))
+        body.closed = self.one_less
+        return {
+            "Body": body,
+            "ContentLength": len(data),
+            "ContentRange": f"bytes {start}-{end}/{len(self.data)}",
+        }
+
+    def one_less(self):
+        with self.lock:
+            self.open -= 1
+
+
+def slow_beginning(meet=lambda: None):
+    """A connection that brings its first MB at less than the rate of one connection that is left alone."""
+
+    def wait(start):
+        if start == 0:
+            time.sleep(2 * 2**18 / ONE_CONNECTION_BYTES_PER_S)
+        else:
+            meet()
+
+    return wait
+
+
+def get(client, path, lanes=None):
+    return S3Files(client, lanes or Lanes(), None).get(ADDRESS, path, len(client.data), lambda _: None, new("sha256"))
+
+
+def data_of(size_bytes):
+    return (bytes(range(251)) * (size_bytes // 251 + 1))[:size_bytes]
+
+
+def test_a_fast_connection_is_left_alone_and_asked_for_longer_ranges(tmp_path):
+    client = Client(data_of(40 * PART_BYTES))
+
+    digest = get(client, tmp_path / "f")
+
+    assert client.most_open == 1
+    assert [(end - start) // PART_BYTES for start, end in client.ranges] == [1, 2, 4, 8, 8, 8, 8, 1]
+    assert digest == hashlib.sha256(client.data).hexdigest()
+    assert (tmp_path / "f").read_bytes() == client.data
+
+
+@pytest.mark.parametrize("connections", [2, 8, 32])
+def test_a_slow_connection_is_helped_by_as_many_as_are_allowed(tmp_path, connections):
+    together = threading.Barrier(connections)
+    waited = set()
+
+    def meet():
+        """The first piece of each of the first ranges comes when all of them are being read."""
+        me = threading.get_ident()
+        if len(waited) < connections and me not in waited:
+            waited.add(me)
+            together.wait(LONGEST_S)
+
+    client = Client(data_of(20 * PART_BYTES), slow_beginning(meet))
+
+    digest = get(client, tmp_path / "f", Lanes(connections))
+
+    assert client.most_open == connections
+    assert digest == hashlib.sha256(client.data).hexdigest()
+    assert (tmp_path / "f").read_bytes() == client.data
+
+
+def test_files_at_a_time_share_the_connections(tmp_path):
+    client, lanes = Client(data_of(6 * PART_BYTES), slow_beginning()), Lanes(connections=3)
+    threads = [threading.Thread(target=get, args=(client, tmp_path / str(number), lanes)) for number in range(5)]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert client.most_open == 3
+    assert {path.read_bytes() for path in tmp_path.iterdir()} == {client.data}
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+@pytest.mark.parametrize("meet", [lambda _: None, slow_beginning()], ids=["one connection", "several"])
+def test_every_byte_that_arrives_counts_against_the_bandwidth(tmp_path, meet):
+    client, lanes, clock = Client(data_of(4 * PART_BYTES), meet), Lanes(), ManualClock()
+    lanes.limit = RateLimit(PART_BYTES, clock)
+    began = clock.monotonic()
+
+    get(client, tmp_path / "f", lanes)
+
+    assert clock.monotonic() - began >= 3.9  # the last piece does not wait for itself
+
+
+@pytest.mark.parametrize(
+    "error",
+    [aws.ResponseStreamingError(error="reset"), SSLError("decryption failed or bad record mac")],
+    ids=["connection", "tls"],
+)
+def test_a_range_that_breaks_goes_on_at_its_next_byte(tmp_path, error):
+    client = Client(data_of(PART_BYTES), broken=[error, error])
+
+    digest = get(client, tmp_path / "f")
+
+    assert client.ranges == [(0, PART_BYTES), (PART_BYTES // 2, PART_BYTES), (3 * PART_BYTES // 4, PART_BYTES)]
+    assert digest == hashlib.sha256(client.data).hexdigest()
+
+
+def test_connections_that_bring_nothing_are_given_up_by_an_error_of_the_store(tmp_path):
+    client = Client(data_of(PART_BYTES), broken=[SSLError("bad record mac")] * 10, breaks_at=0)
+
+    with pytest.raises(aws.ResponseStreamingError):
+        get(client, tmp_path / "f")
+
+    assert client.ranges == [(0, PART_BYTES)] * ATTEMPTS
+    assert client.open == 0
