@@ -42,7 +42,7 @@ FULL = QUICK | {
     "queued_releases": ("local",),
     "scale": ("dev",),
 }
-GOAL, MISSED = "goal ", "missed"
+GOAL = "goal "
 
 
 def main() -> int:
@@ -60,7 +60,7 @@ def main() -> int:
         code, lines = run(name, *chosen[name])
         print(f"   {time.monotonic() - began:.0f} s", flush=True)
         goals += [f"{name}: {line.strip()}" for line in lines if GOAL in line]
-        if code and not any(MISSED in line for line in lines):
+        if code:
             broken.append(name)
     print("\n== goals")
     print("\n".join(goals))

@@ -69,8 +69,8 @@ def object_store(
         serve += ["--bwlimit", f"{mb_s}M"]
     if connection_mb_s:
         serve += ["--bwlimit-file", f"{connection_mb_s}M"]
-    # its default reads a whole object for the ETag of the first answer; S3 stores it
-    # nor the digest of whole objects that it sends, which S3 does not do either, on cores that it shares with the client
+    # by default it reads a whole object for the ETag of its first answer, and computes a digest of each whole object
+    # that it sends, on cores that it shares with the client; S3 does neither
     serve += ["--etag-hash", "", "--no-checksum", folder / "s3"]
     with child(serve):
         wait_until(lambda: accepts(port), START_S)

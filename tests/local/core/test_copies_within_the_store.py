@@ -1,0 +1,72 @@
+"""No byte of a copy passes through the process that asks for it: everything goes over a wire that counts."""
+
+import contextlib
+import socket
+import socketserver
+import threading
+from urllib.parse import urlsplit
+
+from tasks.adapters.artifacts import ArtifactStore
+from tasks.adapters.parts import PART_BYTES
+from tasks.adapters.s3 import S3ObjectStore
+from tasks.contracts.artifact import Layout
+from tests.fakes.clock import ManualClock
+
+DATA = bytes(range(256)) * (3 * PART_BYTES // 256)
+BUILT, PUBLISHED = "d" * 64, "e" * 64
+SMALL = 200_000  # documents, headers and answers
+
+
+class Counting(socketserver.StreamRequestHandler):
+    """Passes a connection on to the server's `to`, and counts what goes through in either direction."""
+
+    def handle(self):
+        with socket.create_connection(self.server.to) as there:
+            back = threading.Thread(target=self.pass_on, args=(there, self.connection))
+            back.start()
+            self.pass_on(self.connection, there)
+            back.join()
+
+    def pass_on(self, one, other):
+        with contextlib.suppress(ConnectionError):
+            while data := one.recv(65536):
+                self.server.bytes += len(data)
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def counting(place):
+    """A way to the place's store that counts: its server, and the place behind it."""
+    address = urlsplit(place.endpoint)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Counting) as server:
+        server.daemon_threads, server.to, server.bytes = True, (address.hostname, address.port), 0
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield server, place.model_copy(update={"endpoint": f"http://127.0.0.1:{server.server_address[1]}"})
+        finally:
+            server.shutdown()
+
+
+def test_publish_composes_without_a_byte_through_its_pod(place, tmp_path):
+    (tmp_path / "rank0.engine").write_bytes(DATA)
+    direct = ArtifactStore(S3ObjectStore(place), Layout(place.root), ManualClock())
+    built = direct.store("build", BUILT, tmp_path, inputs={}, producer={}, metrics={}, seconds=1)
+
+    with counting(place) as (wire, counted):
+        ArtifactStore(S3ObjectStore(counted), Layout(place.root), ManualClock()).compose(
+            "publish", PUBLISHED, [(built, "model")], inputs={}, producer={}, metrics={}
+        )
+
+    assert 0 < wire.bytes < SMALL
+    direct.fetch("publish", PUBLISHED, tmp_path / "back")
+    assert (tmp_path / "back" / "model" / "rank0.engine").read_bytes() == DATA
+
+
+def test_the_wire_counts_what_is_read(place):
+    S3ObjectStore(place).put_bytes(f"{place.root}/file", DATA)
+
+    with counting(place) as (wire, counted):
+        S3ObjectStore(counted).read_bytes(f"{place.root}/file")
+
+    assert wire.bytes > len(DATA)
