@@ -69,9 +69,9 @@ def object_store(
         serve += ["--bwlimit", f"{mb_s}M"]
     if connection_mb_s:
         serve += ["--bwlimit-file", f"{connection_mb_s}M"]
-    # by default it reads a whole object for the ETag of its first answer, and computes a digest of each whole object
-    # that it sends, on cores that it shares with the client; S3 does neither
-    serve += ["--etag-hash", "", "--no-checksum", folder / "s3"]
+    # by default it reads a whole object for the ETag of its first answer, and digests again what it sends and receives,
+    # all of it on cores that it shares with the client; S3 has cores of its own
+    serve += ["--etag-hash", "", "--no-checksum", "--ignore-checksum", folder / "s3"]
     with child(serve):
         wait_until(lambda: accepts(port), START_S)
         yield f"http://127.0.0.1:{port}"
