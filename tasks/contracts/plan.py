@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from tasks.contracts.artifact import STAGES, Sha256, Stage
-from tasks.contracts.base import Contract, sha256_of
+from tasks.contracts.base import Contract, canonical_json, sha256_of
 from tasks.contracts.kubernetes_text import ReleaseId, RunIdentity
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.spec_fields import Revision
@@ -30,6 +30,9 @@ DRAFT_FOLDER = "draft"
 
 LATER_ENGINE_FIELDS = ("expert_parallel", "attention_dp", "speculative")
 """Fields of the engine that are part of no key while they have their defaults, so that no older key changed."""
+
+SHOWN_CHARS, CONTEXT_CHARS = 40, 8
+"""Most characters of a value in a reason, and those shown before the first one that differs."""
 
 Fields = dict[str, Any]
 """What a stage's output depends on, besides its inputs: JSON values by name, possibly nested."""
@@ -263,8 +266,9 @@ def _differences(new: dict[str, Any], old: dict[str, Any]) -> tuple[str, ...]:
             lines.append(f"{name} added: {_short(new[name])}")
         elif name not in new:
             lines.append(f"{name} removed: was {_short(old[name])}")
-        elif new[name] != old[name]:
-            lines.append(f"{name}: {_short(old[name])} → {_short(new[name])}")
+        elif canonical_json(new[name]) != canonical_json(old[name]):  # 1, 1.0 and true are equal, and have three keys
+            before, after = _apart(old[name], new[name])
+            lines.append(f"{name}: {before} → {after}")
     return tuple(lines)
 
 
@@ -277,9 +281,27 @@ def _flat(fields: Any, path: str = "") -> dict[str, Any]:
     return flat
 
 
+def _apart(old: Any, new: Any) -> tuple[str, str]:
+    """Two different values as short texts that differ: long ones are cut to where they do."""
+    short = _short(old), _short(new)
+    if short[0] != short[1] and not any(text.endswith("…") for text in short):
+        return short
+    texts = str(old), str(new)
+    if texts[0] == texts[1]:  # a number and its text
+        texts = canonical_json(old).decode(), canonical_json(new).decode()
+    alike = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    begin = alike - CONTEXT_CHARS if alike > 2 * CONTEXT_CHARS else 0
+    before, after = ("…" * (begin > 0) + _cut(text[begin:], SHOWN_CHARS) for text in texts)
+    return before, after
+
+
 def _short(value: Any) -> str:
     text = str(value)
     kind, _, digest = text.partition(":")
     if kind in {"sha256", "git-sha1"} and digest:
         return digest[:12]
-    return text if len(text) <= 40 else text[:12] + "…"  # noqa: PLR2004
+    return _cut(text, SHOWN_CHARS)
+
+
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else text[:chars] + "…"

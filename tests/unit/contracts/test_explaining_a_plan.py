@@ -1,3 +1,8 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.contracts.base import canonical_json
 from tasks.contracts.plan import explain
 
 OLD = {
@@ -55,3 +60,46 @@ def test_added_and_removed_fields_are_told_apart():
         "files.model.safetensors removed: was aaaaaaaaaaaa",
         "files.x.json added: eeeeeeeeeeee",
     )
+
+
+def of_option(old, new):
+    """The reason when an option of the engine changes."""
+
+    def fields(value):
+        return changed("build", {"engine": {"max_batch_size": 8, "options": {"a": value}}})
+
+    return explain(fields(new), fields(old))["build"]
+
+
+LONG = "registry.example/models/serving/triton@sha256:"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (LONG + "1" * 64, LONG + "1" * 8 + "2" * 56, f"…{'1' * 40}… → …11111111{'2' * 32}…"),
+        (f"{'a' * 50}b", f"{'a' * 50}cd", "…aaaaaaaab → …aaaaaaaacd"),
+        ("a" * 50, "a" * 51, "…aaaaaaaa → …aaaaaaaaa"),
+        (1, 1.0, "1 → 1.0"),
+        (1, True, "1 → True"),
+        (1, "1", '1 → "1"'),
+    ],
+)
+def test_what_differs_of_two_values_is_shown(old, new, reason):
+    assert of_option(old, new) == (f"engine.options.a: {reason}",)
+
+
+values = st.one_of(
+    st.integers(), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), st.text("ab:…", max_size=120),
+    st.builds(lambda digest, length: f"sha256:{digest}"[:length], st.text("01", min_size=64, max_size=64), st.integers(0, 71)),
+)  # fmt: skip
+
+
+@given(old=values, new=values)
+def test_two_values_with_two_keys_never_look_the_same(old, new):
+    reasons = of_option(old, new)
+
+    assert (reasons == ()) == (canonical_json(old) == canonical_json(new))
+    for reason in reasons:
+        before, after = reason.removeprefix("engine.options.a: ").split(" → ")
+        assert before != after
