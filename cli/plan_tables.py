@@ -8,10 +8,11 @@ from rich.text import Text
 from cli.tables import COMMIT_DIGITS
 from tasks.adapters.progress import size
 from tasks.contracts.artifact import STAGES, Stage
-from tasks.contracts.forecast import Forecast, NeededRequests, Preview
+from tasks.contracts.forecast import Forecast, NeededRequests, Preview, StepForecast
 from tasks.contracts.plan import Plan
 
 MINUTE_S, HOUR_S = 60, 3600
+HALF_OF_ONE_HUNDREDTH = 0.005
 
 
 def plan_heading(plan: Plan) -> str:
@@ -24,14 +25,13 @@ def plan_heading(plan: Plan) -> str:
 def plan_table(preview: Preview) -> Table:
     """A table of the stages: whether each is stored, and if not, why, and how long it will take."""
     plan, forecast = preview.plan, preview.forecast
-    seconds = {each.step: each.seconds for each in forecast.steps} if forecast else {}
+    steps = {each.step: each for each in forecast.steps} if forecast else {}
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for stage in STAGES:
         planned = plan.stages[stage]
         sign, word, style = ("=", "stored", "cyan") if planned.stored else ("+", "missing", "yellow")
-        took = seconds.get(stage)
         reasons = "\n".join(_reasons(plan, stage))
-        about = "" if took is None else f"about {duration(took)}"
+        about = _about(steps[stage]) if stage in steps else ""
         table.add_row(Text(f"  {sign} {stage}", style), word, planned.key[:COMMIT_DIGITS], about, reasons)
     return table
 
@@ -73,12 +73,26 @@ def duration(seconds: float) -> str:
     return f"{seconds / MINUTE_S:.0f} min" if seconds < HOUR_S else f"{seconds / HOUR_S:.1f} h"
 
 
+def _about(step: StepForecast) -> str:
+    """A step's time and GPU-hours; empty where they are unknown."""
+    if step.seconds is None:
+        return ""
+    gpus = f", {_hundredths(step.gpu_hours)} GPU-hours" if step.gpu_hours else ""
+    return f"about {duration(step.seconds)}{gpus}"
+
+
+def _hundredths(value: float) -> str:
+    return "< 0.01" if 0 < value < HALF_OF_ONE_HUNDREDTH else f"{value:.2f}"
+
+
 def _takes(forecast: Forecast) -> Iterator[str]:
     if forecast.of is None:
         yield "time: unknown, because no release of this model has run before"
         return
-    gpus = f", {forecast.gpu_hours:.2f} GPU-hours" if forecast.gpu_hours else ""
-    cost = "" if forecast.cost is None else f", {forecast.cost:.2f} {forecast.currency}"
+    beside = forecast.candidate_gpu_hours
+    candidates = f" ({_hundredths(beside)} of them the candidate's own)" if beside else ""
+    gpus = f", {_hundredths(forecast.gpu_hours)} GPU-hours{candidates}" if forecast.gpu_hours else ""
+    cost = "" if forecast.cost is None else f", {_hundredths(forecast.cost)} {forecast.currency}"
     unknown = f"; {', '.join(forecast.unknown)} not included, without a time there" if forecast.unknown else ""
     yield f"time: about {duration(forecast.seconds)} in pods{gpus}{cost}, as {forecast.of} took{unknown}"
 
@@ -90,6 +104,8 @@ def _needs(each: NeededRequests) -> str:
 
 def _reasons(plan: Plan, stage: Stage) -> list[str]:
     planned = plan.stages[stage]
-    if planned.stored or planned.changed:
+    if planned.stored:
+        return []
+    if planned.changed:
         return list(planned.changed)
     return ["made again (--force)" if plan.forced else "the artifact is not in the object store"]

@@ -47,6 +47,7 @@ class StepForecast(Contract):
     step: Step
     seconds: float | None = Field(ge=0, description="expected time in its pod; null: it never ran before")
     gpus: int = Field(ge=0, description="of its pod")
+    gpu_hours: float | None = Field(default=None, ge=0, description="of its pod; null: it has no time")
 
 
 class Forecast(Contract):
@@ -55,6 +56,7 @@ class Forecast(Contract):
     of: ReleaseId | None = Field(description="the release whose times were taken; null: there is none")
     steps: tuple[StepForecast, ...] = Field(description="the steps that are going to run, in order")
     candidate_gpus: int = Field(ge=0, description="GPUs of the candidate's pods, from roll-out to promote")
+    candidate_gpu_hours: float = Field(default=0.0, ge=0, description="of these pods, while steps with a time run")
     gpu_hours: float = Field(ge=0, description="of the steps with a time, and of the candidate beside them")
     cost: float | None = Field(default=None, ge=0, description="by the site's prices; null: the site has none for it")
     currency: str | None = None
@@ -101,14 +103,15 @@ def forecast(release: ResolvedRelease, plan: Plan, past: PastTimes | None) -> Fo
     placement, replicas = release.serving, release.spec.serving.replicas.min
     pods = [_pod(step, release, plan, past) for step in steps_of(release.spec) if _runs(step, plan)]
     served_s = sum(each.seconds or 0.0 for each, _ in pods if each.step in WHILE_SERVED)
-    candidate = StepForecast(step="roll-out", seconds=served_s, gpus=placement.ranks * replicas)
+    candidate = _step("roll-out", served_s, placement.ranks * replicas)
     pods.append((candidate, replicas * quantity(placement.shape.cpu)))
-    gpu_hours = sum(each.gpus * (each.seconds or 0.0) for each, _ in pods) / HOUR_S
+    gpu_hours = sum(each.gpu_hours or 0.0 for each, _ in pods)
     cpu_hours = sum(cpus * (each.seconds or 0.0) for each, cpus in pods if not each.gpus) / HOUR_S
     return Forecast(
         of=past.release_id if past else None,
         steps=tuple(each for each, _ in pods[:-1]),
         candidate_gpus=candidate.gpus,
+        candidate_gpu_hours=candidate.gpu_hours or 0.0,
         gpu_hours=gpu_hours,
         cost=_cost(prices, release.spec.engine.gpu, gpu_hours, cpu_hours) if prices and past else None,
         currency=prices.currency if prices else None,
@@ -166,7 +169,13 @@ def _pod(step: Step, release: ResolvedRelease, plan: Plan, past: PastTimes | Non
     if seconds is not None and past and step in STAGES and past.download_bytes:
         seconds *= plan.download_bytes / past.download_bytes
     shape = release.step(step, plan.estimate).shape
-    return StepForecast(step=step, seconds=seconds, gpus=shape.gpus), quantity(shape.cpu)
+    return _step(step, seconds, shape.gpus), quantity(shape.cpu)
+
+
+def _step(step: Step, seconds: float | None, gpus: int) -> StepForecast:
+    return StepForecast(
+        step=step, seconds=seconds, gpus=gpus, gpu_hours=None if seconds is None else gpus * seconds / HOUR_S
+    )
 
 
 def _cost(prices: Prices, product: str | None, gpu_hours: float, cpu_hours: float) -> float | None:

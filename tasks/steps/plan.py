@@ -136,7 +136,9 @@ def _with_stored(plan: Plan, find: Callable[[Stage, str], Manifest | None], work
         return manifest is not None and (stage != "publish" or workspace.is_servable(plan.release_id, manifest))
 
     stages = {
-        stage: planned.model_copy(update={"stored": stored(stage, planned.key)})
+        stage: planned.model_copy(update={"stored": True, "changed": planned.changed if plan.live else ()})
+        if stored(stage, planned.key)
+        else planned
         for stage, planned in plan.stages.items()
     }
     return plan.model_copy(update={"stages": stages})
@@ -296,7 +298,7 @@ def _log_lines(plan: Plan) -> list[str]:
         lines.append(f"  draft model: {draft.repo}@{draft.revision} is commit {commit}: {amount}")
     for stage, planned in plan.stages.items():
         sign, state = ("=", "stored") if planned.stored else ("+", "to be made")
-        why = f": {'; '.join(planned.changed)}" if planned.changed else ""
+        why = f": {'; '.join(planned.changed)}" if planned.changed and not planned.stored else ""
         lines.append(f"  {sign} {stage:<8} {planned.key[:KEY_DIGITS]}  {state}{why}")
     return lines
 

@@ -7,7 +7,7 @@ import yaml
 
 from cli import step_process
 from tests.fakes.airflow_server import Frame, Script
-from tests.fakes.releases import SPEC
+from tests.fakes.releases import SPEC, release
 from tests.fakes.workspace import SITE
 from tests.unit.cli.runs import DAG, failed, nothing_to_do, planned
 
@@ -57,11 +57,12 @@ def test_an_impossible_request_exits_with_65(airflow, slipway):
 FORECAST = {
     "of": "demo-555555555555",
     "steps": [
-        {"step": "build", "seconds": 7200.0, "gpus": 4},
+        {"step": "build", "seconds": 7200.0, "gpus": 4, "gpu_hours": 8.0},
         {"step": "publish", "seconds": None, "gpus": 0},
         {"step": "benchmark", "seconds": 1800.0, "gpus": 0},
     ],
     "candidate_gpus": 4,
+    "candidate_gpu_hours": 2.0,
     "gpu_hours": 10.0,
     "cost": 20.5,
     "currency": "USD",
@@ -78,8 +79,9 @@ def test_time_gpus_and_cost_are_those_of_an_earlier_release(airflow, slipway):
     _, printed = slipway("plan", "demo")
 
     build = next(line for line in printed.splitlines() if line.startswith("  + build"))
-    assert "about 2.0 h" in build
-    assert "time: about 2.5 h in pods, 10.00 GPU-hours, 20.50 USD, as demo-555555555555 took; publish not" in printed
+    assert "about 2.0 h, 8.00 GPU-hours  new" in build
+    assert "time: about 2.5 h in pods, 10.00 GPU-hours (2.00 of them the candidate's own), 20.50 USD, as" in printed
+    assert ", as demo-555555555555 took; publish not included" in printed
     assert "live now: demo-555555555555, to which a roll back returns" in printed
 
 
@@ -119,6 +121,27 @@ def test_a_first_release_has_no_time(airflow, slipway):
     ends_planned(airflow, forecast=FORECAST | {"of": None, "gpu_hours": 0.0, "cost": None})
 
     assert "time: unknown, because no release of this model has run before" in slipway("plan", "demo")[1]
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"), [(0.0, "0.00 USD"), (0.004, "< 0.01 USD"), (0.005, "0.01 USD"), (0.016, "0.02 USD")]
+)
+def test_a_cost_below_a_cent_is_not_printed_as_none(airflow, slipway, cost, words):
+    ends_planned(airflow, forecast=FORECAST | {"cost": cost})
+
+    assert f", {words}, as demo" in slipway("plan", "demo")[1]
+
+
+UNSTORED = {stage: one.model_copy(update={"changed": ("new",)}) for stage, one in release().plan.stages.items()}
+
+
+def test_a_stored_stage_has_no_reason(airflow, slipway):
+    stages = {stage: one.model_copy(update={"stored": True}) for stage, one in UNSTORED.items()}
+    ends_planned(airflow, live="demo-555555555555", stages=stages)
+
+    lines = [line.split() for line in slipway("plan", "demo")[1].splitlines() if line.startswith("  = ")]
+
+    assert [len(line) for line in lines] == [4] * len(stages)  # sign, stage, word and key
 
 
 def test_a_plan_of_nothing_says_what_it_leaves_out(airflow, slipway):

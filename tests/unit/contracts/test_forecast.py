@@ -83,6 +83,21 @@ def test_cpus_of_steps_and_of_the_candidate_are_paid_by_the_hour():
     assert (found.currency, found.gpu_hours) == ("EUR", 0)
 
 
+def test_gpu_hours_of_each_step_and_of_the_candidate_add_up():
+    told = foreseen(gpu_site(prices=PRICES), **ON_GPUS)
+
+    hours = {each.step: each.gpu_hours for each in told.steps}
+    assert (hours["download"], hours["assemble"]) == (0, pytest.approx(2 / 60))
+    assert told.candidate_gpu_hours == pytest.approx(told.candidate_gpus * len(SERVED) / 60)
+    assert told.gpu_hours == pytest.approx(sum(hours.values()) + told.candidate_gpu_hours)
+
+
+def test_a_step_without_a_time_has_no_gpu_hours():
+    told = foreseen(gpu_site(), None, **ON_GPUS)
+
+    assert {each.gpu_hours for each in told.steps} == {None}
+
+
 def test_gpus_of_steps_and_of_the_candidate_are_counted_and_priced():
     on = gpu_site(prices=PRICES)
 

@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
+from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import canonical_json
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import StepResult
@@ -21,6 +24,27 @@ def made(store, release, step, seconds, outcome="done", data=None):  # noqa: F81
     store.put_bytes(uri, canonical_json(result.model_dump(mode="json")))
 
 
+def keep(around, folder, release, stage, seconds=0):
+    """Store the files of a folder as a stage's artifact of the release."""
+    key = release.plan.stages[stage].key
+    around.artifacts.store(stage, key, folder, inputs={}, producer={}, metrics={}, seconds=seconds)
+
+
+def written(folder, files):
+    """A new folder with these files."""
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.fixture
+def around(tmp_path, hub, store):  # noqa: F811
+    """A workspace over the same store."""
+    (tmp_path / "around").mkdir()
+    return workspace(tmp_path / "around", hub=hub, store=store)
+
+
 def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # noqa: F811
     first = planned()
     release = release_of(store, first)
@@ -28,8 +52,7 @@ def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # 
     (tmp_path / "made" / "file").write_bytes(b"x")
     (tmp_path / "w").mkdir()
     around = workspace(tmp_path / "w", hub=hub, store=store)
-    key = release.plan.stages["download"].key
-    around.artifacts.store("download", key, tmp_path / "made", inputs={}, producer={}, metrics={}, seconds=70)
+    keep(around, tmp_path / "made", release, "download", seconds=70)
     assert around.layout.result("demo", release.id, "gate").endswith("/results/gate.json")
     for step, seconds, outcome in (
         ("benchmark", 30.0, "done"),
@@ -51,6 +74,15 @@ def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # 
         None,
         None,
     )
+
+
+def test_a_stored_stage_of_a_first_release_has_no_reason(planned, store, around, tmp_path):  # noqa: F811
+    keep(around, written(tmp_path / "made", {"file": b"x"}), release_of(store, planned()), "download")
+
+    stages = planned(run="run-2").data["stages"]
+
+    assert stages["download"]["changed"] == []
+    assert {stage for stage, each in stages.items() if each["changed"] == ["no release is live"]} == {*STAGES[1:]}
 
 
 def test_what_clients_lose_without_a_surge_is_part_of_the_plan_once_something_is_live(planned, store):  # noqa: F811
@@ -99,6 +131,7 @@ def test_a_plan_of_nothing_has_no_forecast(planned, store):  # noqa: F811
 
 def test_a_look_plans_the_same_and_writes_nothing(planned, store, tmp_path, hub):  # noqa: F811
     first = planned()
+    made(store, release_of(store, first), "benchmark", 30.0)
     go_live(store, first)
     before = dict(store.objects)
     (tmp_path / "look").mkdir()
