@@ -8,6 +8,7 @@ from rich.text import Text
 from cli.tables import COMMIT_DIGITS
 from tasks.adapters.progress import size
 from tasks.contracts.artifact import STAGES, Stage
+from tasks.contracts.bytes_to_move import BytesToMove, Repository, bytes_to_move
 from tasks.contracts.forecast import Forecast, NeededRequests, Preview, StepForecast
 from tasks.contracts.plan import Plan
 
@@ -42,14 +43,13 @@ def plan_footing(preview: Preview) -> list[str]:
     if plan.action == "nothing":
         return [nothing_to_do(preview)]
     estimate, missing = plan.estimate, plan.missing
-    files = len(plan.source.files) + sum(len(adapter.files) for adapter in plan.adapters.values())
-    fetched = f"{size(plan.download_bytes)} in {files} files"
-    download = f"{fetched} to download" if "download" in missing else "nothing to download"
+    moved = preview.transfer or bytes_to_move(plan)
     needs = f"at most {size(estimate.scratch_bytes)} of scratch and {size(estimate.memory_bytes)} of memory"
     work = f"runs {', '.join(missing)}; then" if missing else "every artifact is stored;"
     return [
-        f"estimate: {download}, {needs}",
-        *([] if preview.forecast is None else _takes(preview.forecast)),
+        f"estimate: {_download(moved)}, {needs}",
+        f"serving: {_fetched(moved.repository)}",
+        *([] if preview.forecast is None else _takes(preview.forecast, plan)),
         *(f"requests: {_needs(each)}" for each in preview.needed),
         f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
         *([f"rollout: {plan.rollout}"] if plan.rollout and plan.live else []),
@@ -81,20 +81,42 @@ def _about(step: StepForecast) -> str:
     return f"about {duration(step.seconds)}{gpus}"
 
 
+def _download(moved: BytesToMove) -> str:
+    parts = []
+    if moved.download_files or not moved.copied_files:
+        parts.append(f"{_files(moved.download_bytes, moved.download_files)} to download")
+    if moved.copied_files:
+        parts.append(f"{_files(moved.copied_bytes, moved.copied_files)} copied within the store")
+    return ", ".join(parts) if moved.download_files or moved.copied_files else "nothing to download"
+
+
+def _files(size_bytes: int, count: int) -> str:
+    return f"{size(size_bytes)} in {count} file{'s' * (count != 1)}"
+
+
+def _fetched(repository: Repository | None) -> str:
+    if repository is None:
+        return "what each pod fetches is unknown before build has run"
+    if repository.of is None:
+        return f"each pod fetches {size(repository.size_bytes)}"
+    return f"each pod fetches about {size(repository.size_bytes)}, in proportion to {repository.of}"
+
+
 def _hundredths(value: float) -> str:
     return "< 0.01" if 0 < value < HALF_OF_ONE_HUNDREDTH else f"{value:.2f}"
 
 
-def _takes(forecast: Forecast) -> Iterator[str]:
+def _takes(forecast: Forecast, plan: Plan) -> Iterator[str]:
     if forecast.of is None:
-        yield "time: unknown, because no release of this model has run before"
+        yield f"time: unknown, because no promoted or refused release of {plan.name} has left the times of its steps"
         return
     beside = forecast.candidate_gpu_hours
     candidates = f" ({_hundredths(beside)} of them the candidate's own)" if beside else ""
     gpus = f", {_hundredths(forecast.gpu_hours)} GPU-hours{candidates}" if forecast.gpu_hours else ""
     cost = "" if forecast.cost is None else f", {_hundredths(forecast.cost)} {forecast.currency}"
     unknown = f"; {', '.join(forecast.unknown)} not included, without a time there" if forecast.unknown else ""
-    yield f"time: about {duration(forecast.seconds)} in pods{gpus}{cost}, as {forecast.of} took{unknown}"
+    took = "took" if forecast.of == plan.live else "took, which is not live"
+    yield f"time: about {duration(forecast.seconds)} in pods{gpus}{cost}, as {forecast.of} {took}{unknown}"
 
 
 def _needs(each: NeededRequests) -> str:

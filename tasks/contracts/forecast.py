@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import Contract
+from tasks.contracts.bytes_to_move import BytesToMove
 from tasks.contracts.evidence import Line
 from tasks.contracts.gate import GateReport
 from tasks.contracts.gate_spec import Gate
@@ -86,6 +87,7 @@ class Preview(Contract):
 
     plan: Plan
     forecast: Forecast | None = Field(description="null: nothing is going to run")
+    transfer: BytesToMove | None = Field(default=None, description="null: nothing is going to run")
     needed: tuple[NeededRequests, ...] = Field(
         default=(), description="for comparisons that the live release's own gate measured the spread of"
     )

@@ -144,10 +144,15 @@ class Plan(Contract):
         return tuple(stage for stage in STAGES if not self.stages[stage].stored)
 
     @property
+    def files(self) -> tuple[HubFile, ...]:
+        """Files of the model, of its adapters and of its draft model."""
+        sources = [self.source, *self.adapters.values(), *([self.draft] if self.draft else [])]
+        return tuple(file for source in sources for file in source.files)
+
+    @property
     def download_bytes(self) -> int:
-        """Bytes of the model, of its adapters and of its draft model."""
-        others = [*self.adapters.values(), *([self.draft] if self.draft else [])]
-        return self.source.size_bytes + sum(other.size_bytes for other in others)
+        """Bytes of these files."""
+        return sum(file.size_bytes for file in self.files)
 
 
 class PlanRequest(Contract):

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from tasks.adapters.heads import Heads
 from tasks.adapters.load_prompts import requests_of_lines
+from tasks.adapters.past_releases import past_downloads, past_releases, repository_of
 from tasks.adapters.past_times import past_gate, past_times
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.artifact import STAGES, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract_json
+from tasks.contracts.bytes_to_move import bytes_to_move
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
 from tasks.contracts.forecast import Preview, forecast, interruption, needed_requests
@@ -74,7 +76,8 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         UnavailableError: the Hub or the object store does not answer.
     """
     spec = _spec_of(request)
-    live = _live(spec.name, workspace)
+    channel = _channel(spec.name, workspace)
+    live = _live(channel, workspace)
     plan = _planned(request, spec, live, workspace)
     uri = workspace.layout.release(spec.name, plan.release_id)
     if plan.action == "release":
@@ -92,7 +95,7 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         plan = _with_stored(plan, workspace.artifacts.find, workspace)
         checked = Checked(release_id=plan.release_id, at=workspace.clock.now(), run=request.run, schedule=spec.schedule)
         workspace.store.put_bytes(workspace.layout.checked(spec.name), canonical_json(checked.model_dump(mode="json")))
-    preview = _preview(plan, spec, live, workspace)
+    preview = _preview(plan, spec, live, channel, workspace)
     for line in _log_lines(plan):
         log.info(line)
     if preview.interruption:
@@ -107,20 +110,27 @@ def look(request: PlanRequest, workspace: Workspace) -> Preview:
         InputError, UnavailableError: as of `run`.
     """
     spec = _spec_of(request)
-    live = _live(spec.name, workspace)
+    channel = _channel(spec.name, workspace)
+    live = _live(channel, workspace)
     plan = _with_stored(_planned(request, spec, live, workspace), workspace.artifacts.find, workspace)
-    return _preview(plan, spec, live, workspace)
+    return _preview(plan, spec, live, channel, workspace)
 
 
-def _preview(plan: Plan, spec: ReleaseSpec, live: Live | None, workspace: Workspace) -> Preview:
+def _preview(
+    plan: Plan, spec: ReleaseSpec, live: Live | None, channel: Channel | None, workspace: Workspace
+) -> Preview:
     before = live.release if live else None
     if plan.action == "nothing":
         return Preview(plan=plan, forecast=None, unapplied=_unapplied(spec, before.spec) if before else ())
-    past = past_times(before, workspace) if before else None
+    releases = past_releases(channel, workspace)
+    times = (past_times(release, workspace) for release in releases)
+    past = next((each for each in times if each.seconds), None)
+    repository = repository_of(plan, spec, releases, workspace)
+    moved = bytes_to_move(plan, past_downloads(plan, releases, workspace), repository)
     needed = needed_requests(spec.gate, measured) if before and (measured := past_gate(before, workspace)) else ()
     told = forecast(resolve(spec, workspace.site), plan, past)
     lost = interruption(spec, before, told) if before else None
-    return Preview(plan=plan, forecast=told, needed=needed, interruption=lost)
+    return Preview(plan=plan, forecast=told, transfer=moved, needed=needed, interruption=lost)
 
 
 def _write(release: Release, uri: str, workspace: Workspace) -> None:
@@ -248,10 +258,13 @@ def _digests(folder: Path) -> dict[str, str]:
     return {file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def _live(name: str, workspace: Workspace) -> Live | None:
+def _channel(name: str, workspace: Workspace) -> Channel | None:
     uri = workspace.layout.channel(name)
     stored = workspace.store.read_with_etag(uri)
-    channel = read_contract_json(Channel, stored[0], uri) if stored else None
+    return read_contract_json(Channel, stored[0], uri) if stored else None
+
+
+def _live(channel: Channel | None, workspace: Workspace) -> Live | None:
     if channel is None or channel.live is None:
         return None
     entry = channel.live
@@ -324,6 +337,7 @@ def _data(preview: Preview, release_uri: str) -> dict[str, object]:
         "live": plan.live,
         "estimate": plan.estimate.model_dump(mode="json"),
         "forecast": preview.forecast.model_dump(mode="json") if preview.forecast else None,
+        "transfer": preview.transfer.model_dump(mode="json") if preview.transfer else None,
         "interruption": preview.interruption.model_dump(mode="json") if preview.interruption else None,
         "needed": [each.model_dump(mode="json") for each in preview.needed],
         "unapplied": list(preview.unapplied),

@@ -26,14 +26,17 @@ def result(step, summary="", outcome="done", **data):
     return document.model_dump(mode="json")
 
 
-def planned(action="release", live=None, forecast=None, unapplied=(), needed=(), interruption=None, **fields):
+def planned(
+    action="release", live=None, forecast=None, unapplied=(), needed=(), interruption=None, transfer=None, **fields
+):
     plan = release(live=live).plan
     stages = {
         stage: one.model_copy(update={"stored": stage in STORED, "changed": () if stage in STORED else ("new",)})
         for stage, one in plan.stages.items()
     }
     plan = plan.model_copy(update={"action": action, "stages": stages, "live": live, **fields})
-    told = {"forecast": forecast, "unapplied": list(unapplied), "needed": list(needed), "interruption": interruption}
+    told = {"forecast": forecast, "unapplied": list(unapplied), "needed": list(needed)}
+    told |= {"interruption": interruption, "transfer": transfer}
     return result("plan", "3 of 5 stages to make", plan=plan.model_dump(mode="json"), **told)
 
 

@@ -120,7 +120,15 @@ def test_a_plan_says_what_a_release_on_the_gpus_of_the_live_one_risks(airflow, s
 def test_a_first_release_has_no_time(airflow, slipway):
     ends_planned(airflow, forecast=FORECAST | {"of": None, "gpu_hours": 0.0, "cost": None})
 
-    assert "time: unknown, because no release of this model has run before" in slipway("plan", "demo")[1]
+    printed = slipway("plan", "demo")[1]
+
+    assert "time: unknown, because no promoted or refused release of demo has left the times of its steps" in printed
+
+
+def test_times_of_a_release_that_is_not_live_say_so(airflow, slipway):
+    ends_planned(airflow, forecast=FORECAST)
+
+    assert "as demo-555555555555 took, which is not live; publish" in slipway("plan", "demo")[1]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +140,29 @@ def test_a_cost_below_a_cent_is_not_printed_as_none(airflow, slipway, cost, word
     assert f", {words}, as demo" in slipway("plan", "demo")[1]
 
 
+MOVED = {"download_bytes": 361, "download_files": 1, "copied_bytes": 72_000, "copied_files": 198}
 UNSTORED = {stage: one.model_copy(update={"changed": ("new",)}) for stage, one in release().plan.stages.items()}
+
+
+@pytest.mark.parametrize(
+    ("moved", "words"),
+    [
+        ({}, "estimate: 361 B in 1 file to download, 72.0 kB in 198 files copied within the store, at most"),
+        ({"download_bytes": 0, "download_files": 0}, "estimate: 72.0 kB in 198 files copied within the store, at most"),
+        ({"copied_bytes": 0, "copied_files": 0}, "estimate: 361 B in 1 file to download, at most"),
+        (dict.fromkeys(MOVED, 0), "estimate: nothing to download, at most"),
+        ({"repository": {"size_bytes": 1000, "of": None}}, "serving: each pod fetches 1.0 kB\n"),
+        (
+            {"repository": {"size_bytes": 1000, "of": "demo-555555555555"}},
+            "serving: each pod fetches about 1.0 kB, in proportion to demo-555555555555",
+        ),
+        ({"repository": None}, "serving: what each pod fetches is unknown before build has run"),
+    ],
+)
+def test_bytes_over_the_network_within_the_store_and_to_each_pod_are_told_apart(airflow, slipway, moved, words):
+    ends_planned(airflow, stages=UNSTORED, transfer=MOVED | moved)
+
+    assert words in slipway("plan", "demo")[1]
 
 
 def test_a_stored_stage_has_no_reason(airflow, slipway):

@@ -6,12 +6,13 @@ import pytest
 
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import canonical_json
+from tasks.contracts.channel import Channel
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import StepResult
 from tasks.steps import plan
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import workspace
-from tests.unit.steps.plan.test_planning import go_live, hub, planned, release_of, store  # noqa: F401 - fixtures
+from tests.unit.steps.plan.test_planning import V1_CONFIG, go_live, hub, planned, release_of, store  # noqa: F401 - fixtures
 
 
 def made(store, release, step, seconds, outcome="done", data=None):  # noqa: F811
@@ -74,6 +75,78 @@ def test_times_are_those_of_the_live_release(planned, store, tmp_path, hub):  # 
         None,
         None,
     )
+
+
+def test_a_release_that_was_refused_has_times_where_none_is_live(planned, store):  # noqa: F811
+    older, newer = planned(), planned(spec(quantization={"format": "int4"}), run="run-2")
+    made(store, release_of(store, older), "benchmark", 30.0)
+    channel = Channel(name="demo")
+    for outcome in (older, newer):  # the newer one left no times
+        at, run = release_of(store, outcome).created_at, outcome.data["plan"]["run"]
+        channel = channel.refused(outcome.data["release_id"], at=at, run=run, reason="gate")
+    store.put_bytes("s3://bucket/channels/demo.json", canonical_json(channel.model_dump(mode="json")))
+
+    found = planned(revision="v2", run="run-3").data
+
+    seconds = {each["step"]: each["seconds"] for each in found["forecast"]["steps"]}
+    assert (found["live"], found["forecast"]["of"]) == (None, older.data["release_id"])
+    assert seconds["benchmark"] == 30
+
+
+def test_a_model_without_an_earlier_release_has_no_times(planned):  # noqa: F811
+    assert planned().data["forecast"]["of"] is None
+
+
+def test_a_file_that_the_live_releases_download_has_is_copied_within_the_store(planned, store, around, tmp_path):  # noqa: F811
+    first = planned()
+    release = release_of(store, first)
+    keep(
+        around,
+        written(tmp_path / "made", {"config.json": V1_CONFIG, "model.safetensors": b"weights"}),
+        release,
+        "download",
+    )
+    go_live(store, first)
+    forced, other = (planned(run=f"run-{n}", **how).data for n, how in enumerate(({"force": True}, {"revision": "v2"})))
+
+    weights, listed = len(b"weights"), release.plan.files
+    assert {file.path: file.digest[:6] for file in listed if file.path.startswith(("con", "mod"))} == {
+        "config.json": "git-sh",
+        "model.safetensors": "sha256",
+    }
+    assert first.data["transfer"]["copied_files"] == 0
+    assert (forced["transfer"]["copied_bytes"], forced["transfer"]["copied_files"]) == (weights, 1)
+    assert forced["transfer"]["download_bytes"] == release.plan.download_bytes - weights
+    assert forced["transfer"]["download_files"] == len(listed) - 1
+    assert other["transfer"]["copied_files"] == 0
+
+
+def test_what_is_downloaded_already_is_not_moved(planned, store, around, tmp_path):  # noqa: F811
+    keep(
+        around, written(tmp_path / "made", {"model.safetensors": b"weights"}), release_of(store, planned()), "download"
+    )
+
+    moved = planned(run="run-2").data["transfer"]
+
+    assert (moved["download_files"], moved["copied_files"]) == (0, 0)
+
+
+def test_a_pod_fetches_what_is_built_or_as_much_as_an_earlier_release_of_the_format(planned, store, around, tmp_path):  # noqa: F811
+    first = planned()
+    release, folder = release_of(store, first), written(tmp_path / "made", {"model.bin": b"x" * 1000})
+    go_live(store, first)
+    assert planned(revision="v2", run="run-2").data["transfer"]["repository"] is None
+    keep(around, folder, release, "publish")
+
+    second = planned(revision="v2", run="run-3")
+    other_format = planned(spec(quantization={"format": "int4"}), run="run-4").data["transfer"]
+
+    larger = second.data["plan"]["source"]
+    share = sum(file["size_bytes"] for file in larger["files"]) / release.plan.download_bytes
+    assert second.data["transfer"]["repository"] == {"size_bytes": round(1000 * share), "of": release.id}
+    assert other_format["repository"] is None
+    keep(around, folder, release_of(store, second), "build")
+    assert planned(revision="v2", run="run-5").data["transfer"]["repository"] == {"size_bytes": 1000, "of": None}
 
 
 def test_a_stored_stage_of_a_first_release_has_no_reason(planned, store, around, tmp_path):  # noqa: F811
