@@ -7,8 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.contracts.artifact import STAGES
+from tasks.contracts.engine_kinds import ENGINE_KINDS
 from tasks.contracts.plan import DatasetFile, Datasets, HubFile, Source, Tools, release_id, stage_fields, stage_keys
+from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.speculation import Drafted, PromptLookup
 from tests.fakes.releases import SPEC, spec
+from tests.fakes.spec_fields import field_paths, with_field
 
 DOWNSTREAM = {
     "download": set(STAGES),
@@ -155,6 +159,16 @@ CHANGES = {
     "quantizer": ("quantize", producer("quantize")),
     "batch": ("build", in_section("engine", max_batch_size=65)),
     "sequence": ("build", in_section("engine", max_sequence_tokens=300)),
+    "prompt": ("build", in_section("engine", max_input_tokens=127)),
+    "engine kind": ("quantize", in_section("engine", kind="vllm")),
+    "gpu": ("build", in_section("engine", gpu="NVIDIA-L4")),
+    "tensor parallelism": ("build", in_section("engine", tensor_parallel=2)),
+    "pipeline parallelism": ("build", in_section("engine", pipeline_parallel=2)),
+    "guessed tokens": ("build", in_section("engine", speculative=PromptLookup(method="ngram", num_tokens=2))),
+    "arguments of the chat template": (
+        "assemble",
+        in_section("engine", chat_template_kwargs={"enable_thinking": False}),
+    ),
     "engine option": ("build", in_section("engine", options={"threads": 2})),
     "builder": ("build", producer("build")),
     "template": ("assemble", templates),
@@ -180,6 +194,88 @@ def test_a_change_flips_exactly_the_keys_of_the_stages_that_read_it(change, befo
     old, new = before.keys(), apply(before).keys()
 
     assert {stage for stage in STAGES if old[stage] != new[stage]} == DOWNSTREAM[first]
+
+
+READ = {
+    "name": ("assemble", "demo", "renamed"),
+    "quantization.format": ("quantize", "int8", "none"),
+    "quantization.kv_cache": ("quantize", "none", "fp8"),
+    "quantization.calibration.samples": ("quantize", 7, 8),
+    "quantization.calibration.max_tokens": ("quantize", 70, 80),
+    "engine.kind": ("quantize", "openvino", "vllm"),
+    "engine.gpu": ("build", "NVIDIA-L4", "NVIDIA-A10G"),
+    "engine.tensor_parallel": ("build", 1, 2),
+    "engine.pipeline_parallel": ("build", 1, 2),
+    "engine.expert_parallel": ("build", 1, 2),
+    "engine.attention_dp": ("build", False, True),
+    "engine.max_batch_size": ("build", 8, 9),
+    "engine.max_input_tokens": ("build", 128, 127),
+    "engine.max_sequence_tokens": ("build", 256, 255),
+    "engine.options": ("build", {"a": 1}, {"a": 1.0}),
+    "engine.chat_template_kwargs": ("assemble", {}, {"enable_thinking": False}),
+    "engine.speculative.method": ("build", "eagle", "eagle3"),
+    "engine.speculative.num_tokens": ("build", 1, 2),
+    "engine.speculative.lookup_tokens": ("build", 1, 2),
+    "serving.gpus": ("assemble", (0,), (1,)),
+}
+"""Fields of a spec that are part of keys: the first stage that reads each, and two values of it."""
+READ_EARLIER = {("trt-engine", "engine.gpu"): "quantize", ("trt-engine", "serving.gpus"): "build"}
+"""Where a compiled engine depends on what others only load with."""
+NOT_READ = {
+    "": "apiVersion kind schedule",
+    "source.": "repo revision token_secret",  # the files are, with the Hub's digests
+    "quantization.calibration.": "dataset",  # its file is, as below for gate.quality.perplexity
+    "engine.lora.": "name repo revision",  # adapters are files of download
+    "engine.speculative.": "repo revision",  # so is a draft model
+    "serving.": "image exposure ready_timeout_s drain_s connection_age_s group",  # an image is a producer's version
+    "serving.replicas.": "min max",
+    "serving.autoscale.": "metric target stabilization_s",
+    "gate.smoke.": "match min_similarity seed stop top_p top_k min_tokens presence_penalty frequency_penalty "
+    "repetition_penalty bad_words temperature prompt answer max_tokens lora chat_template_kwargs",
+    "gate.smoke.history.": "role content",
+    "gate.quality.": "match min_similarity seed stop top_p top_k min_tokens presence_penalty frequency_penalty "
+    "repetition_penalty bad_words temperature dataset max_tokens chat_template_kwargs perplexity",
+    "gate.benchmark.": "concurrency request_rate requests max_requests budget_s warmup max_tokens request_timeout_s",
+    "gate.benchmark.prompts.": "dataset input_tokens input_tokens_stddev output_tokens output_tokens_stddev",
+    "gate.benchmark.goodput.": "ttft_ms itl_ms latency_ms",
+    "gate.harness.": "api concurrency",
+    "gate.harness.tasks.": "task questions samples num_fewshot max_tokens metric filter at_least max_drop_of_live min_count",
+    "gate.expect.": "metric quantile concurrency request_rate at_most at_least at_most_ratio at_least_ratio of min_count",
+    "rollout.": "strategy steps mirror bake_s keep surge approval",
+    "rollout.canary.": "min_requests extra_errors slowdown blind_looks",
+    "rollout.drill.": "schedule request_rate seconds",
+}
+"""Fields of a spec that are part of no key, by section."""
+IRRELEVANT = {f"{section}{name}" for section, names in NOT_READ.items() for name in names.split()}
+
+
+def test_every_field_of_a_spec_is_known_to_be_part_of_keys_or_of_none():
+    paths = field_paths(ReleaseSpec)
+
+    assert READ.keys() & IRRELEVANT == set()
+    assert READ.keys() | IRRELEVANT == paths
+
+
+GUESSES = {
+    "engine.speculative.lookup_tokens": PromptLookup(method="ngram", num_tokens=1),
+    "": Drafted(method="eagle", repo="org/draft", num_tokens=1),
+}
+
+
+@pytest.mark.parametrize("path", sorted([*READ, *IRRELEVANT]))
+def test_a_field_of_a_spec_flips_the_keys_of_the_stages_that_read_it(path):
+    first, *values = READ.get(path, (None, "one", "other"))
+    calibrated = {"format": "int8", "calibration": {"dataset": "hf://datasets/org/texts@main/c.jsonl"}}
+    source = Source(repo="org/model", revision="main", commit="a" * 40, files=())
+    datasets = Datasets(calibration=dataset("3" * 64), perplexity=dataset("4" * 64, "p.jsonl"))
+    before = Asked(spec(quantization=calibrated), source, datasets, Tools(producers={}, templates={}), {})
+    before = in_section("engine", speculative=GUESSES.get(path, GUESSES[""]))(before)
+
+    for kind in ENGINE_KINDS:
+        of_kind = with_field(before.spec, "engine.kind", kind)
+        old, new = (replace(before, spec=with_field(of_kind, path, value)).keys() for value in values)
+        stage = READ_EARLIER.get((kind, path), first)
+        assert {each for each in STAGES if old[each] != new[each]} == DOWNSTREAM[stage], kind
 
 
 @settings(max_examples=30)
