@@ -1,0 +1,96 @@
+"""What parsing the DAGs costs: no client, no toolkit and no network beyond what Airflow and its operator bring themselves.
+
+The scheduler parses these files again and again, and every task does so first.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.dags.conftest import REPOSITORY, SITE
+
+HEAVY = ("boto3", "botocore", "kubernetes.client", "requests", "httpx", "aiohttp")
+HEAVY += ("torch", "transformers", "numpy", "pandas", "huggingface_hub", "great_expectations")
+BY_AIRFLOW = {"httpx"}
+"""airflow.sdk's own client of the execution API."""
+BY_THE_OPERATOR = {"kubernetes.client", "requests", "aiohttp"}
+"""KubernetesPodOperator imports the Kubernetes client, which brings the other two. A DAG of releases holds tasks of that
+operator, so it cannot be parsed without."""
+
+PROGRAM = """
+import importlib.util, json, pathlib, sys
+reached = []
+WATCHED = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
+sys.addaudithook(lambda event, args: reached.append(f"{event} {args}") if event in WATCHED else None)
+heavy = json.loads(sys.argv[1])
+def brought(before):
+    return sorted(each for each in heavy if each in sys.modules and each not in before)
+def imported(statement):
+    before = set(sys.modules)
+    exec(statement)
+    return brought(before)
+told = {
+    "airflow": imported("import airflow.sdk; from airflow.dag_processing.dagbag import DagBag"),
+    "operator": imported("import airflow.providers.cncf.kubernetes.operators.pod"),
+    "files": {},
+    "dags": [],
+}
+reached.clear()
+before = set(sys.modules)
+for file in sorted(pathlib.Path(sys.argv[2]).glob("*.py")):
+    spec = importlib.util.spec_from_file_location(f"parsed_{file.stem}", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    told["files"][file.stem] = brought(before)
+    told["dags"] += module.DAGS.made if hasattr(module, "DAGS") else []
+told["reached"] = reached
+print(json.dumps(told))
+"""
+
+
+def parsed(folder, home):
+    """What a process that parses the DAGs of a folder imports and reaches."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "PYTHONPATH": str(REPOSITORY),
+        "SLIPWAY_SITE": str(SITE),
+        "SLIPWAY_SPECS": str(REPOSITORY / "specs"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(HEAVY), str(folder)],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def test_parsing_the_dags_imports_no_client_and_no_toolkit_and_reaches_nothing(tmp_path):
+    told = parsed(REPOSITORY / "dags", tmp_path)
+
+    specs = list((REPOSITORY / "specs").glob("*.yaml"))
+    assert len([each for each in told["dags"] if each.startswith("release__")]) == len(specs)
+    assert {name: heavy for name, heavy in told["files"].items() if heavy} == {}
+    assert told["reached"] == []
+    assert set(told["airflow"]) <= BY_AIRFLOW
+    assert set(told["operator"]) <= BY_THE_OPERATOR
+
+
+def test_a_file_that_imports_a_client_or_asks_the_network_would_be_found(tmp_path):
+    folder = tmp_path / "dags"
+    folder.mkdir()
+    (folder / "heavy.py").write_text("import boto3\n")
+    (folder / "names.py").write_text("import socket\nsocket.getaddrinfo('127.0.0.1', 80)\n")
+
+    told = parsed(folder, tmp_path)
+
+    assert set(told["files"]["heavy"]) == {"boto3", "botocore"}
+    assert len(told["reached"]) == 1
+    assert told["reached"][0].startswith("socket.getaddrinfo")
