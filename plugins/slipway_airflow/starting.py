@@ -5,6 +5,7 @@ wait for a busy registry. It waits in the task (sync) or in the triggerer (defer
 """
 
 import asyncio
+import contextlib
 import inspect
 import json
 import time
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from airflow.providers.cncf.kubernetes.triggers.pod import KubernetesPodTrigger
+from airflow.providers.cncf.kubernetes.triggers.pod import ContainerState, KubernetesPodTrigger
 from airflow.providers.cncf.kubernetes.utils.pod_manager import (
     AsyncPodManager,
     PodLaunchTimeoutException,
@@ -25,6 +26,7 @@ from airflow.providers.cncf.kubernetes.utils.pod_manager import (
 from airflow.triggers.base import TriggerEvent
 from kubernetes import client
 
+from plugins.slipway_airflow.pod_ends import wait_for_end
 from tasks.contracts.pod_failures import Pod, PodFailure
 from tasks.contracts.pod_starts import StartWatch
 from tasks.contracts.start_phases import WAITS_FOR, PhaseClock, StartPhase, late, over_quota, phase_of, reason
@@ -40,7 +42,8 @@ ask meanwhile."""
 LONGEST_LOOK_S = 2.0
 """Between two looks at a pod that does not end although its log has."""
 SHORTEST_TRIGGER_LOOK_S, SHARE_OF_TIME = 0.25, 0.05
-"""The triggerer asks for a pod so often that its end is noticed late by at most this share of its time."""
+"""Where a pod cannot be watched, the triggerer asks for it so often that its end is noticed late by at most this share
+of its time."""
 FORBIDDEN = 403
 EXCEEDED = "exceeded quota: "
 """In the message of a pod that a ResourceQuota refuses (apiserver/pkg/admission/plugin/resourcequota/controller.go,
@@ -262,6 +265,22 @@ class StepPodTrigger(KubernetesPodTrigger):
             if self.pod_manager.failure is not None:
                 event.payload[CANNOT_START] = asdict(self.pod_manager.failure)
             yield event
+
+    async def _wait_for_container_completion(self) -> TriggerEvent:
+        """Look at the pod as the parent does, which repeats it, but only once a watch has reported its end."""
+        deadline = self.trigger_kwargs.get("_execution_deadline")
+        remaining_s = None if deadline is None else deadline - time.time()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(remaining_s):
+                await wait_for_end(self.hook, self._get_pod, self._has_ended, self._pause)
+        return await super()._wait_for_container_completion()
+
+    def _has_ended(self, pod: Any) -> bool:
+        return self.define_pod_container_state(pod) in {ContainerState.TERMINATED, ContainerState.FAILED}
+
+    async def _pause(self, error: Exception) -> None:
+        self.log.info("pod %s is not watched: %s", self.pod_name, error)
+        await asyncio.sleep(self.poll_interval)
 
 
 def look_interval_s(elapsed_s: float, longest_s: float) -> float:

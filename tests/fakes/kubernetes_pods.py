@@ -47,6 +47,10 @@ class PodServer:
     leases: dict[str, dict[str, Any]] = field(default_factory=dict)
     during_log: Callable[[], None] = lambda: None
     """What happens while a pod's log is read."""
+    during_watch: Callable[[dict[str, Any]], None] = lambda _: None
+    """What happens to a pod while it is watched; then the watch reports it and ends, as one whose time is up."""
+    watch_refusal: str = ""
+    """Why no pod may be watched."""
     refusal: str = ""
     """Why no pod may be created."""
     lingering: set[str] = field(default_factory=set)
@@ -132,17 +136,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.pods.asked.append(f"GET {parts.path}")
         if lease := LEASE.match(parts.path):
             return self._answer_pod(self.pods.leases.get(lease["name"]))
-        if EVENTS.match(parts.path):
-            return self._answer(200, {"kind": "EventList", "apiVersion": "v1", "items": self.pods.events})
         if found is None:
-            return self._answer(200, {"items": []})
+            events = self.pods.events if EVENTS.match(parts.path) else []
+            return self._answer(200, {"apiVersion": "v1", "items": events})
         if found["log"]:
             self.pods.during_log()
             return self._answer(200, b"2026-01-01T00:00:00Z working\n")
         if found["name"]:
             return self._answer_pod(self.pods.pods.get(found["name"]))
-        selector = parse_qs(parts.query).get("labelSelector", [""])[0]
+        query = parse_qs(parts.query)
+        if "watch" in query:
+            return self._watch(query["fieldSelector"][0].removeprefix("metadata.name="))
+        selector = query.get("labelSelector", [""])[0]
         return self._answer(200, {"kind": "PodList", "apiVersion": "v1", "items": self.pods.selected(selector)})
+
+    def _watch(self, name):
+        self.pods.asked[-1] += f"?watch {name}"
+        if why := self.pods.watch_refusal:
+            return self._answer(403, {"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": why})
+        pod = self.pods.pods[name]
+        self.pods.during_watch(pod)
+        change = {"type": "MODIFIED" if name in self.pods.pods else "DELETED", "object": pod}
+        return self._answer(200, json.dumps(change).encode() + b"\n")
 
     def do_POST(self):
         self.pods.asked.append(f"POST {self.path}")

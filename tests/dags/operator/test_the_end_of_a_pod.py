@@ -1,11 +1,16 @@
 """How soon a step notices that its container has ended. Its log ends first; a kubelet reports the end up to a second later."""
 
+import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import TaskDeferred
 from kubernetes.client import models as k8s
 
 from plugins.slipway_airflow.starting import StepPodManager, StepPodTrigger, look_interval_s
+from tests.fakes.kubernetes_pods import PodEnd, status
 
 POD = k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="demo", namespace="slipway"))
 
@@ -98,3 +103,98 @@ def test_a_trigger_that_moves_to_another_triggerer_keeps_its_longest_interval():
 
 def test_a_triggerer_that_starts_again_does_not_look_at_old_pods_as_often_as_at_new_ones():
     assert StepPodTrigger(**trigger(datetime.now(UTC) - timedelta(hours=1)).serialize()[1]).poll_interval == 2
+
+
+def deferred(runs, step="build"):
+    """The trigger of a step whose pod runs, as the triggerer makes it."""
+    runs.planned()
+    runs.ends(None, phase="Running")
+    operator = runs.operator(step)
+    operator.deferrable = True
+    ExecutorSafeguard.tracker.set(operator)
+    with pytest.raises(TaskDeferred) as caught:
+        operator.execute(runs.context(operator))
+    runs.cluster.asked.clear()
+    return StepPodTrigger(**caught.value.trigger.serialize()[1])
+
+
+def event(trigger):
+    async def first():
+        return (await anext(trigger.run())).payload
+
+    return asyncio.run(first())
+
+
+def looks(runs):
+    """How often a pod was read, and how often it was watched."""
+    watches = [each for each in runs.cluster.asked if "?watch" in each]
+    return len(runs.cluster.asked) - len(watches), len(watches)
+
+
+def ends(exit_code=0):
+    return lambda pod: pod.update(status=status(PodEnd(exit_code), datetime.now(UTC)))
+
+
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, "success"), (70, "failed")])
+def test_the_triggerer_is_told_of_a_pods_end_and_does_not_ask(runs, exit_code, expected):
+    trigger = deferred(runs)
+
+    def works(pod):
+        time.sleep(1.0)  # in which it would have looked four times
+        ends(exit_code)(pod)
+
+    runs.cluster.during_watch = works
+
+    assert event(trigger)["status"] == expected
+    assert looks(runs) == (5, 1)
+
+
+def test_a_watch_whose_time_is_up_is_renewed(runs):
+    trigger, watched = deferred(runs), []
+
+    def works(pod):
+        watched.append(pod)
+        if len(watched) == 3:
+            ends()(pod)
+
+    runs.cluster.during_watch = works
+
+    assert event(trigger)["status"] == "success"
+    assert looks(runs)[1] == 3
+
+
+def test_the_end_of_a_pod_that_may_not_be_watched_is_noticed_by_looking(runs):
+    trigger = deferred(runs)
+    runs.cluster.watch_refusal = 'pods is forbidden: User "airflow" cannot watch resource "pods"'
+    answer = runs.cluster.pods.values
+
+    def ended_later():
+        time.sleep(0.6)
+        for pod in answer():
+            ends()(pod)
+
+    async def both():
+        later = asyncio.to_thread(ended_later)
+        return (await asyncio.gather(anext(trigger.run()), later))[0].payload
+
+    assert asyncio.run(both())["status"] == "success"
+    assert looks(runs)[1] >= 2
+
+
+def test_a_pod_that_is_deleted_while_it_is_watched_is_reported_at_once(runs):
+    trigger = deferred(runs)
+    runs.cluster.during_watch = lambda _: runs.cluster.pods.clear()
+
+    payload = event(trigger)
+
+    assert payload["status"] == "error"
+    assert "404" in payload["message"]
+    assert looks(runs)[1] == 1
+
+
+def test_a_watched_pod_is_given_up_when_its_task_has_used_up_its_time(runs):
+    trigger = deferred(runs)
+    trigger.trigger_kwargs["_execution_deadline"] = time.time() + 1
+    runs.cluster.during_watch = lambda _: time.sleep(2)
+
+    assert event(trigger)["status"] == "timeout"
