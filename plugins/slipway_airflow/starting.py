@@ -27,6 +27,7 @@ from airflow.triggers.base import TriggerEvent
 from kubernetes import client
 
 from plugins.slipway_airflow.pod_ends import wait_for_end
+from plugins.slipway_airflow.trigger_events import send_events
 from tasks.contracts.pod_failures import Pod, PodFailure
 from tasks.contracts.pod_starts import StartWatch
 from tasks.contracts.start_phases import WAITS_FOR, PhaseClock, StartPhase, late, over_quota, phase_of, reason
@@ -260,11 +261,12 @@ class StepPodTrigger(KubernetesPodTrigger):
         return AsyncStepPodManager(async_hook=self.hook)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Watch the pod as the parent does, and put the failure into the event."""
+        """Watch the pod as the parent does, put the failure into the event, and have it sent at once."""
         async for event in super().run():
             if self.pod_manager.failure is not None:
                 event.payload[CANNOT_START] = asdict(self.pod_manager.failure)
             yield event
+            await send_events()
 
     async def _wait_for_container_completion(self) -> TriggerEvent:
         """Look at the pod as the parent does, which repeats it, but only once a watch has reported its end."""

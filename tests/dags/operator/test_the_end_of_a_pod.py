@@ -1,10 +1,12 @@
 """How soon a step notices that its container has ended. Its log ends first; a kubelet reports the end up to a second later."""
 
 import asyncio
+import signal
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from airflow.jobs.triggerer_job_runner import TriggerRunner, messages
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskDeferred
 from kubernetes.client import models as k8s
@@ -198,3 +200,55 @@ def test_a_watched_pod_is_given_up_when_its_task_has_used_up_its_time(runs):
     runs.cluster.during_watch = lambda _: time.sleep(2)
 
     assert event(trigger)["status"] == "timeout"
+
+
+class Supervisor:
+    """The other end of a triggerer's runner: it gets messages, and answers with triggers to start."""
+
+    def __init__(self):
+        self.messages = []
+
+    async def asend(self, message):
+        self.messages.append(message)
+        return messages.TriggerStateSync(to_create=[], to_cancel={7})
+
+
+@pytest.fixture
+def runner():
+    made = TriggerRunner()
+    made.comms_decoder = Supervisor()
+    before = signal.signal(signal.SIGTERM, made._handle_signal)
+    yield made
+    signal.signal(signal.SIGTERM, before)
+
+
+def run_in(runner, trigger):
+    """Run the trigger as the triggerer does, but without the round that it makes once a second."""
+
+    async def to_its_end():
+        runner.triggers[1] = {"task": asyncio.current_task(), "is_watcher": False, "name": "demo", "events": 0}
+        await runner.run_trigger(1, trigger)
+
+    asyncio.run(to_its_end())
+
+
+def test_the_triggerer_passes_a_pods_end_on_at_once(runs, runner):
+    trigger = deferred(runs)
+    runs.cluster.during_watch = ends()
+
+    run_in(runner, trigger)
+
+    (message,) = runner.comms_decoder.messages
+    assert [(each.trigger_id, each.event.payload["status"]) for each in message.events] == [(1, "success")]
+    assert not runner.events
+    assert list(runner.to_cancel) == [7]  # what the answer asks for is done in the next round
+
+
+def test_an_event_that_cannot_be_sent_at_once_waits_for_the_next_round(runs, runner):
+    trigger = deferred(runs)
+    runs.cluster.during_watch = ends()
+    runner.sync_state_to_supervisor = None  # as in an Airflow that has no such method
+
+    run_in(runner, trigger)
+
+    assert [each.event.payload["status"] for each in runner.events] == ["success"]
