@@ -36,7 +36,7 @@ FULL = QUICK | {
     "pod_start": ("tasks", "--size", "full"),
     "orchestration": ("tasks",),
     "chunk_rate": ("tasks",),
-    "serving": ("tasks", "--rounds", "7"),
+    "serving": ("tasks", "--smollm2"),
     "startup": ("local",),
     "step_overhead": ("local", "--notice-s", "0", "1"),
     "queued_releases": ("local",),

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median, quantiles
 
+from bench.cpu import children, cpu_s
 from bench.paced import NAME, PACED, TOKENS_PER_S
 from bench.pod import ADDRESS, FRONT, pod
 from bench.streams import Round, Route, play
@@ -169,14 +170,7 @@ def cpu_of(process: int) -> Callable[[], float]:
     """CPU seconds of a process and of its children but this benchmark's own, as a function."""
 
     def used() -> float:
-        ticks = 0
-        children = (
-            [] if process == os.getpid() else Path(f"/proc/{process}/task/{process}/children").read_text().split()
-        )
-        for pid in (process, *children):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])  # utime and stime, proc_pid_stat(5)
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return sum(cpu_s(pid) for pid in (process, *([] if process == os.getpid() else children(process))))
 
     return used
 
