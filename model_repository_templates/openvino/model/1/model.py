@@ -15,8 +15,10 @@ from generation.settings import SettingsError, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
 from generation.tool_calls import check_tools, format_of
 
-ONE_THREAD = {"INFERENCE_NUM_THREADS": 1}
-"""Unless the release asks for more: OpenVINO alone would take every CPU of the machine, whatever the pod's limit."""
+PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "ENABLE_CPU_PINNING": False}
+"""Unless the release asks for more threads: OpenVINO alone would take every CPU of the machine, whatever the pod's
+limit. It would also bind them to CPUs, in every process of the machine to the same ones: an engine would wait for its
+tokenizer, Triton, or another pod to leave its CPU while others are idle."""
 
 
 class TritonPythonModel:
@@ -28,10 +30,10 @@ class TritonPythonModel:
 
         check_numpy(np.__version__)
         settings = read_settings(args)
-        properties = {**ONE_THREAD, **settings.document("properties")}
+        properties = {**PROPERTIES, **settings.document("properties")}
         self._engine = EngineProcess(settings.engine, settings.document("scheduler"), properties)
         tokenizer = OpenVinoTokenizer(
-            genai.Tokenizer(str(settings.engine), **ONE_THREAD),
+            genai.Tokenizer(str(settings.engine), **PROPERTIES),
             settings.engine,
             chat=settings.apply_chat_template,
             arguments=settings.template_arguments(),
