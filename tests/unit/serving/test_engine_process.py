@@ -32,6 +32,8 @@ class Runtime(FakeRuntime):
         (self.folder / "steps").write_text(str(self.steps + 1))
         if (self.folder / "slow").exists():
             time.sleep(0.02)
+        if b"long prompt" in [prompt for prompt, *_ in self.left.values()]:
+            time.sleep(1)
         return [Progress(each.number, each.tokens, each.finish_reason, logprobs=[TokenLogprob(each.tokens[0], -0.5)])
                 for each in super().step()]
 
@@ -150,6 +152,21 @@ def test_long_prompts_of_many_requests_do_not_block_either_side(start):
         engine.add(number, prompt, Sampling(40))
 
     assert {text for text, _ in answers_of(engine, 8).values()} == {prompt[:40].decode()}
+
+
+def test_short_steps_share_a_message_which_does_not_wait_for_the_prompt_of_a_new_request(start, module, tmp_path):
+    steps = tmp_path / "engine" / "steps"
+    engine = start()
+    engine.add(0, b"mortal", Sampling(1000))
+    wait_until(lambda: steps.exists() and int(steps.read_text()) >= module.AHEAD)
+    engine.add(1, b"long prompt", Sampling(1))
+
+    began, made = time.monotonic(), 0
+    while made < module.AHEAD:
+        steps_of_message = engine.step()
+        assert {step.number for step in steps_of_message} == {0}
+        made += len(steps_of_message)
+    assert time.monotonic() < began + 0.9
 
 
 def test_an_engine_that_cannot_be_loaded_says_why(start, module, tmp_path):
