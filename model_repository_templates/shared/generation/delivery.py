@@ -21,6 +21,9 @@ CANCELLED = "cancelled"
 PAUSE_S = 0.01
 """Tokens that come sooner after others share a response with them: one costs more CPU than a small model takes for a
 token, and nobody reads 100 pieces a second. The end of an answer does not wait."""
+LONGEST_PAUSE_S, BUSY_SHARE = 0.04, 0.25
+"""The pause is longer where responses to many clients would take more than this share of the time, up to 25 pieces a
+second: what they take of the CPU, the engine may lack."""
 CANCEL_CHECK_S = 0.05
 """How often each client is checked for having left: asking Triton costs a trip to its process."""
 LOOK_S = 0.005
@@ -213,9 +216,10 @@ class Delivery:
                 taken, self._waiting, self._has_end = self._waiting, {}, False
                 if not taken and self._closing:
                     return
-            if taken:
-                give_at = time.monotonic() + PAUSE_S
+            began = time.monotonic()
             self.give(taken)
+            if taken:
+                give_at = began + pause_s(time.monotonic() - began)
             if time.monotonic() >= look_at and self._look():
                 look_at = time.monotonic() + CANCEL_CHECK_S
 
@@ -245,6 +249,11 @@ class Delivery:
 
     def _decode(self, windows: Sequence[Sequence[int]]) -> Sequence[str]:
         return self._tokenizer.decode(windows) if windows else []
+
+
+def pause_s(took_s: float) -> float:
+    """From the beginning of responses that took so long to the beginning of the next ones."""
+    return max(PAUSE_S, min(LONGEST_PAUSE_S, took_s / BUSY_SHARE))
 
 
 def is_abrupt(step: Progress) -> bool:

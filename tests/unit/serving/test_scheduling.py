@@ -182,6 +182,14 @@ def test_tokens_that_come_soon_after_others_share_a_response_whose_end_does_not_
     assert reply.pieces == ["1", "2", "3456789"]
 
 
+@pytest.mark.parametrize(
+    ("took_s", "pause_s"),
+    [(0.0, 0.01), (0.002, 0.01), (0.006, 0.024), (0.3, 0.04)],
+)
+def test_responses_that_take_long_leave_more_time_to_the_engine(took_s, pause_s):
+    assert delivery.pause_s(took_s) == pytest.approx(pause_s)
+
+
 def test_an_engine_that_refuses_one_request_serves_the_others(serve):
     service = serve(FakeRuntime(refuses=["too much"]))
     refused, served = service.ask("too much"), service.ask("fine")
