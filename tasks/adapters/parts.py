@@ -14,7 +14,7 @@ from tasks.adapters.clock import Clock, SystemClock
 
 PART_BYTES = 8 * 2**20
 LEAST_PART_BYTES = 2**20
-BUFFER_BYTES = 16 * PART_BYTES
+BUFFER_BYTES = 14 * PART_BYTES
 CONNECTIONS = 16
 
 Read = Callable[[int, memoryview], None]
