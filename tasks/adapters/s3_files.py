@@ -29,7 +29,8 @@ COPIES_AT_ONCE = 8
 ATTEMPTS = 4
 """Connections that break one after the other while one part is read. botocore repeats requests, not their reading."""
 BROKEN = (aws.ResponseStreamingError, aws.ReadTimeoutError, aws.IncompleteReadError)
-READ_BYTES = 2**18  # fits into a core's cache
+READ_BYTES = 120 * 2**10
+"""Fits into a core's cache. From 128 KiB on, glibc maps and unmaps the memory of each piece that urllib3 allocates."""
 ONE_CONNECTION_BYTES_PER_S = 150 * 10**6
 """Below this rate a file is read over several connections. Amazon S3 gives one 85 to 90 MB/s
 (docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance-guidelines.html); what is faster than this is

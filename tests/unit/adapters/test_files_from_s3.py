@@ -1,6 +1,7 @@
 """How S3Files reads objects: which ranges, how many at a time, and what it does about connections that break."""
 
 import hashlib
+import math
 import threading
 import time
 
@@ -10,7 +11,7 @@ from urllib3.exceptions import SSLError
 
 from tasks.adapters.digests import new
 from tasks.adapters.parts import PART_BYTES, Lanes, RateLimit
-from tasks.adapters.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, S3Files
+from tasks.adapters.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, READ_BYTES, S3Files
 from tests.fakes.clock import ManualClock
 
 ADDRESS = {"Bucket": "b", "Key": "k"}
@@ -145,6 +146,11 @@ def test_every_byte_that_arrives_counts_against_the_bandwidth(tmp_path, meet):
     assert clock.monotonic() - began >= 3.9  # the last piece does not wait for itself
 
 
+def pieces_of_half(size_bytes):
+    """How much has come when a body of this size breaks: the pieces that begin in its first half."""
+    return math.ceil(size_bytes / 2 / READ_BYTES) * READ_BYTES
+
+
 @pytest.mark.parametrize(
     "error",
     [aws.ResponseStreamingError(error="reset"), SSLError("decryption failed or bad record mac")],
@@ -155,7 +161,10 @@ def test_a_range_that_breaks_goes_on_at_its_next_byte(tmp_path, error):
 
     digest = get(client, tmp_path / "f")
 
-    assert client.ranges == [(0, PART_BYTES), (PART_BYTES // 2, PART_BYTES), (3 * PART_BYTES // 4, PART_BYTES)]
+    first = pieces_of_half(PART_BYTES)
+    second = first + pieces_of_half(PART_BYTES - first)
+    assert [start for start, _ in client.ranges] == [0, first, second]
+    assert {end for _, end in client.ranges} == {PART_BYTES}
     assert digest == hashlib.sha256(client.data).hexdigest()
 
 

@@ -1,5 +1,6 @@
 """An engine in a process of its own, as the openvino model has it, over a fake of its runtime."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -7,11 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 from generation.runtime import Controls, Sampling
 
+from tests.fakes.generation_runtime import FakeRuntime
 from tests.unit.serving.conftest import OPENVINO
 
 ROOT = Path(__file__).parents[3]
@@ -32,8 +35,6 @@ class Runtime(FakeRuntime):
         (self.folder / "steps").write_text(str(self.steps + 1))
         if (self.folder / "slow").exists():
             time.sleep(0.02)
-        if b"long prompt" in [prompt for prompt, *_ in self.left.values()]:
-            time.sleep(1)
         return [Progress(each.number, each.tokens, each.finish_reason, logprobs=[TokenLogprob(each.tokens[0], -0.5)])
                 for each in super().step()]
 
@@ -154,19 +155,32 @@ def test_long_prompts_of_many_requests_do_not_block_either_side(start):
     assert {text for text, _ in answers_of(engine, 8).values()} == {prompt[:40].decode()}
 
 
-def test_short_steps_share_a_message_which_does_not_wait_for_the_prompt_of_a_new_request(start, module, tmp_path):
-    steps = tmp_path / "engine" / "steps"
-    engine = start()
-    engine.add(0, b"mortal", Sampling(1000))
-    wait_until(lambda: steps.exists() and int(steps.read_text()) >= module.AHEAD)
-    engine.add(1, b"long prompt", Sampling(1))
+def test_short_steps_share_a_message_which_does_not_wait_for_the_prompt_of_a_new_request(module, monkeypatch):
+    ours, its = Pipe()
+    prompt_is_done = threading.Event()
 
-    began, made = time.monotonic(), 0
-    while made < module.AHEAD:
-        steps_of_message = engine.step()
-        assert {step.number for step in steps_of_message} == {0}
-        made += len(steps_of_message)
-    assert time.monotonic() < began + 0.9
+    class Runtime(FakeRuntime):
+        def step(self):
+            if len(self.left) > 1:
+                assert prompt_is_done.wait(10)
+            if self.steps == 3:
+                ours.send(("add", 1, b"a long prompt", Sampling(1)))
+            return super().step()
+
+    def serve():
+        with contextlib.suppress(EOFError, ConnectionError):
+            module.serve(its, Runtime({"mortal": "x" * 1000}))
+
+    monkeypatch.setattr(module, "PAUSE_S", 3600)
+    thread = threading.Thread(target=serve)
+    thread.start()
+    ours.send(("add", 0, b"mortal", Sampling(1000)))
+    messages = [ours.recv() for _ in range(2) if ours.poll(5)]
+    prompt_is_done.set()
+    ours.close()
+    thread.join(10)
+
+    assert [(failed, made) for failed, (made, _) in messages] == [(False, 1), (False, 3)]
 
 
 def test_an_engine_that_cannot_be_loaded_says_why(start, module, tmp_path):
