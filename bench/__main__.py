@@ -33,7 +33,7 @@ QUICK = {
 FULL = QUICK | {
     "parse": ("tasks", "--specs", "1", "40", "1000"),
     "transfer": ("tasks", "--size", "full", "--rounds", "5"),
-    "pod_start": ("tasks", "--size", "full"),
+    "pod_start": ("tasks", "--size", "full", "--rounds", "5"),
     "orchestration": ("tasks",),
     "chunk_rate": ("tasks",),
     "serving": ("tasks", "--smollm2"),

@@ -74,6 +74,12 @@ def main() -> int:
     print(f"medians of {arguments.rounds} interleaved rounds, CPU and memory of the command without the servers")
     if arguments.mb_s:
         print(f"as over a network: the Hub sends {arguments.mb_s} MB/s, the store sends and receives as much")
+    with tempfile.TemporaryDirectory(prefix="slipway-bench-", dir=arguments.folder) as text:
+        fresh_s, used_s = (_writing(Path(text) / "file") for _ in range(2))
+    print(
+        f"writing a file takes {fresh_s:.2f} CPU s/GB, and {used_s:.2f} where another one was just deleted; where these"
+    )
+    print("differ, a virtual machine returns free memory to its host, and a command pays for what it uses first")
     for name, (count, size_bytes) in SETS[arguments.size].items():
         if arguments.set in (None, name):
             with tempfile.TemporaryDirectory(prefix="slipway-bench-", dir=arguments.folder) as text:
@@ -82,6 +88,17 @@ def main() -> int:
                 with hub(folder, count, size_bytes, arguments.mb_s) as hub_address, store as endpoint:
                     _measured(name, Bench(folder, hub_address, endpoint), folder, arguments.rounds)
     return 0
+
+
+def _writing(path: Path, size_bytes: int = 512 * MB) -> float:
+    """CPU seconds for each GB of writing a file, which is deleted again."""
+    block, began = os.urandom(MB), time.process_time()
+    with path.open("wb") as file:
+        for _ in range(size_bytes // MB):
+            file.write(block)
+    took_s = time.process_time() - began
+    path.unlink()
+    return took_s * 1e9 / size_bytes
 
 
 def _measured(name: str, bench: "Bench", folder: Path, rounds: int) -> None:
