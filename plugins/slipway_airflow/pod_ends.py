@@ -1,13 +1,14 @@
 """Waits in the triggerer until the API server reports a pod's end, instead of asking for the pod again and again."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
 from kubernetes_asyncio import client, watch
 
-WATCH_S, MARGIN_S = 60, 10
+WATCH_S, MARGIN_S, EARLY_S = 60, 10, 5
 """A watch is renewed after this time: one whose connection broke off silently reports nothing any more."""
 
 
@@ -26,9 +27,12 @@ async def wait_for_end(
         pause: waits after a watch that failed. Then the pod is read and watched again.
     """
     while not has_ended(pod := await read_pod()):
+        began = time.monotonic()
         try:
             if await _reports_end(hook, pod, has_ended):
                 return
+            if time.monotonic() - began < EARLY_S:
+                await pause(ConnectionError("the API server ended the watch at once"))
         except Exception as error:  # noqa: BLE001 - several libraries' errors, and all leave the same thing to do
             await pause(error)
 

@@ -2,6 +2,8 @@
 
 import logging
 import signal
+from collections import deque
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +20,15 @@ async def send_events() -> None:
     runner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     if not isinstance(runner, TriggerRunner):
         return
+    queued, failed = list(runner.events), list(runner.failed_triggers)
     try:
         await runner.sync_state_to_supervisor(finished_ids=[])
     except Exception:
+        # it may have taken them off; one that arrives twice changes nothing
+        _put_back(runner.events, queued)
+        _put_back(runner.failed_triggers, failed)
         log.warning("an event waits for the triggerer's next round", exc_info=True)
+
+
+def _put_back(queue: deque[Any], taken: list[Any]) -> None:
+    queue.extendleft([each for each in reversed(taken) if each not in queue])

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from tasks.adapters.clock import Clock, SystemClock
 
 PART_BYTES = 8 * 2**20
-LEAST_PART_BYTES = 2**20
+LEAST_PART_BYTES = 2**17
 BUFFER_BYTES = 14 * PART_BYTES
 CONNECTIONS = 16
 

@@ -273,7 +273,8 @@ class _Tail:
     def close(self) -> None:
         """Close the file. What was appended is in it."""
         if self._file:
-            self._file.close()
+            with disk_errors(self._path.name):  # what could not be flushed is tried again
+                self._file.close()
 
 
 def _rate(pieces: Generator[int, None, None], append: Callable[[int], None]) -> float:

@@ -244,6 +244,20 @@ def test_the_triggerer_passes_a_pods_end_on_at_once(runs, runner):
     assert list(runner.to_cancel) == [7]  # what the answer asks for is done in the next round
 
 
+def test_events_that_were_taken_off_and_not_sent_are_put_back(runs, runner):
+    async def sync_state_to_supervisor(finished_ids):
+        runner.process_trigger_events(finished_ids=finished_ids)
+        raise RuntimeError("no answer")
+
+    trigger = deferred(runs)
+    runs.cluster.during_watch = ends()
+    runner.sync_state_to_supervisor = sync_state_to_supervisor
+
+    run_in(runner, trigger)
+
+    assert [each.event.payload["status"] for each in runner.events] == ["success"]
+
+
 def test_an_event_that_cannot_be_sent_at_once_waits_for_the_next_round(runs, runner):
     trigger = deferred(runs)
     runs.cluster.during_watch = ends()

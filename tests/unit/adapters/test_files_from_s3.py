@@ -12,6 +12,7 @@ from urllib3.exceptions import SSLError
 from tasks.adapters.digests import new
 from tasks.adapters.parts import PART_BYTES, Lanes, RateLimit
 from tasks.adapters.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, READ_BYTES, S3Files
+from tasks.contracts.errors import InputError
 from tests.fakes.clock import ManualClock
 
 ADDRESS = {"Bucket": "b", "Key": "k"}
@@ -176,3 +177,13 @@ def test_connections_that_bring_nothing_are_given_up_by_an_error_of_the_store(tm
 
     assert client.ranges == [(0, PART_BYTES)] * ATTEMPTS
     assert client.open == 0
+
+
+@pytest.mark.parametrize("size_bytes", [1, 700, READ_BYTES, PART_BYTES])
+def test_a_full_disk_is_told_whatever_the_size_of_the_file(tmp_path, size_bytes):
+    (tmp_path / "f").symlink_to("/dev/full")
+
+    with pytest.raises(InputError) as caught:
+        get(Client(data_of(size_bytes)), tmp_path / "f")
+
+    assert "the disk is full" in caught.value.what

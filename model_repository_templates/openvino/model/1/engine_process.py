@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from generation.runtime import Progress, Runtime, Sampling, TokenLogprob
 
-AHEAD = 32
+AHEAD = 16
 """The child makes so many steps before the first of them has been read. With many more, a full socket could keep both
 sides from sending, and what follows a stop word would be computed for longer."""
 PAUSE_S = 0.01
@@ -211,6 +211,7 @@ def serve(connection: Connection, runtime: Runtime) -> NoReturn:
                 runtime.add(*arguments)
                 reports.expect(arguments[0])
             else:
+                reports.send()  # as above: a prompt may have waited for its place
                 runtime.cancel(*arguments)
                 reports.forget(*arguments)
         elif steps := runtime.step():

@@ -12,6 +12,7 @@ from tests.local.chain.whole_chain import MODEL, until
 
 pytestmark = pytest.mark.timeout(1000)
 
+# this file comes after test_releases.py, which expects no releases beside its own
 DAG = f"release__{MODEL}"
 
 
