@@ -136,7 +136,7 @@ def signature_statement(release_id: str, manifest: Manifest) -> Statement:
             "resources": resources,
             "slipway": {
                 "artifact": f"{manifest.stage}/{manifest.key}",
-                # what pods compute: who may change the manifest could otherwise give other bytes a digest of their own
+                # pods verify these: unsigned, whoever can change the manifest could make changed bytes match
                 "blake3": {file.path: file.blake3 for file in ordered(manifest.files) if file.blake3},
             },
         },

@@ -220,7 +220,7 @@ READ = {
 }
 """Fields of a spec that are part of keys: the first stage that reads each, and two values of it."""
 READ_EARLIER = {("trt-engine", "engine.gpu"): "quantize", ("trt-engine", "serving.gpus"): "build"}
-"""Where a compiled engine depends on what others only load with."""
+"""Stages of a compiled engine that read a field earlier than other kinds, which read it when they load."""
 NOT_READ = {
     "": "apiVersion kind schedule",
     "source.": "repo revision token_secret",  # the files are, with the Hub's digests
