@@ -43,8 +43,8 @@ ask meanwhile."""
 LONGEST_LOOK_S = 2.0
 """Between two looks at a pod that does not end although its log has."""
 SHORTEST_TRIGGER_LOOK_S, SHARE_OF_TIME = 0.25, 0.05
-"""The triggerer asks for a pod that cannot be watched so often that its end is noticed late by at most this share of its
-time."""
+"""The triggerer asks for a pod that cannot be watched so often that its end is noticed late by at most this share of
+its time."""
 FORBIDDEN = 403
 EXCEEDED = "exceeded quota: "
 """In the message of a pod that a ResourceQuota refuses (apiserver/pkg/admission/plugin/resourcequota/controller.go,

@@ -103,7 +103,7 @@ class Lanes:
         self._buffers = _Buffers(BUFFER_BYTES)
 
     def connection(self) -> AbstractContextManager[object]:
-        """One of the connections, held while the block runs. The block must not call `move`, which could wait for it."""
+        """One of the connections, held while the block runs. The block must not call `move`, which waits for one."""
         return self._free
 
     def small(self, size_bytes: int, move: Callable[[memoryview], None]) -> None:
