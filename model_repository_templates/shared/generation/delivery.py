@@ -166,6 +166,8 @@ class Delivery:
         left = {request: list(made) for request, made in steps.items() if not request.lost}
         try:
             ends = [(request, made.pop()) for request, made in left.items() if is_abrupt(made[-1])]
+            early = [(request, taken_before_stop_words(request, made)) for request, made in left.items()]
+            self._give([(request, merged(made)) for request, made in early if made])
             stopped = self._give([(request, merged(made)) for request, made in left.items() if made])
             self._give(ends)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, nobody may be left waiting
@@ -259,6 +261,21 @@ def pause_s(took_s: float) -> float:
 def is_abrupt(step: Progress) -> bool:
     """Whether it ends an answer without a last piece."""
     return bool(step.failure) or step.finish_reason == CANCELLED
+
+
+def taken_before_stop_words(request: Request, made: list[Progress]) -> list[Progress]:
+    """Take from `made` the steps whose text may contain a stop word, if later steps of it may not.
+
+    Steps that are given out together would otherwise have all of their text searched once the last one counts.
+    """
+    if not request.job.stop_words:
+        return []
+    tokens = itertools.accumulate((len(step.tokens) for step in made), initial=request.tokens)
+    count = sum(so_far < request.job.sampling.controls.min_tokens for so_far in itertools.islice(tokens, 1, None))
+    if count == len(made):
+        return []
+    early, made[:] = made[:count], made[count:]
+    return early
 
 
 def merged(steps: Sequence[Progress]) -> Progress:

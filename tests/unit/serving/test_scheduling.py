@@ -4,7 +4,7 @@ import time
 import pytest
 from generation import delivery
 from generation.question import Job
-from generation.runtime import Progress, Sampling
+from generation.runtime import Controls, Progress, Sampling
 from generation.scheduler import Scheduler, StoppedError
 
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
@@ -471,3 +471,20 @@ def test_an_answer_cut_by_max_tokens_counts_them(serve):
 
     assert reply.text == "abc"
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (3, 3)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("together", [1, 5, 11, 30])
+def test_stop_words_before_the_fewest_tokens_do_not_count_however_many_steps_are_given_out_together(stream, together):
+    text, reply = "one stop, two stop, three", RecordedReply()
+    sampling = Sampling(100, controls=Controls(min_tokens=10))
+    request = delivery.Request(Job((), sampling, stream, ("stop",)), reply, list)
+    given = delivery.Delivery(TOKENIZER, list, lambda: None)
+    steps = [Progress(1, (byte,)) for byte in text.encode()]
+
+    for first in range(0, len(steps), together):
+        if given.give({request: steps[first : first + together]}):
+            break
+    given.close(5)
+
+    assert (reply.text, reply.finish_reason) == ("one stop, two ", "stop")
