@@ -25,8 +25,11 @@ UNLOADING_S = 1.0
 INPUTS = ("text_input", "stream", "messages", "apply_chat_template")
 UNLOADED = "Request for unknown model: 'demo' has no available versions"
 
-SLOW_RATE_PER_S, SLOWER_S = 15, 0.2
-"""The server of temper `lagging` takes that much longer for each request while it gets more of them in a second."""
+CROWD, CROWD_S, SLOWER_S = 52, 4.0, 0.2
+"""The server of temper `lagging` takes that much longer for each request while it gets a crowd of them in that time.
+
+Requests come at random: in a window of one second, 7 a second were more than 15 in one run of ten.
+"""
 
 BEFORE_TIRED, TIRED_S = 4, 0.1
 """The server of temper `tiring` takes that much longer for each stream after so many."""
@@ -47,8 +50,8 @@ class Counters:
     def request(self):
         began = time.monotonic()
         with self._lock:
-            self._recent = [at for at in self._recent if began - at < 1.0] + [began]
-            crowded = len(self._recent) > SLOW_RATE_PER_S
+            self._recent = [at for at in self._recent if began - at < CROWD_S] + [began]
+            crowded = len(self._recent) > CROWD
         if TEMPER == "lagging" and crowded:
             time.sleep(SLOWER_S)
         yield
