@@ -22,6 +22,7 @@ ORCHESTRATION = (
 )
 CONFIG = "Airflow 3.3.2's default"
 VALUES = "k8s_manifests/airflow/values.yaml"
+SETTINGS = "k8s_manifests/airflow/settings.yaml"
 S3 = "docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html, for each partitioned prefix"
 GUESS = "no model of this size was released by Slipway yet"
 
@@ -49,7 +50,7 @@ NUMBERS: Mapping[str, Number] = {
     ),
     "api_statements": Number(30, "statements", "assumed", "of the API server, for a task's process"),
     "statement_s": Number(0.001, "s", "assumed", "the database, for a statement"),
-    "idle_sleep_s": Number(1.0, "s", "documented", f"{CONFIG} of scheduler.scheduler_idle_sleep_time"),
+    "idle_sleep_s": Number(0.1, "s", "documented", f"{SETTINGS}, scheduler.scheduler_idle_sleep_time"),
     "notice_s": Number(2.0, "s", "measured", "until a finished container is noticed, on a real cluster"),
     "parallelism": Number(64, "tasks", "documented", f"{VALUES}, for each scheduler"),
     "scheduler_cores": Number(4, "cores", "assumed", "of a scheduler's pod, in which LocalExecutor runs the tasks"),

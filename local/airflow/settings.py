@@ -9,6 +9,8 @@ import secrets
 import shutil
 from pathlib import Path
 
+import yaml
+
 from local.private_files import write_private
 
 USERS = {"admin": "admin", "ci": "user"}
@@ -19,11 +21,8 @@ LOCK_WAIT_S = 60
 a write takes on a busy machine: whoever waited that long got an error, and a person `500 Internal Server Error`."""
 
 
-API_TIMEOUT_S, API_RETRIES = 60, 10
-"""How long a task's process waits for an answer of Airflow's API, and how often it asks.
-
-Airflow's own 5 s are less than a busy server takes: whoever started a task asked again, heard that the task ran
-already, and gave it up. Its own 5 tries end after some 8 s of waiting, before a server that was killed is back."""
+SETTINGS = Path("k8s_manifests/airflow/settings.yaml")
+"""What is the same wherever Airflow runs Slipway's DAGs."""
 
 
 class AirflowHome:
@@ -44,6 +43,7 @@ class AirflowHome:
         passwords = self.passwords() if self.passwords_file.exists() else {}
         write_private(self.passwords_file, json.dumps({name: secrets.token_urlsafe(18) for name in USERS} | passwords))
         parser = configparser.ConfigParser(interpolation=None)
+        parser.read_dict(yaml.safe_load((self._repository / SETTINGS).read_text())["config"])
         parser.read_dict(self._options(self._secrets()))
         text = io.StringIO()
         parser.write(text)
@@ -76,33 +76,14 @@ class AirflowHome:
                 "executor": "LocalExecutor",
                 # tasks mostly wait for pods, so they may be more than the CPUs; each takes memory for two processes
                 "parallelism": 4,
-                "load_examples": "False",
-                # plugins are loaded once before the scheduler forks, instead of in each task's process
-                "lazy_load_plugins": "False",
-                # a spec that is put into the folder is meant to run
-                "dags_are_paused_at_creation": "False",
                 "execution_api_server_url": f"http://127.0.0.1:{self._execution_port}/execution/",
                 "fernet_key": secret["fernet_key"],
                 "simple_auth_manager_users": ",".join(f"{name}:{role}" for name, role in USERS.items()),
                 "simple_auth_manager_passwords_file": str(self.passwords_file),
             },
             "database": {"sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}?timeout={LOCK_WAIT_S}"},
-            "workers": {
-                # a task's process ends a moment after its sockets; a supervisor that checks in between sleeps this long
-                "min_heartbeat_interval": 1,
-                "execution_api_timeout": API_TIMEOUT_S,
-                "execution_api_retries": API_RETRIES,
-            },
-            # how long a task that could start waits for the scheduler to look, on average half of it; Airflow's own 1 s
-            # would be half of what a step costs. It takes 15 to 20 % of a core when nothing runs
-            "scheduler": {"scheduler_idle_sleep_time": 0.1},
-            "dag_processor": {
-                # a new spec is seen within seconds; Airflow's own 300 s are for folders that are slow to list
-                "refresh_interval": 5,
-                "min_file_process_interval": 30,
-                # there are six small files, and a second process would take memory for nothing
-                "parsing_processes": 1,
-            },
+            # there are six small files, and a second process would take memory for nothing
+            "dag_processor": {"parsing_processes": 1},
             "api": {
                 "host": "127.0.0.1",
                 "port": self._port,

@@ -119,7 +119,8 @@ apply_slipway() {
 install_airflow() {
   kubectl -n airflow create configmap slipway-site --from-file=site.yaml="$SITE" --dry-run=client --output yaml | kubectl apply --filename -
   helm upgrade --install airflow airflow --repo https://airflow.apache.org --version "$CHART" --namespace airflow \
-    --values local/kind/airflow.values.yaml --set "images.airflow.digest=$(pushed airflow | cut -d @ -f 2)" \
+    --values k8s_manifests/airflow/settings.yaml --values local/kind/airflow.values.yaml \
+    --set "images.airflow.digest=$(pushed airflow | cut -d @ -f 2)" \
     --set-string "airflowPodAnnotations.site=$(openssl dgst -sha256 -r "$SITE" | cut -c 1-16)" --timeout 15m
   # not by helm's --wait: pods wait for the database's migration, a hook that would only run after them
   for workload in $(kubectl -n airflow get deployments,statefulsets --output name); do

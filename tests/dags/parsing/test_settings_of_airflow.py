@@ -1,6 +1,9 @@
 """Settings of Airflow that the laptop's stack and the manifests write: Airflow ignores a name that it does not have."""
 
 import configparser
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,31 +13,76 @@ from airflow.configuration import retrieve_configuration_description
 from local.airflow.settings import AirflowHome
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-KNOWN = retrieve_configuration_description(include_providers=False)
+SETTINGS = REPOSITORY / "k8s_manifests/airflow/settings.yaml"
+COMMON = yaml.safe_load(SETTINGS.read_text())["config"]
+KNOWN = {
+    f"{section}.{name}"
+    for section, each in retrieve_configuration_description(include_providers=False).items()
+    for name in each["options"]
+}
+OF_A_CHART = ["k8s_manifests/airflow/values.yaml", "local/kind/airflow.values.yaml"]
+
+
+def names(settings):
+    return {f"{section}.{name}" for section, options in settings.items() for name in options}
 
 
 def of_the_laptop(folder):
     home = AirflowHome(folder, REPOSITORY, 8080, 8081)
     home.write()
+    return read(home.configuration_file.read_text())
+
+
+def of_the_image():
+    script = REPOSITORY / "images/airflow/as_airflow_cfg.py"
+    return read(subprocess.run([sys.executable, script, SETTINGS], check=True, capture_output=True, text=True).stdout)
+
+
+def of_variables(file):
+    found = re.findall(r"AIRFLOW__([A-Z_]+?)__([A-Z_]+)", (REPOSITORY / file).read_text())
+    return {f"{section}.{name}".lower() for section, name in found}
+
+
+def read(text):
     parser = configparser.ConfigParser()
-    parser.read(home.configuration_file)
+    parser.read_string(text)
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
-@pytest.mark.parametrize("file", ["", "k8s_manifests/airflow/values.yaml", "local/kind/airflow.values.yaml"])
-def test_every_setting_is_one_that_airflow_has(file, tmp_path):
-    written = yaml.safe_load((REPOSITORY / file).read_text())["config"] if file else of_the_laptop(tmp_path)
+@pytest.mark.parametrize("file", ["k8s_manifests/airflow/settings.yaml", *OF_A_CHART])
+def test_every_setting_of_the_chart_is_one_that_airflow_has(file):
+    written = yaml.safe_load((REPOSITORY / file).read_text())["config"]
 
-    unknown = {f"{section}.{name}" for section, options in written.items() for name in options} - {
-        f"{section}.{name}" for section, options in KNOWN.items() for name in options["options"]
-    }
-
-    assert unknown == set()
+    assert names(written) - KNOWN == set()
 
 
-@pytest.mark.parametrize("file", ["", "k8s_manifests/airflow/values.yaml", "local/kind/airflow.values.yaml"])
-def test_a_task_outlasts_an_api_that_is_busy_or_restarts(file, tmp_path):
-    written = yaml.safe_load((REPOSITORY / file).read_text())["config"] if file else of_the_laptop(tmp_path)
+def test_every_setting_of_the_laptop_is_one_that_airflow_has(tmp_path):
+    written = of_the_laptop(tmp_path)
 
-    assert float(written["workers"]["execution_api_timeout"]) == 60
-    assert int(written["workers"]["execution_api_retries"]) == 10
+    assert names(written) - KNOWN == set()
+
+
+def test_the_laptop_and_the_image_have_what_is_the_same_everywhere(tmp_path):
+    laptop, image = of_the_laptop(tmp_path), of_the_image()
+    expected = {section: {name: str(value) for name, value in each.items()} for section, each in COMMON.items()}
+
+    assert image == expected
+    assert {section: {name: laptop[section][name] for name in each} for section, each in COMMON.items()} == expected
+
+
+@pytest.mark.parametrize("file", OF_A_CHART)
+def test_no_values_of_the_chart_repeat_what_is_the_same_everywhere(file):
+    assert names(COMMON) & names(yaml.safe_load((REPOSITORY / file).read_text())["config"]) == set()
+
+
+@pytest.mark.parametrize("file", ["docker-compose.yaml", "images/airflow/Dockerfile", *OF_A_CHART])
+def test_no_variable_repeats_what_is_the_same_everywhere(file):
+    found = of_variables(file)
+
+    assert found
+    assert found & names(COMMON) == set()
+
+
+def test_a_task_outlasts_an_api_that_is_busy_or_restarts():
+    assert COMMON["workers"]["execution_api_timeout"] == 60
+    assert COMMON["workers"]["execution_api_retries"] == 10

@@ -12,6 +12,7 @@ from tests.unit.manifests.objects import MANIFESTS, base_objects, listed, valida
 ROOT = Path(__file__).parents[3]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 VALUES = yaml.safe_load((MANIFESTS / "airflow" / "values.yaml").read_text())
+SETTINGS = yaml.safe_load((MANIFESTS / "airflow" / "settings.yaml").read_text())
 
 
 def test_airflow_of_the_chart_runs_the_locked_version_and_finds_what_slipway_needs():
@@ -23,7 +24,17 @@ def test_airflow_of_the_chart_runs_the_locked_version_and_finds_what_slipway_nee
     assert str(Path(environment["SLIPWAY_SITE"]).parent) in mounted
     assert environment["SLIPWAY_SPECS"].startswith(f"{VALUES['airflowHome']}/dags/repo/")
     assert environment[IDENTITY_VARIABLE] == "slipway-airflow"
-    assert VALUES["config"]["core"]["dags_are_paused_at_creation"] == "False"  # the first release would be refused
+    assert SETTINGS["config"]["core"]["dags_are_paused_at_creation"] == "False"  # the first release would be refused
+
+
+def test_every_command_for_the_chart_gives_it_the_common_settings_first():
+    commands = [
+        (ROOT / file).read_text().replace("\\\n", " ").split("helm upgrade --install airflow", 1)[1].split("\n", 1)[0]
+        for file in ("docs/operations.md", "local/kind/up.sh")
+    ]
+
+    files = [[Path(each).name for each in re.findall(r"--values (\S+)", command)] for command in commands]
+    assert files == [["settings.yaml", "values.yaml"], ["settings.yaml", "airflow.values.yaml"]]
 
 
 def test_the_scheduler_and_the_triggerer_of_the_chart_have_the_rights_of_slipway_airflow():

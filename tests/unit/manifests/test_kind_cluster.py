@@ -110,6 +110,13 @@ def test_the_values_follow_the_schema_of_airflows_chart(file):
     assert values.keys() <= record["schema"]["properties"].keys()
 
 
+def test_the_common_settings_follow_the_schema_of_airflows_chart():
+    jsonschema.validate(
+        yaml.safe_load((ROOT / "k8s_manifests/airflow/settings.yaml").read_text()),
+        contract("airflow_chart.json")["schema"],
+    )
+
+
 @pytest.mark.parametrize(
     "wrong", [{"volumez": []}, {"triggerer": {"replicas": "2"}}, {"images": {"airflow": {"tagg": "dev"}}}]
 )
