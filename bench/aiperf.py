@@ -34,7 +34,7 @@ from tasks.contracts.load_level import LoadLevel
 from tasks.contracts.measurement import summarize
 from tasks.engines.cpus import cpu_quota
 
-ROUNDS = 3
+ROUNDS = 5
 WITHIN = 0.03
 REQUESTS = {4: 32, 16: 96}
 """Requests of a round, by number of clients."""

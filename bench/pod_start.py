@@ -24,8 +24,8 @@ from bench.transfer import FETCH, Bench
 from bench.transfer_servers import CREDENTIALS, ENVIRONMENTS, MB, hub, object_store, write_file
 
 SIZES = {
-    "small": {"8 x 64 MB": (8, 64 * MB)},
-    "full": {"1 x 4 GB": (1, 4000 * MB), "8 x 512 MB": (8, 512 * MB)},
+    "small": {"8x64MB": (8, 64 * MB)},
+    "full": {"1x4GB": (1, 4000 * MB), "8x512MB": (8, 512 * MB)},
 }
 CONNECTION_MB_S = 90
 """What S3 gives one connection ("Performance design patterns", docs.aws.amazon.com/AmazonS3/latest/userguide)."""
@@ -45,7 +45,7 @@ def main() -> int:
     """Print a line for each set of files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where all files are kept; default: the system's temporary folder")
     arguments = parser.parse_args()
     os.environ.update(CREDENTIALS)
