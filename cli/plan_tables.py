@@ -113,6 +113,8 @@ def _takes(forecast: Forecast, plan: Plan) -> Iterator[str]:
     beside = forecast.candidate_gpu_hours
     candidates = f" ({_hundredths(beside)} of them the candidate's own)" if beside else ""
     gpus = f", {_hundredths(forecast.gpu_hours)} GPU-hours{candidates}" if forecast.gpu_hours else ""
+    if shared := forecast.shared_gpus:
+        gpus += f", and the candidate on {shared} GPU{'s' * (shared != 1)} that {plan.live} gives up"
     cost = "" if forecast.cost is None else f", {_hundredths(forecast.cost)} {forecast.currency}"
     unknown = f"; {', '.join(forecast.unknown)} not included, without a time there" if forecast.unknown else ""
     took = "took" if forecast.of == plan.live else "took, which is not live"

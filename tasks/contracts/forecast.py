@@ -22,7 +22,7 @@ from tasks.contracts.release import Release, Step, steps_of
 from tasks.contracts.resolution import ResolvedRelease
 from tasks.contracts.site import Prices, quantity
 from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.surge import Interruption, shares
+from tasks.contracts.surge import Interruption, handed_over, shares
 
 HOUR_S = 3600.0
 NEEDED_REACH = (1.96 + 0.84) / 1.96
@@ -57,9 +57,21 @@ class Forecast(Contract):
     of: ReleaseId | None = Field(description="the release whose times were taken; null: there is none")
     steps: tuple[StepForecast, ...] = Field(description="the steps that are going to run, in order")
     candidate_gpus: int = Field(ge=0, description="GPUs of the candidate's pods, from roll-out to promote")
-    candidate_gpu_hours: float = Field(default=0.0, ge=0, description="of these pods, while steps with a time run")
-    gpu_hours: float = Field(ge=0, description="of the steps with a time, and of the candidate beside them")
-    cost: float | None = Field(default=None, ge=0, description="by the site's prices; null: the site has none for it")
+    shared_gpus: int = Field(
+        default=0,
+        ge=0,
+        description="of these, GPUs that the live release gives up for the candidate (rollout.surge none): they are "
+        "paid for without the release too, so no hours or cost count them",
+    )
+    candidate_gpu_hours: float = Field(
+        default=0.0, ge=0, description="of the candidate's other GPUs, while steps with a time run"
+    )
+    gpu_hours: float = Field(
+        ge=0, description="that the release adds: of the steps with a time, and candidate_gpu_hours beside them"
+    )
+    cost: float | None = Field(
+        default=None, ge=0, description="of what the release adds; null: the site has no price for it"
+    )
     currency: str | None = None
 
     @property
@@ -99,20 +111,26 @@ class Preview(Contract):
     )
 
 
-def forecast(release: ResolvedRelease, plan: Plan, past: PastTimes | None) -> Forecast:
-    """What the plan's steps will take if they take as long as they did in `past`."""
+def forecast(release: ResolvedRelease, plan: Plan, past: PastTimes | None, live: ReleaseSpec | None = None) -> Forecast:
+    """What the plan's steps will take if they take as long as they did in `past`, beside the live release."""
     prices = release.site.prices
-    placement, replicas = release.serving, release.spec.serving.replicas.min
+    placement = release.serving
+    replicas, shared = _candidate(release.spec, live)
     pods = [_pod(step, release, plan, past) for step in steps_of(release.spec) if _runs(step, plan)]
     served_s = sum(each.seconds or 0.0 for each, _ in pods if each.step in WHILE_SERVED)
-    candidate = _step("roll-out", served_s, placement.ranks * replicas)
-    pods.append((candidate, replicas * quantity(placement.shape.cpu)))
+    if placement.ranks:
+        added, cpus = replicas * placement.ranks - shared, 0.0
+    else:
+        added, cpus = 0, (replicas - shared) * quantity(placement.shape.cpu)
+    candidate = _step("roll-out", served_s, added)
+    pods.append((candidate, cpus))
     gpu_hours = sum(each.gpu_hours or 0.0 for each, _ in pods)
     cpu_hours = sum(cpus * (each.seconds or 0.0) for each, cpus in pods if not each.gpus) / HOUR_S
     return Forecast(
         of=past.release_id if past else None,
         steps=tuple(each for each, _ in pods[:-1]),
-        candidate_gpus=candidate.gpus,
+        candidate_gpus=replicas * placement.ranks,
+        shared_gpus=shared if placement.ranks else 0,
         candidate_gpu_hours=candidate.gpu_hours or 0.0,
         gpu_hours=gpu_hours,
         cost=_cost(prices, release.spec.engine.gpu, gpu_hours, cpu_hours) if prices and past else None,
@@ -159,6 +177,14 @@ def needed_requests(gate: Gate, report: GateReport) -> tuple[NeededRequests, ...
                     )
                 )
     return tuple(needed)
+
+
+def _candidate(spec: ReleaseSpec, live: ReleaseSpec | None) -> tuple[int, int]:
+    """The candidate's replicas, and how many GPUs (without GPUs: replicas) of the live release they take over."""
+    if live is None or spec.rollout.surge == "full":
+        return spec.serving.replicas.min, 0
+    serving = live.serving.replicas.min
+    return shares(live, serving, spec).candidate, handed_over(live, serving, spec)
 
 
 def _runs(step: Step, plan: Plan) -> bool:

@@ -31,6 +31,12 @@ def shares(live: ReleaseSpec, replicas: int, candidate: ReleaseSpec) -> Shares:
     return Shares(0, max(1, min(most, replicas * theirs // own)))
 
 
+def handed_over(live: ReleaseSpec, replicas: int, candidate: ReleaseSpec) -> int:
+    """GPUs that the candidate's replicas take over from `replicas` of the live release; without GPUs, replicas."""
+    share = shares(live, replicas, candidate)
+    return min((replicas - share.live) * _gpus(live), share.candidate * _gpus(candidate))
+
+
 def full_replicas(spec: ReleaseSpec, serving: int) -> int:
     """Replicas that a release takes over with from a live release of `serving` replicas, if there is room for them."""
     bounds = spec.serving.replicas

@@ -128,7 +128,7 @@ def _preview(
     repository = repository_of(plan, spec, releases, workspace)
     moved = bytes_to_move(plan, past_downloads(plan, releases, workspace), repository)
     needed = needed_requests(spec.gate, measured) if before and (measured := past_gate(before, workspace)) else ()
-    told = forecast(resolve(spec, workspace.site), plan, past)
+    told = forecast(resolve(spec, workspace.site), plan, past, before.spec if before else None)
     lost = interruption(spec, before, told) if before else None
     return Preview(plan=plan, forecast=told, transfer=moved, needed=needed, interruption=lost)
 

@@ -85,6 +85,13 @@ def test_time_gpus_and_cost_are_those_of_an_earlier_release(airflow, slipway):
     assert "live now: demo-555555555555, to which a roll back returns" in printed
 
 
+def test_gpus_of_the_live_release_are_said_beside_those_that_a_release_adds(airflow, slipway):
+    ends_planned(airflow, live="demo-555555555555", forecast=FORECAST | {"shared_gpus": 4, "candidate_gpu_hours": 0.0})
+
+    words = "10.00 GPU-hours, and the candidate on 4 GPUs that demo-555555555555 gives up, 20.50 USD"
+    assert words in slipway("plan", "demo")[1]
+
+
 def test_requests_that_a_comparison_will_need_are_said_beside_those_allowed(airflow, slipway):
     few = {"what": "latency_ms p95 at 8 at once / live", "limit": 1.1, "requests": 2100, "allowed": 64}
     enough = {"what": "requests_per_s at 8 at once / live", "limit": 0.5, "requests": 12, "allowed": 64}

@@ -5,7 +5,7 @@ import pytest
 from tasks.contracts.forecast import PastTimes, forecast
 from tasks.contracts.resolution import ResolvedRelease
 from tests.fakes.gpu_site import gpu_site
-from tests.fakes.releases import release
+from tests.fakes.releases import release, spec
 from tests.fakes.workspace import site
 
 STEPS = ("download", "quantize", "build", "assemble", "publish", "check-network")
@@ -37,8 +37,8 @@ def planned(*, stored=(), download_bytes=10, **changes):
 
 
 def foreseen(on, past=TOOK, **plan):
-    spec, made = planned(**plan)
-    return forecast(ResolvedRelease(spec, on), made, past)
+    asked, made = planned(**plan)
+    return forecast(ResolvedRelease(asked, on), made, past)
 
 
 def seconds(found):
@@ -109,6 +109,44 @@ def test_gpus_of_steps_and_of_the_candidate_are_counted_and_priced():
     assert found.gpu_hours == pytest.approx(2 * (1 + len(SERVED)) / 60)
     without_gpus = 8 * (len(STEPS) - 1 + len(SERVED)) / 60
     assert found.cost == pytest.approx(found.gpu_hours * 2.0 + without_gpus * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "ranks", "candidate", "shared"),
+    [
+        (1, 2, 2, 2),  # live is stopped
+        (3, 2, 4, 4),  # live keeps one replica, the candidate has two of its three
+        (1, 1, 2, 1),  # the candidate needs one GPU more than live gives up
+    ],
+)
+def test_gpus_that_the_live_release_gives_up_are_not_counted_again(replicas, ranks, candidate, shared):
+    on, bounds = gpu_site(prices=PRICES), {"replicas": {"min": replicas, "max": replicas}}
+    live = spec(**ON_GPUS | {"engine": ON_GPUS["engine"] | {"tensor_parallel": ranks}}, serving=bounds)
+    changes = {**ON_GPUS, "serving": bounds, "rollout": {"surge": "none"}}
+    asked, made = planned(**changes)
+
+    told = forecast(ResolvedRelease(asked, on), made, TOOK, live)
+
+    added = (candidate - shared) * len(SERVED) / 60
+    assert (told.candidate_gpus, told.shared_gpus) == (candidate, shared)
+    assert told.candidate_gpu_hours == pytest.approx(added)
+    assert told.gpu_hours == pytest.approx(sum(each.gpu_hours for each in told.steps) + added)
+
+
+def test_a_first_release_without_a_surge_has_gpus_of_its_own():
+    told = foreseen(gpu_site(), **ON_GPUS, rollout={"surge": "none"})
+
+    assert (told.candidate_gpus, told.shared_gpus) == (2, 0)
+    assert told.candidate_gpu_hours == pytest.approx(2 * len(SERVED) / 60)
+
+
+def test_cpus_that_the_live_release_gives_up_cost_nothing_more():
+    on, changes = site(prices={"cpu_hour": 30.0}), {"rollout": {"surge": "none"}}
+    asked, made = planned(**changes)
+
+    told = forecast(ResolvedRelease(asked, on), made, TOOK, spec(**changes))
+
+    assert told.cost == pytest.approx(30.0 * (len(STEPS) + len(SERVED)) / 60)
 
 
 def test_a_gpu_without_a_price_leaves_the_cost_unknown():
