@@ -8,7 +8,7 @@ from rich.text import Text
 from cli.tables import COMMIT_DIGITS
 from tasks.adapters.progress import size
 from tasks.contracts.artifact import STAGES, Stage
-from tasks.contracts.bytes_to_move import BytesToMove, Repository, bytes_to_move
+from tasks.contracts.bytes_to_move import BytesToMove, Repository, StoredFiles, bytes_to_move
 from tasks.contracts.forecast import Forecast, NeededRequests, Preview, StepForecast
 from tasks.contracts.plan import Plan
 
@@ -43,7 +43,7 @@ def plan_footing(preview: Preview) -> list[str]:
     if plan.action == "nothing":
         return [nothing_to_do(preview)]
     estimate, missing = plan.estimate, plan.missing
-    moved = preview.transfer or bytes_to_move(plan)
+    moved = preview.transfer or bytes_to_move(plan, StoredFiles())
     needs = f"at most {size(estimate.scratch_bytes)} of scratch and {size(estimate.memory_bytes)} of memory"
     work = f"runs {', '.join(missing)}; then" if missing else "every artifact is stored;"
     return [
@@ -83,11 +83,14 @@ def _about(step: StepForecast) -> str:
 
 def _download(moved: BytesToMove) -> str:
     parts = []
-    if moved.download_files or not moved.copied_files:
-        parts.append(f"{_files(moved.download_bytes, moved.download_files)} to download")
+    if moved.download_files:
+        fewer = " (fewer if other downloads in the store have some)" if moved.upper_bound else ""
+        parts.append(f"{_files(moved.download_bytes, moved.download_files)} to download{fewer}")
     if moved.copied_files:
         parts.append(f"{_files(moved.copied_bytes, moved.copied_files)} copied within the store")
-    return ", ".join(parts) if moved.download_files or moved.copied_files else "nothing to download"
+    if moved.kept_files:
+        parts.append(f"{_files(moved.kept_bytes, moved.kept_files)} stored already by an unfinished download")
+    return ", ".join(parts) or "nothing to download"
 
 
 def _files(size_bytes: int, count: int) -> str:

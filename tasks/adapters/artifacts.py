@@ -17,7 +17,7 @@ from tasks.adapters.clock import Clock
 from tasks.adapters.digests import Digested, digests_of_file
 from tasks.adapters.disk import disk_errors
 from tasks.adapters.heads import TAKEOVER_S, Heads, exists
-from tasks.adapters.object_store import ByteSource, LostRaceError, NotFoundError, ObjectStore
+from tasks.adapters.object_store import ByteSource, LostRaceError, NotFoundError, ObjectStore, StoredObject
 from tasks.adapters.transfer import FILES_AT_ONCE, Count, Sized, transfer
 from tasks.contracts.artifact import MANIFEST, File, Layout, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
@@ -30,6 +30,10 @@ MANIFEST_ATTEMPTS = 5
 ARTIFACTS_SEARCHED, OBJECTS_LISTED = 500, 20_000
 """How many artifacts are searched for a file that need not be transferred, and among how many objects they are looked
 for: 20 lists and 500 reads take seconds, not minutes."""
+ARTIFACTS_GLANCED_AT, OBJECTS_GLANCED_AT = 50, 1_000
+"""The same where a person waits for an estimate: one list and 50 reads take a fraction of a second."""
+DOWNLOADED_BYTES = "downloaded_bytes"
+"""Metric of an artifact whose files came from elsewhere: the bytes that came, without files that the store had."""
 S = TypeVar("S", bound=Sized)
 Work = Callable[[S, Count], File]
 
@@ -184,7 +188,8 @@ class ArtifactStore:
         """Store files that lie elsewhere as the artifact `key`, in one pass and without a copy on this machine's disk.
 
         What an earlier try of this artifact stored is kept, and what another artifact of the stage has is copied within
-        the store. The manifest records the time that this took. `what` names the transfer in the log.
+        the store. The manifest records the time that this took, and the bytes that came from elsewhere in that time as
+        the metric `downloaded_bytes`. `what` names the transfer in the log.
 
         Raises:
             InputError: a file has a name that no artifact may have, or there is no file. Nothing is stored then.
@@ -196,6 +201,7 @@ class ArtifactStore:
         for file in files:
             _check_name(file.path)
         elsewhere = self._files_of(stage, key) if any(file.sha256 for file in files) else {}
+        taken: list[int] = []
 
         def put(file: Incoming, count: Count) -> File:
             uri = self._uri(stage, key, file.path)
@@ -214,29 +220,46 @@ class ArtifactStore:
             def take(source: ByteSource) -> File:
                 digested = Digested(source)
                 sha256 = self._store.put_stream(digested, uri)
+                taken.append(file.size_bytes)
                 return File(path=file.path, sha256=sha256, blake3=digested.blake3, size_bytes=file.size_bytes)
 
             return file.bring(take, count)
 
-        return self._commit(self._manifest(stage, key, (), inputs, producer, metrics, 0.0), files, put, began, what)
+        draft = self._manifest(stage, key, (), inputs, producer, metrics, 0.0)
+        return self._commit(draft, files, put, began, what, measured=lambda: {DOWNLOADED_BYTES: sum(taken)})
 
     def _files_of(self, stage: Stage, but: str) -> dict[tuple[str, int], tuple[str, File]]:
         """The files of the stage's newest other artifacts with their addresses, by digest and size."""
         folder = f"{self._layout.artifacts()}{stage}/"
-        manifests = {
-            key: item.modified_at
-            for item in islice(self._store.list(folder), OBJECTS_LISTED)
-            for key, _, name in [item.uri.removeprefix(folder).partition("/")]
-            if name == MANIFEST and key != but
-        }
-        keys = sorted(manifests, key=manifests.__getitem__, reverse=True)[:ARTIFACTS_SEARCHED]
-        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            found = dict(zip(keys, pool.map(lambda key: self._readable(stage, key), keys), strict=True))
+        found = self._manifests(stage, _newest(islice(self._store.list(folder), OBJECTS_LISTED), folder, but))
         return {
             (file.sha256, file.size_bytes): (self._uri(stage, key, file.path), file)
             for key, manifest in reversed(found.items())
             for file in (manifest.files if manifest else ())
         }
+
+    def files_elsewhere(self, stage: Stage, but: str) -> tuple[File, ...] | None:
+        """The files of all artifacts of the stage besides `but`; None where finding out would take seconds."""
+        folder = f"{self._layout.artifacts()}{stage}/"
+        listed = list(islice(self._store.list(folder), OBJECTS_GLANCED_AT + 1))
+        keys = _newest(listed, folder, but)
+        if len(listed) > OBJECTS_GLANCED_AT or len(keys) > ARTIFACTS_GLANCED_AT:
+            return None
+        found = self._manifests(stage, keys).values()
+        return tuple(file for manifest in found if manifest for file in manifest.files)
+
+    def lying_files(self, stage: Stage, key: str) -> dict[str, int]:
+        """Sizes by path of what lies in an artifact's place, whether or not the artifact exists."""
+        folder = self._uri(stage, key, "")
+        return {
+            path: item.size_bytes
+            for item in self._store.list(folder)
+            if (path := item.uri.removeprefix(folder)) != MANIFEST
+        }
+
+    def _manifests(self, stage: Stage, keys: Sequence[str]) -> dict[str, Manifest | None]:
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            return dict(zip(keys, pool.map(lambda key: self._readable(stage, key), keys), strict=True))
 
     def _readable(self, stage: Stage, key: str) -> Manifest | None:
         """Another artifact's manifest; None when it does not exist, or is damaged or of another version of Slipway."""
@@ -309,6 +332,7 @@ class ArtifactStore:
         what: str = "",
         *,
         seal: Callable[[Manifest], object] = lambda _: None,
+        measured: Callable[[], dict[str, Any]] = dict,
     ) -> Manifest:
         """Store the files that `work` makes of the items, then the manifest with the time since `began`, if given.
 
@@ -322,7 +346,7 @@ class ArtifactStore:
             try:
                 etag = self._heads.claim(uri, patience_s=TAKEOVER_S)
                 files = tuple(sorted(transfer(what, items, work, self._clock), key=lambda file: file.path))
-                manifest = draft.model_copy(update={"files": files})
+                manifest = draft.model_copy(update={"files": files, "metrics": draft.metrics | measured()})
                 seal(manifest)
                 if winner := self._same(uri, manifest):
                     return winner
@@ -399,6 +423,17 @@ class ArtifactStore:
 
     def _uri(self, stage: Stage, key: str, path: str) -> str:
         return f"{self._layout.artifact(stage, key)}/{path}"
+
+
+def _newest(listed: Iterable[StoredObject], folder: str, but: str) -> list[str]:
+    """Keys of at most ARTIFACTS_SEARCHED artifacts, of those whose manifests were listed below `folder`."""
+    manifests = {
+        key: item.modified_at
+        for item in listed
+        for key, _, name in [item.uri.removeprefix(folder).partition("/")]
+        if name == MANIFEST and key != but
+    }
+    return sorted(manifests, key=manifests.__getitem__, reverse=True)[:ARTIFACTS_SEARCHED]
 
 
 def _delete(manifest_uri: str) -> str:

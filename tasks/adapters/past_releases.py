@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.artifact import File, Manifest, Stage
+from tasks.contracts.artifact import Manifest, Stage
 from tasks.contracts.base import read_contract_json
-from tasks.contracts.bytes_to_move import Repository
+from tasks.contracts.bytes_to_move import Repository, StoredFiles
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import Plan
@@ -32,14 +32,23 @@ def past_releases(channel: Channel | None, workspace: Workspace) -> tuple[Releas
         return tuple(release for releases in read for release in releases)
 
 
-def past_downloads(plan: Plan, releases: Sequence[Release], workspace: Workspace) -> tuple[File, ...]:
-    """Files of the releases' downloads; none where the plan's own download is stored."""
+def stored_files(plan: Plan, releases: Sequence[Release], workspace: Workspace) -> StoredFiles:
+    """Files that the plan's download need not bring: none where it is stored itself.
+
+    Those of every other download are known where the store has few. Otherwise only those of the releases are.
+    """
     if "download" not in plan.missing:
-        return ()
-    keys = {release.plan.stages["download"].key for release in releases} - {plan.stages["download"].key}
+        return StoredFiles()
+    own, artifacts = plan.stages["download"].key, workspace.artifacts
+    kept = artifacts.lying_files("download", own)
+    files = artifacts.files_elsewhere("download", own)
+    if files is not None:
+        return StoredFiles(files, kept)
+    keys = {release.plan.stages["download"].key for release in releases} - {own}
     with ThreadPoolExecutor(RELEASES_READ) as pool:
         manifests = list(pool.map(lambda key: _manifest("download", key, workspace), sorted(keys)))
-    return tuple(file for manifest in manifests if manifest for file in manifest.files)
+    of_releases = tuple(file for manifest in manifests if manifest for file in manifest.files)
+    return StoredFiles(of_releases, kept, complete=False)
 
 
 def repository_of(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from tasks.adapters.artifacts import DOWNLOADED_BYTES
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import read_contract
@@ -22,9 +23,14 @@ def past_times(release: Release, workspace: Workspace) -> PastTimes:
     """
     steps = [step for step in steps_of(release.spec) if step not in UNTIMED]
     with ThreadPoolExecutor(READS_AT_ONCE) as pool:
-        found = pool.map(lambda step: list(_seconds(step, release, workspace)), steps)
-        seconds = {step: taken[0] for step, taken in zip(steps, found, strict=True) if taken}
-    return PastTimes(release.id, release.plan.download_bytes, seconds)
+        found = pool.map(lambda step: list(_taken(step, release, workspace)), steps)
+        taken = {step: each[0] for step, each in zip(steps, found, strict=True) if each}
+    return PastTimes(
+        release.id,
+        release.plan.download_bytes,
+        {step: seconds for step, (seconds, _) in taken.items()},
+        downloaded_bytes=taken["download"][1] if "download" in taken else None,
+    )
 
 
 def past_gate(release: Release, workspace: Workspace) -> GateReport | None:
@@ -35,12 +41,13 @@ def past_gate(release: Release, workspace: Workspace) -> GateReport | None:
         return None
 
 
-def _seconds(step: Step, release: Release, workspace: Workspace) -> Iterator[float]:
+def _taken(step: Step, release: Release, workspace: Workspace) -> Iterator[tuple[float, int | None]]:
+    """Seconds of a step, and the bytes that it downloaded where that is known."""
     try:
         if step in STAGES:
             if manifest := workspace.artifacts.find(step, release.plan.stages[step].key):
-                yield manifest.seconds
+                yield manifest.seconds, manifest.metrics.get(DOWNLOADED_BYTES)
         elif (result := workspace.read_result(release, step)).outcome != "failed":
-            yield result.seconds
+            yield result.seconds, None
     except InputError:
         return

@@ -1,7 +1,8 @@
 """How long a plan will take and what it will cost, from what the same steps took before. Pure arithmetic.
 
-Times of stages grow with the model: a stage that took 60 s for 1 GB is expected to take 120 s for 2 GB. Times of the
-other steps depend on the spec's own settings and are taken as they were.
+Times of stages grow with the model: a stage that took 60 s for 1 GB is expected to take 120 s for 2 GB. The time of
+download grows with the bytes that come from the Hub; copies within the store count as none. Times of the other steps
+depend on the spec's own settings and are taken as they were.
 """
 
 import math
@@ -40,6 +41,8 @@ class PastTimes:
     release_id: str
     download_bytes: int
     seconds: Mapping[Step, float] = field(default_factory=dict)
+    downloaded_bytes: int | None = None
+    """What its download brought in its time, without files that the store had; None: unknown, taken as all."""
 
 
 class StepForecast(Contract):
@@ -111,12 +114,20 @@ class Preview(Contract):
     )
 
 
-def forecast(release: ResolvedRelease, plan: Plan, past: PastTimes | None, live: ReleaseSpec | None = None) -> Forecast:
+def forecast(
+    release: ResolvedRelease,
+    plan: Plan,
+    past: PastTimes | None,
+    *,
+    moved: BytesToMove,
+    live: ReleaseSpec | None = None,
+) -> Forecast:
     """What the plan's steps will take if they take as long as they did in `past`, beside the live release."""
     prices = release.site.prices
     placement = release.serving
     replicas, shared = _candidate(release.spec, live)
-    pods = [_pod(step, release, plan, past) for step in steps_of(release.spec) if _runs(step, plan)]
+    steps = [step for step in steps_of(release.spec) if _runs(step, plan)]
+    pods = [_pod(step, release, plan, _expected_s(step, plan, moved, past) if past else None) for step in steps]
     served_s = sum(each.seconds or 0.0 for each, _ in pods if each.step in WHILE_SERVED)
     if placement.ranks:
         added, cpus = replicas * placement.ranks - shared, 0.0
@@ -191,11 +202,21 @@ def _runs(step: Step, plan: Plan) -> bool:
     return step not in UNTIMED and (step not in STAGES or step in plan.missing)
 
 
-def _pod(step: Step, release: ResolvedRelease, plan: Plan, past: PastTimes | None) -> tuple[StepForecast, float]:
+def _expected_s(step: Step, plan: Plan, moved: BytesToMove, past: PastTimes) -> float | None:
+    """The step's time; None if it left none, or if it says nothing of the bytes that will be downloaded."""
+    seconds, size_bytes, past_bytes = past.seconds.get(step), plan.download_bytes, past.download_bytes
+    if step == "download":
+        size_bytes = moved.download_bytes
+        past_bytes = past_bytes if past.downloaded_bytes is None else past.downloaded_bytes
+        if size_bytes and not past_bytes:
+            return None
+    if seconds is None or step not in STAGES or not past_bytes:
+        return seconds
+    return seconds * size_bytes / past_bytes
+
+
+def _pod(step: Step, release: ResolvedRelease, plan: Plan, seconds: float | None) -> tuple[StepForecast, float]:
     """A step's pod, and its CPUs."""
-    seconds = past.seconds.get(step) if past else None
-    if seconds is not None and past and step in STAGES and past.download_bytes:
-        seconds *= plan.download_bytes / past.download_bytes
     shape = release.step(step, plan.estimate).shape
     return _step(step, seconds, shape.gpus), quantity(shape.cpu)
 

@@ -144,10 +144,17 @@ class Plan(Contract):
         return tuple(stage for stage in STAGES if not self.stages[stage].stored)
 
     @property
+    def files_by_path(self) -> dict[str, HubFile]:
+        """Files of the model, of its adapters and of its draft model, by their paths in the download artifact."""
+        sources = {"": self.source} | {f"{adapter_folder(name)}/": each for name, each in self.adapters.items()}
+        if self.draft is not None:
+            sources[f"{DRAFT_FOLDER}/"] = self.draft
+        return {f"{folder}{file.path}": file for folder, source in sources.items() for file in source.files}
+
+    @property
     def files(self) -> tuple[HubFile, ...]:
-        """Files of the model, of its adapters and of its draft model."""
-        sources = [self.source, *self.adapters.values(), *([self.draft] if self.draft else [])]
-        return tuple(file for source in sources for file in source.files)
+        """The same files."""
+        return tuple(self.files_by_path.values())
 
     @property
     def download_bytes(self) -> int:

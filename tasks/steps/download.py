@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from tasks.adapters.artifacts import Incoming
+from tasks.adapters.artifacts import DOWNLOADED_BYTES, Incoming
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.plan import DRAFT_FOLDER, Plan, Source, adapter_folder
@@ -36,9 +36,11 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         },
         metrics={},
     )
-    rate = f" at {size(int(manifest.size_bytes / manifest.seconds))}/s" if manifest.seconds > 0 else ""
+    downloaded = manifest.metrics.get(DOWNLOADED_BYTES, manifest.size_bytes)
+    part = f", {size(downloaded)} of it downloaded" if downloaded < manifest.size_bytes else ""
+    rate = f" at {size(int(downloaded / manifest.seconds))}/s" if downloaded and manifest.seconds > 0 else ""
     return Outcome(
-        f"{source.repo}@{source.commit[:12]}: {len(manifest.files)} files, {size(manifest.size_bytes)}{rate}",
+        f"{source.repo}@{source.commit[:12]}: {len(manifest.files)} files, {size(manifest.size_bytes)}{part}{rate}",
         {"key": manifest.key, "size_bytes": manifest.size_bytes, "files": len(manifest.files)},
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks.adapters.heads import Heads
 from tasks.adapters.load_prompts import requests_of_lines
-from tasks.adapters.past_releases import past_downloads, past_releases, repository_of
+from tasks.adapters.past_releases import past_releases, repository_of, stored_files
 from tasks.adapters.past_times import past_gate, past_times
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
@@ -126,9 +126,10 @@ def _preview(
     times = (past_times(release, workspace) for release in releases)
     past = next((each for each in times if each.seconds), None)
     repository = repository_of(plan, spec, releases, workspace)
-    moved = bytes_to_move(plan, past_downloads(plan, releases, workspace), repository)
+    moved = bytes_to_move(plan, stored_files(plan, releases, workspace), repository)
     needed = needed_requests(spec.gate, measured) if before and (measured := past_gate(before, workspace)) else ()
-    told = forecast(resolve(spec, workspace.site), plan, past, before.spec if before else None)
+    resolved, beside = resolve(spec, workspace.site), before.spec if before else None
+    told = forecast(resolved, plan, past, moved=moved, live=beside)
     lost = interruption(spec, before, told) if before else None
     return Preview(plan=plan, forecast=told, transfer=moved, needed=needed, interruption=lost)
 

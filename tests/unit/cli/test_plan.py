@@ -157,6 +157,14 @@ UNSTORED = {stage: one.model_copy(update={"changed": ("new",)}) for stage, one i
         ({}, "estimate: 361 B in 1 file to download, 72.0 kB in 198 files copied within the store, at most"),
         ({"download_bytes": 0, "download_files": 0}, "estimate: 72.0 kB in 198 files copied within the store, at most"),
         ({"copied_bytes": 0, "copied_files": 0}, "estimate: 361 B in 1 file to download, at most"),
+        (
+            {"kept_bytes": 9, "kept_files": 1},
+            "72.0 kB in 198 files copied within the store, 9 B in 1 file stored already by an unfinished download, at",
+        ),
+        (
+            {"upper_bound": True},
+            "361 B in 1 file to download (fewer if other downloads in the store have some), 72.0 kB in",
+        ),
         (dict.fromkeys(MOVED, 0), "estimate: nothing to download, at most"),
         ({"repository": {"size_bytes": 1000, "of": None}}, "serving: each pod fetches 1.0 kB\n"),
         (

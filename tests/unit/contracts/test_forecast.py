@@ -2,6 +2,7 @@
 
 import pytest
 
+from tasks.contracts.bytes_to_move import BytesToMove, StoredFiles, bytes_to_move
 from tasks.contracts.forecast import PastTimes, forecast
 from tasks.contracts.resolution import ResolvedRelease
 from tests.fakes.gpu_site import gpu_site
@@ -38,7 +39,7 @@ def planned(*, stored=(), download_bytes=10, **changes):
 
 def foreseen(on, past=TOOK, **plan):
     asked, made = planned(**plan)
-    return forecast(ResolvedRelease(asked, on), made, past)
+    return forecast(ResolvedRelease(asked, on), made, past, moved=bytes_to_move(made, StoredFiles()))
 
 
 def seconds(found):
@@ -50,6 +51,27 @@ def test_a_stage_takes_longer_for_a_larger_model_and_the_other_steps_do_not():
 
     assert {found[step] for step in STEPS[:5]} == {150.0}
     assert {found[step] for step in SERVED} == {60.0}
+
+
+@pytest.mark.parametrize(
+    ("moves", "brought", "expected"),
+    [
+        (100, None, 60.0),
+        (25, None, 15.0),
+        (0, None, 0.0),
+        (25, 50, 30.0),  # the earlier download found half of its files in the store
+        (100, 0, None),  # it downloaded nothing, so its time says nothing of the network
+        (0, 0, 60.0),
+    ],
+)
+def test_the_time_of_download_grows_with_the_bytes_that_come_from_the_hub(moves, brought, expected):
+    asked, made = planned(download_bytes=100)
+    moved = BytesToMove(download_bytes=moves, download_files=1, copied_bytes=100 - moves, copied_files=1)
+    past = PastTimes(TOOK.release_id, 100, TOOK.seconds, downloaded_bytes=brought)
+
+    found = seconds(forecast(ResolvedRelease(asked, site()), made, past, moved=moved))
+
+    assert (found["download"], found["build"]) == (expected, 60.0)
 
 
 def test_what_is_stored_takes_no_time():
@@ -125,7 +147,7 @@ def test_gpus_that_the_live_release_gives_up_are_not_counted_again(replicas, ran
     changes = {**ON_GPUS, "serving": bounds, "rollout": {"surge": "none"}}
     asked, made = planned(**changes)
 
-    told = forecast(ResolvedRelease(asked, on), made, TOOK, live)
+    told = forecast(ResolvedRelease(asked, on), made, TOOK, moved=bytes_to_move(made, StoredFiles()), live=live)
 
     added = (candidate - shared) * len(SERVED) / 60
     assert (told.candidate_gpus, told.shared_gpus) == (candidate, shared)
@@ -144,7 +166,9 @@ def test_cpus_that_the_live_release_gives_up_cost_nothing_more():
     on, changes = site(prices={"cpu_hour": 30.0}), {"rollout": {"surge": "none"}}
     asked, made = planned(**changes)
 
-    told = forecast(ResolvedRelease(asked, on), made, TOOK, spec(**changes))
+    told = forecast(
+        ResolvedRelease(asked, on), made, TOOK, moved=bytes_to_move(made, StoredFiles()), live=spec(**changes)
+    )
 
     assert told.cost == pytest.approx(30.0 * (len(STEPS) + len(SERVED)) / 60)
 

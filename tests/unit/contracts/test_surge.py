@@ -3,6 +3,7 @@
 import pytest
 
 from tasks.contracts.base import read_contract
+from tasks.contracts.bytes_to_move import StoredFiles, bytes_to_move
 from tasks.contracts.errors import InputError
 from tasks.contracts.forecast import PastTimes, forecast, interruption
 from tasks.contracts.resolution import ResolvedRelease
@@ -39,7 +40,8 @@ def lost(replicas, past=None, rollout=NONE):
     """What the plan of a release beside a live one of so many replicas says."""
     live = release(serving={"replicas": {"min": replicas, "max": replicas}})
     asked = spec(rollout=rollout)
-    told = forecast(ResolvedRelease(asked, site()), release().plan, past)
+    plan = release().plan
+    told = forecast(ResolvedRelease(asked, site()), plan, past, moved=bytes_to_move(plan, StoredFiles()))
     return interruption(asked, live, told)
 
 

@@ -92,6 +92,7 @@ def test_a_download_that_was_interrupted_continues_with_the_files_that_are_missi
 
     assert "other.safetensors" in hub.brought
     assert "model.safetensors" not in hub.brought
+    assert downloaded_bytes(planned, space) == len(b"other" + b"{}")
 
 
 def test_a_file_that_another_revision_brought_is_copied_within_the_store(planned, hub, tmp_path):
@@ -101,13 +102,22 @@ def test_a_file_that_another_revision_brought_is_copied_within_the_store(planned
     other = stages | {"download": stages["download"].model_copy(update={"key": "e" * 64})}
     hub.brought = []
 
-    download.run(planned.model_copy(update={"plan": planned.plan.model_copy(update={"stages": other})}), space)
+    again = planned.model_copy(update={"plan": planned.plan.model_copy(update={"stages": other})})
+    outcome = download.run(again, space)
 
+    assert downloaded_bytes(planned, space) == 9
+    assert downloaded_bytes(again, space) == 2
     assert hub.brought == ["config.json"]
+    assert "9 B, 2 B of it downloaded" in outcome.summary
     manifest = space.artifacts.find("download", "e" * 64)
     assert {file.path: file.size_bytes for file in manifest.files} == {"config.json": 2, "model.safetensors": 7}
     space.artifacts.fetch("download", "e" * 64, tmp_path / "back")
     assert (tmp_path / "back" / "model.safetensors").read_bytes() == b"weights"
+
+
+def downloaded_bytes(release, space):
+    manifest = space.artifacts.find("download", release.plan.stages["download"].key)
+    return manifest.metrics["downloaded_bytes"]
 
 
 def test_only_the_newest_artifacts_are_searched(planned, hub, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tasks.adapters import artifacts
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import canonical_json
 from tasks.contracts.channel import Channel
@@ -119,6 +120,62 @@ def test_a_file_that_the_live_releases_download_has_is_copied_within_the_store(p
     assert forced["transfer"]["download_bytes"] == release.plan.download_bytes - weights
     assert forced["transfer"]["download_files"] == len(listed) - 1
     assert other["transfer"]["copied_files"] == 0
+
+
+def test_a_file_of_another_model_is_copied_within_the_store(planned, store, around, tmp_path):  # noqa: F811
+    other = written(tmp_path / "other", {"base.safetensors": b"weights"})
+    around.artifacts.store("download", "e" * 64, other, inputs={}, producer={}, metrics={}, seconds=9.0)
+
+    moved = planned().data["transfer"]
+
+    assert (moved["copied_bytes"], moved["copied_files"], moved["upper_bound"]) == (len(b"weights"), 1, False)
+
+
+@pytest.mark.parametrize("limit", ["ARTIFACTS_GLANCED_AT", "OBJECTS_GLANCED_AT"])
+def test_with_more_downloads_than_plan_reads_the_bytes_are_an_upper_bound(
+    planned,  # noqa: F811
+    store,  # noqa: F811
+    around,
+    tmp_path,
+    monkeypatch,
+    limit,
+):
+    monkeypatch.setattr(artifacts, limit, 1)
+    release = release_of(store, planned())
+    for number, key in enumerate("ef"):
+        folder = written(tmp_path / key, {"model.safetensors": b"better weights", "number": bytes([number])})
+        around.artifacts.store("download", key * 64, folder, inputs={}, producer={}, metrics={}, seconds=9.0)
+
+    moved = planned(revision="v2", run="run-2").data["transfer"]
+
+    assert (moved["copied_files"], moved["upper_bound"]) == (0, True)
+    assert moved["download_bytes"] > release.plan.download_bytes
+
+
+def test_what_an_unfinished_download_stored_is_neither_moved_nor_counted_as_time(planned, store, around, tmp_path):  # noqa: F811
+    first = planned()
+    release = release_of(store, first)
+    keep(around, written(tmp_path / "made", {"file": b"x"}), release, "download", seconds=70)
+    go_live(store, first)
+    next_one = release_of(store, planned(revision="v2", run="run-2"))
+    folder = around.layout.artifact("download", next_one.plan.stages["download"].key)
+    store.put_bytes(f"{folder}/model.safetensors", b"better weights")
+    store.put_bytes(f"{folder}/config.json", V1_CONFIG)  # the Hub lists it without its sha256: it is brought again
+
+    found = planned(revision="v2", run="run-3").data
+
+    moved, total, kept = found["transfer"], next_one.plan.download_bytes, len(b"better weights")
+    assert (moved["kept_bytes"], moved["kept_files"], moved["download_bytes"]) == (kept, 1, total - kept)
+    download_s = next(each["seconds"] for each in found["forecast"]["steps"] if each["step"] == "download")
+    assert download_s == pytest.approx(70 * (total - kept) / release.plan.download_bytes)
+
+
+def test_half_a_file_of_an_unfinished_download_is_brought_again(planned, store, around):  # noqa: F811
+    release = release_of(store, planned())
+    folder = around.layout.artifact("download", release.plan.stages["download"].key)
+    store.put_bytes(f"{folder}/model.safetensors", b"wei")
+
+    assert planned(run="run-2").data["transfer"]["kept_files"] == 0
 
 
 def test_what_is_downloaded_already_is_not_moved(planned, store, around, tmp_path):  # noqa: F811
