@@ -41,12 +41,14 @@ print(len(found), "DAGs")
 """
 STEPS = """
 import importlib, tasks.step_table
+import blake3, cryptography.hazmat.primitives.asymmetric.ec
 import boto3, huggingface_hub, nncf, openvino, optimum.intel, torch, transformers, tritonclient.grpc
 assert torch.version.cuda is None, torch.version.cuda
 print("torch", torch.__version__, "openvino", openvino.__version__.partition("-")[0])
 """
 SERVER = """
 import os, subprocess, time, urllib.request
+import blake3, cryptography.hazmat.primitives.asymmetric.ec
 import openvino_genai, tasks.serving.openai_api.application
 os.mkdir("/tmp/models")
 server = subprocess.Popen(["tritonserver", "--model-repository=/tmp/models", "--http-address=127.0.0.1",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.image_contract import PACKAGES_OF_STEPS, STEPS_OF_IMAGE
 from tasks.engines.trtllm.commands import BUILD, PYTHON
 from tasks.serving import commands, mpi_leader
 from tests.contracts.recorded import contract
@@ -75,6 +76,15 @@ def test_one_package_of_tensorrt_llms_image_is_replaced():
 @pytest.mark.parametrize(("name", "argument"), [("tasks-gpu", "TRITON"), ("tasks-modelopt", "PYTORCH")])
 def test_a_base_image_is_chosen_by_a_build_argument_which_may_hold_a_digest(name, argument):
     assert re.search(rf"^ARG {argument}=nvcr\.io/nvidia/\S+\nFROM \$\{{{argument}\}}$", dockerfile(name), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["tasks-gpu", "tasks-modelopt"])
+def test_the_build_of_an_image_imports_the_compiled_packages_that_its_steps_import_late(name):
+    checked = re.search(r"--check (\S+)", dockerfile(name))[1].split(",")
+    needed = {package for image in STEPS_OF_IMAGE if image.startswith(name) for package in PACKAGES_OF_STEPS[image]}
+
+    assert {"blake3", "cryptography"} & needed <= {module.partition(".")[0] for module in checked}
+    assert "cryptography" not in checked  # which imports nothing that is compiled
 
 
 def test_modelopts_image_has_what_its_kernels_are_compiled_with():
