@@ -9,11 +9,20 @@ from cli.tables import COMMIT_DIGITS
 from tasks.adapters.progress import size
 from tasks.contracts.artifact import STAGES, Stage
 from tasks.contracts.bytes_to_move import BytesToMove, Repository, StoredFiles, bytes_to_move
+from tasks.contracts.channel import ReleaseState
 from tasks.contracts.forecast import Forecast, NeededRequests, Preview, StepForecast
 from tasks.contracts.plan import Plan
 
 MINUTE_S, HOUR_S = 60, 3600
 HALF_OF_ONE_HUNDREDTH = 0.005
+BECAME: dict[ReleaseState | None, str] = {
+    "live": "",
+    "previous": ", which is a previous release",
+    "promoted": ", which is no longer live",
+    "rolled-back": ", which was rolled back",
+    "refused": ", which was refused",
+    None: ", which is not live",
+}
 
 
 def plan_heading(plan: Plan) -> str:
@@ -120,8 +129,12 @@ def _takes(forecast: Forecast, plan: Plan) -> Iterator[str]:
         gpus += f", and the candidate on {shared} GPU{'s' * (shared != 1)} that {plan.live} gives up"
     cost = "" if forecast.cost is None else f", {_hundredths(forecast.cost)} {forecast.currency}"
     unknown = f"; {', '.join(forecast.unknown)} not included, without a time there" if forecast.unknown else ""
-    took = "took" if forecast.of == plan.live else "took, which is not live"
-    yield f"time: about {duration(forecast.seconds)} in pods{gpus}{cost}, as {forecast.of} {took}{unknown}"
+    state = "live" if forecast.of == plan.live else forecast.state
+    yield f"time: about {duration(forecast.seconds)} in pods{gpus}{cost}, as {forecast.of} took{BECAME[state]}{unknown}"
+    if forecast.differs:
+        yield f"caution: {forecast.of} was another kind of release, so these times may be far off: " + "; ".join(
+            forecast.differs
+        )
 
 
 def _needs(each: NeededRequests) -> str:

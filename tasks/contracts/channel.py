@@ -10,6 +10,10 @@ from tasks.contracts.base import Contract
 HISTORY_LENGTH = 200
 
 
+ReleaseState = Literal["live", "previous", "promoted", "rolled-back", "refused"]
+"""What became of a release: it is live, still deployed, or what last happened to it."""
+
+
 class ChannelEntry(Contract):
     """A release that is or was live."""
 
@@ -35,6 +39,14 @@ class Channel(Contract):
     live: ChannelEntry | None = None
     previous: tuple[ChannelEntry, ...] = Field(default=(), description="newest first; still deployed while kept")
     history: tuple[ChannelEvent, ...] = Field(default=(), description="newest first")
+
+    def state_of(self, release_id: str) -> ReleaseState | None:
+        """What became of a release; None if the channel does not know it."""
+        if self.live and self.live.release_id == release_id:
+            return "live"
+        if any(entry.release_id == release_id for entry in self.previous):
+            return "previous"
+        return next((event.event for event in self.history if event.release_id == release_id), None)
 
     def promoted(self, release_id: str, release_uri: str, *, at: datetime, run: str, keep: int) -> Self:
         """The channel after `release_id` went live, with at most `keep` releases remembered, the live one included.

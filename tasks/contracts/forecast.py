@@ -8,12 +8,14 @@ depend on the spec's own settings and are taken as they were.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from pydantic import Field
 
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import Contract
 from tasks.contracts.bytes_to_move import BytesToMove
+from tasks.contracts.channel import ReleaseState
 from tasks.contracts.evidence import Line
 from tasks.contracts.gate import GateReport
 from tasks.contracts.gate_spec import Gate
@@ -34,6 +36,17 @@ WHILE_SERVED: frozenset[Step] = frozenset({"roll-out", "smoke-test", "benchmark"
 """Steps beside which the candidate's pods run."""
 
 
+FAILED_STATES: frozenset[ReleaseState | None] = frozenset({"refused", "rolled-back"})
+SAME_SIZE = 2.0
+"""A model with more times the bytes of another, or fewer, is of another size: time in proportion is a guess."""
+NAMED_WITH_VALUES = (
+    *("engine.kind", "engine.gpu", "engine.tensor_parallel", "engine.pipeline_parallel"),
+    *("quantization.format", "serving.replicas.min", "rollout.strategy", "rollout.bake_s"),
+)
+NAMED_ALONE = ("quantization.calibration", "gate.quality", "gate.benchmark", "gate.harness")
+"""Fields of a spec that times depend on; the second ones are too long to print."""
+
+
 @dataclass(frozen=True)
 class PastTimes:
     """What the steps of an earlier release took."""
@@ -43,6 +56,9 @@ class PastTimes:
     seconds: Mapping[Step, float] = field(default_factory=dict)
     downloaded_bytes: int | None = None
     """What its download brought in its time, without files that the store had; None: unknown, taken as all."""
+    state: ReleaseState | None = None
+    differs: tuple[str, ...] = ()
+    """How it differs from the plan's release in what times depend on."""
 
 
 class StepForecast(Contract):
@@ -58,6 +74,10 @@ class Forecast(Contract):
     """Time and cost of a plan's steps. Waiting for nodes, images and people is not in it."""
 
     of: ReleaseId | None = Field(description="the release whose times were taken; null: there is none")
+    state: ReleaseState | None = Field(default=None, description="what became of that release")
+    differs: tuple[str, ...] = Field(
+        default=(), description="how it differs from this one in what times depend on, so that they may be far off"
+    )
     steps: tuple[StepForecast, ...] = Field(description="the steps that are going to run, in order")
     candidate_gpus: int = Field(ge=0, description="GPUs of the candidate's pods, from roll-out to promote")
     shared_gpus: int = Field(
@@ -139,6 +159,8 @@ def forecast(
     cpu_hours = sum(cpus * (each.seconds or 0.0) for each, cpus in pods if not each.gpus) / HOUR_S
     return Forecast(
         of=past.release_id if past else None,
+        state=past.state if past else None,
+        differs=past.differs if past else (),
         steps=tuple(each for each, _ in pods[:-1]),
         candidate_gpus=replicas * placement.ranks,
         shared_gpus=shared if placement.ranks else 0,
@@ -147,6 +169,24 @@ def forecast(
         cost=_cost(prices, release.spec.engine.gpu, gpu_hours, cpu_hours) if prices and past else None,
         currency=prices.currency if prices else None,
     )
+
+
+def differences(spec: ReleaseSpec, plan: Plan, past: Release) -> tuple[str, ...]:
+    """How an earlier release differs in what times depend on: old and new value, as far as these are short."""
+    told = []
+    for name in NAMED_WITH_VALUES:
+        old, new = attrgetter(name)(past.spec), attrgetter(name)(spec)
+        if old != new:
+            told.append(f"{name}: {_text(old)} → {_text(new)}")
+    told += [f"{name} is another" for name in NAMED_ALONE if attrgetter(name)(past.spec) != attrgetter(name)(spec)]
+    old, new = past.plan.download_bytes, plan.download_bytes
+    if old and new and not 1 / SAME_SIZE <= new / old <= SAME_SIZE:
+        told.append(f"the model has {new / old:.2g} times the bytes")
+    return tuple(told)
+
+
+def _text(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def interruption(spec: ReleaseSpec, live: Release, told: Forecast) -> Interruption | None:
@@ -158,6 +198,8 @@ def interruption(spec: ReleaseSpec, live: Release, told: Forecast) -> Interrupti
     known = sum(each for each in times if each is not None)
     return Interruption(
         live=live.id,
+        of=told.of,
+        untimed=tuple(each.step for each in told.steps if each.step in WHILE_SERVED and each.seconds is None),
         replicas=replicas,
         kept=shares(live.spec, replicas, spec).live,
         seconds=known or None,

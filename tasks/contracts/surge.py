@@ -59,6 +59,8 @@ class Interruption(Contract):
         ge=0,
         description="expected from roll-out to promotion, without approval; null: no earlier release shows it",
     )
+    of: ReleaseId | None = Field(default=None, description="the earlier release that took this time")
+    untimed: tuple[str, ...] = Field(default=(), description="steps that left no time there, and are not in seconds")
 
     @property
     def words(self) -> str:
@@ -68,10 +70,11 @@ class Interruption(Contract):
             if self.kept
             else f"rollout.surge none stops {self.live} before the candidate starts: every request fails"
         )
+        without = f", which has none for {' and '.join(self.untimed)}" if self.untimed else ""
         took = (
             "no earlier release shows how long that takes"
             if self.seconds is None
-            else f"about {max(1, round(self.seconds / MINUTE_S))} min by the times of {self.live}"
+            else f"about {max(1, round(self.seconds / MINUTE_S))} min by the times of {self.of or self.live}{without}"
         )
         until = f"until the candidate is promoted or {self.live} is back after a roll back"
         return f"{lost} {until} ({took}; waiting for approval, nodes and images is not included)"

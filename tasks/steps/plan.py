@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.adapters.heads import Heads
@@ -17,7 +17,15 @@ from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.bytes_to_move import bytes_to_move
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
-from tasks.contracts.forecast import Preview, forecast, interruption, needed_requests
+from tasks.contracts.forecast import (
+    FAILED_STATES,
+    PastTimes,
+    Preview,
+    differences,
+    forecast,
+    interruption,
+    needed_requests,
+)
 from tasks.contracts.plan import (
     Datasets,
     Estimate,
@@ -123,8 +131,7 @@ def _preview(
     if plan.action == "nothing":
         return Preview(plan=plan, forecast=None, unapplied=_unapplied(spec, before.spec) if before else ())
     releases = past_releases(channel, workspace)
-    times = (past_times(release, workspace) for release in releases)
-    past = next((each for each in times if each.seconds), None)
+    past = _past(plan, spec, releases, channel, workspace)
     repository = repository_of(plan, spec, releases, workspace)
     moved = bytes_to_move(plan, stored_files(plan, releases, workspace), repository)
     needed = needed_requests(spec.gate, measured) if before and (measured := past_gate(before, workspace)) else ()
@@ -132,6 +139,20 @@ def _preview(
     told = forecast(resolved, plan, past, moved=moved, live=beside)
     lost = interruption(spec, before, told) if before else None
     return Preview(plan=plan, forecast=told, transfer=moved, needed=needed, interruption=lost)
+
+
+def _past(
+    plan: Plan, spec: ReleaseSpec, releases: Sequence[Release], channel: Channel | None, workspace: Workspace
+) -> PastTimes | None:
+    """Times of the release that is most like the plan's, of those that left any; the live one first among equals."""
+    differs = {release.id: differences(spec, plan, release) for release in releases}
+    states = {release.id: channel.state_of(release.id) if channel else None for release in releases}
+    alike = sorted(releases, key=lambda each: len(differs[each.id]) + (states[each.id] in FAILED_STATES))
+    times = (past_times(release, workspace) for release in alike)
+    past = next((each for each in times if each.seconds), None)
+    if past is None:
+        return None
+    return replace(past, state=states[past.release_id], differs=differs[past.release_id])
 
 
 def _write(release: Release, uri: str, workspace: Workspace) -> None:

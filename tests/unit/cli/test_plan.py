@@ -139,6 +139,29 @@ def test_times_of_a_release_that_is_not_live_say_so(airflow, slipway):
 
 
 @pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("refused", "took, which was refused;"),
+        ("rolled-back", "took, which was rolled back;"),
+        ("previous", "took, which is a previous release;"),
+    ],
+)
+def test_what_became_of_the_release_that_left_the_times_is_said(airflow, slipway, state, words):
+    ends_planned(airflow, forecast=FORECAST | {"state": state})
+
+    assert words in slipway("plan", "demo")[1]
+
+
+def test_times_of_another_kind_of_release_are_printed_with_a_caution(airflow, slipway):
+    ends_planned(
+        airflow, forecast=FORECAST | {"differs": ["engine.gpu: NVIDIA-L4 → NVIDIA-A10G", "gate.quality is another"]}
+    )
+
+    words = "so these times may be far off: engine.gpu: NVIDIA-L4 → NVIDIA-A10G; gate.quality is another"
+    assert f"caution: demo-555555555555 was another kind of release, {words}" in slipway("plan", "demo")[1]
+
+
+@pytest.mark.parametrize(
     ("cost", "words"), [(0.0, "0.00 USD"), (0.004, "< 0.01 USD"), (0.005, "0.01 USD"), (0.016, "0.02 USD")]
 )
 def test_a_cost_below_a_cent_is_not_printed_as_none(airflow, slipway, cost, words):

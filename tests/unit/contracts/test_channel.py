@@ -48,6 +48,17 @@ def test_rolling_back_brings_the_previous_release_back_and_forgets_the_bad_one()
     )
 
 
+def test_a_channel_knows_what_became_of_each_release():
+    channel = promoted(promoted(promoted(Channel(name="demo"), "a"), "b"), "c")
+    channel = channel.refused("d", at=START, run="run-d", reason="gate")
+
+    states = {name: channel.state_of(name) for name in "abcde"}
+    after = channel.rolled_back(at=START, run="run-x", reason="errors")
+
+    assert states == {"a": "promoted", "b": "previous", "c": "live", "d": "refused", "e": None}
+    assert (after.state_of("c"), after.state_of("b")) == ("rolled-back", "live")
+
+
 def test_there_is_nothing_before_the_first_release():
     with pytest.raises(ValueError, match="no previous release"):
         promoted(Channel(name="demo"), "a").rolled_back(at=START, run="r", reason="")

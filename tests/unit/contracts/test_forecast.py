@@ -3,10 +3,10 @@
 import pytest
 
 from tasks.contracts.bytes_to_move import BytesToMove, StoredFiles, bytes_to_move
-from tasks.contracts.forecast import PastTimes, forecast
+from tasks.contracts.forecast import PastTimes, differences, forecast
 from tasks.contracts.resolution import ResolvedRelease
 from tests.fakes.gpu_site import gpu_site
-from tests.fakes.releases import release, spec
+from tests.fakes.releases import SPEC, release, spec
 from tests.fakes.workspace import site
 
 STEPS = ("download", "quantize", "build", "assemble", "publish", "check-network")
@@ -178,6 +178,27 @@ def test_a_gpu_without_a_price_leaves_the_cost_unknown():
 
     assert found.cost is None
     assert found.gpu_hours > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ()),
+        ({"engine": ON_GPUS["engine"] | {"gpu": "NVIDIA-L4"}}, ("engine.gpu: NVIDIA-L4 → NVIDIA-A10G",)),
+        ({"engine": ON_GPUS["engine"] | {"tensor_parallel": 1}}, ("engine.tensor_parallel: 1 → 2",)),
+        ({"engine": ON_GPUS["engine"] | {"max_batch_size": 4}}, ()),
+        ({"gate": SPEC["gate"] | {"benchmark": {"requests": 500}}}, ("gate.benchmark is another",)),
+        ({"download_bytes": 5}, ()),
+        ({"download_bytes": 80}, ("the model has 0.12 times the bytes",)),
+        ({"download_bytes": 4}, ("the model has 2.5 times the bytes",)),
+    ],
+)
+def test_what_times_depend_on_is_compared_with_the_release_that_left_them(changes, words):
+    asked, made = planned(**ON_GPUS)
+    past_spec, past_plan = planned(**ON_GPUS | changes)
+    past = release().model_copy(update={"spec": past_spec, "plan": past_plan})
+
+    assert differences(asked, made, past) == words
 
 
 def test_a_price_of_a_gpu_that_the_site_does_not_have_is_refused():

@@ -53,7 +53,14 @@ def test_a_single_replica_is_stopped_for_as_long_as_the_steps_took_before():
 
     assert (found.kept, found.seconds) == (0, 900.0)
     assert "every request fails until the candidate is promoted" in found.words
-    assert "about 15 min" in found.words
+    assert "about 15 min by the times of demo-0;" in found.words
+
+
+def test_steps_that_left_no_time_are_named_beside_the_minutes():
+    found = lost(1, PastTimes("demo-0", 1, {"roll-out": 180.0, "gate": 1.0, "promote": 1.0}))
+
+    assert found.untimed == ("smoke-test", "benchmark")
+    assert "about 3 min by the times of demo-0, which has none for smoke-test and benchmark;" in found.words
 
 
 def test_several_replicas_shrink_to_one_and_nothing_is_made_up_about_the_time():

@@ -91,7 +91,37 @@ def test_a_release_that_was_refused_has_times_where_none_is_live(planned, store)
 
     seconds = {each["step"]: each["seconds"] for each in found["forecast"]["steps"]}
     assert (found["live"], found["forecast"]["of"]) == (None, older.data["release_id"])
+    assert found["forecast"]["state"] == "refused"
     assert seconds["benchmark"] == 30
+
+
+def test_times_of_the_most_similar_release_are_taken_before_those_of_the_live_one(planned, store):  # noqa: F811
+    int4 = spec(quantization={"format": "int4"})
+    similar, live = planned(), planned(int4, run="run-2")
+    for outcome in (similar, live):
+        made(store, release_of(store, outcome), "benchmark", 30.0)
+    channel = Channel(name="demo")
+    for outcome in (similar, live):
+        at = release_of(store, outcome).created_at
+        identity, uri = outcome.data["release_id"], outcome.data["release"]
+        channel = channel.promoted(identity, uri, at=at, run=identity, keep=2)
+    store.put_bytes("s3://bucket/channels/demo.json", canonical_json(channel.model_dump(mode="json")))
+
+    forecast = planned(revision="v2", run="run-3").data["forecast"]
+    of_int4 = planned(int4, revision="v2", run="run-4").data["forecast"]
+
+    assert (forecast["of"], forecast["state"]) == (similar.data["release_id"], "previous")
+    assert (of_int4["of"], of_int4["state"]) == (live.data["release_id"], "live")
+
+
+def test_times_of_another_kind_of_release_say_how_it_differs(planned, store):  # noqa: F811
+    first = planned(spec(quantization={"format": "int4"}))
+    made(store, release_of(store, first), "benchmark", 30.0)
+    go_live(store, first)
+
+    forecast = planned(run="run-2").data["forecast"]
+
+    assert (forecast["of"], forecast["differs"]) == (first.data["release_id"], ["quantization.format: int4 → int8"])
 
 
 def test_a_model_without_an_earlier_release_has_no_times(planned):  # noqa: F811
@@ -224,7 +254,10 @@ def test_what_clients_lose_without_a_surge_is_part_of_the_plan_once_something_is
 
     found = planned(asked, revision="v2", run="run-2").data
 
-    assert found["interruption"] == {"live": first.data["release_id"], "replicas": 1, "kept": 0, "seconds": 60.0}
+    live = first.data["release_id"]
+    without = ["roll-out", "smoke-test", "gate", "promote"]
+    expected = {"live": live, "replicas": 1, "kept": 0, "seconds": 60.0, "of": live, "untimed": without}
+    assert found["interruption"] == expected
     assert found["plan"]["rollout"].endswith("on GPUs that the live release gave up for the candidate")
 
 
