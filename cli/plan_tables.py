@@ -11,7 +11,7 @@ from tasks.contracts.artifact import STAGES, Stage
 from tasks.contracts.bytes_to_move import BytesToMove, Repository, StoredFiles, bytes_to_move
 from tasks.contracts.channel import ReleaseState
 from tasks.contracts.forecast import Forecast, NeededRequests, Preview, StepForecast
-from tasks.contracts.plan import Plan
+from tasks.contracts.plan import Estimate, Plan
 
 MINUTE_S, HOUR_S = 60, 3600
 HALF_OF_ONE_HUNDREDTH = 0.005
@@ -47,22 +47,25 @@ def plan_table(preview: Preview) -> Table:
 
 
 def plan_footing(preview: Preview) -> list[str]:
-    """Lines about what a release would download, need, take and do."""
+    """Lines about what a release would download, need, take and do, and about what is uncertain in that."""
     plan = preview.plan
     if plan.action == "nothing":
         return [nothing_to_do(preview)]
     estimate, missing = plan.estimate, plan.missing
     moved = preview.transfer or bytes_to_move(plan, StoredFiles())
-    needs = f"at most {size(estimate.scratch_bytes)} of scratch and {size(estimate.memory_bytes)} of memory"
+    quantize = _quantize_needs(estimate) if "quantize" in missing else ""
     work = f"runs {', '.join(missing)}; then" if missing else "every artifact is stored;"
     return [
-        f"estimate: {_download(moved)}, {needs}",
+        f"estimate: {_download(moved)}{quantize}",
         f"serving: {_fetched(moved.repository)}",
+        *([] if preview.forecast is None else _gpus(preview.forecast)),
         *([] if preview.forecast is None else _takes(preview.forecast, plan)),
         *(f"requests: {_needs(each)}" for each in preview.needed),
         f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
         *([f"rollout: {plan.rollout}"] if plan.rollout and plan.live else []),
-        f"live now: {plan.live}, to which a roll back returns" if plan.live else "live now: nothing to roll back to",
+        f"live now: {plan.live}, to which a roll back returns"
+        if plan.live
+        else "live now: nothing, so there is nothing to roll back to",
         *([f"risk: {preview.interruption.words}"] if preview.interruption else []),
         *(f"warning: {warning}" for warning in plan.warnings),
     ]
@@ -114,6 +117,23 @@ def _fetched(repository: Repository | None) -> str:
     return f"each pod fetches about {size(repository.size_bytes)}, in proportion to {repository.of}"
 
 
+def _quantize_needs(estimate: Estimate) -> str:
+    """What quantize's pod needs, the most demanding one."""
+    amounts = [f"{size(estimate.scratch_bytes)} of scratch", f"{size(estimate.memory_bytes)} of memory"]
+    if estimate.gpu_bytes:
+        amounts.append(f"{size(estimate.gpu_bytes)} of GPU memory for weights")
+    return f"; quantize needs at most {', '.join(amounts[:-1])} and {amounts[-1]}"
+
+
+def _gpus(forecast: Forecast) -> Iterator[str]:
+    """The GPUs that steps and candidate take."""
+    taken = [f"{each.gpus} in {each.step}" for each in forecast.steps if each.gpus]
+    if forecast.candidate_gpus:
+        taken.append(f"{forecast.candidate_gpus} for the candidate from roll-out to promote")
+    if taken:
+        yield f"gpus ({forecast.gpu}): {', '.join(taken)}"
+
+
 def _hundredths(value: float) -> str:
     return "< 0.01" if 0 < value < HALF_OF_ONE_HUNDREDTH else f"{value:.2f}"
 
@@ -121,6 +141,9 @@ def _hundredths(value: float) -> str:
 def _takes(forecast: Forecast, plan: Plan) -> Iterator[str]:
     if forecast.of is None:
         yield f"time: unknown, because no promoted or refused release of {plan.name} has left the times of its steps"
+        return
+    if forecast.seconds is None:
+        yield f"time: unknown, because {forecast.of} has left no times of these steps"
         return
     beside = forecast.candidate_gpu_hours
     candidates = f" ({_hundredths(beside)} of them the candidate's own)" if beside else ""

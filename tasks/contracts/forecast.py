@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
 from pydantic import Field
 
@@ -70,6 +71,11 @@ class StepForecast(Contract):
     gpu_hours: float | None = Field(default=None, ge=0, description="of its pod; null: it has no time")
 
 
+def _total(fields: dict[str, Any]) -> float | None:
+    times = [each.seconds for each in fields.get("steps", ()) if each.seconds is not None]
+    return sum(times) if times else None
+
+
 class Forecast(Contract):
     """Time and cost of a plan's steps. Waiting for nodes, images and people is not in it."""
 
@@ -79,6 +85,12 @@ class Forecast(Contract):
         default=(), description="how it differs from this one in what times depend on, so that they may be far off"
     )
     steps: tuple[StepForecast, ...] = Field(description="the steps that are going to run, in order")
+    seconds: float | None = Field(
+        default_factory=_total, ge=0, description="of all steps with a time; null: no step has one"
+    )
+    gpu: str | None = Field(
+        default=None, description="product of all GPUs below and of the steps; null: none is needed"
+    )
     candidate_gpus: int = Field(ge=0, description="GPUs of the candidate's pods, from roll-out to promote")
     shared_gpus: int = Field(
         default=0,
@@ -86,21 +98,20 @@ class Forecast(Contract):
         description="of these, GPUs that the live release gives up for the candidate (rollout.surge none): they are "
         "paid for without the release too, so no hours or cost count them",
     )
-    candidate_gpu_hours: float = Field(
-        default=0.0, ge=0, description="of the candidate's other GPUs, while steps with a time run"
+    candidate_gpu_hours: float | None = Field(
+        default=None,
+        ge=0,
+        description="of the candidate's other GPUs, while steps with a time run; null: none of these has one",
     )
-    gpu_hours: float = Field(
-        ge=0, description="that the release adds: of the steps with a time, and candidate_gpu_hours beside them"
+    gpu_hours: float | None = Field(
+        ge=0,
+        description="that the release adds: of the steps with a time, and candidate_gpu_hours beside them; null: no "
+        "step has a time",
     )
     cost: float | None = Field(
         default=None, ge=0, description="of what the release adds; null: the site has no price for it"
     )
     currency: str | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of all steps with a time."""
-        return sum(each.seconds or 0.0 for each in self.steps)
 
     @property
     def unknown(self) -> tuple[Step, ...]:
@@ -148,14 +159,15 @@ def forecast(
     replicas, shared = _candidate(release.spec, live)
     steps = [step for step in steps_of(release.spec) if _runs(step, plan)]
     pods = [_pod(step, release, plan, _expected_s(step, plan, moved, past) if past else None) for step in steps]
-    served_s = sum(each.seconds or 0.0 for each, _ in pods if each.step in WHILE_SERVED)
+    served = [each.seconds for each, _ in pods if each.step in WHILE_SERVED and each.seconds is not None]
     if placement.ranks:
         added, cpus = replicas * placement.ranks - shared, 0.0
     else:
         added, cpus = 0, (replicas - shared) * quantity(placement.shape.cpu)
-    candidate = _step("roll-out", served_s, added)
+    candidate = _step("roll-out", sum(served) if served else None, added)
     pods.append((candidate, cpus))
-    gpu_hours = sum(each.gpu_hours or 0.0 for each, _ in pods)
+    known = [each.gpu_hours for each, _ in pods if each.gpu_hours is not None]
+    gpu_hours = sum(known) if known else None
     cpu_hours = sum(cpus * (each.seconds or 0.0) for each, cpus in pods if not each.gpus) / HOUR_S
     return Forecast(
         of=past.release_id if past else None,
@@ -164,9 +176,12 @@ def forecast(
         steps=tuple(each for each, _ in pods[:-1]),
         candidate_gpus=replicas * placement.ranks,
         shared_gpus=shared if placement.ranks else 0,
-        candidate_gpu_hours=candidate.gpu_hours or 0.0,
+        gpu=release.spec.engine.gpu,
+        candidate_gpu_hours=candidate.gpu_hours,
         gpu_hours=gpu_hours,
-        cost=_cost(prices, release.spec.engine.gpu, gpu_hours, cpu_hours) if prices and past else None,
+        cost=None
+        if prices is None or gpu_hours is None
+        else _cost(prices, release.spec.engine.gpu, gpu_hours, cpu_hours),
         currency=prices.currency if prices else None,
     )
 

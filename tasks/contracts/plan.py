@@ -22,6 +22,9 @@ INPUTS: dict[Stage, tuple[Stage, ...]] = {
 
 RELEASE_DIGITS = 12
 
+SALT = "salt"
+"""Field of download that only a forced run has: its identity."""
+
 ADAPTERS_FOLDER = "lora"
 """Where artifacts of download, quantize and build keep adapters, beside the model's own files."""
 
@@ -64,7 +67,7 @@ class Source(Contract):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that download will fetch."""
+        """Bytes of all files, stored or not."""
         return sum(file.size_bytes for file in self.files)
 
 
@@ -113,9 +116,9 @@ class StagePlan(Contract):
 class Estimate(Contract):
     """What the release will need, from the sizes that the Hub lists."""
 
-    download_bytes: int
-    scratch_bytes: int
-    memory_bytes: int
+    download_bytes: int = Field(description="of all files, stored or not; BytesToMove has what will move")
+    scratch_bytes: int = Field(description="at most, in the pod of quantize, which needs more than other steps do")
+    memory_bytes: int = Field(description="at most, in the same pod")
     gpu_bytes: int = Field(default=0, description="weights that quantize holds on GPUs; 0: none")
 
 
@@ -222,7 +225,7 @@ def stage_fields(
     for stage, versions in tools.producers.items():
         fields[stage]["producer"] = versions
     if salt:
-        fields["download"]["salt"] = salt
+        fields["download"][SALT] = salt
     return fields
 
 
@@ -262,7 +265,7 @@ def explain(new: Mapping[Stage, Fields], old: Mapping[Stage, Fields] | None) -> 
     A stage whose own fields are the same names the input that changed. Without a live release every stage is new.
     """
     if old is None:
-        return dict.fromkeys(STAGES, ("no release is live",))
+        return dict.fromkeys(STAGES, ("no release is live to compare with",))
     reasons: dict[Stage, tuple[str, ...]] = {}
     for stage in STAGES:
         own = _differences(_flat(new[stage]), _flat(old.get(stage, {})))
@@ -273,7 +276,11 @@ def explain(new: Mapping[Stage, Fields], old: Mapping[Stage, Fields] | None) -> 
 
 def _differences(new: dict[str, Any], old: dict[str, Any]) -> tuple[str, ...]:
     lines = []
-    for name in sorted(new.keys() | old.keys()):
+    if SALT in new and new[SALT] != old.get(SALT):
+        lines.append("made again (--force)")
+    elif SALT in old and SALT not in new:
+        lines.append("the live release was made with --force")
+    for name in sorted((new.keys() | old.keys()) - {SALT}):
         if name not in old:
             lines.append(f"{name} added: {_short(new[name])}")
         elif name not in new:

@@ -194,13 +194,6 @@ def check(spec: ReleaseSpec, workspace: Workspace) -> None:
     Raises:
         InputError: the message says what would fit.
     """
-    replicas = spec.serving.replicas
-    if replicas.max != replicas.min and spec.serving.autoscale is None:
-        log.warning(
-            "serving.replicas.max %d is a bound of serving.autoscale, which is absent; %d replicas will serve",
-            replicas.max,
-            replicas.min,
-        )
     if spec.serving.group is not None:
         others = live_members(spec.serving.group, workspace, besides=spec.name)
         groups.placed_together([spec, *(member.release.spec for member in others)], workspace.site)
@@ -208,6 +201,15 @@ def check(spec: ReleaseSpec, workspace: Workspace) -> None:
         _check_live_has_gpus(spec, live)
     if spec.rollout.strategy == "canary" and (live := _live_release(spec.name, workspace)) is not None:
         check_live_is_routed(spec, live)
+
+
+def warnings(spec: ReleaseSpec) -> tuple[str, ...]:
+    """What may surprise a person about the server, and does not stop a release."""
+    replicas = spec.serving.replicas
+    if replicas.max == replicas.min or spec.serving.autoscale is not None:
+        return ()
+    will = f"{replicas.min} replica{'s' * (replicas.min != 1)} will serve"
+    return (f"serving.replicas.max {replicas.max} is a bound of serving.autoscale, which is absent; {will}",)
 
 
 def _check_live_has_gpus(spec: ReleaseSpec, live: Release) -> None:

@@ -185,7 +185,8 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     documents = documents_of(source, spec.engine.traits.reads_at_plan, hub)
     documents |= adapter_documents(adapters, hub) | draft_documents(draft, hub)
     engine.check(resolved, source, documents)
-    warnings = (*engine.warnings(resolved, source, documents), *chat.warnings(spec, documents))
+    of_engine = engine.warnings(resolved, source, documents)
+    warnings = (*of_engine, *chat.warnings(spec, documents), *server_target.warnings(spec))
     for warning in warnings:
         log.warning(warning)
     beside = [*adapters.values(), *([draft] if draft else [])]

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from cli import step_process
+from tasks.contracts.plan import Estimate
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import SPEC, release
 from tests.fakes.workspace import SITE
@@ -132,6 +133,40 @@ def test_a_first_release_has_no_time(airflow, slipway):
     assert "time: unknown, because no promoted or refused release of demo has left the times of its steps" in printed
 
 
+def test_gpus_of_steps_and_candidate_are_printed_without_times_too(airflow, slipway):
+    steps = [each | {"seconds": None, "gpu_hours": None} for each in FORECAST["steps"]]
+    untimed = {"of": None, "steps": steps, "gpu": "NVIDIA-L4", "gpu_hours": None, "candidate_gpu_hours": None}
+    ends_planned(airflow, forecast=FORECAST | untimed)
+
+    printed = slipway("plan", "demo")[1]
+
+    assert "gpus (NVIDIA-L4): 4 in build, 4 for the candidate from roll-out to promote\n" in printed
+    assert "time: unknown" in printed
+
+
+def test_a_release_without_times_of_the_steps_that_will_run_foretells_none(airflow, slipway):
+    steps = [each | {"seconds": None, "gpu_hours": None} for each in FORECAST["steps"]]
+    ends_planned(airflow, forecast=FORECAST | {"steps": steps, "gpu_hours": None, "cost": None})
+
+    assert "time: unknown, because demo-555555555555 has left no times of these steps" in slipway("plan", "demo")[1]
+
+
+@pytest.mark.parametrize(
+    ("gpu_bytes", "words"),
+    [
+        (0, "; quantize needs at most 1 B of scratch and 2 B of memory\n"),
+        (3, "; quantize needs at most 1 B of scratch, 2 B of memory and 3 B of GPU memory for weights\n"),
+    ],
+)
+def test_what_quantize_needs_is_printed_where_it_runs(airflow, slipway, gpu_bytes, words):
+    estimate = Estimate(download_bytes=1, scratch_bytes=1, memory_bytes=2, gpu_bytes=gpu_bytes)
+    ends_planned(airflow, stages=UNSTORED, estimate=estimate)
+    assert words in slipway("plan", "demo")[1]
+
+    ends_planned(airflow, estimate=estimate)
+    assert "quantize needs" not in slipway("plan", "demo")[1]
+
+
 def test_times_of_a_release_that_is_not_live_say_so(airflow, slipway):
     ends_planned(airflow, forecast=FORECAST)
 
@@ -177,18 +212,24 @@ UNSTORED = {stage: one.model_copy(update={"changed": ("new",)}) for stage, one i
 @pytest.mark.parametrize(
     ("moved", "words"),
     [
-        ({}, "estimate: 361 B in 1 file to download, 72.0 kB in 198 files copied within the store, at most"),
-        ({"download_bytes": 0, "download_files": 0}, "estimate: 72.0 kB in 198 files copied within the store, at most"),
-        ({"copied_bytes": 0, "copied_files": 0}, "estimate: 361 B in 1 file to download, at most"),
+        (
+            {},
+            "estimate: 361 B in 1 file to download, 72.0 kB in 198 files copied within the store; quantize needs at most",
+        ),
+        (
+            {"download_bytes": 0, "download_files": 0},
+            "estimate: 72.0 kB in 198 files copied within the store; quantize needs at most",
+        ),
+        ({"copied_bytes": 0, "copied_files": 0}, "estimate: 361 B in 1 file to download; quantize needs at most"),
         (
             {"kept_bytes": 9, "kept_files": 1},
-            "72.0 kB in 198 files copied within the store, 9 B in 1 file stored already by an unfinished download, at",
+            "72.0 kB in 198 files copied within the store, 9 B in 1 file stored already by an unfinished download; quantize",
         ),
         (
             {"upper_bound": True},
             "361 B in 1 file to download (fewer if other downloads in the store have some), 72.0 kB in",
         ),
-        (dict.fromkeys(MOVED, 0), "estimate: nothing to download, at most"),
+        (dict.fromkeys(MOVED, 0), "estimate: nothing to download; quantize needs at most"),
         ({"repository": {"size_bytes": 1000, "of": None}}, "serving: each pod fetches 1.0 kB\n"),
         (
             {"repository": {"size_bytes": 1000, "of": "demo-555555555555"}},

@@ -544,9 +544,11 @@ def test_a_name_too_long_for_the_labels_of_several_nodes_is_refused_before_any_p
 
 
 def test_a_number_of_replicas_that_is_not_used_yet_is_warned_of(planned, caplog):
-    planned(asked(AWQ))
+    release = planned(asked(AWQ, serving={"replicas": {"min": 1, "max": 5}}))
 
-    assert "serving.replicas.max 5 is a bound of serving.autoscale, which is absent" in caplog.text
+    words = "serving.replicas.max 5 is a bound of serving.autoscale, which is absent; 1 replica will serve"
+    assert words in caplog.text
+    assert words in release.plan.warnings
 
 
 @pytest.mark.parametrize("rollout", [{}, {"strategy": "canary", "bake_s": 60}])

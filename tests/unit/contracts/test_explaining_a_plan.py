@@ -23,7 +23,7 @@ def test_nothing_changed_has_no_reasons():
 
 
 def test_without_a_live_release_every_stage_says_so():
-    assert set(explain(OLD, None).values()) == {("no release is live",)}
+    assert set(explain(OLD, None).values()) == {("no release is live to compare with",)}
 
 
 def test_a_changed_field_is_named_with_both_values():
@@ -51,6 +51,16 @@ def test_a_changed_file_is_named_with_short_digests():
     assert explain(changed("download", {"files": files}), OLD)["download"] == (
         "files.model.safetensors: aaaaaaaaaaaa → dddddddddddd",
     )
+
+
+def test_a_forced_run_is_called_by_its_option():
+    forced = changed("download", {**OLD["download"], "salt": "run-2"})
+    other = changed("download", {**OLD["download"], "salt": "run-1"})
+
+    assert explain(forced, OLD)["download"] == ("made again (--force)",)
+    assert explain(forced, other)["download"] == ("made again (--force)",)
+    assert explain(OLD, forced)["download"] == ("the live release was made with --force",)
+    assert explain(forced, forced)["download"] == ()
 
 
 def test_added_and_removed_fields_are_told_apart():

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.bytes_to_move import BytesToMove, StoredFiles, bytes_to_move
-from tasks.contracts.forecast import PastTimes, differences, forecast
+from tasks.contracts.forecast import Forecast, PastTimes, differences, forecast
 from tasks.contracts.resolution import ResolvedRelease
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, release, spec
@@ -90,10 +90,18 @@ def test_a_step_that_never_ran_is_named_and_counts_nothing():
     assert found.unknown == (*STEPS[1:], *SERVED)
 
 
+def test_the_document_for_programs_has_the_time_of_all_steps():
+    told = foreseen(site())
+
+    assert told.model_dump(mode="json")["seconds"] == 60.0 * (len(STEPS) + len(SERVED))
+    assert Forecast.model_validate(told.model_dump(mode="json")) == told
+
+
 def test_a_first_release_has_no_times_and_no_cost():
     found = foreseen(site(prices={"cpu_hour": 1.0}), None)
 
-    assert (found.of, found.seconds, found.cost) == (None, 0, None)
+    assert (found.of, found.seconds, found.cost) == (None, None, None)
+    assert (found.gpu_hours, found.candidate_gpu_hours) == (None, None)
     assert found.unknown == (*STEPS, *SERVED)
 
 
@@ -127,7 +135,7 @@ def test_gpus_of_steps_and_of_the_candidate_are_counted_and_priced():
 
     gpus = {each.step: each.gpus for each in found.steps if each.gpus}
     assert gpus == {"assemble": 2}
-    assert found.candidate_gpus == 2
+    assert (found.gpu, found.candidate_gpus) == ("NVIDIA-A10G", 2)
     assert found.gpu_hours == pytest.approx(2 * (1 + len(SERVED)) / 60)
     without_gpus = 8 * (len(STEPS) - 1 + len(SERVED)) / 60
     assert found.cost == pytest.approx(found.gpu_hours * 2.0 + without_gpus * 0.5)

@@ -242,7 +242,9 @@ def test_a_stored_stage_of_a_first_release_has_no_reason(planned, store, around,
     stages = planned(run="run-2").data["stages"]
 
     assert stages["download"]["changed"] == []
-    assert {stage for stage, each in stages.items() if each["changed"] == ["no release is live"]} == {*STAGES[1:]}
+    assert {stage for stage, each in stages.items() if each["changed"] == ["no release is live to compare with"]} == {
+        *STAGES[1:]
+    }
 
 
 def test_what_clients_lose_without_a_surge_is_part_of_the_plan_once_something_is_live(planned, store):  # noqa: F811
