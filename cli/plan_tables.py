@@ -155,7 +155,7 @@ def _takes(forecast: Forecast, plan: Plan) -> Iterator[str]:
     state = "live" if forecast.of == plan.live else forecast.state
     yield f"time: about {duration(forecast.seconds)} in pods{gpus}{cost}, as {forecast.of} took{BECAME[state]}{unknown}"
     if forecast.differs:
-        yield f"caution: {forecast.of} was another kind of release, so these times may be far off: " + "; ".join(
+        yield f"caution: {forecast.of} is not quite like this release, so these times may be far off: " + "; ".join(
             forecast.differs
         )
 

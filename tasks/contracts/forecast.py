@@ -193,7 +193,7 @@ def differences(spec: ReleaseSpec, plan: Plan, past: Release) -> tuple[str, ...]
         old, new = attrgetter(name)(past.spec), attrgetter(name)(spec)
         if old != new:
             told.append(f"{name}: {_text(old)} → {_text(new)}")
-    told += [f"{name} is another" for name in NAMED_ALONE if attrgetter(name)(past.spec) != attrgetter(name)(spec)]
+    told += [f"{name} differs" for name in NAMED_ALONE if attrgetter(name)(past.spec) != attrgetter(name)(spec)]
     old, new = past.plan.download_bytes, plan.download_bytes
     if old and new and not 1 / SAME_SIZE <= new / old <= SAME_SIZE:
         told.append(f"the model has {new / old:.2g} times the bytes")

@@ -189,11 +189,11 @@ def test_what_became_of_the_release_that_left_the_times_is_said(airflow, slipway
 
 def test_times_of_another_kind_of_release_are_printed_with_a_caution(airflow, slipway):
     ends_planned(
-        airflow, forecast=FORECAST | {"differs": ["engine.gpu: NVIDIA-L4 → NVIDIA-A10G", "gate.quality is another"]}
+        airflow, forecast=FORECAST | {"differs": ["engine.gpu: NVIDIA-L4 → NVIDIA-A10G", "gate.quality differs"]}
     )
 
-    words = "so these times may be far off: engine.gpu: NVIDIA-L4 → NVIDIA-A10G; gate.quality is another"
-    assert f"caution: demo-555555555555 was another kind of release, {words}" in slipway("plan", "demo")[1]
+    words = "so these times may be far off: engine.gpu: NVIDIA-L4 → NVIDIA-A10G; gate.quality differs"
+    assert f"caution: demo-555555555555 is not quite like this release, {words}" in slipway("plan", "demo")[1]
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_gpu_without_a_price_leaves_the_cost_unknown():
         ({"engine": ON_GPUS["engine"] | {"gpu": "NVIDIA-L4"}}, ("engine.gpu: NVIDIA-L4 → NVIDIA-A10G",)),
         ({"engine": ON_GPUS["engine"] | {"tensor_parallel": 1}}, ("engine.tensor_parallel: 1 → 2",)),
         ({"engine": ON_GPUS["engine"] | {"max_batch_size": 4}}, ()),
-        ({"gate": SPEC["gate"] | {"benchmark": {"requests": 500}}}, ("gate.benchmark is another",)),
+        ({"gate": SPEC["gate"] | {"benchmark": {"requests": 500}}}, ("gate.benchmark differs",)),
         ({"download_bytes": 5}, ()),
         ({"download_bytes": 80}, ("the model has 0.12 times the bytes",)),
         ({"download_bytes": 4}, ("the model has 2.5 times the bytes",)),
