@@ -1,7 +1,7 @@
 import json
 import time
 
-from tests.local.serving.triton_server import ROOT, together
+from tests.local.serving.triton_server import ROOT, RunningAnswer, together
 
 QUESTIONS = ROOT / "tests/fixtures/hub/datasets/slipway/demo-questions/v1/eval.jsonl"
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "max_tokens": 240}
@@ -26,15 +26,13 @@ def test_sixteen_streams_run_side_by_side(server):
 
 def test_a_short_question_overtakes_a_long_answer(start_server, make_long_repository):
     server = start_server(make_long_repository(2))
-    long = server.stream(**{**LONG, "max_tokens": 15_000}, seed=1)
-    events = iter(long)
-    next(events)
+    with RunningAnswer(server, **{**LONG, "max_tokens": 15_000}, seed=1) as long:
 
-    status, body = server.generate(text_input="What is the capital of France?", max_tokens=9)
+        def ask():
+            status, body = server.generate(text_input="What is the capital of France?", max_tokens=9)
+            assert (status, body["text_output"]) == (200, "The capital of France is Paris.")
 
-    assert (status, body["text_output"]) == (200, "The capital of France is Paris.")
-    assert next(events)["finish_reason"] == ""
-    long.disconnect()
+        assert long.outlasts(ask)
     server.end()
 
 

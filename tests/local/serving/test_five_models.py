@@ -10,11 +10,13 @@ from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.triton import TritonClient
 from tests.local.serving.conftest import NO_TOKEN
 from tests.local.serving.test_continuous_batching import QUESTIONS
-from tests.local.serving.triton_server import LOOPBACK, GrpcStream, together
+from tests.local.serving.triton_server import LOOPBACK, GrpcStream, RunningAnswer, together
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed": 5, "max_tokens": 150}
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
+STAYS = {**LONG, "seed": 4, "max_tokens": 10_000}
+"""Begins before LONG and has fewer tokens, so it ends long before that one does."""
 
 
 @pytest.fixture(scope="module")
@@ -174,10 +176,10 @@ def test_a_request_that_cannot_be_served_is_refused_in_words(five, model, inputs
 
 
 @pytest.fixture(scope="module")
-def one_slot(start_server, make_topology):
-    """A server with a single slot whose answers never end by themselves, far beyond what the model was trained on."""
-    blocks = {"num_kv_blocks": 512, "max_num_seqs": 1}
-    repository = make_topology(max_batch_size=1, max_sequence_tokens=16_000, scheduler=blocks)
+def two_slots(start_server, make_topology):
+    """A server with two slots whose answers never end by themselves, far beyond what the model was trained on."""
+    blocks = {"num_kv_blocks": 1024, "max_num_seqs": 2}
+    repository = make_topology(max_batch_size=2, max_sequence_tokens=16_000, scheduler=blocks)
     config = repository / "demo" / "1" / "engine" / "generation_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
     server = start_server(repository)
@@ -185,26 +187,34 @@ def one_slot(start_server, make_topology):
     server.end()
 
 
-def test_a_client_that_leaves_a_stream_frees_its_slot(one_slot):
-    stream = one_slot.stream(**LONG)
-    next(iter(stream))
-    stream.disconnect()
+def test_a_client_that_leaves_a_stream_frees_its_slot(two_slots):
+    with RunningAnswer(two_slots, **STAYS) as other:
+        stream = two_slots.stream(**LONG)
+        next(iter(stream))
+        stream.disconnect()
 
-    assert_the_slot_is_free(one_slot)
-
-
-def test_a_client_that_leaves_while_it_waits_for_the_whole_answer_frees_its_slot(one_slot):
-    waiting = GrpcStream(one_slot.grpc_port, **LONG, stream=False)
-    time.sleep(0.5)
-    waiting.leave(cancel=True)
-
-    assert_the_slot_is_free(one_slot)
+        assert other.outlasts(lambda: asked_briefly(two_slots))
 
 
-def assert_the_slot_is_free(server):
-    began = time.monotonic()
+def test_a_client_that_leaves_while_it_waits_for_the_whole_answer_frees_its_slot(two_slots):
+    with RunningAnswer(two_slots, **STAYS) as other:
+        begun = begun_by(two_slots)
+        waiting = GrpcStream(two_slots.grpc_port, **LONG, stream=False)
+        while begun_by(two_slots) == begun:
+            time.sleep(0.02)
+        waiting.leave(cancel=True)
+
+        assert other.outlasts(lambda: asked_briefly(two_slots))
+
+
+def asked_briefly(server):
     assert server.generate(text_input=QUESTION, max_tokens=9)[1]["text_output"] == ANSWER
-    assert time.monotonic() - began < 5  # 15,000 tokens take ten times that
+
+
+def begun_by(server):
+    """How many requests the stand-in has begun to answer."""
+    (file,) = server.repository.glob("*/asked.jsonl")
+    return len(file.read_text().splitlines())
 
 
 def test_a_thousand_short_answers_at_eight_at_once_break_nothing(five):

@@ -87,6 +87,11 @@ class TritonServer:
         except OSError:
             return False
 
+    def begun(self, model="demo"):
+        """How many requests the model has been given."""
+        (statistics,) = json.loads(self._exchange("GET", f"/v2/models/{model}/stats")[1])["model_stats"]
+        return statistics["execution_count"]
+
     def generate(self, *, model="demo", **inputs):
         """Status and body of /generate."""
         status, body = self._exchange("POST", f"/v2/models/{model}/generate", inputs)
@@ -125,6 +130,37 @@ class HttpStream:
         """Leave without a word, as a browser does that is closed."""
         self._response.close()
         self._connection.close()
+
+
+class RunningAnswer:
+    """A stream that is read as it comes, in a thread of its own: what is answered before it ends did not wait for it."""
+
+    def __init__(self, server, **inputs):
+        self._stream, self._left, self.has_ended = server.stream(**inputs), threading.Event(), False
+        events = iter(self._stream)
+        next(events)
+        self._reader = threading.Thread(target=self._read, args=(events,))
+        self._reader.start()
+
+    def outlasts(self, ask):
+        """Whether it goes on while `ask` is called twenty times, which gives an end that was sent time to arrive."""
+        for _ in range(20):
+            ask()
+        return not self.has_ended
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._left.set()
+        self._reader.join()
+
+    def _read(self, events):
+        for _ in events:
+            if self._left.is_set():
+                self._stream.disconnect()
+                return
+        self.has_ended = True
 
 
 class GrpcStream:
