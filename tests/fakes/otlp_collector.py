@@ -1,8 +1,8 @@
 """A collector that takes OTLP over HTTP, decodes it as the protocol's own messages, and may be slow, broken or gone."""
 
+import contextlib
 import gzip
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from google.protobuf import json_format
@@ -19,16 +19,20 @@ DECODERS = {"application/x-protobuf": ExportTraceServiceRequest.FromString, "app
 
 
 class OtlpCollector:
-    """`with` serves it; `spans` is what arrived, each with the attributes of its resource."""
+    """`with` serves it; `spans` is what arrived, each with the attributes of its resource.
 
-    def __init__(self, *, status=200, delay_s=0.0):
-        self.spans, self.headers, self.paths = [], [], []
+    With the trouble "silent" it answers nothing until `with` ends; with "drips" it sends a header that has no end until then.
+    """
+
+    def __init__(self, *, status=200, trouble=""):
+        self.spans, self.headers, self.paths, self.answered = [], [], [], 0
+        self._trouble, self._ended = trouble, threading.Event()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                time.sleep(delay_s)
+                outer.hold(self.wfile)
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 outer.paths.append(self.path)
@@ -38,6 +42,11 @@ class OtlpCollector:
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
+                outer.answered += 1
+
+            def handle(self):
+                with contextlib.suppress(OSError):  # the client has left
+                    super().handle()
 
             def log_message(self, *_):
                 pass
@@ -45,6 +54,14 @@ class OtlpCollector:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+
+    def hold(self, answer):
+        """Keep a client in trouble waiting."""
+        if self._trouble == "drips":
+            answer.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
+        while self._trouble and not self._ended.wait(0.1):
+            if self._trouble == "drips":
+                answer.write(b"x")
 
     def take(self, request):
         for resource in request.resource_spans:
@@ -56,6 +73,7 @@ class OtlpCollector:
         return self
 
     def __exit__(self, *_):
+        self._ended.set()
         self._server.shutdown()
         self._server.server_close()
 

@@ -4,7 +4,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -112,25 +111,30 @@ def closed_port():
 
 
 @pytest.mark.timeout(60)
-def test_a_collector_that_is_gone_costs_seconds_and_no_result(tmp_path, caplog):
+def test_a_collector_that_is_gone_costs_no_result(tmp_path, caplog):
     endpoint = closed_port()
-    began = time.monotonic()
 
     told = traced_job(tmp_path, endpoint)
 
     assert told == "download: moved"
-    assert time.monotonic() - began < tracing.CLOSE_S + 2
     assert f"traces are lost: the collector at {endpoint}/v1/traces took none" in caplog.text
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("trouble", [{"delay_s": 20}, {"status": 503}, {"status": 400}])
-def test_a_collector_that_is_slow_or_refuses_costs_seconds_and_no_result(tmp_path, trouble):
-    with OtlpCollector(**trouble) as collector:
-        began = time.monotonic()
-
+@pytest.mark.parametrize("status", [503, 400])
+def test_a_collector_that_refuses_costs_no_result(tmp_path, caplog, status):
+    with OtlpCollector(status=status) as collector:
         assert traced_job(tmp_path, collector.endpoint) == "download: moved"
-        assert time.monotonic() - began < tracing.CLOSE_S + 2
+
+    assert "traces are lost" in caplog.text
+
+
+@pytest.mark.timeout(20)  # the SDK alone would give up after 30 s
+@pytest.mark.parametrize("trouble", ["silent", "drips"])
+def test_a_step_ends_though_the_collector_never_answers(tmp_path, trouble):
+    with OtlpCollector(trouble=trouble) as collector:
+        assert traced_job(tmp_path, collector.endpoint) == "download: moved"
+        assert collector.answered == 0
 
 
 def test_without_a_collector_the_sdk_is_not_even_loaded():
