@@ -1,5 +1,6 @@
 """`slipway batch`: answers every prompt of a file. A batch that was stopped goes on where it was."""
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -61,19 +62,19 @@ def batch(  # noqa: PLR0913, PLR0917 - each is an option of the command
     raise typer.Exit(code)
 
 
-class _Pace:
-    """Starts at most `rate` prompts per second, evenly."""
+class Pace:
+    """Starts at most `rate` prompts per second, evenly. Safe to use from several threads."""
 
     def __init__(self, rate: float | None) -> None:
         self._interval_s = 1 / rate if rate else 0.0
-        self._taking, self._next_s = threading.Lock(), time.monotonic()
+        self._taking, self._next_s = threading.Lock(), -math.inf
 
-    def wait(self, stop: threading.Event) -> None:
-        """Wait until the next prompt may start, or the batch stops."""
+    def wait_s(self, now_s: float) -> float:
+        """How long the next prompt waits before it starts. Each call is for another prompt."""
         with self._taking:
-            start_s = max(self._next_s, time.monotonic())
+            start_s = max(self._next_s, now_s)
             self._next_s = start_s + self._interval_s
-        stop.wait(max(0.0, start_s - time.monotonic()))
+        return start_s - now_s
 
 
 class _Batch:
@@ -82,7 +83,7 @@ class _Batch:
     def __init__(
         self, sender: PromptSender, results: ResultsFile, prompts: Sequence[Prompt], *, done: int, rate: float | None
     ) -> None:
-        self._sender, self._results, self._pace = sender, results, _Pace(rate)
+        self._sender, self._results, self._pace = sender, results, Pace(rate)
         self._waiting: SimpleQueue[Prompt] = SimpleQueue()
         for prompt in prompts:
             self._waiting.put(prompt)
@@ -130,7 +131,7 @@ class _Batch:
         try:
             while not self._stop.is_set():
                 prompt = self._waiting.get_nowait()
-                self._pace.wait(self._stop)
+                self._stop.wait(self._pace.wait_s(time.monotonic()))
                 self._send(prompt)
         except Empty:
             return

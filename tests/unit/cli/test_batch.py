@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.batch import Pace
+from cli.exit_codes import INTERRUPTED
 from tests.fakes.triton_http import TritonHttpServer
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -36,6 +38,20 @@ def run(slipway, triton, files):
     return lambda *options: slipway(
         "batch", "demo", str(prompts), "-o", str(results), "--host", f"127.0.0.1:{triton.port}", *options
     )
+
+
+@pytest.fixture
+def start(triton, files):
+    """Start the batch as a process of its own."""
+
+    def started(*options):
+        prompts, results = files
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+        command = [sys.executable, "-m", "cli", "batch", "demo", str(prompts), "-o", str(results)]
+        command += ["--host", f"127.0.0.1:{triton.port}", *options]
+        return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+    return started
 
 
 def write(file, *prompts):
@@ -88,14 +104,11 @@ def test_a_prompt_may_have_arguments_of_the_chat_template(run, triton, files):
     assert triton.asked[0]["chat_template_kwargs"] == '{"enable_thinking": false}'
 
 
-def test_a_killed_batch_goes_on_and_asks_nothing_twice(run, triton, files):
+def test_a_killed_batch_goes_on_and_asks_nothing_twice(run, start, triton, files):
     prompts, results = files
     write(prompts, *({"prompt": str(number)} for number in range(9)))
     triton.go_on.clear()
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
-    command = [sys.executable, "-m", "cli", "batch", "demo", str(prompts), "-o", str(results)]
-    command += ["--host", f"127.0.0.1:{triton.port}", "--concurrency", "2"]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as killed:
+    with start("--concurrency", "2") as killed:
         triton.go_on.set()
         until(lambda: results.exists() and len(results.read_bytes().splitlines()) >= 3)
         triton.go_on.clear()
@@ -167,14 +180,31 @@ def test_an_answer_that_breaks_off_is_no_answer(run, triton, files):
     assert read(results) == []
 
 
-def test_the_rate_is_not_exceeded(run, triton, files):
-    prompts, _ = files
+def test_prompts_start_evenly_at_the_rate():
+    pace = Pace(10)
+
+    assert [pace.wait_s(7.0) for _ in range(3)] == pytest.approx([0, 0.1, 0.2])
+
+
+def test_prompts_do_not_catch_up_after_a_pause():
+    pace = Pace(10)
+    pace.wait_s(7.0)
+
+    assert [pace.wait_s(9.0) for _ in range(2)] == pytest.approx([0, 0.1])
+
+
+def test_prompts_in_flight_at_once_share_the_rate(start, triton, files):
+    prompts, results = files
     write(prompts, *({"prompt": str(number)} for number in range(5)))
-    began = time.monotonic()
+    triton.go_on.clear()
+    with start("--concurrency", "5", "--rate", "0.001") as batch:
+        until(lambda: triton.asked)
+        triton.go_on.set()
+        until(lambda: results.exists() and results.read_bytes().endswith(b"\n"))
+        batch.send_signal(signal.SIGINT)
 
-    assert run("--rate", "10")[0] == 0
-
-    assert time.monotonic() - began >= 0.4  # five starts, a tenth of a second apart
+        assert batch.wait(10) == INTERRUPTED
+    assert len(triton.asked) == len(read(results)) == 1
 
 
 @pytest.mark.parametrize(
