@@ -173,18 +173,16 @@ def test_deletion_lets_a_process_finish_within_its_grace(space):
         "def end(*_):\n print('asked to end', flush=True); time.sleep(0.5); print('ended', flush=True); raise SystemExit\n"
         "signal.signal(signal.SIGTERM, end)\nprint('up', flush=True)\ntime.sleep(60)"
     )
-    space.run("polite", code)
+    space.run("polite", code, terminationGracePeriodSeconds=600)
     while "up" not in space.logs("polite"):
         time.sleep(0.05)
 
-    began = time.monotonic()
     deleted = space.core.delete_namespaced_pod("polite", space.name)
     followed = space.logs("polite", follow=True)
-    space.gone("polite")
+    space.gone("polite")  # without waiting for the rest of its grace
 
-    assert deleted.metadata.deletion_grace_period_seconds == 5
+    assert deleted.metadata.deletion_grace_period_seconds == 600
     assert followed.split("\n")[1:3] == ["asked to end", "ended"]
-    assert 0.4 < time.monotonic() - began < 4
 
 
 def test_who_ignores_sigterm_is_killed_after_the_grace_with_its_children(space, until):
