@@ -182,7 +182,13 @@ def hub(tmp_path):
     write_repository(fixtures / "acme" / "gated", {**one, "gated": True, "tokens": [TOKEN]}, v1=FILES)
     lines = {"eval.jsonl": LINES, "broken.jsonl": b'{"a": 1}\n{"a": \n', "numbers.jsonl": b"7\n"}
     write_repository(fixtures / "datasets" / "acme" / "questions", one, v1=lines)
-    state = tmp_path / "hub-state"
+    with serving_hub(fixtures, tmp_path / "hub-state") as running:
+        yield running
+
+
+@contextlib.contextmanager
+def serving_hub(fixtures, state):
+    """The local Hub over these repositories."""
     command = ["-m", "local.hub", "--fixtures", str(fixtures), "--state", str(state)]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
     with child(*command, stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -64,24 +64,27 @@ def wrong(data, _):
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
-def test_a_file_is_stored_in_parts_from_several_connections(store, place):
+def test_a_file_is_stored_in_parts_from_several_connections(store, place, caplog):
     server = FileServer()
 
     digest = stored_from(server, store, f"{place.root}/file")
 
+    assert "ignores ranges" not in caplog.text
     assert digest == DIGEST == store.describe(f"{place.root}/file").sha256
     assert store.read_bytes(f"{place.root}/file") == DATA
     assert len(server.requested) == 3
     assert list(store.uploads(f"{place.root}/")) == []
 
 
-def test_a_server_that_ignores_ranges_is_read_over_one_connection(store, place):
+def test_a_server_that_ignores_ranges_is_read_over_one_connection_and_the_log_says_so(store, place, caplog):
     server = FileServer(ranges=False)
 
     stored_from(server, store, f"{place.root}/file")
 
     assert store.read_bytes(f"{place.root}/file") == DATA
     assert len(server.requested) == 1
+    said = [line.getMessage() for line in caplog.records if line.name == "tasks.adapters.hub_download"]
+    assert said == [f"acme/model@{SHA[:12]} model.safetensors: the server ignores ranges, reading over one connection"]
 
 
 def test_a_server_that_ignores_ranges_and_breaks_off_is_read_again(store, place):
