@@ -134,7 +134,7 @@ class ArtifactStore:
                     self._uri(stage, key, file.path), file, partial, count, manifest_uri, is_continued=is_continued
                 )
             except NotFoundError as error:
-                raise InputError(error.what, remedy=_delete(manifest_uri)) from error
+                raise InputError(error.what, remedy=_restore(manifest_uri)) from error
             with disk_errors(file.path):
                 partial.replace(path)
 
@@ -387,18 +387,21 @@ class ArtifactStore:
                 return
             partial.unlink(missing_ok=True)
             if actual is None or not is_continued:
-                found = actual or "another size"
-                raise DigestMismatchError(uri, expected=file.digest, found=found, remedy=_delete(manifest_uri))
+                found, remedy = f"{file.algorithm}:{actual}" if actual else "another size", _restore(manifest_uri)
+                raise DigestMismatchError(uri, expected=file.labelled_digest, found=found, remedy=remedy)
             log.warning("%s: what an interrupted download left is damaged, starting again", uri)
             count(-file.size_bytes)
             is_continued = False
 
     def _verify_copy(self, uri: str, file: File, part: Manifest) -> None:
         copied = self._store.describe(uri)
-        actual = (copied.sha256 or file.sha256) if copied and copied.size_bytes == file.size_bytes else "another size"
-        if actual != file.sha256:
-            remedy = _delete(self._uri(part.stage, part.key, MANIFEST))
-            raise DigestMismatchError(uri, expected=file.sha256, found=actual, remedy=remedy)
+        has_size = copied is not None and copied.size_bytes == file.size_bytes
+        expected = f"sha256:{file.sha256}"
+        actual = f"sha256:{copied.sha256 or file.sha256}" if copied and has_size else "another size"
+        if actual != expected:
+            manifest_uri = self._uri(part.stage, part.key, MANIFEST)
+            remedy = f"The artifact is damaged: delete {manifest_uri} and run the release again."
+            raise DigestMismatchError(uri, expected=expected, found=actual, remedy=remedy)
 
     def _manifest(
         self,
@@ -436,8 +439,12 @@ def _newest(listed: Iterable[StoredObject], folder: str, but: str) -> list[str]:
     return sorted(manifests, key=manifests.__getitem__, reverse=True)[:ARTIFACTS_SEARCHED]
 
 
-def _delete(manifest_uri: str) -> str:
-    return f"The artifact is damaged: delete {manifest_uri} and run the release again."
+def _restore(manifest_uri: str) -> str:
+    """The remedy for a damaged file. An object with the right size and metadata is not stored again while it exists."""
+    return (
+        f"Restore the file from a version of the bucket; without one, delete it and {manifest_uri}, then run the "
+        "release again, or publish it again if it is live (docs/runbook.md)."
+    )
 
 
 def _check_name(name: str) -> None:

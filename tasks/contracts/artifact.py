@@ -45,6 +45,11 @@ class File(Contract):
         """The hex digest of that algorithm."""
         return self.blake3 or self.sha256
 
+    @property
+    def labelled_digest(self) -> str:
+        """The same with the algorithm before it, as errors show it."""
+        return f"{self.algorithm}:{self.digest}"
+
     def is_same(self, other: "File") -> bool:
         """Whether both are the same bytes under the same name, whichever digests are known of them."""
         return (self.path, self.sha256, self.size_bytes) == (other.path, other.sha256, other.size_bytes)

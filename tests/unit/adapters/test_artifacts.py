@@ -163,7 +163,7 @@ def test_stored_bytes_that_changed_are_noticed_and_not_left_behind(artifacts, ob
         artifacts.fetch("build", KEY, tmp_path / "back")
 
     assert f"{PREFIX}/model" in caught.value.what
-    assert f"delete {PREFIX}/manifest.json" in caught.value.remedy
+    assert f"delete it and {PREFIX}/manifest.json" in caught.value.remedy
     left = {path.name for path in (tmp_path / "back").iterdir()}
     assert left <= {"config", ".config.partial"}  # the other file, whose download may have been broken off
 
@@ -176,7 +176,24 @@ def test_a_file_that_is_gone_is_a_damaged_artifact(artifacts, objects, folder, t
         artifacts.fetch("build", KEY, tmp_path / "back")
 
     assert f"{PREFIX}/model" in caught.value.what
-    assert f"delete {PREFIX}/manifest.json" in caught.value.remedy
+    assert f"delete it and {PREFIX}/manifest.json" in caught.value.remedy
+
+
+def test_a_damaged_file_is_replaced_once_it_and_the_manifest_are_deleted(artifacts, objects, folder, tmp_path):
+    made = folder(model=b"weights")
+    store(artifacts, made)
+    _, sha256_in_metadata = objects.objects[f"{PREFIX}/model"]
+    objects.objects[f"{PREFIX}/model"] = (b"wEights", sha256_in_metadata)
+    objects.delete([f"{PREFIX}/manifest.json"])
+    store(artifacts, made)
+    with pytest.raises(DigestMismatchError):
+        artifacts.fetch("build", KEY, tmp_path / "damaged")
+
+    objects.delete([f"{PREFIX}/model", f"{PREFIX}/manifest.json"])
+    store(artifacts, made)
+
+    artifacts.fetch("build", KEY, tmp_path / "back")
+    assert (tmp_path / "back" / "model").read_bytes() == b"weights"
 
 
 def test_fetching_again_reads_only_what_is_not_right_already(artifacts, objects, folder, tmp_path):
@@ -296,8 +313,8 @@ def test_files_are_verified_by_blake3_where_the_manifest_has_it(artifacts, objec
     with pytest.raises(DigestMismatchError) as caught:
         artifacts.fetch("build", KEY, tmp_path / "back")
 
-    assert caught.value.expected == "0" * 19
-    assert caught.value.found == blake3(b"weights").hexdigest()[:19]
+    assert caught.value.expected == f"blake3:{'0' * 12}"
+    assert caught.value.found == f"blake3:{blake3(b'weights').hexdigest()[:12]}"
 
 
 def test_manifests_of_before_are_verified_by_sha256(artifacts, objects, folder, tmp_path):
@@ -309,7 +326,7 @@ def test_manifests_of_before_are_verified_by_sha256(artifacts, objects, folder, 
 
     with pytest.raises(DigestMismatchError) as caught:
         artifacts.fetch("build", KEY, tmp_path / "again")
-    assert caught.value.expected == hashlib.sha256(b"weights").hexdigest()[:19]
+    assert caught.value.expected == f"sha256:{hashlib.sha256(b'weights').hexdigest()[:12]}"
 
 
 def incoming(data, brought):
