@@ -199,11 +199,14 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     fields = stage_fields(spec, source, datasets, tools, adapters=adapters, draft=draft, salt=salt)
     stages = _stages(fields, live)
     identity = release_id(spec.name, stages["publish"].key)
+    is_live = live is not None and live.release_id == identity
+    if is_live:
+        _check_published(identity, stages["publish"].key, workspace)
     return Plan(
         release_id=identity,
         name=spec.name,
         run=request.run,
-        action="nothing" if live and live.release_id == identity else "release",
+        action="nothing" if is_live else "release",
         source=source,
         adapters=adapters,
         draft=draft,
@@ -216,6 +219,18 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
         thinks=chat.thinks(documents),
         rollout=spec.rollout.words,
     )
+
+
+def _check_published(live: str, key: str, workspace: Workspace) -> None:
+    """Refuse to plan nothing while the live release's published artifact is missing.
+
+    A run does not publish it again by itself: that would sign files that may have changed since the gate measured them.
+    """
+    if workspace.artifacts.find("publish", key) is None:
+        raise InputError(
+            f"{live} is live, but its artifact publish {key[:KEY_DIGITS]} does not exist, so no new pod can start",
+            remedy="Publish it again (docs/runbook.md), or roll back.",
+        )
 
 
 def _spec_of(request: PlanRequest) -> ReleaseSpec:

@@ -13,7 +13,15 @@ from tasks.contracts.release import StepResult
 from tasks.steps import plan
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import workspace
-from tests.unit.steps.plan.test_planning import V1_CONFIG, go_live, hub, planned, release_of, store  # noqa: F401 - fixtures
+from tests.unit.steps.plan.test_planning import (  # noqa: F401 - fixtures
+    V1_CONFIG,
+    go_live,
+    hub,
+    planned,
+    published_uri,
+    release_of,
+    store,
+)
 
 
 def made(store, release, step, seconds, outcome="done", data=None):  # noqa: F811
@@ -222,6 +230,7 @@ def test_a_pod_fetches_what_is_built_or_as_much_as_an_earlier_release_of_the_for
     first = planned()
     release, folder = release_of(store, first), written(tmp_path / "made", {"model.bin": b"x" * 1000})
     go_live(store, first)
+    store.delete([published_uri(release)])
     assert planned(revision="v2", run="run-2").data["transfer"]["repository"] is None
     keep(around, folder, release, "publish")
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tasks.contracts.artifact import STAGES
+from tasks.contracts.artifact import STAGES, Manifest
 from tasks.contracts.base import canonical_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.plan import PlanRequest
@@ -60,9 +60,24 @@ def release_of(store, outcome):
     return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
 
 
+def published_uri(release):
+    return f"s3://bucket/artifacts/publish/{release.plan.stages['publish'].key}/manifest.json"
+
+
 def go_live(store, outcome):
-    """As promote does it."""
+    """As publish and promote do it."""
     release = release_of(store, outcome)
+    manifest = Manifest(
+        stage="publish",
+        key=release.plan.stages["publish"].key,
+        created_at=release.created_at,
+        seconds=0,
+        files=(),
+        inputs={},
+        producer={},
+        metrics={},
+    )
+    store.put_bytes(published_uri(release), canonical_json(manifest.model_dump(mode="json")))
     channel = Channel(name="demo").promoted(release.id, outcome.data["release"], at=release.created_at, run="r", keep=2)
     store.put_bytes("s3://bucket/channels/demo.json", canonical_json(channel.model_dump(mode="json")))
 
@@ -110,6 +125,17 @@ def test_a_plan_of_nothing_leaves_the_live_release_as_it_was(planned, store):
     planned(run="run-2")
 
     assert store.read_bytes(first.data["release"]) == before
+
+
+def test_a_live_release_whose_published_artifact_is_missing_is_refused(planned, store):
+    first = planned()
+    go_live(store, first)
+    store.delete([published_uri(release_of(store, first))])
+
+    with refused(what=f"{first.data['release_id']} is live", remedy="docs/runbook.md"):
+        planned(run="run-2")
+
+    assert not store.exists("s3://bucket/releases/demo/checked.json")
 
 
 def test_other_weights_are_another_release_and_the_plan_says_why(planned, store):
