@@ -30,26 +30,27 @@ class Benchmark:
 
 BENCHMARKS = (
     Benchmark("plan", "local", ""),
-    Benchmark("parse", "tasks", "", "--specs 1 40 1000"),
+    Benchmark("parse", "tasks", "--specs 1", "--specs 1 40 1000"),
     Benchmark("parse", "tasks", "--specs 1000 --readings 3", None),
-    Benchmark("orchestration", "tasks", "--specs 40 --runs 10"),
+    Benchmark("orchestration", "tasks", None),
     Benchmark("startup", "local", ""),
-    Benchmark("step_overhead", "local", "", "--notice-s 0 1"),
+    Benchmark("step_overhead", "local", "--runs 3", "--notice-s 0 1"),
     Benchmark("queued_releases", "local", "--quick"),
     Benchmark("scale", "dev", "--replications 2"),
-    Benchmark("transfer", "tasks", "", "--size full"),
-    Benchmark("transfer", "tasks", "--mb-s 100 --set 8x64MB", "--mb-s 100 --size full"),
-    Benchmark("transfer", "tasks", "--moto --set 8x64MB", "--moto --size full"),
+    Benchmark("transfer", "tasks", "--set 8x64MB 500x64kB", "--size full"),
+    Benchmark("transfer", "tasks", None, "--mb-s 100 --set 8x64MB"),
+    Benchmark("transfer", "tasks", "--moto --set 8x64MB --rounds 3", "--moto --size full"),
     Benchmark("publish", "tasks", "", "--size full"),
-    Benchmark("pod_start", "tasks", "", "--size full"),
+    Benchmark("pod_start", "tasks", "--rounds 3", "--size full"),
     Benchmark("serving", "tasks", ""),
     Benchmark("serving", "tasks", None, "--smollm2"),
-    Benchmark("aiperf", "tasks", ""),
-    Benchmark("chunk_rate", "tasks", "--rates 1600 3200 4800 6400"),
-    Benchmark("front", "local", ""),
-    Benchmark("openai", "local", ""),
+    Benchmark("aiperf", "tasks", "--rounds 3"),
+    Benchmark("chunk_rate", "tasks", "--rates 3200 4800"),
+    Benchmark("front", "local", None),
+    Benchmark("openai", "local", None),
     Benchmark("gate_statistics", "tasks", None),
 )
+"""Interleaved rounds are five where --rounds, --runs or --readings do not say three."""
 NAMES = sorted({each.name for each in BENCHMARKS})
 GOAL = "goal "
 

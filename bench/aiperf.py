@@ -5,9 +5,10 @@ second to each client. AIPerf sends to Triton's own generate_stream over HTTP, b
 test sends gRPC streams, as it does in the gate. No front and no API between. Both are closed loops of the same number
 of clients, requests and tokens, with the same prompt and the same tokenizer, and take turns. Where they disagree, a
 third client says which of them is late: bench.streams, bare sockets in one process, at AIPerf's address. Prints medians
-of ROUNDS rounds.
+of five rounds unless --rounds says otherwise.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -66,10 +67,13 @@ class Measured:
 
 def main() -> int:
     """Print a line for each number of clients; 1 if AIPerf is not installed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    pairs = parser.parse_args().rounds
     if not AIPERF.exists():
         print(f"bench.aiperf: {AIPERF} is missing. Run `python3 -m local.environments clients`.", file=sys.stderr)
         return 1
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; medians of {ROUNDS} pairs of")
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; medians of {pairs} pairs of")
     print("rounds that take turns: AIPerf at generate_stream / the benchmark step at gRPC, both of the same Triton;")
     print("in brackets bare sockets at generate_stream;", end=" ")
     print(f"first token after {FIRST_S} s, then {TOKENS_PER_S} tokens/s for each client, answers of {TOKENS} tokens")
@@ -77,7 +81,7 @@ def main() -> int:
         for clients, requests in REQUESTS.items():
             rounds = [
                 (by_aiperf(Path(folder), clients, requests), by_step(clients, requests), first_ms(clients, requests))
-                for _ in range(ROUNDS)
+                for _ in range(pairs)
             ]
             for line in compared(rounds):
                 print(f"{clients:2} clients, {requests} requests: {line}", flush=True)

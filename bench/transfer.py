@@ -61,7 +61,9 @@ def main() -> int:
     """Print a table for each set of files, and a verdict for each goal."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=SETS, default="small")
-    parser.add_argument("--set", choices=[name for each in SETS.values() for name in each], help="only this one")
+    parser.add_argument(
+        "--set", nargs="+", choices=[name for each in SETS.values() for name in each], help="only these"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mb-s", type=int, help="MB/s that the Hub sends, and that the store sends and receives")
     parser.add_argument("--moto", action="store_true", help="moto in place of rclone's server, without --mb-s")
@@ -81,7 +83,7 @@ def main() -> int:
     )
     print("differ, a virtual machine returns free memory to its host, and a command pays for what it uses first")
     for name, (count, size_bytes) in SETS[arguments.size].items():
-        if arguments.set in (None, name):
+        if name in (arguments.set or SETS[arguments.size]):
             with tempfile.TemporaryDirectory(prefix="slipway-bench-", dir=arguments.folder) as text:
                 folder = Path(text)
                 store = moto() if arguments.moto else object_store(folder, mb_s=arguments.mb_s)

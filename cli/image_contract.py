@@ -130,7 +130,7 @@ CONTRACTS = (
 STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
         *(
-            "tasks.__main__",
+            "tasks.command",
             "tasks.serving.mpi_leader",
             "tasks.steps.quantize",
             "tasks.steps.build",
@@ -139,12 +139,12 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
         *("tasks.steps.fetch_repository", "tasks.engines.trtllm.maker", "tasks.engines.huggingface.llmapi"),
     ),
     "tasks-gpu-vllm": (
-        *("tasks.__main__", "tasks.steps.build", "tasks.steps.assemble", "tasks.steps.fetch_repository"),
+        *("tasks.command", "tasks.steps.build", "tasks.steps.assemble", "tasks.steps.fetch_repository"),
         "tasks.engines.huggingface.vllm",
     ),
     "tasks-modelopt": (
         *(
-            "tasks.__main__",
+            "tasks.command",
             "tasks.steps.quantize",
             "tasks.engines.huggingface.llmapi",
             "tasks.engines.huggingface.vllm",

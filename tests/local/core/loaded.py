@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from tasks import __main__ as command
+from tasks import command
 from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.load_clients import Load, Turn
 from tasks.adapters.load_processes import LoadProcesses

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks import __main__ as command
+from tasks import command
 from tasks.adapters.process import is_running
 from tasks.serving import ranks_here
 from tests.fakes.clock import ManualClock

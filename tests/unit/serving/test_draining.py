@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from tasks import __main__ as command
+from tasks import command
 from tasks.serving import drain, front
 from tests.fakes.clock import ManualClock
 
