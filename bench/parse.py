@@ -22,7 +22,7 @@ SPEC = REPOSITORY / "specs" / "demo.yaml"
 RELEASE = REPOSITORY / "dags" / "release.py"
 COUNTS = (1, 40)
 GOAL_S = {1: 0.3, 1000: 5.0}
-"""Seconds to read so many specs when all is imported."""
+"""Seconds to read so many specs when all is imported, beyond those of as many EmptyOperators."""
 READINGS = 5
 READ = """
 import sys, time
@@ -72,15 +72,18 @@ def main() -> int:
             for name, when in (("first_s", "with its imports"), ("again_s", "all imported")):
                 our_s, peer_s = (median(getattr(reading, name) for reading in each) for each in (ours, peers))
                 line = f"{count:4} specs, {when:16}: dags/release.py {our_s:.3f} s, EmptyOperator DAGs {peer_s:.3f} s"
-                print(f"{line}, ratio {our_s / peer_s:.1f}{_verdict(our_s, count) if name == 'again_s' else ''}")
+                print(
+                    f"{line}, ratio {our_s / peer_s:.1f}{_verdict(our_s - peer_s, count) if name == 'again_s' else ''}"
+                )
             task_s, all_s = (median(reading.again_s for reading in each) for each in (tasks, ours))
             print(f"{count:4} specs, in a task's process: {task_s:.3f} s, {task_s / all_s:.2f} of reading all")
     return 0
 
 
-def _verdict(seconds: float, count: int) -> str:
+def _verdict(net_s: float, count: int) -> str:
+    """Whether what remains without Airflow's own work, which the peer needs too, is within the goal."""
     goal_s = GOAL_S.get(count)
-    return f" (goal {goal_s} s: {'met' if seconds <= goal_s else 'missed'})" if goal_s else ""
+    return f", {net_s:.3f} s more (goal {goal_s} s: {'met' if net_s <= goal_s else 'missed'})" if goal_s else ""
 
 
 def measure(folder: Path, count: int, readings: int) -> tuple[list[Reading], list[Reading], list[Reading]]:
