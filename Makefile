@@ -5,7 +5,7 @@
 # make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
 # make kind        a cluster of kind with registry, S3, Hub and Airflow, and a release in it: needs Docker (docs/cluster-setup.md)
 # make kind-down   remove it
-# make bench       the benchmarks that need no stack, and their goals; make bench-full: with 1,000 specs and files of 4 GB
+# make bench       the benchmarks that need no stack, and their goals; make bench-full: all of them, with files of 4 GB
 # make gpu-check   what this machine can run of the GPU paths; GPU_PYTHON names a Python with CUDA (tests/gpu/README.md)
 # make up          start the embedded stack alone; HUB=https://huggingface.co lets its releases come from there
 # make down        stop it and everything it started
@@ -32,7 +32,7 @@ status: environments
 test: environments dev modelopt transformers4 harness clients
 	@$(PYTHON) -m tests
 
-bench bench-full: environments clients peers
+bench bench-full: environments dev clients peers
 	@$(ENVS)/local/bin/python -m bench $(if $(findstring full,$@),--full)
 
 check: lint types

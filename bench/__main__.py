@@ -52,6 +52,8 @@ BENCHMARKS = (
 )
 """Interleaved rounds are five where --rounds, --runs or --readings do not say three."""
 NAMES = sorted({each.name for each in BENCHMARKS})
+QUICK = {each.name for each in BENCHMARKS if each.quick is not None}
+"""The others run with their full options where they are named."""
 GOAL = "goal "
 
 
@@ -67,7 +69,7 @@ def main() -> int:
     broken: list[str] = []
     started = time.monotonic()
     for each in BENCHMARKS:
-        options = each.full if arguments.full else each.quick
+        options = each.full if arguments.full or (arguments.names and each.name not in QUICK) else each.quick
         if options is None or each.name not in (arguments.names or NAMES):
             continue
         title = f"bench.{each.name} {options}".rstrip()
@@ -90,6 +92,9 @@ def run(benchmark: Benchmark, options: str) -> tuple[int, list[str]]:
     python = str(ENVIRONMENTS / benchmark.environment / "bin" / "python")
     command = [python, "-u", "-m", f"bench.{benchmark.name}", *options.split()]
     lines: list[str] = []
+    if not Path(python).exists():
+        print(f"{python} is missing. Run `make bench`, or `python3 -m local.environments {benchmark.environment}`.")
+        return 1, lines
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:

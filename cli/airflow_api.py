@@ -232,5 +232,5 @@ def _no_such_dag(dag_id: str) -> NoSuchDagError:
     return NoSuchDagError(
         f"Airflow has no DAG {dag_id}",
         remedy="Put a spec of that name into Airflow's specs folder, and check it with `slipway validate FILE`. "
-        "Airflow reads a new spec within seconds.",
+        "Airflow reads a new spec within half a minute.",
     )

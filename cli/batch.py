@@ -131,7 +131,8 @@ class _Batch:
         try:
             while not self._stop.is_set():
                 prompt = self._waiting.get_nowait()
-                self._stop.wait(self._pace.wait_s(time.monotonic()))
+                if self._stop.wait(self._pace.wait_s(time.monotonic())):
+                    return
                 self._send(prompt)
         except Empty:
             return

@@ -131,7 +131,8 @@ def _gpus(forecast: Forecast) -> Iterator[str]:
     if forecast.candidate_gpus:
         taken.append(f"{forecast.candidate_gpus} for the candidate from roll-out to promote")
     if taken:
-        yield f"gpus ({forecast.gpu}): {', '.join(taken)}"
+        product = f" ({forecast.gpu})" if forecast.gpu else ""  # documents of 0.1 have none
+        yield f"gpus{product}: {', '.join(taken)}"
 
 
 def _hundredths(value: float) -> str:

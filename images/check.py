@@ -32,6 +32,10 @@ class Check:
 DAGS = """
 import json, os, subprocess
 os.environ["SLIPWAY_SITE"] = "/app/sites/kind.yaml"
+os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = "sqlite:////tmp/airflow.db"
+setting = ["airflow", "config", "get-value", "scheduler", "scheduler_idle_sleep_time"]
+read = subprocess.run(setting, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+assert read[-1:] == ["0.1"], read
 for command in ("db migrate", "dags reserialize"):
     subprocess.run(["airflow", *command.split()], check=True, stdout=subprocess.DEVNULL)
 said = subprocess.run(["airflow", "dags", "list", "-o", "json"], check=True, stdout=subprocess.PIPE).stdout
@@ -69,7 +73,7 @@ finally:
 print("tritonserver is ready")
 """
 CHECKS = {
-    "airflow": Check(DAGS, ("/home/slipway/airflow", "/tmp"), ("sites",)),  # noqa: S108 - the container's
+    "airflow": Check(DAGS, ("/home/slipway/airflow/logs", "/tmp"), ("sites",)),  # noqa: S108 - the container's
     "tasks-cpu": Check(STEPS, ("/tmp",)),  # noqa: S108
     "triton-cpu": Check(SERVER, ("/tmp", "/dev/shm")),  # noqa: S108
 }

@@ -31,7 +31,7 @@ ARTIFACTS_SEARCHED, OBJECTS_LISTED = 500, 20_000
 """How many artifacts are searched for a file that need not be transferred, and among how many objects they are looked
 for: 20 lists and 500 reads take seconds, not minutes."""
 ARTIFACTS_GLANCED_AT, OBJECTS_GLANCED_AT = 50, 1_000
-"""The same where a person waits for an estimate: one list and 50 reads take a fraction of a second."""
+"""The same where a person waits for an estimate: a listing and 50 reads take a fraction of a second."""
 DOWNLOADED_BYTES = "downloaded_bytes"
 """Metric of an artifact whose files came from elsewhere: the bytes that came, without files that the store had."""
 S = TypeVar("S", bound=Sized)

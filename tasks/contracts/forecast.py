@@ -40,6 +40,7 @@ WHILE_SERVED: frozenset[Step] = frozenset({"roll-out", "smoke-test", "benchmark"
 FAILED_STATES: frozenset[ReleaseState | None] = frozenset({"refused", "rolled-back"})
 SAME_SIZE = 2.0
 """A model with more times the bytes of another, or fewer, is of another size: time in proportion is a guess."""
+WHOLE_NUMBERS_FROM = 10
 NAMED_WITH_VALUES = (
     *("engine.kind", "engine.gpu", "engine.tensor_parallel", "engine.pipeline_parallel"),
     *("quantization.format", "serving.replicas.min", "rollout.strategy", "rollout.bake_s"),
@@ -66,7 +67,9 @@ class StepForecast(Contract):
     """One step that is going to run."""
 
     step: Step
-    seconds: float | None = Field(ge=0, description="expected time in its pod; null: it never ran before")
+    seconds: float | None = Field(
+        ge=0, description="expected time in its pod; null: no earlier run says how long it takes"
+    )
     gpus: int = Field(ge=0, description="of its pod")
     gpu_hours: float | None = Field(default=None, ge=0, description="of its pod; null: it has no time")
 
@@ -196,7 +199,10 @@ def differences(spec: ReleaseSpec, plan: Plan, past: Release) -> tuple[str, ...]
     told += [f"{name} differs" for name in NAMED_ALONE if attrgetter(name)(past.spec) != attrgetter(name)(spec)]
     old, new = past.plan.download_bytes, plan.download_bytes
     if old and new and not 1 / SAME_SIZE <= new / old <= SAME_SIZE:
-        told.append(f"the model has {new / old:.2g} times the bytes")
+        times = new / old
+        told.append(
+            f"the model has {f'{times:,.0f}' if times >= WHOLE_NUMBERS_FROM else f'{times:.2g}'} times the bytes"
+        )
     return tuple(told)
 
 

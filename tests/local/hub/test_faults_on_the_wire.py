@@ -118,7 +118,7 @@ def test_the_bandwidth_that_one_file_uses_is_missing_to_another(start_hub, write
 
     with httpx.stream("GET", f"{address}/first.bin") as first:
         assert next(first.iter_raw())[:1] == b"1"
-        with httpx.stream("GET", f"{address}/second.bin", timeout=2) as second:
+        with httpx.stream("GET", f"{address}/second.bin", timeout=httpx.Timeout(30, read=5)) as second:
             assert second.status_code == 200
             with pytest.raises(httpx.ReadTimeout):
                 next(second.iter_raw())

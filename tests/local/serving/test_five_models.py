@@ -15,7 +15,7 @@ from tests.local.serving.triton_server import LOOPBACK, GrpcStream, RunningAnswe
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed": 5, "max_tokens": 150}
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
-STAYS = {**LONG, "seed": 4, "max_tokens": 10_000}
+STAYS = {**LONG, "seed": 4, "max_tokens": 14_000}
 """Begins before LONG and has fewer tokens, so it ends long before that one does."""
 
 

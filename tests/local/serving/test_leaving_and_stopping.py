@@ -11,7 +11,7 @@ import pytest
 from tests.local.serving.triton_server import LAUNCHER, ROOT, GrpcStream, RunningAnswer, TritonServer
 
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
-STAYS = {**LONG, "seed": 4, "max_tokens": 10_000}
+STAYS = {**LONG, "seed": 4, "max_tokens": 14_000}
 """Begins before LONG and has fewer tokens, so it ends long before that one does."""
 SHORT = {"text_input": "What is the capital of France?", "max_tokens": 9}
 
