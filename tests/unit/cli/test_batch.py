@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.batch import Pace
+from cli.batch import Pace, _Batch
+from cli.batch_files import ResultsFile, read_prompts
 from cli.exit_codes import INTERRUPTED
+from cli.model_connection import ModelServers
+from cli.prompt_sender import PromptSender
 from tests.fakes.triton_http import TritonHttpServer
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -205,6 +208,22 @@ def test_prompts_in_flight_at_once_share_the_rate(start, triton, files):
 
         assert batch.wait(10) == INTERRUPTED
     assert len(triton.asked) == len(read(results)) == 1
+
+
+def test_prompts_that_wait_for_the_rate_are_not_sent_when_the_batch_stops(triton, files):
+    prompts, results = files
+    write(prompts, *({"prompt": str(number)} for number in range(3)))
+    servers = ModelServers("demo", api=None, host=f"127.0.0.1:{triton.port}", candidate=False)
+    sender = PromptSender("demo", servers, max_tokens=8, attempts=1, timeout_s=30)
+    with ResultsFile(results) as file:
+        stopped = _Batch(sender, file, read_prompts(prompts), done=0, rate=0.001)
+        running = threading.Thread(target=stopped.run, args=(3,))
+        running.start()
+        until(lambda: results.read_bytes().endswith(b"\n"))
+        stopped._stop.set()
+        running.join(30)
+
+    assert (running.is_alive(), len(triton.asked)) == (False, 1)
 
 
 @pytest.mark.parametrize(
