@@ -58,8 +58,9 @@ def killed(steps, hub):
     """A download that was killed when it had stored the small file and a part of the large one: its plan."""
     _, planned = steps.plan()
     prefix, client = artifact_prefix(planned, "download"), boto3.client("s3", endpoint_url=steps.place.endpoint)
-    hub.switch_on(repo="acme/model", file=LARGE, kind="slow", bytes_per_s=PART_BYTES // 50)
-    process = steps.start("download", "--release", release_uri(planned))
+    # one connection: the second part has not begun to arrive when the first one is stored, and takes 10 s
+    hub.switch_on(repo="acme/model", file=LARGE, kind="slow", bytes_per_s=PART_BYTES // 10)
+    process = steps.start("download", "--release", release_uri(planned), "--concurrency", "1")
 
     def is_halfway():
         uploads = list(steps.store.uploads(f"{steps.place.root}/"))
