@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +16,8 @@ from tasks.adapters.clock import Clock
 from tasks.adapters.digests import Digested, digests_of_file
 from tasks.adapters.disk import disk_errors
 from tasks.adapters.heads import TAKEOVER_S, Heads, exists
-from tasks.adapters.object_store import ByteSource, LostRaceError, NotFoundError, ObjectStore, StoredObject
+from tasks.adapters.object_store import ByteSource, LostRaceError, NotFoundError, ObjectStore
+from tasks.adapters.stage_files import StageFiles
 from tasks.adapters.transfer import FILES_AT_ONCE, Count, Sized, transfer
 from tasks.contracts.artifact import MANIFEST, File, Layout, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
@@ -27,11 +27,6 @@ log = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 MANIFEST_ATTEMPTS = 5
-ARTIFACTS_SEARCHED, OBJECTS_LISTED = 500, 20_000
-"""How many artifacts are searched for a file that need not be transferred, and among how many objects they are looked
-for: 20 lists and 500 reads take seconds, not minutes."""
-ARTIFACTS_GLANCED_AT, OBJECTS_GLANCED_AT = 50, 1_000
-"""The same where a person waits for an estimate: a listing and 50 reads take a fraction of a second."""
 DOWNLOADED_BYTES = "downloaded_bytes"
 """Metric of an artifact whose files came from elsewhere: the bytes that came, without files that the store had."""
 S = TypeVar("S", bound=Sized)
@@ -200,7 +195,7 @@ class ArtifactStore:
             raise InputError(f"{stage} made no files", expected="at least one", remedy="See the step's log.")
         for file in files:
             _check_name(file.path)
-        elsewhere = self._files_of(stage, key) if any(file.sha256 for file in files) else {}
+        elsewhere = self.files_of(stage).by_digest(key) if any(file.sha256 for file in files) else {}
         taken: list[int] = []
 
         def put(file: Incoming, count: Count) -> File:
@@ -228,46 +223,9 @@ class ArtifactStore:
         draft = self._manifest(stage, key, (), inputs, producer, metrics, 0.0)
         return self._commit(draft, files, put, began, what, measured=lambda: {DOWNLOADED_BYTES: sum(taken)})
 
-    def _files_of(self, stage: Stage, but: str) -> dict[tuple[str, int], tuple[str, File]]:
-        """The files of the stage's newest other artifacts with their addresses, by digest and size."""
-        folder = f"{self._layout.artifacts()}{stage}/"
-        found = self._manifests(stage, _newest(islice(self._store.list(folder), OBJECTS_LISTED), folder, but))
-        return {
-            (file.sha256, file.size_bytes): (self._uri(stage, key, file.path), file)
-            for key, manifest in reversed(found.items())
-            for file in (manifest.files if manifest else ())
-        }
-
-    def files_elsewhere(self, stage: Stage, but: str) -> tuple[File, ...] | None:
-        """The files of all artifacts of the stage besides `but`; None where finding out would take seconds."""
-        folder = f"{self._layout.artifacts()}{stage}/"
-        listed = list(islice(self._store.list(folder), OBJECTS_GLANCED_AT + 1))
-        keys = _newest(listed, folder, but)
-        if len(listed) > OBJECTS_GLANCED_AT or len(keys) > ARTIFACTS_GLANCED_AT:
-            return None
-        found = self._manifests(stage, keys).values()
-        return tuple(file for manifest in found if manifest for file in manifest.files)
-
-    def lying_files(self, stage: Stage, key: str) -> dict[str, int]:
-        """Sizes by path of what lies in an artifact's place, whether or not the artifact exists."""
-        folder = self._uri(stage, key, "")
-        return {
-            path: item.size_bytes
-            for item in self._store.list(folder)
-            if (path := item.uri.removeprefix(folder)) != MANIFEST
-        }
-
-    def _manifests(self, stage: Stage, keys: Sequence[str]) -> dict[str, Manifest | None]:
-        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            return dict(zip(keys, pool.map(lambda key: self._readable(stage, key), keys), strict=True))
-
-    def _readable(self, stage: Stage, key: str) -> Manifest | None:
-        """Another artifact's manifest; None when it does not exist, or is damaged or of another version of Slipway."""
-        try:
-            return self.find(stage, key)
-        except InputError as error:
-            log.warning("files of %s %s are not looked for: %s", stage, key[:12], error)
-            return None
+    def files_of(self, stage: Stage) -> StageFiles:
+        """The files of the stage's artifacts."""
+        return StageFiles(self._store, f"{self._layout.artifacts()}{stage}/", lambda key: self.find(stage, key))
 
     def _is_copied(self, source_uri: str, uri: str, file: File) -> bool:
         """Copy a file within the store; False if retention deleted it meanwhile or its digest is not the right one."""
@@ -426,17 +384,6 @@ class ArtifactStore:
 
     def _uri(self, stage: Stage, key: str, path: str) -> str:
         return f"{self._layout.artifact(stage, key)}/{path}"
-
-
-def _newest(listed: Iterable[StoredObject], folder: str, but: str) -> list[str]:
-    """Keys of at most ARTIFACTS_SEARCHED artifacts, of those whose manifests were listed below `folder`."""
-    manifests = {
-        key: item.modified_at
-        for item in listed
-        for key, _, name in [item.uri.removeprefix(folder).partition("/")]
-        if name == MANIFEST and key != but
-    }
-    return sorted(manifests, key=manifests.__getitem__, reverse=True)[:ARTIFACTS_SEARCHED]
 
 
 def _restore(manifest_uri: str) -> str:

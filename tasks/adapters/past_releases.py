@@ -39,9 +39,9 @@ def stored_files(plan: Plan, releases: Sequence[Release], workspace: Workspace) 
     """
     if "download" not in plan.missing:
         return StoredFiles()
-    own, artifacts = plan.stages["download"].key, workspace.artifacts
-    kept = artifacts.lying_files("download", own)
-    files = artifacts.files_elsewhere("download", own)
+    own, downloads = plan.stages["download"].key, workspace.artifacts.files_of("download")
+    kept = downloads.lying_in(own)
+    files = downloads.at_a_glance(own)
     if files is not None:
         return StoredFiles(files, kept)
     keys = {release.plan.stages["download"].key for release in releases} - {own}

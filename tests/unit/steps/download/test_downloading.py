@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.adapters import artifacts
+from tasks.adapters import stage_files
 from tasks.contracts.errors import DigestMismatchError, UnavailableError
 from tasks.contracts.release import Release
 from tasks.steps import download
@@ -121,7 +121,7 @@ def downloaded_bytes(release, space):
 
 
 def test_only_the_newest_artifacts_are_searched(planned, hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(artifacts, "ARTIFACTS_SEARCHED", 1)
+    monkeypatch.setattr(stage_files, "ARTIFACTS_SEARCHED", 1)
     space = workspace(tmp_path, hub=hub)
     download.run(planned, space)
     newer = tmp_path / "newer"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tasks.adapters import artifacts
+from tasks.adapters import stage_files
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import canonical_json
 from tasks.contracts.channel import Channel
@@ -178,7 +178,7 @@ def test_with_more_downloads_than_plan_reads_the_bytes_are_an_upper_bound(
     monkeypatch,
     limit,
 ):
-    monkeypatch.setattr(artifacts, limit, 1)
+    monkeypatch.setattr(stage_files, limit, 1)
     release = release_of(store, planned())
     for number, key in enumerate("ef"):
         folder = written(tmp_path / key, {"model.safetensors": b"better weights", "number": bytes([number])})
