@@ -131,7 +131,7 @@ def _gpus(forecast: Forecast) -> Iterator[str]:
     if forecast.candidate_gpus:
         taken.append(f"{forecast.candidate_gpus} for the candidate from roll-out to promote")
     if taken:
-        product = f" ({forecast.gpu})" if forecast.gpu else ""  # documents of 0.1 have none
+        product = f" ({forecast.gpu})" if forecast.gpu else ""  # older plans have none
         yield f"gpus{product}: {', '.join(taken)}"
 
 

@@ -65,7 +65,7 @@ def published_uri(release):
 
 
 def go_live(store, outcome):
-    """As publish and promote do it."""
+    """Write what publish and promote leave of the planned release."""
     release = release_of(store, outcome)
     manifest = Manifest(
         stage="publish",
