@@ -62,7 +62,9 @@ class SignedS3:
 
     def _body(self, environ: dict[str, Any]) -> bytes:
         """Read the body. Called only for a request with a valid signature."""
-        body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        is_chunked = environ.get("wsgi.input_terminated", False)  # in HTTP's chunks, which have no length in a header
+        length = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
+        body: bytes = environ["wsgi.input"].read(length)
         return body
 
 

@@ -2,13 +2,15 @@
 
 moto checks signatures too, but only of keys that its own IAM created, and never at /moto-api, which can reset it.
 botocore, which signs the requests, also computes the signature here. Signatures in query strings (presigned URLs) and
-signed chunks are refused: nothing in this project sends them.
+signed chunks are refused, and checksums other than CRC32 after a body: nothing in this project sends them.
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
 """
 
+import base64
 import hashlib
 import hmac
 import re
+import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +21,7 @@ from botocore.credentials import Credentials
 from moto.core.request import environ_key_for_header
 
 SKEW = timedelta(minutes=15)
+CRC32 = "x-amz-checksum-crc32"
 ALWAYS_SIGNED = {"host", "x-amz-content-sha256", "x-amz-date"}
 UNSIGNED = {UNSIGNED_PAYLOAD, STREAMING_UNSIGNED_PAYLOAD_TRAILER}
 AUTHORIZATION = re.compile(
@@ -59,15 +62,43 @@ def check_headers(environ: Mapping[str, Any], credentials: Credentials, now: dat
 
 
 def check_body(environ: Mapping[str, Any], body: bytes) -> None:
-    """Compare the body with the digest that was signed.
+    """Compare the body with the digest that was signed, or else with the checksum that follows it.
 
     Raises:
         Refusal: the body does not match.
     """
     signed = environ["HTTP_X_AMZ_CONTENT_SHA256"]
+    if signed == STREAMING_UNSIGNED_PAYLOAD_TRAILER:
+        _check_trailer(environ, body)
     if signed not in UNSIGNED and not hmac.compare_digest(signed.encode(), hashlib.sha256(body).hexdigest().encode()):
         message = "The provided 'x-amz-content-sha256' header does not match what was computed."
         raise Refusal("XAmzContentSHA256Mismatch", message, "400 Bad Request")
+
+
+def _check_trailer(environ: Mapping[str, Any], body: bytes) -> None:
+    """Compare an object's bytes, which come in chunks of a protocol within HTTP's, with the CRC32 after the last one.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming-trailers.html
+    """
+    content, position, size = b"", 0, -1
+    try:
+        while size != 0:
+            end = body.index(b"\r\n", position)
+            size = int(body[position:end], 16)
+            content += body[end + 2 : end + 2 + size]
+            position = end + 2 + size + (2 if size else 0)
+        name, _, value = body[position:].strip().partition(b":")
+    except ValueError as error:
+        raise Refusal("IncompleteBody", "The request body terminated unexpectedly", "400 Bad Request") from error
+    if str(len(content)) != environ.get("HTTP_X_AMZ_DECODED_CONTENT_LENGTH"):
+        raise Refusal("IncompleteBody", "The request body terminated unexpectedly", "400 Bad Request")
+    if (name.decode(errors="replace"), environ.get("HTTP_X_AMZ_TRAILER")) != (CRC32, CRC32):
+        raise Refusal(
+            "InvalidRequest", "The value specified in the x-amz-trailer header is not supported", "400 Bad Request"
+        )
+    if base64.b64encode(zlib.crc32(content).to_bytes(4, "big")) != value:
+        message = "The CRC32 you specified did not match the calculated checksum."
+        raise Refusal("BadDigest", message, "400 Bad Request")
 
 
 def _amazon_headers(environ: Mapping[str, Any]) -> set[str]:

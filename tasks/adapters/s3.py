@@ -5,6 +5,8 @@ not at all, and that the server decides If-Match and If-None-Match of PutObject
 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
 """
 
+import base64
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Literal
 import boto3
 from boto3.exceptions import RetriesExceededError, S3UploadFailedError
 from botocore import exceptions as aws
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from typing_extensions import override
 
@@ -59,7 +62,9 @@ SERVER_ERROR = 500
 SUPPORTED: Literal["when_supported"] = "when_supported"
 REQUIRED: Literal["when_required"] = "when_required"
 CHECKSUM = "CRC32"
-"""zlib's, at twice the speed of sha256. S3 compares it with the bytes that it received, and keeps it."""
+"""zlib's, at twice the speed of sha256. Amazon S3 compares it with the bytes that it received, and keeps it. Over TLS
+boto3 sends it after the body, which many other stores answer with MissingContentLength
+(github.com/boto/boto3/issues/4398)."""
 
 
 class S3ObjectStore(ObjectStore):
@@ -75,8 +80,8 @@ class S3ObjectStore(ObjectStore):
         """
         self._endpoint = site.endpoint or f"Amazon S3 ({site.region})"
         self._site = site
-        self._is_tls = not (site.endpoint or "").startswith("http://")
-        addressing = {"addressing_style": "path"} if site.endpoint else {}
+        is_amazon = site.endpoint is None
+        addressing = {} if is_amazon else {"addressing_style": "path"}
         given = credentials or {}
         self._client = boto3.session.Session(given.get("AWS_ACCESS_KEY_ID"), given.get("AWS_SECRET_ACCESS_KEY")).client(
             "s3",
@@ -88,14 +93,15 @@ class S3ObjectStore(ObjectStore):
                 retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
                 max_pool_connections=site.transfer.connections + SPARE_CONNECTIONS,
                 s3=addressing,
-                # plain HTTP: the request's signature holds a sha256 of its body already (Signature Version 4)
-                request_checksum_calculation=SUPPORTED if self._is_tls else REQUIRED,
+                # without a checksum, the request's signature holds a sha256 of its body (Signature Version 4)
+                request_checksum_calculation=SUPPORTED if is_amazon else REQUIRED,
                 # readers compare the manifest's digest
                 response_checksum_validation=REQUIRED,
             ),
         )
         lanes = Lanes(site.transfer.connections, site.transfer.bytes_per_s)
-        self._files = S3Files(self._client, lanes, CHECKSUM if self._is_tls else None)
+        self._files = S3Files(self._client, lanes, CHECKSUM if is_amazon else None)
+        self._client.meta.events.register("before-sign.s3.DeleteObjects", _add_content_md5)
 
     @override
     def read_bytes(self, uri: str) -> bytes:
@@ -348,6 +354,12 @@ class S3ObjectStore(ObjectStore):
 
 def _ignore(_: int) -> None:
     pass
+
+
+def _add_content_md5(request: AWSRequest, **_: object) -> None:
+    """Add the header that DeleteObjects needed until Amazon S3 took CRC32 too; other stores still refuse without it."""
+    digest = hashlib.md5(request.body, usedforsecurity=False).digest()
+    request.headers["Content-MD5"] = base64.b64encode(digest).decode()
 
 
 def _code(error: Exception) -> str:

@@ -1,5 +1,6 @@
 """The laptop's S3: who may use it, and what it keeps when it is killed."""
 
+import base64
 import hashlib
 import os
 import signal
@@ -7,6 +8,7 @@ import socket
 import stat
 import subprocess
 import threading
+import zlib
 from datetime import UTC, datetime, timedelta
 
 import boto3
@@ -104,8 +106,8 @@ def refused(server, **credentials):
 
 def signed(server, method="PUT", path=f"/{BUCKET}/key", body=b"data", at=None, **headers):
     """URL, headers and body of a request that is signed with the right credentials."""
+    headers = {"X-Amz-Content-SHA256": hashlib.sha256(body).hexdigest()} | headers
     request = AWSRequest(method, f"{server.endpoint}{path}", headers, body)
-    request.headers["X-Amz-Content-SHA256"] = hashlib.sha256(body).hexdigest()
     request.headers["X-Amz-Date"] = (at or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     request.context["timestamp"] = request.headers["X-Amz-Date"]
     signer = S3SigV4Auth(Credentials(*CREDENTIALS.values()), "s3", "us-east-1")
@@ -166,6 +168,36 @@ def test_a_signed_request_that_was_changed_is_refused(server, change, code):
     answer = httpx.request(**request | change)
 
     assert f"<Code>{code}</Code>" in answer.text
+    assert "Contents" not in server.store.client().list_objects_v2(Bucket=BUCKET)
+
+
+def with_trailer(server, data, checksum, decoded_bytes):
+    """A body in chunks of S3's, a checksum after it, in chunks of HTTP's."""
+    body = b"%x\r\n%b\r\n0\r\nx-amz-checksum-crc32:%b\r\n\r\n" % (len(data), data, checksum)
+    headers = {
+        "X-Amz-Content-SHA256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        "X-Amz-Trailer": "x-amz-checksum-crc32",
+        "X-Amz-Decoded-Content-Length": str(decoded_bytes),
+        "Content-Encoding": "aws-chunked",
+    }
+    request = signed(server, body=body, **headers)
+    return httpx.request(**request | {"content": iter([body[:7], body[7:]])})
+
+
+CRC32_OF_DATA = base64.b64encode(zlib.crc32(b"data").to_bytes(4, "big"))
+
+
+def test_a_body_with_its_checksum_after_it_is_stored_without_either(server):
+    assert with_trailer(server, b"data", CRC32_OF_DATA, 4).status_code == 200
+
+    assert server.store.client().get_object(Bucket=BUCKET, Key="key")["Body"].read() == b"data"
+
+
+@pytest.mark.parametrize(("data", "decoded_bytes", "code"), [(b"date", 4, "BadDigest"), (b"data", 5, "IncompleteBody")])
+def test_a_body_that_is_not_what_its_checksum_or_length_says_is_refused(server, data, decoded_bytes, code):
+    answer = with_trailer(server, data, CRC32_OF_DATA, decoded_bytes)
+
+    assert (answer.status_code, f"<Code>{code}</Code>" in answer.text) == (400, True)
     assert "Contents" not in server.store.client().list_objects_v2(Bucket=BUCKET)
 
 
