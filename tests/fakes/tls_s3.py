@@ -1,6 +1,7 @@
 """TLS before an object store: as Amazon S3 takes requests, and as stores do that implement less of its protocol."""
 
 import asyncio
+import base64
 import hashlib
 import http.client
 import ssl
@@ -89,8 +90,8 @@ class _LessOfS3(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.headers["X-Amz-Content-SHA256"] != hashlib.sha256(body).hexdigest():
             self._refuse(400, "XAmzContentSHA256Mismatch")
-        elif self.command == "POST" and self.path.endswith("?delete") and "Content-MD5" not in self.headers:
-            self._refuse(400, "MissingContentMD5")
+        elif self.command == "POST" and self.path.endswith("?delete") and self.headers["Content-MD5"] != _md5(body):
+            self._refuse(400, "MissingContentMD5" if self.headers["Content-MD5"] is None else "BadDigest")
         else:
             self._pass_on(body)
 
@@ -121,3 +122,7 @@ class _LessOfS3(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+def _md5(body):
+    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
