@@ -1,7 +1,9 @@
 """`slipway plan`: what a release would do. Airflow plans a model by its name; this machine plans the file of a spec."""
 
 import importlib
+import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ import typer
 from cli.arguments import Force, Revision, RunId, Timeout, settings_of
 from cli.settings import Settings
 from cli.step_process import run_step
-from tasks.contracts.errors import InputError
+from tasks.contracts.errors import InputError, PipelineError
 
 if TYPE_CHECKING:
     from tasks.contracts.forecast import Preview
@@ -33,9 +35,40 @@ def plan(
     NAME: Airflow plans the spec that it has. FILE: this machine plans the spec in it, in seconds, with its own access
     to the Hub and the object store (HF_TOKEN, AWS credentials). Neither downloads a weight.
 
-    Exit 65: the release is refused.
+    Exit 65: the release is refused. With --json the document then has `error` and `exit_code` instead of the plan.
     """
-    settings = settings_of(context)
+    refused = _print_refusal if as_json else _keep_quiet
+    try:
+        preview = _preview(
+            settings_of(context), what, revision, force=force, timeout=timeout, run_id=run_id, refused=refused
+        )
+    except PipelineError as error:
+        refused(str(error), error.exit_code)
+        raise
+    if as_json:
+        typer.echo(preview.model_dump_json(indent=2))
+        return
+    _show(preview)
+
+
+def _print_refusal(error: str, exit_code: int) -> None:
+    typer.echo(json.dumps({"error": error, "exit_code": exit_code}, indent=2, ensure_ascii=False))
+
+
+def _keep_quiet(_: str, __: int) -> None:
+    """Print nothing: a person reads what goes to stderr."""
+
+
+def _preview(
+    settings: Settings,
+    what: str,
+    revision: str | None,
+    *,
+    force: bool,
+    timeout: float | None,
+    run_id: str | None,
+    refused: Callable[[str, int], None],
+) -> "Preview":
     if "." in what or "/" in what:  # a name has neither
         if run_id is not None:
             raise InputError(
@@ -43,15 +76,10 @@ def plan(
                 found=what,
                 remedy="Leave it out, or give the model's name.",
             )
-        preview = _here(Path(what), settings, revision, force=force)
-    else:
-        from cli.plan_in_airflow import plan_in_airflow  # noqa: PLC0415 - imports what a file's plan need not wait for
+        return _here(Path(what), settings, revision, force=force)
+    from cli.plan_in_airflow import plan_in_airflow  # noqa: PLC0415 - imports what a file's plan need not wait for
 
-        preview = plan_in_airflow(what, settings, revision, force=force, timeout=timeout, run_id=run_id)
-    if as_json:
-        typer.echo(preview.model_dump_json(indent=2))
-        return
-    _show(preview)
+    return plan_in_airflow(what, settings, revision, force=force, timeout=timeout, run_id=run_id, refused=refused)
 
 
 def _here(file: Path, settings: Settings, revision: str | None, *, force: bool) -> "Preview":

@@ -1,5 +1,7 @@
 """A plan that Airflow makes: a run of the model's DAG that ends after its first step."""
 
+from collections.abc import Callable
+
 import typer
 from rich.console import Console
 
@@ -12,9 +14,18 @@ from tasks.contracts.forecast import Preview
 
 
 def plan_in_airflow(
-    name: str, settings: Settings, revision: str | None, *, force: bool, timeout: float | None, run_id: str | None
+    name: str,
+    settings: Settings,
+    revision: str | None,
+    *,
+    force: bool,
+    timeout: float | None,
+    run_id: str | None,
+    refused: Callable[[str, int], None],
 ) -> Preview:
     """Start a run that only plans, or follow the one with this id. Its progress goes to stderr.
+
+    `refused` is called with the reason and the exit code if there is no plan.
 
     Raises:
         typer.Exit: there is no plan; the reason was printed.
@@ -29,6 +40,8 @@ def plan_in_airflow(
         view = followed(progress, airflow, run, timeout, until=planned)
         preview = preview_of(view)
         if preview is None:
-            end(progress, outcome_of(airflow, view))
+            outcome = outcome_of(airflow, view)
+            refused(outcome.text, outcome.exit_code)
+            end(progress, outcome)
             raise typer.Exit(REFUSED)
     return preview

@@ -269,6 +269,21 @@ def test_a_program_gets_one_document_on_stdout(airflow, slipway):
     assert document["plan"]["stages"]["download"]["stored"] is True
 
 
+def test_a_program_gets_a_refusal_as_a_document_too(airflow, slipway):
+    airflow.dags[DAG] = failed("plan", "AirflowFailException", "plan: sm_75 cannot run fp8")
+
+    code, printed = slipway("plan", "demo", "--json")
+
+    document = json.loads(printed[printed.index("{") : printed.rindex("}") + 1])
+    assert (code, document) == (65, {"error": "failed: plan: sm_75 cannot run fp8", "exit_code": 65})
+
+
+def test_a_person_gets_no_document_with_a_refusal(airflow, slipway):
+    airflow.dags[DAG] = failed("plan", "AirflowFailException", "plan: sm_75 cannot run fp8")
+
+    assert "exit_code" not in slipway("plan", "demo")[1]
+
+
 @pytest.fixture
 def files(tmp_path):
     """A spec and a site in files, as options and an argument."""
@@ -302,3 +317,8 @@ def test_an_error_of_the_planning_process_ends_with_its_code_and_its_words(slipw
     code, printed = slipway(*files)
 
     assert (code, "slipway: model org/absent does not exist" in printed) == (65, True)
+    printed = slipway(*files, "--json")[1]
+    assert json.loads(printed[printed.index("{") : printed.rindex("}") + 1]) == {
+        "error": "model org/absent does not exist",
+        "exit_code": 65,
+    }
