@@ -39,7 +39,7 @@ class FaultyS3(LoopbackServer):
 
     def __init__(self, endpoint: str):
         self.fault: Fault | None = None
-        self.store = httpx.Client(base_url=endpoint)
+        self.store = httpx.Client(base_url=endpoint, limits=httpx.Limits(max_keepalive_connections=0))
         super().__init__(type("Handler", (_Handler,), {"front": self}))
 
     @contextlib.contextmanager

@@ -6,11 +6,16 @@ import socketserver
 import threading
 from urllib.parse import urlsplit
 
+import pytest
+
+from tasks.adapters import s3_files
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.parts import PART_BYTES
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.contracts.artifact import Layout
+from tasks.contracts.errors import UnavailableError
 from tests.fakes.clock import ManualClock
+from tests.fakes.faulty_s3 import FaultyS3
 
 DATA = bytes(range(256)) * (3 * PART_BYTES // 256)
 BUILT, PUBLISHED = "d" * 64, "e" * 64
@@ -43,7 +48,10 @@ def counting(place):
         server.daemon_threads, server.to, server.bytes = True, (address.hostname, address.port), 0
         threading.Thread(target=server.serve_forever).start()
         try:
-            yield server, place.model_copy(update={"endpoint": f"http://127.0.0.1:{server.server_address[1]}"})
+            yield (
+                server,
+                place.model_copy(update={"endpoint": f"{address.scheme}://127.0.0.1:{server.server_address[1]}"}),
+            )
         finally:
             server.shutdown()
 
@@ -70,3 +78,16 @@ def test_the_wire_counts_what_is_read(place):
         S3ObjectStore(counted).read_bytes(f"{place.root}/file")
 
     assert wire.bytes > len(DATA)
+
+
+def test_a_source_that_changes_while_it_is_copied_in_parts_is_tried_again(place, monkeypatch):
+    monkeypatch.setattr(s3_files, "COPY_PART_BYTES", PART_BYTES)
+    S3ObjectStore(place).put_bytes(f"{place.root}/file", DATA)
+
+    with (
+        FaultyS3(place.endpoint) as front,
+        front.spoiling("status", key="partNumber", status=412, code="PreconditionFailed"),
+    ):
+        store = S3ObjectStore(place.model_copy(update={"endpoint": front.endpoint}))
+        with pytest.raises(UnavailableError, match="changed at http"):
+            store.copy(f"{place.root}/file", f"{place.root}/copy")

@@ -150,6 +150,16 @@ def test_a_refusal_of_an_unknown_kind_says_where_to_look(refusing):
     assert "correct object_store in the site file" in caught.value.remedy
 
 
+@pytest.mark.parametrize("call", CALLS)
+def test_what_a_store_does_not_implement_is_not_tried_again(refusing, tmp_path, call):
+    (tmp_path / "file").write_bytes(b"x")
+
+    with pytest.raises(InputError) as caught:
+        CALLS[call](refusing(501, "NotImplemented"), tmp_path / "file")
+
+    assert caught.value.expected == "a store that implements S3"
+
+
 def test_another_region_is_named_as_such(refusing):
     with pytest.raises(InputError) as caught:
         refusing(400, "AuthorizationHeaderMalformed").read_bytes(f"s3://{NO_BUCKET}/a")

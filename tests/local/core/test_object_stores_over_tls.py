@@ -1,16 +1,20 @@
 """Over TLS, Amazon S3 gets checksums after each body, and every other store what it takes and checks."""
 
+import os
+
 import boto3
 import pytest
 
 from local.cluster import certificate
 from tasks.adapters.s3 import S3ObjectStore
 from tests.fakes.object_store_contract import LARGE, ObjectStoreContract
-from tests.fakes.tls_s3 import passing_everything, without_trailers
+from tests.fakes.tls_s3 import less_of_s3, passing_everything
 
 
 @pytest.fixture
 def tls(tmp_path_factory, monkeypatch):
+    if "SLIPWAY_SITE" in os.environ:
+        pytest.skip("puts TLS before a server of the tests' own")
     folder = tmp_path_factory.mktemp("tls")
     _, context = certificate.ensure(folder, "object store")
     monkeypatch.setenv("AWS_CA_BUNDLE", str(folder / "server.crt"))
@@ -25,10 +29,10 @@ def amazon(place, tls, monkeypatch):
         yield place.model_copy(update={"endpoint": None})
 
 
-class TestAStoreWithoutTrailers(ObjectStoreContract):
+class TestLessOfS3(ObjectStoreContract):
     @pytest.fixture
     def store(self, place, tls):
-        with without_trailers(place.endpoint, tls) as address:
+        with less_of_s3(place.endpoint, tls) as address:
             yield S3ObjectStore(place.model_copy(update={"endpoint": address}))
 
     @pytest.fixture
