@@ -35,7 +35,8 @@ def plan(
     NAME: Airflow plans the spec that it has. FILE: this machine plans the spec in it, in seconds, with its own access
     to the Hub and the object store (HF_TOKEN, AWS credentials). Neither downloads a weight.
 
-    Exit 65: the release is refused. With --json the document then has `error` and `exit_code` instead of the plan.
+    Exit 65: the release is refused. With --json, every exit but that of a wrong option prints one document; without a
+    plan it has `error` and `exit_code`.
     """
     refused = _print_refusal if as_json else _keep_quiet
     try:

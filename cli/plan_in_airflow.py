@@ -25,7 +25,7 @@ def plan_in_airflow(
 ) -> Preview:
     """Start a run that only plans, or follow the one with this id. Its progress goes to stderr.
 
-    `refused` is called with the reason and the exit code if there is no plan.
+    `refused` is called with the reason and the exit code if there is no plan, or none yet.
 
     Raises:
         typer.Exit: there is no plan; the reason was printed.
@@ -37,7 +37,11 @@ def plan_in_airflow(
         def planned(view: RunView) -> bool:
             return view.run.ended or preview_of(view) is not None
 
-        view = followed(progress, airflow, run, timeout, until=planned)
+        try:
+            view = followed(progress, airflow, run, timeout, until=planned)
+        except typer.Exit as ended:
+            refused("there is no plan yet; the run continues", ended.exit_code)
+            raise
         preview = preview_of(view)
         if preview is None:
             outcome = outcome_of(airflow, view)

@@ -34,7 +34,8 @@ def setup(
 
     Creates the ConfigMap with the site file, the network policies for private endpoints, the bucket, and the object
     store's Secret if the site names one (from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY). Apply k8s_manifests/ first:
-    it creates the namespaces. Run this command again after every change to the site file.
+    it creates the namespaces. Run this command again after every change to the site file. At the end it writes, swaps
+    and deletes a small object below setup/ to find out whether the object store ignores the conditions of writes.
     """
     settings = settings_of(context)
     site, text = settings.site(), settings.site_text()
@@ -51,10 +52,12 @@ def setup(
             typer.echo(path)
         return
     # the S3 and Kubernetes clients take half a second to import, which `slipway schema` need not wait for
+    from tasks.adapters.conditional_writes import check_conditional_writes  # noqa: PLC0415
     from tasks.adapters.s3 import S3ObjectStore  # noqa: PLC0415
     from tasks.adapters.site_setup import set_up  # noqa: PLC0415
 
-    for line in set_up(site, text, settings.cluster(), S3ObjectStore(site.object_store), os.environ):
+    store = S3ObjectStore(site.object_store)
+    for line in set_up(site, text, settings.cluster(), store, os.environ):
         typer.echo(line)
     secret = site.object_store.credentials_secret
     if secret and not credentials_secrets(site, os.environ):
@@ -63,3 +66,4 @@ def setup(
             "again, or create it with kubectl as docs/cluster-setup.md shows.",
             err=True,
         )
+    typer.echo(check_conditional_writes(store, site.object_store.root))

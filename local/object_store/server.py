@@ -63,8 +63,10 @@ class SignedS3:
     def _body(self, environ: dict[str, Any]) -> bytes:
         """Read the body. Called only for a request with a valid signature."""
         is_chunked = environ.get("wsgi.input_terminated", False)  # in HTTP's chunks, which have no length in a header
-        length = -1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0)
-        body: bytes = environ["wsgi.input"].read(length)
+        if is_chunked and "HTTP_X_AMZ_DECODED_CONTENT_LENGTH" not in environ:
+            message = "You must provide the Content-Length HTTP header."
+            raise Refusal("MissingContentLength", message, "411 Length Required")
+        body: bytes = environ["wsgi.input"].read(-1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0))
         return body
 
 

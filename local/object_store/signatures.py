@@ -22,6 +22,9 @@ from moto.core.request import environ_key_for_header
 
 SKEW = timedelta(minutes=15)
 CRC32 = "x-amz-checksum-crc32"
+LINE_END = b"\r\n"
+CHUNK_HEAD = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
+TRAILER = re.compile(rb"x-amz-checksum-crc32:([A-Za-z0-9+/=]+)\r\n\r\n")
 ALWAYS_SIGNED = {"host", "x-amz-content-sha256", "x-amz-date"}
 UNSIGNED = {UNSIGNED_PAYLOAD, STREAMING_UNSIGNED_PAYLOAD_TRAILER}
 AUTHORIZATION = re.compile(
@@ -80,25 +83,30 @@ def _check_trailer(environ: Mapping[str, Any], body: bytes) -> None:
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming-trailers.html
     """
-    content, position, size = b"", 0, -1
-    try:
-        while size != 0:
-            end = body.index(b"\r\n", position)
-            size = int(body[position:end], 16)
-            content += body[end + 2 : end + 2 + size]
-            position = end + 2 + size + (2 if size else 0)
-        name, _, value = body[position:].strip().partition(b":")
-    except ValueError as error:
-        raise Refusal("IncompleteBody", "The request body terminated unexpectedly", "400 Bad Request") from error
-    if str(len(content)) != environ.get("HTTP_X_AMZ_DECODED_CONTENT_LENGTH"):
-        raise Refusal("IncompleteBody", "The request body terminated unexpectedly", "400 Bad Request")
-    if (name.decode(errors="replace"), environ.get("HTTP_X_AMZ_TRAILER")) != (CRC32, CRC32):
-        raise Refusal(
-            "InvalidRequest", "The value specified in the x-amz-trailer header is not supported", "400 Bad Request"
-        )
-    if base64.b64encode(zlib.crc32(content).to_bytes(4, "big")) != value:
+    checksum, length, position, size = 0, 0, 0, -1
+    while size != 0:
+        head = CHUNK_HEAD.match(body, position)
+        if head is None:
+            raise _incomplete()
+        size = int(head[1], 16)
+        chunk = body[head.end() : head.end() + size]
+        checksum, length, position = zlib.crc32(chunk, checksum), length + len(chunk), head.end() + len(chunk)
+        if size and body[position : position + 2] != LINE_END:
+            raise _incomplete()
+        position += 2 if size else 0
+    if str(length) != environ.get("HTTP_X_AMZ_DECODED_CONTENT_LENGTH"):
+        raise _incomplete()
+    trailer = TRAILER.fullmatch(body, position)
+    if trailer is None or environ.get("HTTP_X_AMZ_TRAILER") != CRC32:
+        message = "The value specified in the x-amz-trailer header is not supported"
+        raise Refusal("InvalidRequest", message, "400 Bad Request")
+    if base64.b64encode(checksum.to_bytes(4, "big")) != trailer[1]:
         message = "The CRC32 you specified did not match the calculated checksum."
         raise Refusal("BadDigest", message, "400 Bad Request")
+
+
+def _incomplete() -> Refusal:
+    return Refusal("IncompleteBody", "The request body terminated unexpectedly", "400 Bad Request")
 
 
 def _amazon_headers(environ: Mapping[str, Any]) -> set[str]:

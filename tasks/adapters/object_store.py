@@ -17,6 +17,10 @@ class NotFoundError(InputError):
     """There is no such object."""
 
 
+class DeniedError(InputError):
+    """The credentials may not do this."""
+
+
 class LostRaceError(ConflictError):
     """Another writer changed the object after it was read."""
 

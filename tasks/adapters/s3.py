@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import boto3
 from botocore import exceptions as aws
@@ -29,7 +30,7 @@ from tasks.adapters.object_store import (
     Upload,
 )
 from tasks.adapters.parts import Lanes
-from tasks.adapters.s3_errors import LOST_RACE, NO_UPLOAD, S3Errors, address_of, code_of
+from tasks.adapters.s3_errors import NO_UPLOAD, OTHER_ETAG, S3Errors, address_of, code_of
 from tasks.adapters.s3_files import S3Files
 from tasks.contracts.artifact import Algorithm
 from tasks.contracts.errors import InputError
@@ -43,6 +44,7 @@ FIRST_REGION = "us-east-1"
 LARGEST_DELETE = 1000  # DeleteObjects takes no more keys
 SUPPORTED: Literal["when_supported"] = "when_supported"
 REQUIRED: Literal["when_required"] = "when_required"
+AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
 CHECKSUM = "CRC32"
 """zlib's, at twice the speed of sha256. Amazon S3 compares it with the bytes that it received, and keeps it. Over TLS
 boto3 sends it after the body, which many other stores answer with MissingContentLength
@@ -60,8 +62,8 @@ class S3ObjectStore(ObjectStore):
             credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. When absent, boto3 looks for them in the
                 environment, the web identity and the instance metadata.
         """
-        self._site, self._is_amazon = site, site.endpoint is None
-        addressing = {} if self._is_amazon else {"addressing_style": "path"}
+        self._site, self._is_amazon = site, _is_amazon(site.endpoint)
+        addressing = {"addressing_style": "path"} if site.endpoint else {}
         given = credentials or {}
         self._client = boto3.session.Session(given.get("AWS_ACCESS_KEY_ID"), given.get("AWS_SECRET_ACCESS_KEY")).client(
             "s3",
@@ -135,10 +137,7 @@ class S3ObjectStore(ObjectStore):
 
         Ceph does (seen with 16.2.15), and takes it without them.
         """
-        was_repeated = refusal.response["ResponseMetadata"].get("RetryAttempts")  # and may have met what it wrote
-        if code_of(refusal) not in LOST_RACE or was_repeated:
-            return False
-        return bool(self._client.head_object(**address)["ETag"] == etag)
+        return code_of(refusal) in OTHER_ETAG and bool(self._client.head_object(**address)["ETag"] == etag)
 
     def _written_before(self, refusal: BaseException | None, uri: str, data: bytes) -> str | None:
         """The ETag of what an earlier attempt of the same request wrote, whose answer was lost; None if none did.
@@ -276,6 +275,10 @@ class S3ObjectStore(ObjectStore):
 
 def _ignore(_: int) -> None:
     pass
+
+
+def _is_amazon(endpoint: str | None) -> bool:
+    return endpoint is None or str(urlsplit(endpoint).hostname).endswith(AMAZON)
 
 
 def _add_content_md5(request: AWSRequest, **_: object) -> None:

@@ -12,7 +12,7 @@ from boto3.exceptions import RetriesExceededError, S3UploadFailedError
 from botocore import exceptions as aws
 from s3transfer.exceptions import S3CopyFailedError
 
-from tasks.adapters.object_store import LostRaceError, NotFoundError
+from tasks.adapters.object_store import DeniedError, LostRaceError, NotFoundError
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.site_objects import OBJECT_STORE_POLICY
 
@@ -22,7 +22,8 @@ QUOTED_CHARS = 120
 NO_UPLOAD = "NoSuchUpload"
 ABSENT_WITHOUT_BODY = frozenset({"404", "NotFound"})
 ABSENT = ABSENT_WITHOUT_BODY | {"NoSuchKey"}
-LOST_RACE = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
+OTHER_ETAG = frozenset({"PreconditionFailed", "412"})
+LOST_RACE = OTHER_ETAG | {"ConditionalRequestConflict", "409"}
 DENIED = frozenset(
     {"AccessDenied", "403", "Forbidden", "401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"}
 )
@@ -93,7 +94,7 @@ class S3Errors:
             )
         if code in DENIED:
             remedy = f"Allow them to read, write and list {bucket}."
-            return InputError(f"{self._endpoint} rejects the credentials for {uri}", found=code, remedy=remedy)
+            return DeniedError(f"{self._endpoint} rejects the credentials for {uri}", found=code, remedy=remedy)
         if code in ELSEWHERE:
             remedy = "Correct object_store.region in the site file."
             return InputError(f"{self._endpoint}: {bucket} is in another region", found=code, remedy=remedy)

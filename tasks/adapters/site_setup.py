@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from tasks.adapters.conditional_writes import check_conditional_writes
 from tasks.adapters.kube import Cluster
 from tasks.adapters.node_pools import remove_unnamed
 from tasks.adapters.s3 import S3ObjectStore
@@ -27,8 +26,7 @@ def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, creden
         One line for each object that is in place or was removed.
 
     Raises:
-        InputError: a namespace is missing, the credentials may not create an object, or the object store ignores the
-            conditions of writes.
+        InputError: a namespace is missing, or the credentials may not create an object.
         UnavailableError: the cluster or the object store does not answer.
     """
     objects = [*site_objects(site, text), *credentials_secrets(site, credentials)]
@@ -41,7 +39,6 @@ def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, creden
     ]
     removed += remove_unnamed(site, objects, cluster)
     created = store.ensure_bucket()
-    check_conditional_writes(store, site.object_store.root)
     return [*applied, *removed, f"bucket {site.object_store.bucket}{' (created)' if created else ''}"]
 
 

@@ -76,6 +76,22 @@ class ObjectStoreContract:
         assert len(winners) == 1
         assert store.read_bytes(f"{root}/race") == str(winners[0]).encode()
 
+    def test_of_many_who_swap_one_etag_one_wins(self, store, root):
+        etag = store.put_if(f"{root}/race", b"first", etag=None)
+
+        def swap(number):
+            try:
+                store.put_if(f"{root}/race", str(number).encode(), etag=etag)
+            except LostRaceError:
+                return None
+            return number
+
+        with ThreadPoolExecutor(8) as pool:
+            winners = [number for number in pool.map(swap, range(16)) if number is not None]
+
+        assert len(winners) == 1
+        assert store.read_bytes(f"{root}/race") == str(winners[0]).encode()
+
     def test_a_list_holds_what_lies_under_the_prefix(self, store, root):
         for name in ("x/1", "x/2", "y/1"):
             store.put_bytes(f"{root}/{name}", name.encode())

@@ -6,6 +6,7 @@ import boto3
 import pytest
 
 from local.cluster import certificate
+from tasks.adapters.object_store import LostRaceError
 from tasks.adapters.s3 import S3ObjectStore
 from tests.fakes.object_store_contract import LARGE, ObjectStoreContract
 from tests.fakes.tls_s3 import less_of_s3, passing_everything
@@ -39,6 +40,21 @@ class TestLessOfS3(ObjectStoreContract):
     def root(self, place):
         return place.root
 
+    def test_a_write_between_the_refusal_of_quotes_and_the_second_try_is_not_lost(self, store, root):
+        etag = store.put_if(f"{root}/channel", b"first", etag=None)
+        looked = store._client.head_object
+
+        def overtaken(**address):
+            answer = looked(**address)
+            store.put_bytes(f"{root}/channel", b"theirs")
+            return answer
+
+        store._client.head_object = overtaken
+        with pytest.raises(LostRaceError):
+            store.put_if(f"{root}/channel", b"ours", etag=etag)
+
+        assert store.read_bytes(f"{root}/channel") == b"theirs"
+
 
 class TestAmazonS3(ObjectStoreContract):
     @pytest.fixture
@@ -51,7 +67,7 @@ class TestAmazonS3(ObjectStoreContract):
 
 
 @pytest.mark.parametrize("size_bytes", [5, LARGE])
-def test_amazon_s3_compares_and_keeps_a_crc32_of_each_file(amazon, tmp_path, size_bytes):
+def test_amazon_s3_gets_a_crc32_of_each_file(amazon, tmp_path, size_bytes):
     (tmp_path / "file").write_bytes(b"x" * size_bytes)
     store = S3ObjectStore(amazon)
 

@@ -7,14 +7,13 @@ from kubernetes import client, config
 from tasks.adapters.site_setup import set_up
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
-from tests.fakes.object_store import MemoryObjectStore
 from tests.local.stand_in_cluster import CONTEXT, REPOSITORY
 
 PRIVATE = {"endpoint": "https://hub.corp.example", "networks": ["10.20.0.0/16"]}
 CREATED = "bucket slipway (created)"
 
 
-class NewBucket(MemoryObjectStore):
+class NewBucket:
     """An object store that has no bucket yet."""
 
     def ensure_bucket(self):

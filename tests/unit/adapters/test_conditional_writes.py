@@ -3,8 +3,8 @@
 import pytest
 
 from tasks.adapters.conditional_writes import check_conditional_writes
-from tasks.adapters.object_store import LostRaceError
-from tasks.contracts.errors import InputError
+from tasks.adapters.object_store import DeniedError, LostRaceError
+from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.object_store import MemoryObjectStore
 
 ROOT = "s3://models"
@@ -24,6 +24,27 @@ class Careless(MemoryObjectStore):
         return super().put_if(uri, data, etag=etag)
 
 
+class IgnoresBareEtags(MemoryObjectStore):
+    """Takes an ETag without quotes for no condition."""
+
+    def put_if(self, uri, data, *, etag):
+        if etag is not None and not etag.startswith('"'):
+            self.put_bytes(uri, data)
+            return self.describe(uri).etag
+        return super().put_if(uri, data, etag=etag)
+
+
+class Failing(MemoryObjectStore):
+    """Answers every conditional write with this error."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def put_if(self, uri, data, *, etag):
+        raise self.error
+
+
 class Versioned(MemoryObjectStore):
     """Refuses every ETag, as Ceph does where a bucket keeps versions."""
 
@@ -36,9 +57,29 @@ class Versioned(MemoryObjectStore):
 def test_a_store_that_keeps_conditions_is_accepted_and_left_as_it_was():
     store = MemoryObjectStore()
 
-    check_conditional_writes(store, ROOT)
-
+    assert check_conditional_writes(store, ROOT) == "conditional writes work"
     assert store.objects == {}
+
+
+def test_what_may_not_be_deleted_again_is_named():
+    store = MemoryObjectStore()
+    store.protected.add("")
+
+    said = check_conditional_writes(store, ROOT)
+
+    (left,) = store.objects
+    assert said.startswith(f"conditional writes work; {left} could not be deleted")
+
+
+def test_credentials_that_may_not_write_are_no_reason_to_refuse_the_store():
+    said = check_conditional_writes(Failing(DeniedError("the store rejects the credentials")), ROOT)
+
+    assert said == "conditional writes were not checked: the store rejects the credentials"
+
+
+def test_a_store_that_does_not_answer_says_so():
+    with pytest.raises(UnavailableError, match="no answer"):
+        check_conditional_writes(Failing(UnavailableError("no answer")), ROOT)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +87,9 @@ def test_a_store_that_keeps_conditions_is_accepted_and_left_as_it_was():
     [
         (Careless("creating"), "If-None-Match: * replaced an object"),
         (Careless("swapping"), "If-Match with an earlier ETag replaced the object"),
-        (Versioned(), "If-Match with the object's ETag was refused"),
+        (Versioned(), "If-Match refused the object's own ETag"),
+        (IgnoresBareEtags(), "If-Match with an earlier ETag without quotes replaced the object"),
+        (Failing(InputError("the store rejected a request")), "the store rejected a request"),
     ],
 )
 def test_a_store_that_does_not_is_refused_with_what_it_did_and_left_as_it_was(store, found):

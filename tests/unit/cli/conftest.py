@@ -14,6 +14,17 @@ def airflow():
         yield server
 
 
+class Printed(str):
+    """What a command printed on both streams, and on stdout alone."""
+
+    __slots__ = ("out",)
+
+    def __new__(cls, out, err):
+        made = super().__new__(cls, out + err)
+        made.out = out
+        return made
+
+
 @pytest.fixture
 def slipway(airflow, monkeypatch, capsys):
     """Run the command against `airflow`; its exit code and what it printed."""
@@ -27,11 +38,11 @@ def slipway(airflow, monkeypatch, capsys):
     for name in ("SLIPWAY_AIRFLOW_TOKEN", "SLIPWAY_SITE"):
         monkeypatch.delenv(name, raising=False)
 
-    def run(*arguments: str) -> tuple[int, str]:
+    def run(*arguments: str) -> tuple[int, Printed]:
         monkeypatch.setattr(sys, "argv", ["slipway", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
         printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out + printed.err
+        return int(ended.value.code or 0), Printed(printed.out, printed.err)
 
     return run

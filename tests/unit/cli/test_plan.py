@@ -264,7 +264,7 @@ def test_a_program_gets_one_document_on_stdout(airflow, slipway):
 
     code, printed = slipway("plan", "demo", "--json")
 
-    document = json.loads(printed[printed.index("{") : printed.rindex("}") + 1])
+    document = json.loads(printed.out)
     assert (code, document["forecast"]["cost"]) == (0, 20.5)
     assert document["plan"]["stages"]["download"]["stored"] is True
 
@@ -274,14 +274,23 @@ def test_a_program_gets_a_refusal_as_a_document_too(airflow, slipway):
 
     code, printed = slipway("plan", "demo", "--json")
 
-    document = json.loads(printed[printed.index("{") : printed.rindex("}") + 1])
+    document = json.loads(printed.out)
     assert (code, document) == (65, {"error": "failed: plan: sm_75 cannot run fp8", "exit_code": 65})
 
 
 def test_a_person_gets_no_document_with_a_refusal(airflow, slipway):
     airflow.dags[DAG] = failed("plan", "AirflowFailException", "plan: sm_75 cannot run fp8")
 
-    assert "exit_code" not in slipway("plan", "demo")[1]
+    assert slipway("plan", "demo")[1].out == ""
+
+
+def test_a_program_that_waited_in_vain_gets_a_document_too(airflow, slipway):
+    airflow.dags[DAG] = Script([Frame("running", {"plan": None})], {})
+
+    code, printed = slipway("plan", "demo", "--json", "--timeout", "1")
+
+    assert code == 124
+    assert json.loads(printed.out)["exit_code"] == code
 
 
 @pytest.fixture
@@ -318,7 +327,7 @@ def test_an_error_of_the_planning_process_ends_with_its_code_and_its_words(slipw
 
     assert (code, "slipway: model org/absent does not exist" in printed) == (65, True)
     printed = slipway(*files, "--json")[1]
-    assert json.loads(printed[printed.index("{") : printed.rindex("}") + 1]) == {
+    assert json.loads(printed.out) == {
         "error": "model org/absent does not exist",
         "exit_code": 65,
     }
