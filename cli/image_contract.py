@@ -157,17 +157,34 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
 PACKAGES_OF_STEPS: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
         *("aiohttp", "blake3", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
-        *("kubernetes", "numpy", "pydantic", "pydantic_core", "safetensors", "torch", "tritonclient"),
+        *("kubernetes", "numpy", "pydantic", "pydantic_core", "s3transfer", "safetensors", "torch", "tritonclient"),
         *("tritonclient.grpc.model_config_pb2", "tritonclient.utils", "typing_extensions", "urllib3", "yaml"),
     ),
     "tasks-gpu-vllm": (
         *("aiohttp", "blake3", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
-        *("pydantic", "pydantic_core", "safetensors", "tritonclient", "tritonclient.grpc.model_config_pb2"),
+        *(
+            "pydantic",
+            "pydantic_core",
+            "s3transfer",
+            "safetensors",
+            "tritonclient",
+            "tritonclient.grpc.model_config_pb2",
+        ),
         *("tritonclient.utils", "typing_extensions", "urllib3", "yaml"),
     ),
     "tasks-modelopt": (
         *("blake3", "boto3", "botocore", "croniter", "modelopt.torch.export", "modelopt.torch.quantization", "numpy"),
-        *("pydantic", "pydantic_core", "safetensors", "torch", "transformers", "typing_extensions", "urllib3", "yaml"),
+        *(
+            "pydantic",
+            "pydantic_core",
+            "s3transfer",
+            "safetensors",
+            "torch",
+            "transformers",
+            "typing_extensions",
+            "urllib3",
+            "yaml",
+        ),
     ),
 }
 """Everything else that those modules import, also inside functions. A test compares this with their code."""
