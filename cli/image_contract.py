@@ -162,29 +162,13 @@ PACKAGES_OF_STEPS: dict[Image, tuple[str, ...]] = {
     ),
     "tasks-gpu-vllm": (
         *("aiohttp", "blake3", "boto3", "botocore", "croniter", "cryptography", "google.protobuf", "grpc", "jinja2"),
-        *(
-            "pydantic",
-            "pydantic_core",
-            "s3transfer",
-            "safetensors",
-            "tritonclient",
-            "tritonclient.grpc.model_config_pb2",
-        ),
-        *("tritonclient.utils", "typing_extensions", "urllib3", "yaml"),
+        *("pydantic", "pydantic_core", "s3transfer", "safetensors", "tritonclient"),
+        *("tritonclient.grpc.model_config_pb2", "tritonclient.utils", "typing_extensions", "urllib3", "yaml"),
     ),
     "tasks-modelopt": (
         *("blake3", "boto3", "botocore", "croniter", "modelopt.torch.export", "modelopt.torch.quantization", "numpy"),
-        *(
-            "pydantic",
-            "pydantic_core",
-            "s3transfer",
-            "safetensors",
-            "torch",
-            "transformers",
-            "typing_extensions",
-            "urllib3",
-            "yaml",
-        ),
+        *("pydantic", "pydantic_core", "s3transfer", "safetensors", "torch", "transformers", "typing_extensions"),
+        *("urllib3", "yaml"),
     ),
 }
 """Everything else that those modules import, also inside functions. A test compares this with their code."""

@@ -35,16 +35,16 @@ def plan(
     NAME: Airflow plans the spec that it has. FILE: this machine plans the spec in it, in seconds, with its own access
     to the Hub and the object store (HF_TOKEN, AWS credentials). Neither downloads a weight.
 
-    Exit 65: the release is refused. With --json, every exit but that of a wrong option prints one document; without a
-    plan it has `error` and `exit_code`.
+    Exit 65: the release is refused. With --json, a document with `error` and `exit_code` is printed when there is no
+    plan, unless an option is wrong.
     """
-    refused = _print_refusal if as_json else _keep_quiet
+    failed = _print_failure if as_json else _print_nothing
     try:
         preview = _preview(
-            settings_of(context), what, revision, force=force, timeout=timeout, run_id=run_id, refused=refused
+            settings_of(context), what, revision, force=force, timeout=timeout, run_id=run_id, failed=failed
         )
     except PipelineError as error:
-        refused(str(error), error.exit_code)
+        failed(str(error), error.exit_code)
         raise
     if as_json:
         typer.echo(preview.model_dump_json(indent=2))
@@ -52,12 +52,12 @@ def plan(
     _show(preview)
 
 
-def _print_refusal(error: str, exit_code: int) -> None:
+def _print_failure(error: str, exit_code: int) -> None:
     typer.echo(json.dumps({"error": error, "exit_code": exit_code}, indent=2, ensure_ascii=False))
 
 
-def _keep_quiet(_: str, __: int) -> None:
-    """Print nothing: a person reads what goes to stderr."""
+def _print_nothing(_error: str, _exit_code: int) -> None:
+    """Leave it to what goes to stderr, which a person reads."""
 
 
 def _preview(
@@ -68,7 +68,7 @@ def _preview(
     force: bool,
     timeout: float | None,
     run_id: str | None,
-    refused: Callable[[str, int], None],
+    failed: Callable[[str, int], None],
 ) -> "Preview":
     if "." in what or "/" in what:  # a name has neither
         if run_id is not None:
@@ -80,7 +80,7 @@ def _preview(
         return _here(Path(what), settings, revision, force=force)
     from cli.plan_in_airflow import plan_in_airflow  # noqa: PLC0415 - imports what a file's plan need not wait for
 
-    return plan_in_airflow(what, settings, revision, force=force, timeout=timeout, run_id=run_id, refused=refused)
+    return plan_in_airflow(what, settings, revision, force=force, timeout=timeout, run_id=run_id, failed=failed)
 
 
 def _here(file: Path, settings: Settings, revision: str | None, *, force: bool) -> "Preview":

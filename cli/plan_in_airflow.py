@@ -21,11 +21,11 @@ def plan_in_airflow(
     force: bool,
     timeout: float | None,
     run_id: str | None,
-    refused: Callable[[str, int], None],
+    failed: Callable[[str, int], None],
 ) -> Preview:
     """Start a run that only plans, or follow the one with this id. Its progress goes to stderr.
 
-    `refused` is called with the reason and the exit code if there is no plan, or none yet.
+    `failed` is called with the reason and the exit code if there is no plan, or none yet.
 
     Raises:
         typer.Exit: there is no plan; the reason was printed.
@@ -40,12 +40,12 @@ def plan_in_airflow(
         try:
             view = followed(progress, airflow, run, timeout, until=planned)
         except typer.Exit as ended:
-            refused("there is no plan yet; the run continues", ended.exit_code)
+            failed(f"no plan yet; the run continues, follow it with --run-id {run.run_id}", ended.exit_code)
             raise
         preview = preview_of(view)
         if preview is None:
             outcome = outcome_of(airflow, view)
-            refused(outcome.text, outcome.exit_code)
+            failed(outcome.text, outcome.exit_code)
             end(progress, outcome)
             raise typer.Exit(REFUSED)
     return preview

@@ -3,7 +3,7 @@
 import contextlib
 import uuid
 
-from tasks.adapters.object_store import DeniedError, LostRaceError, ObjectStore
+from tasks.adapters.object_store import DeniedError, LostRaceError, ObjectStore, UnsupportedError
 from tasks.contracts.errors import InputError, PipelineError
 
 FOLDER = "setup"
@@ -44,29 +44,22 @@ def _try_conditions(store: ObjectStore, uri: str) -> None:
             raise _unusable(uri, "If-Match refused the object's own ETag") from error
         _expect_refusal(store, uri, first, "If-Match with an earlier ETag replaced the object")
         # the form in which some stores want it (S3ObjectStore.put_if)
-        _expect_refusal(
-            store, uri, first.strip('"'), "If-Match with an earlier ETag without quotes replaced the object"
-        )
-    except (DeniedError, LostRaceError, _UnusableError):
-        raise
-    except InputError as error:  # it does not implement them
-        raise _unusable(uri, str(error)) from error
+        bare = first.strip('"')
+        _expect_refusal(store, uri, bare, "If-Match with an earlier ETag without quotes replaced the object")
+    except UnsupportedError as error:
+        raise _unusable(uri, error.found) from error
 
 
 def _expect_refusal(store: ObjectStore, uri: str, etag: str | None, otherwise: str) -> None:
     try:
         store.put_if(uri, b"3", etag=etag)
-    except LostRaceError:
+    except InputError:  # also where it takes an ETag without quotes for an invalid one
         return
     raise _unusable(uri, otherwise)
 
 
-class _UnusableError(InputError):
-    """The store does not keep conditions."""
-
-
 def _unusable(uri: str, found: str) -> InputError:
-    return _UnusableError(
+    return InputError(
         f"the object store does not keep the conditions of writes to {uri}",
         found=found,
         expected=CONDITIONS,

@@ -21,6 +21,10 @@ class DeniedError(InputError):
     """The credentials may not do this."""
 
 
+class UnsupportedError(InputError):
+    """The store does not implement the request."""
+
+
 class LostRaceError(ConflictError):
     """Another writer changed the object after it was read."""
 

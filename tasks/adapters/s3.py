@@ -267,7 +267,7 @@ class S3ObjectStore(ObjectStore):
             if self._errors.has_bucket(f"s3://{bucket}/-"):
                 return False
             # S3 takes any region but its first one as a constraint (API reference, CreateBucketConfiguration)
-            elsewhere = self._site.endpoint is None and self._site.region != FIRST_REGION
+            elsewhere = self._is_amazon and self._site.region != FIRST_REGION
             where = {"CreateBucketConfiguration": {"LocationConstraint": self._site.region}} if elsewhere else {}
             self._client.create_bucket(Bucket=bucket, **where)
         return True

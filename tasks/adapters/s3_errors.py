@@ -12,7 +12,7 @@ from boto3.exceptions import RetriesExceededError, S3UploadFailedError
 from botocore import exceptions as aws
 from s3transfer.exceptions import S3CopyFailedError
 
-from tasks.adapters.object_store import DeniedError, LostRaceError, NotFoundError
+from tasks.adapters.object_store import DeniedError, LostRaceError, NotFoundError, UnsupportedError
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.site_objects import OBJECT_STORE_POLICY
 
@@ -98,7 +98,8 @@ class S3Errors:
         if code in ELSEWHERE:
             remedy = "Correct object_store.region in the site file."
             return InputError(f"{self._endpoint}: {bucket} is in another region", found=code, remedy=remedy)
-        return InputError(
+        kind = UnsupportedError if code in UNSUPPORTED else InputError
+        return kind(
             f"{self._endpoint} rejected a request for {uri}",
             found=f"{code or status}, {str(error)[:QUOTED_CHARS]}",
             expected="a store that implements S3",

@@ -63,34 +63,10 @@ class ObjectStoreContract:
             store.put_if(f"{root}/c", b"2", etag=etag)
 
     def test_of_many_creators_one_wins(self, store, root):
-        def create(number):
-            try:
-                store.put_if(f"{root}/race", str(number).encode(), etag=None)
-            except LostRaceError:
-                return None
-            return number
-
-        with ThreadPoolExecutor(8) as pool:
-            winners = [number for number in pool.map(create, range(16)) if number is not None]
-
-        assert len(winners) == 1
-        assert store.read_bytes(f"{root}/race") == str(winners[0]).encode()
+        _race(store, f"{root}/race", None)
 
     def test_of_many_who_swap_one_etag_one_wins(self, store, root):
-        etag = store.put_if(f"{root}/race", b"first", etag=None)
-
-        def swap(number):
-            try:
-                store.put_if(f"{root}/race", str(number).encode(), etag=etag)
-            except LostRaceError:
-                return None
-            return number
-
-        with ThreadPoolExecutor(8) as pool:
-            winners = [number for number in pool.map(swap, range(16)) if number is not None]
-
-        assert len(winners) == 1
-        assert store.read_bytes(f"{root}/race") == str(winners[0]).encode()
+        _race(store, f"{root}/race", store.put_if(f"{root}/race", b"first", etag=None))
 
     def test_a_list_holds_what_lies_under_the_prefix(self, store, root):
         for name in ("x/1", "x/2", "y/1"):
@@ -174,3 +150,20 @@ class ObjectStoreContract:
         refused = store.delete(uris)
 
         assert (listed, refused, list(store.list(f"{root}/many/"))) == (uris, {}, [])
+
+
+def _race(store, uri, etag):
+    """Let many writers give the same condition; one of them wins, and what it wrote is there."""
+
+    def write(number):
+        try:
+            store.put_if(uri, str(number).encode(), etag=etag)
+        except LostRaceError:
+            return None
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        winners = [number for number in pool.map(write, range(16)) if number is not None]
+
+    assert len(winners) == 1
+    assert store.read_bytes(uri) == str(winners[0]).encode()

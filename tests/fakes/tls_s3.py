@@ -7,8 +7,10 @@ import http.client
 import ssl
 import threading
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import SplitResult, urlsplit
+
+from tests.fakes.loopback_server import LoopbackServer
 
 ERROR = "<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code}</Message></Error>"
 OWN_HEADERS = ("connection", "date", "server", "transfer-encoding")
@@ -55,27 +57,19 @@ def passing_everything(endpoint: str, tls: ssl.SSLContext):
         loop.close()
 
 
-@contextmanager
-def less_of_s3(endpoint: str, tls: ssl.SSLContext):
-    """An address that passes on what every store takes, and refuses the rest."""
-    handler = type("Handler", (_LessOfS3,), {"target": urlsplit(endpoint)})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    server.socket = tls.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"https://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+class LimitedS3(LoopbackServer):
+    """Passes on what every store takes, and refuses what some stores refuse, within the block."""
+
+    def __init__(self, endpoint: str, tls: ssl.SSLContext):
+        super().__init__(type("Handler", (_Handler,), {"target": urlsplit(endpoint)}), tls)
 
 
-class _LessOfS3(BaseHTTPRequestHandler):
-    """Refuses bodies without Content-Length as Ceph, Storj and `rclone serve s3` do, and DeleteObjects without MD5.
+class _Handler(BaseHTTPRequestHandler):
+    """Refuses bodies without Content-Length, DeleteObjects without MD5, and ETags in quotes as a condition.
 
-    github.com/boto/boto3/issues/4398, github.com/storj/gateway-st/issues/89, github.com/aws/aws-sdk-js-v3/issues/6920.
-    What such a store compares a body with is the sha256 that the request's signature names. As Ceph 16.2.15 did when it
-    was tried, it takes no ETag in quotes as a condition.
+    Ceph 16.2.15 (all but MD5), Swift 2.30.1 (MD5) and `rclone serve s3` (bodies) refused them when they were tried. So
+    do others: github.com/boto/boto3/issues/4398, github.com/storj/gateway-st/issues/89,
+    github.com/aws/aws-sdk-js-v3/issues/6920. Bodies are compared with the sha256 that the request's signature names.
     """
 
     protocol_version = "HTTP/1.1"  # boto3 waits a second for a server of 1.0 to continue

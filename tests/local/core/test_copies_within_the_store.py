@@ -48,10 +48,8 @@ def counting(place):
         server.daemon_threads, server.to, server.bytes = True, (address.hostname, address.port), 0
         threading.Thread(target=server.serve_forever).start()
         try:
-            yield (
-                server,
-                place.model_copy(update={"endpoint": f"{address.scheme}://127.0.0.1:{server.server_address[1]}"}),
-            )
+            endpoint = f"{address.scheme}://127.0.0.1:{server.server_address[1]}"
+            yield server, place.model_copy(update={"endpoint": endpoint})
         finally:
             server.shutdown()
 

@@ -9,7 +9,7 @@ from local.cluster import certificate
 from tasks.adapters.object_store import LostRaceError
 from tasks.adapters.s3 import S3ObjectStore
 from tests.fakes.object_store_contract import LARGE, ObjectStoreContract
-from tests.fakes.tls_s3 import less_of_s3, passing_everything
+from tests.fakes.tls_s3 import LimitedS3, passing_everything
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def amazon(place, tls, monkeypatch):
         yield place.model_copy(update={"endpoint": None})
 
 
-class TestLessOfS3(ObjectStoreContract):
+class TestLimitedS3(ObjectStoreContract):
     @pytest.fixture
     def store(self, place, tls):
-        with less_of_s3(place.endpoint, tls) as address:
-            yield S3ObjectStore(place.model_copy(update={"endpoint": address}))
+        with LimitedS3(place.endpoint, tls) as limited:
+            yield S3ObjectStore(place.model_copy(update={"endpoint": limited.endpoint}))
 
     @pytest.fixture
     def root(self, place):

@@ -171,12 +171,12 @@ def test_a_signed_request_that_was_changed_is_refused(server, change, code):
     assert "Contents" not in server.store.client().list_objects_v2(Bucket=BUCKET)
 
 
-def with_trailer(server, body, decoded_bytes=4):
+def with_trailer(server, body):
     """The answer to a body in chunks of S3's, a checksum after it, in chunks of HTTP's."""
     headers = {
         "X-Amz-Content-SHA256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
         "X-Amz-Trailer": "x-amz-checksum-crc32",
-        "X-Amz-Decoded-Content-Length": str(decoded_bytes),
+        "X-Amz-Decoded-Content-Length": "4",
         "Content-Encoding": "aws-chunked",
     }
     request = signed(server, body=body, **headers)
@@ -184,8 +184,6 @@ def with_trailer(server, body, decoded_bytes=4):
 
 
 CRC32_OF_DATA = base64.b64encode(zlib.crc32(b"data").to_bytes(4, "big"))
-
-
 SENT = b"4\r\ndata\r\n0\r\nx-amz-checksum-crc32:" + CRC32_OF_DATA + b"\r\n\r\n"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.adapters.conditional_writes import check_conditional_writes
-from tasks.adapters.object_store import DeniedError, LostRaceError
+from tasks.adapters.object_store import DeniedError, LostRaceError, UnsupportedError
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.object_store import MemoryObjectStore
 
@@ -77,9 +77,12 @@ def test_credentials_that_may_not_write_are_no_reason_to_refuse_the_store():
     assert said == "conditional writes were not checked: the store rejects the credentials"
 
 
-def test_a_store_that_does_not_answer_says_so():
-    with pytest.raises(UnavailableError, match="no answer"):
-        check_conditional_writes(Failing(UnavailableError("no answer")), ROOT)
+@pytest.mark.parametrize("error", [UnavailableError("no answer"), InputError("the bucket is in another region")])
+def test_another_error_is_not_taken_for_missing_conditions(error):
+    with pytest.raises(type(error)) as caught:
+        check_conditional_writes(Failing(error), ROOT)
+
+    assert caught.value is error
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_a_store_that_does_not_answer_says_so():
         (Careless("swapping"), "If-Match with an earlier ETag replaced the object"),
         (Versioned(), "If-Match refused the object's own ETag"),
         (IgnoresBareEtags(), "If-Match with an earlier ETag without quotes replaced the object"),
-        (Failing(InputError("the store rejected a request")), "the store rejected a request"),
+        (Failing(UnsupportedError("rejected", found="NotImplemented")), "NotImplemented"),
     ],
 )
 def test_a_store_that_does_not_is_refused_with_what_it_did_and_left_as_it_was(store, found):
