@@ -168,15 +168,16 @@ def test_a_watch_whose_time_is_up_is_renewed(runs):
 def test_the_end_of_a_pod_that_may_not_be_watched_is_noticed_by_looking(runs):
     trigger = deferred(runs)
     runs.cluster.watch_refusal = 'pods is forbidden: User "airflow" cannot watch resource "pods"'
-    answer = runs.cluster.pods.values
 
-    def ended_later():
-        time.sleep(0.6)
-        for pod in answer():
+    def ended_after_the_second_refusal():
+        deadline = time.monotonic() + 30
+        while looks(runs)[1] < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for pod in runs.cluster.pods.values():
             ends()(pod)
 
     async def both():
-        later = asyncio.to_thread(ended_later)
+        later = asyncio.to_thread(ended_after_the_second_refusal)
         return (await asyncio.gather(anext(trigger.run()), later))[0].payload
 
     assert asyncio.run(both())["status"] == "success"
