@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import functools
+import gc
 import importlib
 import keyword
 import os
@@ -108,6 +109,8 @@ def options(
     Log in to Airflow with SLIPWAY_AIRFLOW_TOKEN, or with SLIPWAY_AIRFLOW_USER and SLIPWAY_AIRFLOW_PASSWORD. KUBECONFIG
     names the cluster. If neither an Airflow nor a site is given, the command uses the stack that `make up` started.
     """
+    gc.freeze()
+    gc.enable()
     context.obj = functools.partial(Settings.resolve, os.environ, airflow=airflow, site=site)
 
 
@@ -123,11 +126,15 @@ def _usage_errors_are_input_errors() -> Iterator[None]:
 
 def main() -> None:
     """Run the command; a deliberate error goes to stderr, and its class gives the exit code."""
+    # Importing makes objects that stay: looking for garbage among them took 0.05 to 0.1 s. `options` ends this.
+    gc.disable()
     try:
         app(prog_name=PROGRAM)
     except PipelineError as error:
         print_error(error, f"{PROGRAM}: ")
         sys.exit(error.exit_code)
+    finally:
+        gc.enable()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """What each command imports: nobody waits for the client of a service that the command does not talk to."""
 
+import gc
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from cli.__main__ import COMMANDS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HEAVY = {"boto3", "grpc", "httpx", "kubernetes", "numpy", "requests", "tritonclient"}
@@ -31,3 +34,19 @@ def test_a_command_does_not_import_the_others():
 
 def test_the_check_sees_a_heavy_import():
     assert "httpx" in packages_after_import("cli.airflow_api")
+
+
+def test_garbage_is_looked_for_while_a_command_runs_and_not_during_its_imports(slipway, monkeypatch):
+    class Module:
+        """A command's module, which says while the command is looked up whether garbage is looked for."""
+
+        @property
+        def ask(self):
+            print("imports:", gc.isenabled())
+            return lambda: print("runs:", gc.isenabled())
+
+    monkeypatch.setitem(sys.modules, "probe", Module())
+    monkeypatch.setitem(COMMANDS, "ask", "probe")
+
+    assert slipway("ask") == (0, "imports: False\nruns: True\n")
+    assert gc.isenabled()
