@@ -5,7 +5,7 @@ second to each client. AIPerf sends to Triton's own generate_stream over HTTP, b
 test sends gRPC streams, as it does in the gate. No front and no API between. Both are closed loops of the same number
 of clients, requests and tokens, with the same prompt and the same tokenizer, and take turns. Where they disagree, a
 third client says which of them is late: bench.streams, bare sockets in one process, at AIPerf's address. Prints medians
-of five rounds unless --rounds says otherwise.
+of five rounds of eight answers for each client, unless --rounds and --answers say otherwise.
 """
 
 import argparse
@@ -37,8 +37,9 @@ from tasks.engines.cpus import cpu_quota
 
 ROUNDS = 5
 WITHIN = 0.03
-REQUESTS = {4: 32, 16: 96}
-"""Requests of a round, by number of clients."""
+CLIENTS = (4, 16)
+ANSWERS = 8
+"""For each client, in a round."""
 FIRST_S, TOKENS, QUESTION = 0.2, 40, "Tell me everything."
 COUNTER = {
     "version": "1.0",
@@ -69,19 +70,22 @@ def main() -> int:
     """Print a line for each number of clients; 1 if AIPerf is not installed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    pairs = parser.parse_args().rounds
+    parser.add_argument("--answers", type=int, default=ANSWERS, help="for each client, in a round")
+    arguments = parser.parse_args()
     if not AIPERF.exists():
         print(f"bench.aiperf: {AIPERF} is missing. Run `python3 -m local.environments clients`.", file=sys.stderr)
         return 1
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; medians of {pairs} pairs of")
-    print("rounds that take turns: AIPerf at generate_stream / the benchmark step at gRPC, both of the same Triton;")
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; medians of", end=" ")
+    print(f"{arguments.rounds} pairs of rounds that take turns: AIPerf at generate_stream / step benchmark at gRPC,")
+    print("both of the same Triton;", end=" ")
     print("in brackets bare sockets at generate_stream;", end=" ")
     print(f"first token after {FIRST_S} s, then {TOKENS_PER_S} tokens/s for each client, answers of {TOKENS} tokens")
     with tempfile.TemporaryDirectory() as folder, pod(Path(folder, "pod"), {NAME: paced(FIRST_S)}):
-        for clients, requests in REQUESTS.items():
+        for clients in CLIENTS:
+            requests = clients * arguments.answers
             rounds = [
                 (by_aiperf(Path(folder), clients, requests), by_step(clients, requests), first_ms(clients, requests))
-                for _ in range(pairs)
+                for _ in range(arguments.rounds)
             ]
             for line in compared(rounds):
                 print(f"{clients:2} clients, {requests} requests: {line}", flush=True)

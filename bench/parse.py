@@ -92,13 +92,14 @@ def measure(folder: Path, count: int, readings: int) -> tuple[list[Reading], lis
     specs.mkdir(parents=True)
     for number in range(count):
         (specs / f"{number}.yaml").write_text(text.replace("name: demo-llama", f"name: demo-{number}", 1))
-    first = read(RELEASE, folder)
-    if first.dags != count:
-        raise SystemExit(f"dags/release.py made {first.dags} DAGs of {count} specs")
-    peer.write_text(PEER.format(dags=count, tasks=first.tasks))
-    task_of = f"release__demo-{count - 1}"
-    turns = [(read(RELEASE, folder), read(peer, folder), read(RELEASE, folder, task_of)) for _ in range(readings)]
-    ours, peers, tasks = (list(each) for each in zip(*turns, strict=True))
+    ours, peers, tasks = [], [], []
+    for _ in range(readings):
+        ours.append(read(RELEASE, folder))
+        if ours[0].dags != count:
+            raise SystemExit(f"dags/release.py made {ours[0].dags} DAGs of {count} specs")
+        peer.write_text(PEER.format(dags=count, tasks=ours[0].tasks))
+        peers.append(read(peer, folder))
+        tasks.append(read(RELEASE, folder, task_of=f"release__demo-{count - 1}"))
     return ours, peers, tasks
 
 

@@ -32,7 +32,13 @@ from tasks.contracts.site import Site
 from tasks.document_files import read_document
 
 SETS = {
-    "small": {"1x1MB": (1, MB), "1x512MB": (1, 512 * MB), "8x64MB": (8, 64 * MB), "500x64kB": (500, 64_000)},
+    "small": {
+        "1x1MB": (1, MB),
+        "1x512MB": (1, 512 * MB),
+        "8x16MB": (8, 16 * MB),
+        "8x64MB": (8, 64 * MB),
+        "200x64kB": (200, 64_000),
+    },
     "full": {"1x4GB": (1, 4000 * MB), "8x512MB": (8, 512 * MB), "2000x64kB": (2000, 64_000)},
 }
 GOALS = {"acquisition": 2.0, "slower leg": 0.9, "s5cmd": 1.2}
