@@ -100,11 +100,14 @@ class Airflow:
 
         Raises:
             RunExistsError: there is a run with `run_id`.
-            NoSuchDagError: there is no such DAG.
+            NoSuchDagError: there is no such DAG, or Airflow cannot read it any more.
             InputError: the DAG is paused, or does not accept `conf`.
             UnavailableError: Airflow does not answer.
         """
-        if self._session.get(_path(dag_id), missing=_no_such_dag(dag_id))["is_paused"]:
+        dag = self._session.get(_path(dag_id), missing=_no_such_dag(dag_id))
+        if error := self._unreadable(dag):
+            raise error
+        if dag["is_paused"]:
             raise InputError(
                 f"DAG {dag_id} is paused, so a run of it would never start", remedy=f"Unpause it at {self.address}."
             )
@@ -115,6 +118,35 @@ class Airflow:
                 f"{dag_id} already has a run {run_id}", remedy="Give another run id, or follow that run."
             )
         return _run(self._session.checked(response, _no_such_dag(dag_id)))
+
+    def check_readable(self, dag_id: str) -> None:
+        """Check that Airflow still reads a DAG of which there is a run.
+
+        Raises:
+            NoSuchDagError: it does not, so no task of the DAG starts.
+        """
+        dag = self._session.get(_path(dag_id), missing=_no_such_dag(dag_id))
+        if error := self._unreadable(dag):
+            raise error
+
+    def _unreadable(self, dag: Mapping[str, Any]) -> NoSuchDagError | None:
+        """What keeps Airflow from reading a DAG that it knew before; None if nothing does."""
+        if not (dag["is_stale"] or dag["has_import_errors"]):
+            return None
+        file, dag_id = dag["relative_fileloc"], dag["dag_id"]
+        response = self._session.send("GET", "/api/v2/importErrors", params={"limit": 100})
+        # not everybody may read them
+        errors = response.json()["import_errors"] if response.status_code == httpx.codes.OK else []
+        last_lines = {error["filename"]: error["stack_trace"].strip().rpartition("\n")[2] for error in errors}
+        found = last_lines.get(file) or f"{file} no longer makes it, or was not read for a while"
+        if file not in last_lines and last_lines:
+            found += "; " + "; ".join(f"{name}: {line}" for name, line in last_lines.items())
+        return NoSuchDagError(
+            f"Airflow cannot read DAG {dag_id} any more",
+            found=found.removesuffix("."),
+            remedy="Correct the spec, the site file or the DAG file. Airflow reads it again within half a minute, and "
+            "goes on with its runs.",
+        )
 
     def run(self, dag_id: str, run_id: str) -> Run:
         """One run.

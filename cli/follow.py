@@ -33,6 +33,8 @@ WORDS: dict[str | None, str] = {
 }
 """How the command names the task states of Airflow 3.3.2."""
 
+AT_WORK = frozenset({WORDS["running"], WORDS["awaiting_input"]})
+
 POLL_S = 1.0
 FIRST_POLL_S = 0.1
 POLL_GROWTH = 1.5
@@ -178,14 +180,21 @@ def follow(
 
     Raises:
         TimeoutError: the run has not ended after `timeout_s`. It continues.
+        NoSuchDagError: no step has run for a minute, and Airflow cannot read the DAG. The run goes on when it can.
         UnavailableError: Airflow has not answered for a minute.
     """
     follower = Follower(airflow, run)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    answered_at, pause_s = time.monotonic(), FIRST_POLL_S
+    answered_at = moved_at = time.monotonic()
+    pause_s = FIRST_POLL_S
     while True:
         try:
             view = follower.look()
+            if any(step.state in AT_WORK for step in view.steps):
+                moved_at = time.monotonic()
+            elif not view.run.ended and time.monotonic() - moved_at > PATIENCE_S:
+                airflow.check_readable(run.dag_id)
+                moved_at = time.monotonic()
         except UnavailableError:
             if time.monotonic() - answered_at > PATIENCE_S:
                 raise

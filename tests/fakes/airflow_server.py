@@ -33,6 +33,9 @@ class Script:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     logs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     paused: bool = False
+    unreadable: str = ""
+    """The import error of its file."""
+    spec_is_gone: bool = False
 
 
 @dataclass
@@ -60,6 +63,7 @@ class AirflowServer:
     tokens: list[str] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
     """Statuses that the next requests get instead of an answer."""
+    hides_import_errors: bool = False
 
     def __enter__(self):
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"airflow": self}))
@@ -179,12 +183,24 @@ class _Handler(BaseHTTPRequestHandler):
             return self._log_in(body)
         if self.headers.get("Authorization", "").removeprefix("Bearer ") not in self.airflow.tokens:
             return self._answer(401, {"detail": "Invalid JWT token"})
+        if parts.path == "/api/v2/importErrors":
+            return self._import_errors()
         segments = [unquote(segment) for segment in parts.path.removeprefix("/api/v2/dags").strip("/").split("/")]
         if segments == [""]:
             wanted = parse_qs(parts.query)["dag_id_pattern"][0]
             dags = [{"dag_id": name} for name in self.airflow.dags if wanted in name]
             return self._answer(200, {"dags": dags, "total_entries": len(dags)})
         return self._of_dag(segments[0], segments[1:], body)
+
+    def _import_errors(self):
+        if self.airflow.hides_import_errors:
+            return self._answer(403, {"detail": "Forbidden"})
+        errors = [
+            {"filename": f"{dag_id}.py", "stack_trace": f"Traceback (most recent call last):\n{script.unreadable}\n"}
+            for dag_id, script in self.airflow.dags.items()
+            if script.unreadable
+        ]
+        return self._answer(200, {"import_errors": errors, "total_entries": len(errors)})
 
     def _log_in(self, body):
         if (body["username"], body["password"]) != (USER, PASSWORD):
@@ -197,7 +213,10 @@ class _Handler(BaseHTTPRequestHandler):
         if script is None:
             return self._answer(404, {"detail": f"Dag with dag_id: '{dag_id}' not found"})
         if not rest:
-            return self._answer(200, {"dag_id": dag_id, "is_paused": script.paused})
+            broken = bool(script.unreadable)
+            stale = broken or script.spec_is_gone
+            states = {"is_paused": script.paused, "is_stale": stale, "has_import_errors": broken}
+            return self._answer(200, {"dag_id": dag_id, "relative_fileloc": f"{dag_id}.py", **states})
         if len(rest) == 1:
             return self._trigger(dag_id, script, body) if self.command == "POST" else self._list(dag_id)
         run = self.airflow.runs.get((dag_id, rest[1]))

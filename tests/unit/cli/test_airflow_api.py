@@ -131,6 +131,44 @@ def test_a_name_without_a_dag_is_a_wrong_input(airflow):
     assert refused.value.what == "Airflow has no DAG release__nobody"
 
 
+GONE = "no longer makes it, or was not read for a while"
+UNREADABLE = "tasks.contracts.errors.InputError: site.yaml: nmae: Extra inputs are not permitted"
+
+
+def test_a_dag_that_cannot_be_read_any_more_is_refused_with_the_import_error(airflow):
+    airflow.dags["other"] = Script([Frame("queued")], unreadable="another error")
+    airflow.dags[DAG] = Script([Frame("queued")], unreadable=UNREADABLE)
+
+    with connected(airflow) as api, pytest.raises(NoSuchDagError) as refused:
+        api.trigger(DAG, {})
+
+    assert (refused.value.what, refused.value.found) == (f"Airflow cannot read DAG {DAG} any more", UNREADABLE)
+    assert airflow.runs == {}
+
+
+def test_a_dag_whose_spec_is_broken_is_refused_with_what_another_file_says_of_it(airflow):
+    broken = "specs/demo.yaml: nmae: no such field"
+    airflow.dags |= {
+        "broken_specs": Script([], unreadable=broken),
+        DAG: Script([Frame("queued")], spec_is_gone=True),
+    }
+
+    with connected(airflow) as api, pytest.raises(NoSuchDagError) as refused:
+        api.trigger(DAG, {})
+
+    assert refused.value.found == f"{DAG}.py {GONE}; broken_specs.py: {broken}"
+
+
+def test_who_may_not_read_import_errors_is_told_the_file(airflow):
+    airflow.hides_import_errors = True
+    airflow.dags[DAG] = Script([Frame("queued")], unreadable=UNREADABLE)
+
+    with connected(airflow) as api, pytest.raises(NoSuchDagError) as refused:
+        api.trigger(DAG, {})
+
+    assert refused.value.found == f"{DAG}.py {GONE}"
+
+
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_an_airflow_in_trouble_is_unavailable(airflow, status):
     airflow.failures.append(status)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from cli.airflow_api import Airflow
-from cli.follow import Follower, Progress
+from cli.airflow_api import Airflow, NoSuchDagError
+from cli.follow import Follower, Progress, follow
 from cli.login import Login
 from cli.screens import steps_table
 from tests.fakes.airflow_server import BEGAN, PASSWORD, USER, Frame, Script
@@ -64,6 +64,47 @@ def test_a_log_is_read_again_only_after_a_while(airflow, downloading):
         follower.look()
 
     assert sum(line.endswith("/logs/1") for line in airflow.asked) == 2
+
+
+class Unseen:
+    def show(self, view):
+        pass
+
+
+IDLE = [Frame("queued"), Frame("running", {"plan": "success", "download": None})]
+
+
+@pytest.mark.parametrize("idle", IDLE, ids=["queued", "between two steps"])
+def test_an_idle_run_whose_dag_cannot_be_read_is_not_waited_for(airflow, monkeypatch, idle):
+    monkeypatch.setattr("cli.follow.PATIENCE_S", 0.3)
+    script = airflow.dags[DAG] = Script([idle])
+    with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
+        run = api.trigger(DAG, {})
+        script.unreadable = "InputError: site.yaml: nmae"
+
+        with pytest.raises(NoSuchDagError, match="nmae"):
+            follow(api, run, Unseen(), timeout_s=30)
+
+
+@pytest.mark.parametrize("state", ["running", "deferred", "awaiting_input"])
+def test_a_step_at_work_is_waited_for_although_its_dag_cannot_be_read(airflow, monkeypatch, state):
+    monkeypatch.setattr("cli.follow.PATIENCE_S", 0.3)
+    script = airflow.dags[DAG] = Script([*[Frame("running", {"build": state})] * 10, Frame("success")])
+    with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
+        run = api.trigger(DAG, {})
+        script.unreadable = "InputError: site.yaml: nmae"
+
+        assert follow(api, run, Unseen(), timeout_s=30, poll_s=0.1).run.state == "success"
+
+
+def test_a_queued_run_whose_dag_can_be_read_is_waited_for(airflow, monkeypatch):
+    monkeypatch.setattr("cli.follow.PATIENCE_S", 0.3)
+    airflow.dags[DAG] = Script([*[Frame("queued")] * 10, Frame("success")])
+    with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
+        view = follow(api, api.trigger(DAG, {}), Unseen(), timeout_s=30, poll_s=0.1)
+
+    assert view.run.state == "success"
+    assert airflow.asked.count(f"GET /api/v2/dags/{DAG}") >= 2
 
 
 def test_a_result_is_read_once(airflow, downloading):
