@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from cli.airflow_session import Session
 from cli.login import Login
 from tasks.contracts.errors import InputError
+from tasks.contracts.redaction import redacted
 from tasks.contracts.release import REMEDY_PREFIX, StepResult
 
 LINE_CHARS = 256
@@ -20,6 +22,8 @@ LAST_LINES = 10
 FINAL_RUN_STATES = frozenset({"success", "failed"})
 FINAL_TASK_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 RESULT_KEY = "return_value"
+BROKEN_SPECS = "broken_specs.py"
+"""The DAG file whose import error names the specs that make no DAG; it lies beside those that make them."""
 WIRING = "Released"
 """Tasks of this operator do no work of the release; they only decide whether its run succeeded."""
 
@@ -119,15 +123,9 @@ class Airflow:
             )
         return _run(self._session.checked(response, _no_such_dag(dag_id)))
 
-    def check_readable(self, dag_id: str) -> None:
-        """Check that Airflow still reads a DAG of which there is a run.
-
-        Raises:
-            NoSuchDagError: it does not, so no task of the DAG starts.
-        """
-        dag = self._session.get(_path(dag_id), missing=_no_such_dag(dag_id))
-        if error := self._unreadable(dag):
-            raise error
+    def unreadable(self, dag_id: str) -> NoSuchDagError | None:
+        """What keeps Airflow from reading a DAG of which there is a run, so that no further task of it is scheduled."""
+        return self._unreadable(self._session.get(_path(dag_id), missing=_no_such_dag(dag_id)))
 
     def _unreadable(self, dag: Mapping[str, Any]) -> NoSuchDagError | None:
         """What keeps Airflow from reading a DAG that it knew before; None if nothing does."""
@@ -137,10 +135,14 @@ class Airflow:
         response = self._session.send("GET", "/api/v2/importErrors", params={"limit": 100})
         # not everybody may read them
         errors = response.json()["import_errors"] if response.status_code == httpx.codes.OK else []
-        last_lines = {error["filename"]: error["stack_trace"].strip().rpartition("\n")[2] for error in errors}
-        found = last_lines.get(file) or f"{file} no longer makes it, or was not read for a while"
-        if file not in last_lines and last_lines:
-            found += "; " + "; ".join(f"{name}: {line}" for name, line in last_lines.items())
+        texts = {
+            error["filename"]: redacted(_exception(error["stack_trace"]))
+            for error in errors
+            if error["bundle_name"] == dag["bundle_name"]
+        }
+        found = texts.get(file) or f"{file} no longer makes it, or was not read for a while"
+        if file not in texts and (broken := texts.get(str(PurePosixPath(file).with_name(BROKEN_SPECS)))):
+            found += f"; {broken}"
         return NoSuchDagError(
             f"Airflow cannot read DAG {dag_id} any more",
             found=found.removesuffix("."),
@@ -243,6 +245,13 @@ def progress_lines(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _path(dag_id: str, *parts: str) -> str:
     return "/".join(["/api/v2/dags", *(quote(part, safe="") for part in (dag_id, *parts))])
+
+
+def _exception(stack_trace: str) -> str:
+    """A traceback's last exception with its whole text, without the frames before it."""
+    lines = stack_trace.strip().splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
+    return "\n".join(lines[frames[-1] + 1 :] if frames else lines)
 
 
 def _run(document: Mapping[str, Any]) -> Run:

@@ -1,5 +1,6 @@
 """Watches a run until it ends: the state, duration and result of each step. It draws nothing."""
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -165,6 +166,31 @@ class Follower:
         return newest
 
 
+@dataclass
+class Idle:
+    """Gives up a run in which no step is at work, once Airflow could not read its DAG twice, a minute apart."""
+
+    airflow: Airflow
+    _asked_at: float = field(default_factory=time.monotonic)
+    _was_unreadable: bool = False
+
+    def check(self, view: RunView) -> None:
+        """Look at the DAG if there is reason to.
+
+        Raises:
+            NoSuchDagError: Airflow cannot read it. The run goes on when it can.
+        """
+        if any(step.state in AT_WORK for step in view.steps):
+            self._asked_at, self._was_unreadable = time.monotonic(), False
+        elif time.monotonic() - self._asked_at > PATIENCE_S:
+            self._asked_at = time.monotonic()
+            with contextlib.suppress(UnavailableError):  # the next look says so too
+                error = self.airflow.unreadable(view.run.dag_id)
+                if error and self._was_unreadable:
+                    raise error
+                self._was_unreadable = error is not None
+
+
 def follow(
     airflow: Airflow,
     run: Run,
@@ -180,21 +206,16 @@ def follow(
 
     Raises:
         TimeoutError: the run has not ended after `timeout_s`. It continues.
-        NoSuchDagError: no step has run for a minute, and Airflow cannot read the DAG. The run goes on when it can.
+        NoSuchDagError: see Idle.
         UnavailableError: Airflow has not answered for a minute.
     """
     follower = Follower(airflow, run)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    answered_at = moved_at = time.monotonic()
-    pause_s = FIRST_POLL_S
+    idle = Idle(airflow)
+    answered_at, pause_s = time.monotonic(), FIRST_POLL_S
     while True:
         try:
             view = follower.look()
-            if any(step.state in AT_WORK for step in view.steps):
-                moved_at = time.monotonic()
-            elif not view.run.ended and time.monotonic() - moved_at > PATIENCE_S:
-                airflow.check_readable(run.dag_id)
-                moved_at = time.monotonic()
         except UnavailableError:
             if time.monotonic() - answered_at > PATIENCE_S:
                 raise
@@ -203,6 +224,7 @@ def follow(
             screen.show(view)
             if until(view):
                 return view
+            idle.check(view)
         if deadline is not None and time.monotonic() >= deadline:
             raise TimeoutError(f"run {run.run_id} has not ended after {timeout_s:g} s")
         time.sleep(pause_s)

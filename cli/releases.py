@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from cli.airflow_api import Airflow, Run, RunExistsError, TaskError
+from cli.airflow_api import Airflow, NoSuchDagError, Run, RunExistsError, TaskError
 from cli.arguments import Force, Name, Revision, RunId, Timeout, settings_of
 from cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from cli.follow import APPROVAL, RunView, follow
@@ -182,9 +182,16 @@ def followed(
         code, why = INTERRUPTED, "stopped following"
     except TimeoutError as error:
         code, why = TIMED_OUT, str(error)
-    text = f"{why}; the run continues at {airflow.run_url(run)}. Follow it with --run-id {run.run_id}."
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    except NoSuchDagError:
+        _left(console, airflow, run, "stopped following", "goes on, once Airflow can read its DAG,")
+        raise
+    _left(console, airflow, run, why, "continues")
     raise typer.Exit(code)
+
+
+def _left(console: Console, airflow: Airflow, run: Run, why: str, what_it_does: str) -> None:
+    text = f"{why}; the run {what_it_does} at {airflow.run_url(run)}. Follow it with --run-id {run.run_id}."
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 def announce(console: Console, airflow: Airflow, run: Run, *, new: bool) -> None:

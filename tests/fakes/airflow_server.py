@@ -196,8 +196,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.airflow.hides_import_errors:
             return self._answer(403, {"detail": "Forbidden"})
         errors = [
-            {"filename": f"{dag_id}.py", "stack_trace": f"Traceback (most recent call last):\n{script.unreadable}\n"}
+            {
+                "filename": f"{dag_id}.py",
+                "bundle_name": bundle,
+                "stack_trace": f'Traceback:\n  File "{dag_id}.py", line 1\n    raise\n{text}\n',
+            }
             for dag_id, script in self.airflow.dags.items()
+            for bundle, text in (("slipway", script.unreadable), ("another", "another team's error"))
             if script.unreadable
         ]
         return self._answer(200, {"import_errors": errors, "total_entries": len(errors)})
@@ -216,7 +221,9 @@ class _Handler(BaseHTTPRequestHandler):
             broken = bool(script.unreadable)
             stale = broken or script.spec_is_gone
             states = {"is_paused": script.paused, "is_stale": stale, "has_import_errors": broken}
-            return self._answer(200, {"dag_id": dag_id, "relative_fileloc": f"{dag_id}.py", **states})
+            return self._answer(
+                200, {"dag_id": dag_id, "relative_fileloc": f"{dag_id}.py", "bundle_name": "slipway", **states}
+            )
         if len(rest) == 1:
             return self._trigger(dag_id, script, body) if self.command == "POST" else self._list(dag_id)
         run = self.airflow.runs.get((dag_id, rest[1]))

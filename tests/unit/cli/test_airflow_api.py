@@ -147,16 +147,19 @@ def test_a_dag_that_cannot_be_read_any_more_is_refused_with_the_import_error(air
 
 
 def test_a_dag_whose_spec_is_broken_is_refused_with_what_another_file_says_of_it(airflow):
-    broken = "specs/demo.yaml: nmae: no such field"
+    broken = "BrokenSpecsError: specs/demo.yaml: nmae: no such field\nspecs/z.yaml: token=hf_abcdefghijklmnopqrstuvwxyz0123456789"
     airflow.dags |= {
         "broken_specs": Script([], unreadable=broken),
+        "of_another_team": Script([], unreadable="postgresql://u:pw@db"),
         DAG: Script([Frame("queued")], spec_is_gone=True),
     }
 
     with connected(airflow) as api, pytest.raises(NoSuchDagError) as refused:
         api.trigger(DAG, {})
 
-    assert refused.value.found == f"{DAG}.py {GONE}; broken_specs.py: {broken}"
+    assert refused.value.found.startswith(f"{DAG}.py {GONE}; BrokenSpecsError: specs/demo.yaml: nmae: no such field\n")
+    assert "hf_abc" not in refused.value.found
+    assert "pw" not in refused.value.found
 
 
 def test_who_may_not_read_import_errors_is_told_the_file(airflow):

@@ -86,6 +86,23 @@ def test_an_idle_run_whose_dag_cannot_be_read_is_not_waited_for(airflow, monkeyp
             follow(api, run, Unseen(), timeout_s=30)
 
 
+def test_a_dag_that_cannot_be_read_for_a_moment_is_waited_for(airflow, monkeypatch):
+    monkeypatch.setattr("cli.follow.PATIENCE_S", 0.2)
+    script = airflow.dags[DAG] = Script([*[Frame("queued")] * 20, Frame("success")])
+
+    class Blip:
+        """The DAG can be read again once it was looked at."""
+
+        def show(self, view):
+            script.unreadable = "" if airflow.count("GET /api/v2/importErrors") else "half a file"
+
+    with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
+        view = follow(api, api.trigger(DAG, {}), Blip(), timeout_s=30, poll_s=0.1)
+
+    assert view.run.state == "success"
+    assert airflow.count("GET /api/v2/importErrors") == 1
+
+
 @pytest.mark.parametrize("state", ["running", "deferred", "awaiting_input"])
 def test_a_step_at_work_is_waited_for_although_its_dag_cannot_be_read(airflow, monkeypatch, state):
     monkeypatch.setattr("cli.follow.PATIENCE_S", 0.3)

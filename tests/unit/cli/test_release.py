@@ -1,5 +1,8 @@
 """`slipway release` follows a run to its end, and its exit code tells CI how that was."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import yaml
 
@@ -222,3 +225,22 @@ def test_a_restore_deploys_what_the_channel_names(airflow, slipway):
 
     assert (code, "restored: demo-older is live, as its channel says" in printed) == (0, True)
     assert airflow.runs["rollback__demo", "one"].conf == {"to": "live"}
+
+
+def test_a_run_whose_dag_cannot_be_read_is_named_so_that_it_can_be_followed_later(slipway, airflow, monkeypatch):
+    monkeypatch.setattr("cli.follow.PATIENCE_S", 0.2)
+    script = airflow.dags[DAG] = Script([Frame("queued")])
+
+    def broken_once_it_was_triggered():
+        deadline = time.monotonic() + 30
+        while not airflow.runs and time.monotonic() < deadline:
+            time.sleep(0.01)
+        script.unreadable = "InputError: site.yaml: nmae"
+
+    with ThreadPoolExecutor() as other:
+        other.submit(broken_once_it_was_triggered)
+        code, printed = slipway("release", "demo", "--run-id", "ci-8")
+
+    assert code == 65
+    assert "found InputError: site.yaml: nmae" in printed
+    assert f"goes on, once Airflow can read its DAG, at {airflow.address}/dags/{DAG}/runs/ci-8." in printed
