@@ -43,10 +43,12 @@ STATES = ("stored", "claimed", "files", "half-removed", "absent")
 class World:
     """A store with an artifact that no release needs, in one of its possible states."""
 
+    of_all = ""
+
     def __init__(self, state):
         self.clock = ManualClock()
         self.store = MemoryObjectStore(self.clock.now)
-        self.folder = Path(tempfile.mkdtemp(prefix="slipway-races-"))
+        self.folder = Path(tempfile.mkdtemp(dir=self.of_all))
         self.source = self.folder / "made"
         self.source.mkdir()
         for name in FILES:
@@ -93,6 +95,12 @@ class World:
         ArtifactStore(self.store, LAYOUT, self.clock).fetch("build", KEY, self.folder / "end")
         assert self.store.exists(RELEASE)
         assert exists(self.store.read_bytes(RELEASE), RELEASE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder_of_all_worlds():
+    with tempfile.TemporaryDirectory(prefix="slipway-races-") as World.of_all:
+        yield
 
 
 def played(world, works, order, dies_after=None):
