@@ -39,7 +39,7 @@ ROUNDS = 5
 WITHIN = 0.03
 CLIENTS = (4, 16)
 ANSWERS = 8
-"""For each client, in a round."""
+"""Each client gets so many answers in a round."""
 FIRST_S, TOKENS, QUESTION = 0.2, 40, "Tell me everything."
 COUNTER = {
     "version": "1.0",

@@ -33,7 +33,7 @@ SERVICES, TEST = "services", "dags test"
 GOALS_S = {TEST: 0.25, SERVICES: 0.5}
 """In the order of the measurements: a scheduler that runs would take the tasks of `dags test` too."""
 NOT_COUNTED = {TEST: 0, SERVICES: 1}
-"""The first runs of each DAG."""
+"""So many first runs of each DAG are left out of the median."""
 RUNS = 5
 
 

@@ -36,6 +36,7 @@ class Script:
     unreadable: str = ""
     """The import error of its file."""
     spec_is_gone: bool = False
+    """Its file no longer makes the DAG, and has no import error."""
 
 
 @dataclass
@@ -64,6 +65,7 @@ class AirflowServer:
     failures: list[int] = field(default_factory=list)
     """Statuses that the next requests get instead of an answer."""
     hides_import_errors: bool = False
+    """The user may not read import errors."""
 
     def __enter__(self):
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"airflow": self}))
