@@ -21,7 +21,12 @@ ROUTES = {
     "host": "{name}.models.test",
     "grpc_host": "{name}-grpc.models.test",
 }
-ROLLOUT = {"strategy": "canary", "steps": [5, 25, 50], "bake_s": 6, "canary": {"min_requests": 10}}
+ROLLOUT = {
+    "strategy": "canary",
+    "steps": [5, 25, 50],
+    "bake_s": 6,
+    "canary": {"min_requests": 10, "slowdown": 5},  # wide: both releases, the gateway and the clients share the cores
+}
 
 
 @pytest.fixture

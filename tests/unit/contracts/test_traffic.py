@@ -62,7 +62,7 @@ def test_a_pod_that_is_new_or_started_again_counts_from_zero():
         (changed(succeeded=10), Verdict.INCONCLUSIVE, "too few requests: 10 requests"),
         (changed(failed=2), Verdict.FAILED, "1.96% of 102 requests failed"),
         (changed(request_s=16), Verdict.FAILED, "request 160 ms, live 100 ms, 1.60 x"),
-        (changed(queue_s=1.6), Verdict.FAILED, "queue 16 ms"),
+        (changed(queue_s=3), Verdict.FAILED, "queue 30 ms"),
         (changed(first_response_s=4), Verdict.FAILED, "first response 40 ms"),
         (changed(first_responses=0, first_response_s=0), Verdict.PASSED, ""),
         (changed(request_s=math.nan), Verdict.INCONCLUSIVE, "not finite"),
@@ -79,6 +79,15 @@ def test_a_queue_of_microseconds_is_no_queue():
     live, candidate = changed(queue_s=0.002), changed(queue_s=0.006)
 
     assert verdict_of(judge(Side(candidate), Side(live), LIMITS)) is Verdict.PASSED
+
+
+@pytest.mark.parametrize(("waited_s", "verdict"), [(0.2, Verdict.PASSED), (0.5, Verdict.FAILED)])
+def test_one_answer_that_had_to_wait_makes_no_slow_candidate_of_a_fast_one(waited_s, verdict):
+    few = Served(succeeded=38, timed=38, request_s=38 * 0.0015)
+    fast = Side(few, (), few)
+    waited = Side(few, (), Served(succeeded=38, timed=38, request_s=few.request_s + waited_s))
+
+    assert verdict_of(judge(waited, fast, LIMITS)) is verdict
 
 
 def test_errors_of_clients_that_the_live_release_has_too_are_not_the_candidates():
@@ -132,6 +141,13 @@ def test_a_moment_of_an_answer_fails_nothing_by_itself():
     seen = Side(mine, ASKED, answered[0]), Side(theirs, ASKED, answered[1])
     assert verdict_of(judge(*seen, LIMITS)) is Verdict.PASSED
     assert verdict_of(judge(Side(mine, ASKED), Side(theirs, ASKED), LIMITS)) is Verdict.FAILED
+
+
+def test_triton_that_takes_a_few_milliseconds_longer_fails_nothing():
+    answers, probes_s = Served(100, 0, 100, 0.15), (0.0015,) * 3
+
+    seen = [Side(Served(100, 0, 100, request_s), probes_s, answers) for request_s in (0.5, 0.1)]
+    assert verdict_of(judge(*seen, LIMITS)) is Verdict.PASSED
 
 
 def test_an_answer_that_triton_alone_takes_too_long_for_fails_although_few_streams_have_ended():
