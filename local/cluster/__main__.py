@@ -16,7 +16,7 @@ from pathlib import Path
 from . import shim
 from .access import Access
 from .addresses import AddressError
-from .api import STOP_PATH
+from .api import HOLD_S, STOP_PATH
 from .kubelet import end_containers
 from .restarts import NOTICE_S
 from .server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
@@ -97,6 +97,9 @@ def _settings(arguments: list[str]) -> Settings:
         "--notice-s", type=float, default=NOTICE_S, help="seconds from a container's end to its report (default: 1)"
     )
     parser.add_argument(
+        "--hold-s", type=float, default=HOLD_S, help="seconds that the answer to a created pod waits for its start"
+    )
+    parser.add_argument(
         "--place", type=_place, action="append", default=[], metavar="NAME=FOLDER", help="value of ${NAME} in the table"
     )
     given = parser.parse_args(arguments)
@@ -109,6 +112,7 @@ def _settings(arguments: list[str]) -> Settings:
         places=dict(given.place),
         gateway=given.gateway.absolute() if given.gateway else None,
         notice_s=given.notice_s,
+        hold_s=given.hold_s,
     )
 
 

@@ -35,12 +35,13 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Api:
-    """Serves `objects`; `stop` ends every pod and then the server."""
+    """Serves `objects`; `stop` ends every pod and then the server. Created pods have `hold_s` to start."""
 
     objects: Objects
     logs: PodLogs
     gate: Gate
     stop: Callable[[], None]
+    hold_s: float = HOLD_S
     _streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def application(self) -> web.Application:
@@ -225,7 +226,7 @@ class Api:
 
     async def _hold(self, pod: Object) -> Object:
         """Wait a moment for the pod to start, so that clients that poll every few seconds need not poll at all."""
-        key, deadline = key_of(pod), asyncio.get_running_loop().time() + HOLD_S
+        key, deadline = key_of(pod), asyncio.get_running_loop().time() + self.hold_s
         with self.objects.store.bell() as bell:
             while not _settled(pod) and (left_s := deadline - asyncio.get_running_loop().time()) > 0:
                 bell.clear()

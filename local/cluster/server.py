@@ -17,7 +17,7 @@ from aiohttp import web
 from . import NOT_ENFORCED, certificate
 from .access import Access, write_private
 from .addresses import Addresses
-from .api import Api
+from .api import HOLD_S, Api
 from .authorization import Authorizer, add_default_roles
 from .endpoints import EndpointWriter
 from .garbage import Deletion
@@ -59,6 +59,8 @@ class Settings:
     """The Envoy that serves Gateways; without one they are only recorded."""
     notice_s: float = NOTICE_S
     """How late the end of a container is reported."""
+    hold_s: float = HOLD_S
+    """How long the answer to a created pod waits for its start."""
 
 
 @contextmanager
@@ -112,7 +114,7 @@ class Server:
         self._stopping = asyncio.Event()
         self._stop_pods = False
         gate = Gate(self._access, tokens, Authorizer(self._store))
-        self._api = Api(self._objects, PodLogs(self._store, state), gate, self.stop_with_pods)
+        self._api = Api(self._objects, PodLogs(self._store, state), gate, self.stop_with_pods, settings.hold_s)
 
     def stop_with_pods(self) -> None:
         """Make `serve` stop every container and then return."""

@@ -48,7 +48,7 @@ case "$TEMPER" in
   storeless) echo "the object store does not answer" | tee "$SLIPWAY_TERMINATION_LOG"; exit 75;;
 esac
 """
-LARGE_S = 8
+LARGE_S = 20
 """How long the image test/triton:large takes to be pulled."""
 TEMPERS = ("good", "lagging", "tiring", "nonsense", "crashing", "unready", "damaged", "storeless")
 
@@ -179,7 +179,7 @@ def gateway(server, site):
         "spec": {"gatewayClassName": "embedded", "listeners": [listener]},
     }
     api.create_namespaced_custom_object(namespace=namespace, body=body, **place)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         found = api.get_namespaced_custom_object(namespace=namespace, name="models", **place)
         if "status" in found:
@@ -196,7 +196,7 @@ class Client(InThreads):
         self.answers, self.failures, self.at_once = [], [], at_once
         super().__init__(*[self._ask] * at_once)
 
-    def after(self, count, timeout_s=20):
+    def after(self, count, timeout_s=90):
         """Wait for `count` more answers."""
         wanted, deadline = len(self.answers) + count, time.monotonic() + timeout_s
         while len(self.answers) < wanted:

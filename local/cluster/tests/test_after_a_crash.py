@@ -95,30 +95,29 @@ def test_stop_leaves_no_process_and_a_new_start_brings_deployments_back(own_clus
     until(lambda: space.apps.read_namespaced_deployment("a", space.name).status.ready_replicas == 1)
 
     own_cluster.stop()
-    left = processes_of(own_cluster.state)
+    until(lambda: not processes_of(own_cluster.state))
     own_cluster.start()
     space = RestartedSpace(own_cluster, space)
 
-    assert left == []
     assert space.finished("step").status.phase == "Failed"
     until(lambda: space.apps.read_namespaced_deployment("a", space.name).status.ready_replicas == 1)
 
 
-def test_stop_ends_pods_whose_server_is_dead(own_cluster, space_in):
+def test_stop_ends_pods_whose_server_is_dead(own_cluster, space_in, until):
     space = space_in(own_cluster, "dead")
     space.run("sleeper", "import time; time.sleep(99)")
 
     own_cluster.kill()
     own_cluster.run_stop()
 
-    assert processes_of(own_cluster.state) == []
+    until(lambda: not processes_of(own_cluster.state))
 
 
 def test_two_servers_run_side_by_side_and_one_folder_has_one(own_cluster, cluster):
     first = {pod.status.pod_ip for pod in (run_one(one) for one in (cluster, own_cluster))}
 
     second = own_cluster.spawn()
-    output, _ = second.communicate(timeout=20)
+    output, _ = second.communicate(timeout=90)
 
     assert len({address.split(".")[1] for address in first}) == 2
     assert (second.returncode, "already runs" in output) == (65, True)

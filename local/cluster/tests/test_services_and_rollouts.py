@@ -25,7 +25,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments): pass
 server = http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler)
 def drain(*arguments):
-    threading.Thread(target=lambda: (server.shutdown(), time.sleep(2), os._exit(0))).start()
+    threading.Thread(target=lambda: (server.shutdown(), time.sleep(6), os._exit(0))).start()
 signal.signal(signal.SIGTERM, drain)
 server.serve_forever()
 time.sleep(9)
@@ -42,10 +42,15 @@ def template(answer, **more):
             {"name": "ANSWER", "value": answer},
         ],
         "ports": [{"name": "http", "containerPort": 8000}],
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 1, "failureThreshold": 1},
+        "readinessProbe": {
+            "httpGet": {"path": "/ready", "port": "http"},
+            "periodSeconds": 1,
+            "timeoutSeconds": 10,
+            "failureThreshold": 1,
+        },
         **more,
     }
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 8}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 16}
     return {"metadata": {"labels": {"app": "web", "answer": answer}}, "spec": spec}
 
 
@@ -60,7 +65,7 @@ def service(selector, name="web"):
 
 
 def get(address, path="/", port=80):
-    connection = http.client.HTTPConnection(address, port, timeout=10)
+    connection = http.client.HTTPConnection(address, port, timeout=60)
     connection.request("GET", path)
     text = connection.getresponse().read().decode()
     connection.close()
@@ -140,7 +145,7 @@ def test_a_service_whose_pods_are_gone_refuses(space, until):
     until(lambda: not answers(address))
 
 
-LINGERS = {"preStop": {"sleep": {"seconds": 4}}}
+LINGERS = {"preStop": {"sleep": {"seconds": 8}}}
 
 
 def test_the_last_pod_of_a_service_answers_while_it_is_being_ended(space, until):
@@ -215,23 +220,26 @@ def test_a_roll_out_never_leaves_the_service_without_an_answer(space, until):
     address = space.core.create_namespaced_service(space.name, service({"app": "web"})).spec.cluster_ip
     until(ready(space, "web", 2))
     until(lambda: answers(address))
-    seen, over = [], threading.Event()
+    seen, failed, over = [], [], threading.Event()
 
     def ask():
         while not over.is_set():
-            seen.append(get(address))
+            try:
+                seen.append(get(address))
+            except (OSError, http.client.HTTPException) as error:
+                failed.append(error)
             time.sleep(0.01)
 
     asking = threading.Thread(target=ask)
     asking.start()
     space.apps.patch_namespaced_deployment("web", space.name, {"spec": {"template": template("two")}})
-    said = space.kubectl("rollout", "status", "deployment/web", "--timeout=40s").stdout
+    said = space.kubectl("rollout", "status", "deployment/web", "--timeout=90s").stdout
     until(lambda: seen and seen[-1] == "two")
     over.set()
     asking.join()
 
     assert "successfully rolled out" in said
-    assert set(seen) == {"one", "two"}
+    assert (set(seen), failed) == ({"one", "two"}, [])
     assert "2" in space.kubectl("rollout", "history", "deployment/web").stdout
 
 

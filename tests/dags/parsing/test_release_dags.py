@@ -238,7 +238,6 @@ def test_a_task_reads_the_spec_of_its_own_model_alone(specs, monkeypatch, writte
     assert set(found.dags) == ({"release__second"} if written == "second" else set(ALL_THREE))
 
 
-@pytest.mark.timeout(120)
 def test_every_mutated_spec_that_is_accepted_becomes_a_dag_that_airflow_can_store(specs, monkeypatch):
     monkeypatch.setenv("SLIPWAY_SPECS", str(specs))
     from dags.release import release_dag

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.timeout(1500)
 DAG = f"release__{MODEL}"
 PREFIX = "midway-"
 WAITING = {"running", "deferred"}
+TIMEOUT_S = 90
 
 
 class ByRest:
@@ -28,7 +29,7 @@ class ByRest:
     def __init__(self, chain):
         address, environment = chain.airflow.address, chain.environment
         token = environment.get("SLIPWAY_AIRFLOW_TOKEN") or self._new_token(address, environment)
-        self._client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=90)
+        self._client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_S)
 
     def mark(self, run, state):
         self._change(f"/api/v2/dags/{DAG}/dagRuns/{run.run_id}", {"state": state})
@@ -50,7 +51,8 @@ class ByRest:
 
     def _new_token(self, address, environment):
         login = {"username": environment["SLIPWAY_AIRFLOW_USER"], "password": environment["SLIPWAY_AIRFLOW_PASSWORD"]}
-        return httpx.post(f"{address}/auth/token", json=login).raise_for_status().json()["access_token"]
+        answer = httpx.post(f"{address}/auth/token", json=login, timeout=TIMEOUT_S)
+        return answer.raise_for_status().json()["access_token"]
 
 
 @pytest.fixture

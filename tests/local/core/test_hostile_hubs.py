@@ -191,8 +191,8 @@ def test_a_byte_now_and_then_counts_as_standing_still(tmp_path):
         whole(json.dumps(info).encode())(handler) if "/api/" in handler.path else dripping(handler)
 
     with serving(answer) as (address, sent):
+        source = HuggingFaceHub(address, None, Impatient(), stall_s=30).resolve("acme/model", "main")
         client = HuggingFaceHub(address, None, Impatient(), stall_s=0.2)
-        source = client.resolve("acme/model", "main")
         with pytest.raises(UnavailableError) as caught:
             download(client, source, tmp_path)
 

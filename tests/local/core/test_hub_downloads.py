@@ -82,12 +82,13 @@ def test_a_cut_connection_goes_on_where_it_ended(connect, hub, tmp_path):
 
 
 def test_a_file_that_stands_still_is_given_up(connect, hub, tmp_path):
-    client = connect(stall_s=0.3)
-    source = client.resolve("acme/model", "v1")
+    source = connect(stall_s=30).resolve("acme/model", "v1")
+    (weights,) = [file for file in source.files if file.path == WEIGHTS_FILE]
     hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="slow", bytes_per_s=1)
+    client = connect(stall_s=0.3)  # only now: its limit is that of all requests of this process
 
     with pytest.raises(UnavailableError) as caught:
-        download(client, source, tmp_path)
+        download(client, source.model_copy(update={"files": (weights,)}), tmp_path)
 
     assert caught.value.what.endswith(f"of {len(WEIGHTS)} bytes")
     assert "ReadTimeout" in caught.value.found

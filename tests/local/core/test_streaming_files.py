@@ -142,7 +142,7 @@ def test_a_download_that_was_killed_continues(store, place, tmp_path):
     data = b"".join(bytes([number]) * PART_BYTES for number in range(12))  # more than may arrive at a time
     uri, partial = f"{place.root}/large", tmp_path / "large"
     store.put_bytes(uri, data)
-    slow = place.model_copy(update={"transfer": place.transfer.model_copy(update={"bytes_per_s": 32 * 2**20})})
+    slow = place.model_copy(update={"transfer": place.transfer.model_copy(update={"bytes_per_s": 4 * 2**20})})
     code = (
         "import sys, pathlib; from tasks.adapters.s3 import S3ObjectStore; from tasks.contracts.site import *;"
         "S3ObjectStore(ObjectStoreSite.model_validate_json(sys.argv[1])).get_file("
@@ -151,7 +151,7 @@ def test_a_download_that_was_killed_continues(store, place, tmp_path):
     command = [sys.executable, "-c", code, slow.model_dump_json(), uri, str(partial), str(len(data))]
     process = subprocess.Popen(command, cwd=REPOSITORY, env=os.environ)
     deadline = time.monotonic() + LONGEST_S
-    while not partial.exists() and time.monotonic() < deadline:
+    while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL

@@ -73,7 +73,6 @@ def prompt_of(checkpoint):
     return tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("tritonserver_on_path")
 @pytest.mark.parametrize("weights", cpu.FORMATS)
 @pytest.mark.parametrize("family", TAKEN)

@@ -27,7 +27,7 @@ SMOKE = {"prompt": "1", "answer": f"{NAME}-", "match": "contains"}
 DONE, WRONG_INPUT, UNAVAILABLE = 0, 65, 75
 
 
-def until(check, timeout_s=30.0):
+def until(check, timeout_s=90.0):
     """The first true answer of `check`."""
     deadline = time.monotonic() + timeout_s
     while not (answer := check()):
@@ -109,7 +109,7 @@ class Model:
 
     def version(self, temper="good", **changes):
         """The next release, published. Only the live one is kept unless `changes` say otherwise."""
-        serving = {"image": f"test/triton:{temper}", "ready_timeout_s": 10 if temper == "unready" else 30, "drain_s": 1}
+        serving = {"image": f"test/triton:{temper}", "ready_timeout_s": 10 if temper == "unready" else 90, "drain_s": 1}
         made = rollouts.version(next(self._numbers), serving=serving, **{"rollout": {"keep": 1}, **changes})
         rollouts.published(self.workspace, made)
         return made

@@ -2,13 +2,10 @@
 
 import json
 
-import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from tests.local.faults.model import SMOKE, UNAVAILABLE
-
-pytestmark = pytest.mark.timeout(120)
 
 TOKENIZER = Tokenizer(WordLevel({"?": 0}, unk_token="?")).to_str()
 RIGHT = {"metric": "smoke_accuracy", "at_least": 1.0}

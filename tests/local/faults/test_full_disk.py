@@ -12,8 +12,6 @@ from tests.local.core.conftest import PLANTED
 from tests.local.faults.model import DONE, WRONG_INPUT
 from tests.local.stand_in_cluster import REPOSITORY
 
-pytestmark = pytest.mark.timeout(120)
-
 SMALL_KIB = 64
 WEIGHTS = bytes(256 * 2**10)
 MOUNTED = f"mount -t tmpfs -o size={SMALL_KIB}k tmpfs {{folder}} && exec {{command}}"

@@ -1,10 +1,6 @@
 """The API server is killed while the live Service changes, or the only node is lost with every process on it."""
 
-import pytest
-
 from tests.local.faults.model import UNAVAILABLE
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_a_flip_that_loses_its_api_server_is_finished_by_the_next_try(own_model, own_server):

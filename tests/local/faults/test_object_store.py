@@ -4,8 +4,6 @@ import pytest
 
 from tests.local.faults.model import UNAVAILABLE
 
-pytestmark = pytest.mark.timeout(120)
-
 FAILING = {
     "5xx": ("model", lambda front: front.spoiling("status", methods=("GET",))),
     "refused connections": ("model", lambda front: front.refusing()),

@@ -7,8 +7,6 @@ import pytest
 from tasks.adapters.clock import SystemClock
 from tests.local.faults.model import DONE, WRONG_INPUT
 
-pytestmark = pytest.mark.timeout(120)
-
 HOUR = timedelta(hours=1)
 
 

@@ -8,7 +8,6 @@ from tasks.engines.checkpoint.config_defaults import COLUMNS, FURTHER, ROWS, TYP
 from tasks.engines.preflight.model_shape import SLIDING, shape_of
 from tests.local.modelopt.conftest import interpreter, run_in
 
-pytestmark = pytest.mark.timeout(600)
 VERSIONS = {"transformers4": "4.57.3", "modelopt": "5.14.1"}
 NEWER = {"transformers4": {"ministral3"}, "modelopt": set()}
 """Types that a version does not know."""

@@ -8,7 +8,6 @@ from tasks.engines.checkpoint.config_reading import reading
 from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, THETA, config_of, write_checkpoint
 from tests.local.modelopt.conftest import ODD, interpreter, run_in
 
-pytestmark = pytest.mark.timeout(600)
 LIKE = {"fp8": 0.985, "int4_awq": 0.88}
 """Least likeness of the logits of a source and of what was made of it, by format. Measured: 0.991 and 0.992 in fp8, 0.913 and
 0.907 in int4_awq; without one of DROPPED at most 0.979."""

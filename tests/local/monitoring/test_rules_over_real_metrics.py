@@ -33,7 +33,6 @@ LABELS = {
 pytestmark = [
     pytest.mark.skipif(PROMETHEUS is None, reason="there is no prometheus on this machine (apt install prometheus)"),
     pytest.mark.skipif(not ENVOY.exists(), reason="Envoy is missing: python3 -m local.environments front"),
-    pytest.mark.timeout(400),
 ]
 
 

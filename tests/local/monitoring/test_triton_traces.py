@@ -2,8 +2,6 @@
 
 import time
 
-import pytest
-
 from tasks.contracts.telemetry import Telemetry
 from tasks.serving import commands
 from tests.fakes.otlp_collector import OtlpCollector
@@ -12,7 +10,6 @@ PATIENCE_S = 30
 QUESTION = "What is the capital of France?"
 
 
-@pytest.mark.timeout(300)
 def test_a_request_is_a_trace_without_its_prompt(start_server, make_repository):
     with OtlpCollector() as collector:
         traces = Telemetry.model_validate({"traces": {"endpoint": collector.endpoint, "triton": True}}).triton_traces

@@ -13,19 +13,18 @@ from tests.local.rollout.in_threads import InThreads
 
 TIMEOUT_S = 20
 PAUSE_S = 0.1
-BODY = json.dumps({"text_input": "?"})
 
 
 class GatewayClients(InThreads):
-    """Ask again and again, most over HTTP and one over gRPC; `answers` counts by release. Used as a context."""
+    """Ask `text` again and again, most over HTTP and one over gRPC; `answers` counts by release. Used as a context."""
 
     def __init__(self, host, port, name, at_once=14):
-        self.host, self.port, self.name = host, port, name
+        self.host, self.port, self.name, self.text = host, port, name, "?"
         self.answers, self.failures = collections.Counter(), []
         self._lock = threading.Lock()
         super().__init__(*[self._http] * at_once, self._grpc)
 
-    def after(self, count, timeout_s=30):
+    def after(self, count, timeout_s=90):
         """Wait for `count` more answers."""
         wanted, deadline = self.answers.total() + count, time.monotonic() + timeout_s
         while self.answers.total() < wanted:
@@ -36,9 +35,8 @@ class GatewayClients(InThreads):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
         while not self._stop.is_set():
             with self._counted("http") as answered:
-                connection.request(
-                    "POST", f"/v2/models/{self.name}/generate", BODY, {"Host": f"{self.name}.models.test"}
-                )
+                body, host = json.dumps({"text_input": self.text}), {"Host": f"{self.name}.models.test"}
+                connection.request("POST", f"/v2/models/{self.name}/generate", body, host)
                 response = connection.getresponse()
                 body = response.read().decode()
                 assert response.status == 200, f"{response.status} {body}"
@@ -52,7 +50,7 @@ class GatewayClients(InThreads):
             while not self._stop.is_set():
                 with self._counted("grpc") as answered:
                     tensor = grpc.InferInput("text_input", [1], "BYTES")
-                    tensor.set_data_from_numpy(np.array([b"?"], dtype=np.object_))
+                    tensor.set_data_from_numpy(np.array([self.text.encode()], dtype=np.object_))
                     result = client.infer(self.name, [tensor], client_timeout=TIMEOUT_S)
                     answered(result.as_numpy("text_output")[0].decode())
                 self._stop.wait(PAUSE_S)

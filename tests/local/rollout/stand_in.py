@@ -25,11 +25,8 @@ UNLOADING_S = 1.0
 INPUTS = ("text_input", "stream", "messages", "apply_chat_template")
 UNLOADED = "Request for unknown model: 'demo' has no available versions"
 
-CROWD, CROWD_S, SLOWER_S = 52, 4.0, 0.2
-"""The server of temper `lagging` takes that much longer for each request while it gets a crowd of them in that time.
-
-Requests come at random: in a window of one second, 7 a second were more than 15 in one run of ten.
-"""
+HEAVY, SLOWER_S = "heavy", 0.5
+"""The server of temper `lagging` takes that much longer for each request with that text."""
 
 BEFORE_TIRED, TIRED_S = 4, 0.1
 """The server of temper `tiring` takes that much longer for each stream after so many."""
@@ -40,19 +37,16 @@ unloaded = threading.Event()
 
 
 class Counters:
-    """What Triton counts of its model's requests, and how fast they come."""
+    """What Triton counts of its model's requests."""
 
     def __init__(self):
-        self._lock, self._recent = threading.Lock(), []
+        self._lock = threading.Lock()
         self.succeeded, self.request_s, self.gets, self._streams = 0, 0.0, 0, 0
 
     @contextmanager
-    def request(self):
+    def request(self, text):
         began = time.monotonic()
-        with self._lock:
-            self._recent = [at for at in self._recent if began - at < CROWD_S] + [began]
-            crowded = len(self._recent) > CROWD
-        if TEMPER == "lagging" and crowded:
+        if TEMPER == "lagging" and text == HEAVY:
             time.sleep(SLOWER_S)
         yield
         with self._lock:
@@ -100,7 +94,7 @@ class Http(BaseHTTPRequestHandler):
             messages = json.loads(request.get("messages", "[]"))
             self._stream(pieces_of(request["text_input"] or messages[-1]["content"]))
         else:
-            with counters.request():
+            with counters.request(request["text_input"]):
                 body = json.dumps({"text_output": POD}).encode()
             self._reply(200, body)
 
@@ -140,7 +134,7 @@ class Grpc(service.GRPCInferenceServiceServicer):
     def ModelInfer(self, request, context):  # noqa: N802 - the service's own name
         if unloaded.is_set():
             context.abort(grpc.StatusCode.NOT_FOUND, UNLOADED)
-        with counters.request():
+        with counters.request(text_of(request)):
             return answer(request)
 
     def ModelConfig(self, request, context):  # noqa: N802
@@ -154,12 +148,17 @@ class Grpc(service.GRPCInferenceServiceServicer):
                 continue
             if counters.is_tired():
                 time.sleep(TIRED_S)
-            pieces = pieces_of(request.raw_input_contents[0][4:].decode())
+            pieces = pieces_of(text_of(request))
             for piece in range(pieces):
                 response = answer(request)
                 response.parameters["triton_final_response"].bool_param = piece == pieces - 1
                 yield messages.ModelStreamInferResponse(infer_response=response)
                 time.sleep(PIECE_S)
+
+
+def text_of(request):
+    """The text that a request asks with."""
+    return request.raw_input_contents[0][4:].decode()
 
 
 def pieces_of(text):

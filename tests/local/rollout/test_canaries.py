@@ -12,6 +12,7 @@ from tests.fakes.rollouts import channel, judged, published
 from tests.fakes.traffic import shares
 from tests.local.rollout.gateway_clients import GatewayClients
 from tests.local.rollout.in_threads import InThreads
+from tests.local.rollout.stand_in import HEAVY
 from tests.local.stand_in_cluster import GATEWAY_PORT
 from tests.refused import refused
 
@@ -21,12 +22,9 @@ ROUTES = {
     "host": "{name}.models.test",
     "grpc_host": "{name}-grpc.models.test",
 }
-ROLLOUT = {
-    "strategy": "canary",
-    "steps": [5, 25, 50],
-    "bake_s": 6,
-    "canary": {"min_requests": 10, "slowdown": 5},  # wide: both releases, the gateway and the clients share the cores
-}
+ROLLOUT = {"strategy": "canary", "steps": [5, 25, 50], "bake_s": 6}
+LIMITS = {"min_requests": 10, "slowdown": 5}
+"""Wide: both releases, the gateway and the clients share the cores. A heavy request is slowed a hundred times."""
 
 
 @pytest.fixture
@@ -38,12 +36,12 @@ def workspace(workspace, site, gateway):
 
 
 def version(number, image="good", **changes):
-    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 20, "exposure": "ingress"}
+    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 90, "exposure": "ingress"}
     return rollouts.version(number, serving=serving, **changes)
 
 
 def candidate(workspace, image, **rollout):
-    made = version(2, image, rollout={**ROLLOUT, **rollout})
+    made = version(2, image, rollout={**ROLLOUT, "canary": LIMITS, **rollout})
     published(workspace, made)
     roll_out.run(made, workspace)
     judged(workspace, made)
@@ -62,8 +60,8 @@ def live(workspace):
 class Watched(InThreads):
     """What the model's routes gave the candidate, from each moment to the next. Used as a context."""
 
-    def __init__(self, cluster):
-        self._cluster, self.seen = cluster, []
+    def __init__(self, cluster, at_a_share=lambda share: None):
+        self._cluster, self._at_a_share, self.seen = cluster, at_a_share, []
         super().__init__(self._watch)
 
     def _watch(self):
@@ -71,15 +69,15 @@ class Watched(InThreads):
             now = shares(self._cluster.get("HTTPRoute", "demo"))
             if [now] != self.seen[-1:]:
                 self.seen.append(now)
+                self._at_a_share(now[0])
             self._stop.wait(0.05)
 
 
-@pytest.mark.timeout(180)
 def test_a_good_canary_is_promoted_step_by_step_and_no_request_fails(workspace, cluster, gateway):
     before = live(workspace)
     with GatewayClients(gateway, GATEWAY_PORT, "demo") as clients:
         clients.after(50)
-        made = candidate(workspace, "good")
+        made = candidate(workspace, "good", canary={**LIMITS, "slowdown": 100})
         clients.after(50)
         assert set(clients.answers) == {before.id}
         with Watched(cluster) as watched:
@@ -94,13 +92,17 @@ def test_a_good_canary_is_promoted_step_by_step_and_no_request_fails(workspace, 
     assert channel(workspace).live.release_id == made.id
 
 
-@pytest.mark.timeout(180)
-def test_a_canary_that_slows_down_under_real_traffic_is_rolled_back_at_its_second_step(workspace, cluster, gateway):
+def test_a_canary_that_is_slow_from_its_second_step_on_is_rolled_back_there(workspace, cluster, gateway):
     before = live(workspace)
     with GatewayClients(gateway, GATEWAY_PORT, "demo") as clients:
         clients.after(50)
         made = candidate(workspace, "lagging")
-        with Watched(cluster) as watched:
+
+        def ask_more_of_it(share):
+            if share == 25:
+                clients.text = HEAVY
+
+        with Watched(cluster, ask_more_of_it) as watched:
             with refused(what="was failed at step 2 of 3 (25 % of the requests)", found="answer "):
                 promote.run(made, workspace)
             roll_back.run(made, workspace)
@@ -114,10 +116,10 @@ def test_a_canary_that_slows_down_under_real_traffic_is_rolled_back_at_its_secon
     assert cluster.get("Deployment", made.id) is None
 
 
-@pytest.mark.timeout(180)
 def test_a_canary_that_is_slow_for_copies_of_the_requests_reaches_no_client(workspace, cluster, gateway):
     before = live(workspace)
     with GatewayClients(gateway, GATEWAY_PORT, "demo") as clients:
+        clients.text = HEAVY
         clients.after(50)
         made = candidate(workspace, "lagging", mirror=50)
         with pytest.raises(InputError) as caught:

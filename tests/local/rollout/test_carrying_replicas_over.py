@@ -14,7 +14,7 @@ from tests.fakes import rollouts
 
 SERVING = {
     "image": "test/triton:good",
-    "ready_timeout_s": 20,
+    "ready_timeout_s": 90,
     "replicas": {"min": 1, "max": 3},
     "autoscale": {"metric": "requests_in_flight", "target": 4},
 }
@@ -34,12 +34,11 @@ def state(cluster, release):
     return found["spec"]["replicas"], found["status"].get("availableReplicas"), target
 
 
-@pytest.mark.timeout(180)
 def test_replicas_and_scaler_follow_the_live_release_and_no_request_fails(workspace, cluster, asking):
     first = rollouts.released(workspace, 1, serving=SERVING)
     assert state(cluster, first) == (1, 1, first.id)
     cluster.scale("Deployment", first.id, 2)
-    cluster.wait_available("Deployment", first.id, 20)
+    cluster.wait_available("Deployment", first.id, 90)
 
     with asking(cluster.live_address("demo")) as clients:
         clients.after(20)
@@ -47,7 +46,7 @@ def test_replicas_and_scaler_follow_the_live_release_and_no_request_fails(worksp
         clients.after(20)
         carried = state(cluster, second)
         cluster.scale("Deployment", second.id, 3)
-        cluster.wait_available("Deployment", second.id, 20)
+        cluster.wait_available("Deployment", second.id, 90)
         revert.run(RevertRequest(name="demo", run="run-9", reason="drill"), workspace)
         clients.after(20)
 

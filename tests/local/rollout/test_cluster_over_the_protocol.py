@@ -55,7 +55,7 @@ def deployment(cluster, image="test/triton:good", **container):
 def test_a_deployment_is_available_when_its_pods_are_and_its_service_reaches_them(cluster):
     cluster.apply([deployment(cluster), service(cluster)])
 
-    cluster.wait_available("Deployment", "demo-1", 20)
+    cluster.wait_available("Deployment", "demo-1", 90)
 
     assert is_available(cluster.get("Deployment", "demo-1"))
     assert cluster.endpoints("demo") == set(cluster.ready_pods(LABELS))
@@ -65,11 +65,11 @@ def test_a_deployment_is_available_when_its_pods_are_and_its_service_reaches_the
 def test_a_pod_of_an_older_generation_neither_makes_a_deployment_available_nor_condemns_it(cluster):
     cluster.apply([deployment(cluster, "test/triton:crashing")])
     with pytest.raises(InputError) as caught:
-        cluster.wait_available("Deployment", "demo-1", 20)
+        cluster.wait_available("Deployment", "demo-1", 90)
     assert "CrashLoopBackOff" in caught.value.what
 
     cluster.apply([deployment(cluster)])
-    cluster.wait_available("Deployment", "demo-1", 20)
+    cluster.wait_available("Deployment", "demo-1", 90)
     good = cluster.ready_pods(LABELS)
     cluster.apply([deployment(cluster, "test/triton:unready")])
 
@@ -141,7 +141,7 @@ def test_a_candidate_that_a_quota_refuses_is_given_up_with_the_quotas_words(clus
 
 def test_a_deployment_that_does_not_exist_is_not_waited_for(cluster):
     with pytest.raises(InputError) as caught:
-        cluster.wait_available("Deployment", "demo-9", 20)
+        cluster.wait_available("Deployment", "demo-9", 90)
 
     assert caught.value.what.endswith("demo-9 does not exist")
 

@@ -51,7 +51,7 @@ def served(cluster, site, applied):
     return route
 
 
-def until(look, timeout_s=20):
+def until(look, timeout_s=90):
     deadline = time.monotonic() + timeout_s
     while not (found := look()):
         assert time.monotonic() < deadline, "waited in vain"

@@ -1,7 +1,5 @@
 """Disaster: the cluster is lost. Channel, releases and artifacts are enough to serve again on an empty one."""
 
-import pytest
-
 from tasks.contracts.release import RevertRequest
 from tasks.serving.manifests import WORKLOADS
 from tasks.steps import revert
@@ -17,7 +15,6 @@ def lose_everything(cluster):
             cluster.delete(kind, item["metadata"]["name"])
 
 
-@pytest.mark.timeout(300)
 def test_a_model_answers_again_after_its_cluster_was_lost(workspace, cluster, asking):
     rollouts.released(workspace, 1, serving=SERVING)
     second = rollouts.released(workspace, 2, serving=SERVING)

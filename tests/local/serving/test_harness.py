@@ -18,8 +18,6 @@ from tests.fakes.releases import SPEC, release
 from tests.local.serving.openai_server import ENVIRONMENTS, OpenAiServer
 from tests.local.serving.triton_server import ROOT
 
-pytestmark = pytest.mark.timeout(600)
-
 PYTHON = ENVIRONMENTS / "harness" / "bin" / "python"
 EVAL = ROOT / "tests/fixtures/hub/datasets/slipway/demo-questions/v1/eval.jsonl"
 QUESTIONS = 40

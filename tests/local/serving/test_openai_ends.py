@@ -2,11 +2,16 @@
 
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import openai
 import pytest
 
+from tasks.adapters.clock import SystemClock
+from tasks.adapters.front import EnvoyFront
+from tasks.serving.drain import drain
+from tasks.serving.front import SOCKET
 from tests.local.serving.openai_server import KeptClient, OpenAiServer
 from tests.local.serving.triton_server import RunningAnswer
 
@@ -41,8 +46,20 @@ def client_of(api):
     return openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0, timeout=60)
 
 
+class UntilItLeft(SystemClock):
+    """The time for a client to leave ends when it has left."""
+
+    def __init__(self):
+        self.left = threading.Event()
+
+    def sleep(self, seconds):
+        self.left.wait(60)
+        super().sleep(seconds)
+
+
 def test_a_kept_connection_is_told_to_close_at_a_drain_and_no_request_is_lost(api):
-    with httpx.Client(base_url=api.url) as http:
+    front, clock = EnvoyFront(api.folder / Path(SOCKET).name), UntilItLeft()
+    with httpx.Client(base_url=api.url, timeout=60) as http:
         said = []
 
         def ask():
@@ -53,10 +70,11 @@ def test_a_kept_connection_is_told_to_close_at_a_drain_and_no_request_is_lost(ap
         with KeptClient(ask) as kept:
             while len(kept.answers) < 3:
                 assert not kept.failures, kept.failures
-            drained = threading.Thread(target=api.drain, args=(2,))
+            drained = threading.Thread(target=drain, args=(front, clock), kwargs={"leave_s": 0, "requests_s": 20})
             drained.start()
             while "close" not in said:
                 assert not kept.failures, kept.failures
+        clock.left.set()
         drained.join()
 
     assert (kept.failures, said[0], said[-1]) == ([], "", "close")
@@ -77,12 +95,23 @@ def test_a_stream_in_flight_at_a_drain_is_finished(api):
 
 
 def test_a_connection_is_closed_at_its_age(long_triton, tmp_path):
-    with OpenAiServer(long_triton, tmp_path, connection_age_s=1) as api, httpx.Client(base_url=api.url) as http:
-        first = http.get("/v1/models")
-        time.sleep(1.5)
-        second, third = http.get("/v1/models"), http.get("/v1/models")
+    said, connections = [], []
 
-    assert [each.headers.get("connection") for each in (first, second, third)] == [None, "close", None]
+    def note(response):
+        said.append(response.headers.get("connection"))
+        connections.append(response.extensions["network_stream"].get_extra_info("client_addr"))
+
+    kept = {"limits": httpx.Limits(keepalive_expiry=None), "event_hooks": {"response": [note]}, "timeout": 60}
+    with OpenAiServer(long_triton, tmp_path, connection_age_s=5) as api, httpx.Client(base_url=api.url, **kept) as http:
+        deadline = time.monotonic() + 60
+        while "close" not in said and time.monotonic() < deadline:
+            http.get("/v1/models")
+            time.sleep(0.1)
+        http.get("/v1/models")
+
+    first, last, other = connections[0], connections[-2], connections[-1]
+    assert said == [None] * (len(said) - 2) + ["close", None]
+    assert first == last != other
 
 
 def test_a_client_that_leaves_frees_its_slot(api, long_triton):

@@ -19,8 +19,6 @@ CLIENTS = ENVIRONMENTS / "clients" / "bin"
 LIMIT_S = 240
 REQUESTS = 12
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def api(server, tmp_path_factory):

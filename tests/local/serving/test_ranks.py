@@ -14,6 +14,7 @@ import pytest
 from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.boot import SHARED_MEMORY, BootTest
 from tasks.steps.assemble import serving_command
+from tests.local.chain.whole_chain import until
 from tests.local.serving.ranks import ASKED, ENDS_WITHIN_S, ENVIRONMENT, LOADED, Ranks
 from tests.local.serving.triton_server import GrpcStream
 
@@ -93,7 +94,7 @@ def test_an_answer_is_whole_before_the_signal_and_every_rank_ends_after_it(ended
     server, reason = ended["told"]
 
     assert reason == "length"
-    assert server.processes() == {}
+    until(lambda: not server.processes(), timeout_s=30)
     assert server.regions() == []
 
 
@@ -101,7 +102,7 @@ def test_a_rank_that_dies_ends_all_of_them(ended):
     server, code = ended["broken"]
 
     assert code != 0
-    assert server.processes() == {}
+    until(lambda: not server.processes(), timeout_s=30)
 
 
 def test_the_boot_test_starts_both_ranks_and_leaves_none(repository, tmp_path, monkeypatch):

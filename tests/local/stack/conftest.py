@@ -4,14 +4,14 @@ from contextlib import contextmanager
 import pytest
 
 from local.stack import Stack
-from tests.local.chain.whole_chain import processes_naming
+from tests.local.chain import whole_chain
 
 
 @pytest.fixture(scope="session")
 def until():
     """Waits for a check to come true."""
 
-    def wait(check, timeout_s=20.0):
+    def wait(check, timeout_s=90.0):
         deadline = time.monotonic() + timeout_s
         while not check():
             assert time.monotonic() < deadline, f"waited {timeout_s} s in vain"
@@ -29,7 +29,7 @@ def running(folder):
         yield stack
     finally:
         stack.down()
-    assert processes_naming(str(stack.folder)) == {}
+    whole_chain.until(lambda: not whole_chain.processes_naming(str(stack.folder)), timeout_s=30)
 
 
 @pytest.fixture

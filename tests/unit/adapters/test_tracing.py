@@ -110,7 +110,6 @@ def closed_port():
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-@pytest.mark.timeout(60)
 def test_a_collector_that_is_gone_costs_no_result(tmp_path, caplog):
     endpoint = closed_port()
 
@@ -120,7 +119,6 @@ def test_a_collector_that_is_gone_costs_no_result(tmp_path, caplog):
     assert f"traces are lost: the collector at {endpoint}/v1/traces took none" in caplog.text
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("status", [503, 400])
 def test_a_collector_that_refuses_costs_no_result(tmp_path, caplog, status):
     with OtlpCollector(status=status) as collector:

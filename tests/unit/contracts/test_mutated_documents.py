@@ -20,7 +20,6 @@ SHIPPED = [
 CHUNK = 500
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_mutated_spec_is_accepted_or_refused_by_validate_and_by_airflow_alike(tmp_path, seed):
     for number, data in enumerate(mutants(SHIPPED, CHUNK, seed)):

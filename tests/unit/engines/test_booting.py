@@ -8,6 +8,7 @@ import pytest
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.boot import BootTest
+from tests.fakes.clock import ManualClock
 from tests.refused import refused
 
 QUESTION = SmokeQuestion(prompt="?", answer="!")
@@ -18,11 +19,26 @@ class RealClock:
     sleep = staticmethod(time.sleep)
 
 
-def booting(tmp_path, script, ready_timeout_s=5.0):
+class OnceWritten(ManualClock):
+    """No time passes before the server has written the file."""
+
+    def __init__(self, file):
+        super().__init__()
+        self._file = file
+
+    def sleep(self, seconds):
+        deadline = time.monotonic() + 20
+        while not (self._file.exists() and self._file.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        super().sleep(seconds)
+
+
+def booting(tmp_path, script, ready_timeout_s=5.0, clock=None):
     server = tmp_path / "tritonserver"
     server.write_text(f"#!/bin/sh\n{script}\n")
     server.chmod(0o755)
-    return BootTest(RealClock(), tmp_path, lambda place: [str(server)], ready_timeout_s=ready_timeout_s)
+    return BootTest(clock or RealClock(), tmp_path, lambda place: [str(server)], ready_timeout_s=ready_timeout_s)
 
 
 def test_a_server_that_ends_is_refused_with_its_errors(tmp_path):
@@ -36,12 +52,13 @@ def test_a_server_that_ends_is_refused_with_its_errors(tmp_path):
 
 
 def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
-    boot = booting(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60", ready_timeout_s=0.3)
+    pid = tmp_path / "pid"
+    boot = booting(tmp_path, f"echo $$ > {pid}; exec sleep 60", 0.3, OnceWritten(pid))
 
     with refused(UnavailableError, what="demo was not ready after 0 s"):
         boot.ask(tmp_path, "demo", QUESTION)
 
-    assert not is_running(int((tmp_path / "pid").read_text()))
+    assert not is_running(int(pid.read_text()))
 
 
 def test_a_machine_without_triton_is_named(tmp_path):

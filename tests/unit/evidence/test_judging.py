@@ -12,8 +12,6 @@ from tasks.contracts.measurement import AnswerRow, RequestRow
 from tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
 
-pytestmark = pytest.mark.timeout(120)  # importing Great Expectations alone takes seconds on a loaded machine
-
 QUALITY = {"dataset": "hf://datasets/a/b@main/q.jsonl", "perplexity": "hf://datasets/a/b@main/p.jsonl"}
 
 

@@ -10,8 +10,6 @@ from tasks.contracts.measurement import AnswerRow
 from tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
 
-pytestmark = pytest.mark.timeout(120)  # importing Great Expectations alone takes seconds on a loaded machine
-
 KEY = "exact_match,strict-match"
 SMOKE = AnswerRow(suite="smoke", prompt="q", expected="a", answer="a", ok=True)
 

@@ -88,7 +88,6 @@ def test_rows_of_older_versions_are_plain_lines():
     assert unpacked(gzip.decompress(packed(rows))) == rows
 
 
-@pytest.mark.timeout(60)  # importing pandas takes seconds on a loaded machine
 def test_pandas_reads_packed_rows_as_a_table(tmp_path):
     import pandas as pd
 

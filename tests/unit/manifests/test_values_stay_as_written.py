@@ -62,7 +62,6 @@ def rendered(site):
 
 
 @given(place=st.sampled_from(sorted(PLACES)), text=TEXTS)
-@pytest.mark.timeout(120)
 @settings(max_examples=150)
 def test_no_text_of_a_site_changes_what_a_servers_process_is_given(place, text):
     try:

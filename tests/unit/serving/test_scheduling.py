@@ -356,28 +356,40 @@ def test_a_client_that_leaves_while_another_is_taken_out_gets_an_end(serve):
     assert (first.finish_reason, second.finish_reason) == ("cancelled", "cancelled")
 
 
-class SlowToAsk(LookedAfter):
-    """To ask whether its client has gone takes a while."""
+class SlowToAsk(RecordedReply):
+    """Whether its client has gone is not known until the test says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.answers = threading.Event(), threading.Event()
 
     def is_cancelled(self):
-        time.sleep(0.006)
+        self.asked.set()
+        assert self.answers.wait(30)
+        time.sleep(2 * delivery.LOOK_S)
         return super().is_cancelled()
 
 
 def test_a_stream_goes_on_while_clients_that_wait_are_looked_after(serve):
-    permits, waiting = threading.Semaphore(0), [SlowToAsk() for _ in range(50)]
+    permits, first, second = threading.Semaphore(0), SlowToAsk(), SlowToAsk()
     service = serve(FakeRuntime({"runs": "x" * 50}, stepped=permits), slots=1)
     stream = service.ask("runs")
-    step_by_step(stream, permits, [1])
-    for reply in waiting:
+    assert service.runtime.stepping.wait(10)  # so that both others begin to wait together
+    for reply in (first, second):
         service.scheduler.submit(Job(TOKENIZER.encode("waits"), Sampling(1000), True), reply)
-    permits.release(1)
-    waiting[0].wait_for_look()
-    waiting[-1].looked.clear()
-    permits.release(1)
-    stream.wait_for_pieces(3)
+    step_by_step(stream, permits, [1])
+    assert first.asked.wait(10)
+    permits.release(2)
+    deadline = time.monotonic() + 10
+    while service.runtime.steps < 3:  # then the second step's token is on its way
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    first.answers.set()
+    stream.wait_for_pieces(2)
+    second.answers.set()  # only now: one thread asks them and sends the pieces
+    permits.release(100)
 
-    assert not waiting[-1].looked.is_set()
+    assert stream.text == "x" * 50
 
 
 def test_after_a_failure_requests_are_refused_at_once(serve):
