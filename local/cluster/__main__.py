@@ -17,6 +17,7 @@ from . import shim
 from .access import Access
 from .addresses import AddressError
 from .api import HOLD_S, STOP_PATH
+from .eviction import GRACE_S
 from .kubelet import end_containers
 from .restarts import NOTICE_S
 from .server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
@@ -97,7 +98,10 @@ def _settings(arguments: list[str]) -> Settings:
         "--notice-s", type=float, default=NOTICE_S, help="seconds from a container's end to its report (default: 1)"
     )
     parser.add_argument(
-        "--hold-s", type=float, default=HOLD_S, help="seconds that the answer to a created pod waits for its start"
+        "--hold-s", type=float, default=HOLD_S, help="seconds to wait for a created pod's start (default: 0.6)"
+    )
+    parser.add_argument(
+        "--eviction-grace-s", type=float, default=GRACE_S, help="seconds that an evicted pod has to end (default: 1)"
     )
     parser.add_argument(
         "--place", type=_place, action="append", default=[], metavar="NAME=FOLDER", help="value of ${NAME} in the table"
@@ -113,6 +117,7 @@ def _settings(arguments: list[str]) -> Settings:
         gateway=given.gateway.absolute() if given.gateway else None,
         notice_s=given.notice_s,
         hold_s=given.hold_s,
+        eviction_grace_s=given.eviction_grace_s,
     )
 
 

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 class Kubelet:
     """Runs the pods in the store."""
 
-    def __init__(self, store: Store, node: Node) -> None:
-        self._store, self._node = store, node
+    def __init__(self, store: Store, node: Node, eviction_grace_s: float) -> None:
+        self._store, self._node, self._eviction_grace_s = store, node, eviction_grace_s
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
         store.subscribe(self._changed)
 
@@ -58,7 +58,7 @@ class Kubelet:
 
     def _work_on(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
-        worker = PodWorker(self._store, self._node, pod)
+        worker = PodWorker(self._store, self._node, pod, self._eviction_grace_s)
         task = asyncio.create_task(self._run(worker, pod))
         self._workers[uid] = (worker, task)
         task.add_done_callback(lambda _: self._workers.pop(uid, None))

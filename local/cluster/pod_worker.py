@@ -26,8 +26,8 @@ MOUNT_RETRY_S, MOUNT_RETRY_MAX_S = 0.5, 122.0  # the kubelet's
 class PodWorker:
     """Handles one pod on the node. `run` ends when the pod is gone."""
 
-    def __init__(self, store: Store, node: Node, pod: Object) -> None:
-        self._store, self._node = store, node
+    def __init__(self, store: Store, node: Node, pod: Object, eviction_grace_s: float) -> None:
+        self._store, self._node, self._eviction_grace_s = store, node, eviction_grace_s
         self._namespace, self._name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         self._uid = pod["metadata"]["uid"]
         self._wake = asyncio.Event()
@@ -97,7 +97,7 @@ class PodWorker:
         stored = self._stored()
         if over is None or stored is None or stored["status"].get("phase") in FINAL_PHASES:
             return eviction.LOOK_S
-        await self._end(pod, eviction.REASON, over, time.time() + eviction.GRACE_S)
+        await self._end(pod, eviction.REASON, over, time.time() + self._eviction_grace_s)
         return 0
 
     def _schedule(self, pod: Object) -> bool:

@@ -20,6 +20,7 @@ from .addresses import Addresses
 from .api import HOLD_S, Api
 from .authorization import Authorizer, add_default_roles
 from .endpoints import EndpointWriter
+from .eviction import GRACE_S
 from .garbage import Deletion
 from .gate import Gate
 from .gateway import GatewayController
@@ -61,6 +62,8 @@ class Settings:
     """How late the end of a container is reported."""
     hold_s: float = HOLD_S
     """How long the answer to a created pod waits for its start."""
+    eviction_grace_s: float = GRACE_S
+    """How long an evicted pod has to end before it is killed."""
 
 
 @contextmanager
@@ -106,7 +109,7 @@ class Server:
         self._node = Node(
             settings.name, self._store, state, self._addresses, images, credentials, programs, settings.notice_s
         )
-        self._kubelet = Kubelet(self._store, self._node)
+        self._kubelet = Kubelet(self._store, self._node, settings.eviction_grace_s)
         self._workloads = Workloads(self._store, self._objects.create_pod, self._deletion.delete, settings.name)
         self._gateway: GatewayController | None = None
         if settings.gateway:

@@ -30,6 +30,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
+def wait_for(file):
+    """Code that waits until a file exists."""
+    return f"import os, time\nwhile not os.path.exists({str(file)!r}): time.sleep(0.05)\n"
+
+
 def until(check, timeout_s=90.0):
     """The first true answer of `check`."""
     deadline = time.monotonic() + timeout_s
@@ -55,6 +60,7 @@ class LocalCluster:
             "--name": NAME,
             "--images": self.images,
             "--hold-s": 5,  # a stalled machine starts no pod within the 0.6 s of a laptop
+            "--eviction-grace-s": 60,  # and may stall between SIGTERM and SIGKILL
             "--place": f"PYTHON={Path(sys.executable).parent}",
         }
         command = [sys.executable, "-m", PACKAGE, *(str(part) for pair in options.items() for part in pair)]
@@ -99,7 +105,7 @@ class LocalCluster:
             self.process.wait(60)
         self.process.stdout.close()
 
-    def kubectl(self, *arguments, text=None, check=True, timeout=60):
+    def kubectl(self, *arguments, text=None, check=True, timeout=120):
         binary = shutil.which("kubectl")
         if binary is None:
             pytest.skip("there is no kubectl on this machine")

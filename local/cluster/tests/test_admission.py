@@ -5,6 +5,8 @@ import json
 import pytest
 from kubernetes import client
 
+from .conftest import wait_for
+
 LEVEL = "pod-security.kubernetes.io/enforce"
 SAFE = {
     "allowPrivilegeEscalation": False,
@@ -27,7 +29,7 @@ def restricted(space):
 def refused(space, name="demo", **container):
     """What the API answers to a pod; empty when it takes it."""
     try:
-        space.run(name, "pass", container=container)
+        space.run(name, "import time; time.sleep(600)", container=container)
     except client.ApiException as error:
         status = json.loads(error.body)
         assert (status["code"], status["reason"]) == (403, "Forbidden")
@@ -166,10 +168,11 @@ def test_a_quota_refuses_the_pod_that_exceeds_it_and_says_what_is_used(space):
     )
 
 
-def test_a_pod_that_has_ended_uses_nothing(space, until):
+def test_a_pod_that_has_ended_uses_nothing(space, until, tmp_path):
     quota(space, pods="1")
-    space.run("one", "pass")
+    space.run("one", wait_for(tmp_path / "go"))
     second = refused(space, "two")
+    (tmp_path / "go").touch()
     space.finished("one")
 
     assert second == "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1"

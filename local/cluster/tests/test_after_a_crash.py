@@ -2,11 +2,12 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 from kubernetes import client, watch
+
+from .conftest import wait_for
 
 TICKS = "import time\nfor n in range(30):\n print('tick', n, flush=True); time.sleep(0.1)"
 
@@ -30,7 +31,6 @@ def test_pods_outlive_a_killed_server_and_are_taken_over(own_cluster, space_in):
     before = space.pod("ticks").status.container_statuses[0].container_id
 
     own_cluster.kill()
-    time.sleep(0.5)
     own_cluster.start()
     space = RestartedSpace(own_cluster, space)
     pod = space.finished("ticks")
@@ -40,12 +40,13 @@ def test_pods_outlive_a_killed_server_and_are_taken_over(own_cluster, space_in):
     assert (status.container_id, status.restart_count, status.state.terminated.exit_code) == (before, 0, 0)
 
 
-def test_a_pod_that_ended_while_the_server_was_away_has_its_status(own_cluster, space_in):
+def test_a_pod_that_ended_while_the_server_was_away_has_its_status(own_cluster, space_in, until, tmp_path):
     space = space_in(own_cluster, "crash")
-    space.run("short", "import time; time.sleep(0.5); raise SystemExit(65)")
+    space.run("short", wait_for(tmp_path / "go") + "raise SystemExit(65)")
 
     own_cluster.kill()
-    time.sleep(1)
+    (tmp_path / "go").touch()
+    until(lambda: not processes_of(own_cluster.state))
     own_cluster.start()
 
     pod = RestartedSpace(own_cluster, space).finished("short")
@@ -54,7 +55,7 @@ def test_a_pod_that_ended_while_the_server_was_away_has_its_status(own_cluster, 
 
 def test_a_shim_that_died_with_the_server_is_noticed(own_cluster, space_in):
     space = space_in(own_cluster, "crash")
-    space.run("lost", "import time; time.sleep(60)")
+    space.run("lost", "import time; time.sleep(600)")
 
     own_cluster.kill()
     for pid in processes_of(own_cluster.state):
@@ -86,12 +87,12 @@ def test_stop_leaves_no_process_and_a_new_start_brings_deployments_back(own_clus
     container = {
         "name": "one",
         "image": "test/python:1",
-        "command": ["python", "-c", "import time; time.sleep(99)"],
+        "command": ["python", "-c", "import time; time.sleep(600)"],
     }
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}}
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": template}
     space.apps.create_namespaced_deployment(space.name, {"metadata": {"name": "a"}, "spec": spec})
-    space.run("step", "import time; time.sleep(99)")
+    space.run("step", "import time; time.sleep(600)")
     until(lambda: space.apps.read_namespaced_deployment("a", space.name).status.ready_replicas == 1)
 
     own_cluster.stop()
@@ -105,7 +106,7 @@ def test_stop_leaves_no_process_and_a_new_start_brings_deployments_back(own_clus
 
 def test_stop_ends_pods_whose_server_is_dead(own_cluster, space_in, until):
     space = space_in(own_cluster, "dead")
-    space.run("sleeper", "import time; time.sleep(99)")
+    space.run("sleeper", "import time; time.sleep(600)")
 
     own_cluster.kill()
     own_cluster.run_stop()

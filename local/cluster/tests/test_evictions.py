@@ -77,5 +77,5 @@ def test_a_workload_replaces_an_evicted_pod(space, until):
         names = {pod.metadata.name for pod in space.core.list_namespaced_pod(space.name).items}
         return evicted and names - evicted
 
-    until(replaced, 30)
+    until(replaced)
     space.apps.delete_namespaced_deployment("fills", space.name, body=client.V1DeleteOptions())

@@ -108,7 +108,7 @@ def test_a_base_of_records_is_applied(space, tmp_path):
 
 
 def test_exec_is_refused_with_a_reason(space):
-    space.kubectl("apply", "-f", "-", text=POD)
+    space.kubectl("apply", "-f", "-", text=POD.replace("time.sleep(1)", "time.sleep(600)"))
 
     done = space.kubectl("exec", "talks", "--", "true", check=False)
 

@@ -53,7 +53,7 @@ def opened(space):
 
     def open_(path, *, protocols=(V4,)):
         made.append(websocket.WebSocket(sslopt={"context": trusted}))
-        made[-1].settimeout(10)
+        made[-1].settimeout(60)
         made[-1].connect(
             f"wss://127.0.0.1:{space.cluster.port}/api/v1/namespaces/{space.name}/pods/{path}",
             header=[f"Authorization: Bearer {token}"],
@@ -68,7 +68,7 @@ def opened(space):
 
 def test_the_kubernetes_client_talks_with_a_port_of_a_pod(space, echo):
     connection = forwarded(space, echo, 8000).socket(8000)
-    connection.settimeout(10)
+    connection.settimeout(60)
     connection.sendall(b"hello")
 
     assert connection.recv(100) == b"hello"
@@ -108,7 +108,7 @@ def test_the_websocket_ends_when_the_pod_closes(opened, echo):
 def test_a_port_where_nothing_listens_is_an_error_on_the_error_channel(space, echo):
     forward = forwarded(space, echo, 8009)
     connection = forward.socket(8009)
-    connection.settimeout(10)
+    connection.settimeout(60)
 
     assert connection.recv(100) == b""
     assert "error forwarding port 8009 to pod" in forward.error(8009)

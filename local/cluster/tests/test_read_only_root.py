@@ -155,8 +155,8 @@ def test_shared_memory_ends_at_64_mib(space, method):
 
 
 def test_a_command_of_a_probe_is_confined_too(space, until):
-    probe = {"exec": {"command": ["touch", "/var/tmp/test-probe"]}, "periodSeconds": 1}
-    space.run("probed", "import time; time.sleep(30)", container=READ_ONLY | {"readinessProbe": probe})
+    probe = {"exec": {"command": ["touch", "/var/tmp/test-probe"]}, "periodSeconds": 1, "timeoutSeconds": 30}
+    space.run("probed", "import time; time.sleep(600)", container=READ_ONLY | {"readinessProbe": probe})
 
     def told():
         events = space.core.list_namespaced_event(space.name).items

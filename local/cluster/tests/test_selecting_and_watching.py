@@ -74,10 +74,13 @@ def test_a_watch_from_a_list_sees_only_what_came_later(space):
 def test_an_object_that_loses_its_label_is_deleted_for_the_watch(space):
     space.core.create_namespaced_config_map(space.name, config_map("one", {"seen": "yes"}))
     version = space.core.list_namespaced_config_map(space.name).metadata.resource_version
-    threading.Timer(
-        0.2, space.core.patch_namespaced_config_map, ("one", space.name, {"metadata": {"labels": {"seen": "no"}}})
-    ).start()
+    later = config_map("two", {"seen": "yes"})
 
+    def change():
+        space.core.patch_namespaced_config_map("one", space.name, {"metadata": {"labels": {"seen": "no"}}})
+        space.core.create_namespaced_config_map(space.name, later)
+
+    threading.Timer(0.2, change).start()
     stream = watch.Watch().stream(
         space.core.list_namespaced_config_map,
         space.name,
@@ -86,7 +89,10 @@ def test_an_object_that_loses_its_label_is_deleted_for_the_watch(space):
         timeout_seconds=60,
     )
 
-    assert next(stream)["type"] == "DELETED"
+    assert [(event["type"], event["object"].metadata.name) for event in itertools.islice(stream, 2)] == [
+        ("DELETED", "one"),
+        ("ADDED", "two"),
+    ]
 
 
 def test_events_of_one_pod_are_found_by_field(space):

@@ -8,27 +8,34 @@ import time
 import pytest
 from kubernetes import client
 
+from .conftest import wait_for
+
 SERVER = """
 import http.server, os, signal, sys, threading, time
+ending = threading.Event()
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
         if self.path == "/slow":
             self.send_response(200); self.send_header("Connection", "close"); self.end_headers()
-            for part in range(10):
-                self.wfile.write(b"part "); self.wfile.flush(); time.sleep(0.15)
+            self.wfile.write(b"begun, "); self.wfile.flush(); ending.wait(); self.wfile.write(b"ended")
             return
         ready = self.path != "/ready" or not os.path.exists(os.environ["HOME"] + "/unready")
         text = os.environ["ANSWER"].encode()
         self.send_response(200 if ready else 503); self.send_header("Content-Length", str(len(text))); self.end_headers()
         self.wfile.write(text)
     def log_message(self, *arguments): pass
-server = http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler)
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = idle = False
+    timeout = 0
+    def handle_timeout(self): self.idle = True
+server = Server((sys.argv[1], int(sys.argv[2])), Handler)
 def drain(*arguments):
-    threading.Thread(target=lambda: (server.shutdown(), time.sleep(6), os._exit(0))).start()
+    ending.set(); threading.Thread(target=lambda: (time.sleep(1), server.shutdown())).start()
 signal.signal(signal.SIGTERM, drain)
 server.serve_forever()
-time.sleep(9)
+while not server.idle: server.handle_request()  # connections from before the pod left its Service
+server.server_close()
 """
 
 
@@ -50,7 +57,7 @@ def template(answer, **more):
         },
         **more,
     }
-    spec = {"containers": [container], "terminationGracePeriodSeconds": 16}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 60}
     return {"metadata": {"labels": {"app": "web", "answer": answer}}, "spec": spec}
 
 
@@ -121,18 +128,18 @@ def test_a_changed_selector_moves_new_connections_and_spares_old_ones(space, unt
     until(ready(space, "a"))
     until(ready(space, "b"))
     until(lambda: answers(address))
-    old = {}
-    slow = threading.Thread(target=lambda: old.update(text=get(address, "/slow")))
-    slow.start()
-    time.sleep(0.4)
+    connection = http.client.HTTPConnection(address, timeout=60)
+    connection.request("GET", "/slow")
+    old = connection.getresponse()
+    begun = old.read(7)
 
     space.core.patch_namespaced_service("web", space.name, {"spec": {"selector": {"answer": "two"}}})
     moved = [get(address) for _ in range(3)]
     space.apps.delete_namespaced_deployment("a", space.name)
-    slow.join()
 
     assert moved == ["two", "two", "two"]
-    assert old["text"] == "part " * 10
+    assert begun + old.read() == b"begun, ended"
+    connection.close()
 
 
 def test_a_service_whose_pods_are_gone_refuses(space, until):
@@ -145,13 +152,17 @@ def test_a_service_whose_pods_are_gone_refuses(space, until):
     until(lambda: not answers(address))
 
 
-LINGERS = {"preStop": {"sleep": {"seconds": 8}}}
+@pytest.fixture
+def lingers(tmp_path):
+    """What holds a pod that is told to end, until the test is over."""
+    yield {"preStop": {"exec": {"command": ["python", "-c", wait_for(tmp_path / "go")]}}}
+    (tmp_path / "go").touch()
 
 
-def test_the_last_pod_of_a_service_answers_while_it_is_being_ended(space, until):
-    space.apps.create_namespaced_deployment(space.name, deployment("a", "one"))
-    body = {"spec": {"template": template("one", lifecycle=LINGERS)}}
-    space.apps.patch_namespaced_deployment("a", space.name, body)
+def test_the_last_pod_of_a_service_answers_while_it_is_being_ended(space, until, lingers, tmp_path):
+    body = deployment("a", "one")
+    body["spec"]["template"] = template("one", lifecycle=lingers)
+    space.apps.create_namespaced_deployment(space.name, body)
     address = space.core.create_namespaced_service(space.name, service({"app": "web"})).spec.cluster_ip
     until(lambda: conditions(space) == [(True, True, False)] and answers(address))
 
@@ -161,13 +172,14 @@ def test_the_last_pod_of_a_service_answers_while_it_is_being_ended(space, until)
     listed = space.core.read_namespaced_endpoints("web", space.name).subsets
 
     assert (answer, listed) == ("one", [])
+    (tmp_path / "go").touch()
     until(lambda: not answers(address))
 
 
-def test_a_pod_that_is_being_ended_gets_nothing_while_another_is_ready(space, until):
+def test_a_pod_that_is_being_ended_gets_nothing_while_another_is_ready(space, until, lingers):
     for name, answer in (("a", "one"), ("b", "two")):
         body = deployment(name, answer)
-        body["spec"]["template"] = template(answer, lifecycle=LINGERS)
+        body["spec"]["template"] = template(answer, lifecycle=lingers)
         space.apps.create_namespaced_deployment(space.name, body)
     address = space.core.create_namespaced_service(space.name, service({"app": "web"})).spec.cluster_ip
     until(lambda: conditions(space) == [(True, True, False)] * 2 and answers(address))
@@ -178,9 +190,9 @@ def test_a_pod_that_is_being_ended_gets_nothing_while_another_is_ready(space, un
     assert {get(address) for _ in range(4)} == {"two"}
 
 
-def test_a_pod_that_is_being_ended_and_says_unready_is_no_longer_serving(space, until):
+def test_a_pod_that_is_being_ended_and_says_unready_is_no_longer_serving(space, until, lingers):
     body = deployment("a", "one")
-    body["spec"]["template"] = template("one", lifecycle=LINGERS)
+    body["spec"]["template"] = template("one", lifecycle=lingers)
     space.apps.create_namespaced_deployment(space.name, body)
     address = space.core.create_namespaced_service(space.name, service({"app": "web"})).spec.cluster_ip
     until(lambda: conditions(space) == [(True, True, False)] and answers(address))
@@ -190,7 +202,7 @@ def test_a_pod_that_is_being_ended_and_says_unready_is_no_longer_serving(space, 
     space.apps.patch_namespaced_deployment_scale("a", space.name, {"spec": {"replicas": 0}})
 
     until(lambda: conditions(space) == [(False, False, True)])
-    assert not answers(address)
+    until(lambda: not answers(address))
 
 
 def test_a_dead_endpoint_is_skipped(space, until):
@@ -230,7 +242,7 @@ def test_a_roll_out_never_leaves_the_service_without_an_answer(space, until):
                 failed.append(error)
             time.sleep(0.01)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     space.apps.patch_namespaced_deployment("web", space.name, {"spec": {"template": template("two")}})
     said = space.kubectl("rollout", "status", "deployment/web", "--timeout=90s").stdout
@@ -252,9 +264,10 @@ def test_recreate_ends_the_old_pods_first(space, until):
     space.apps.patch_namespaced_deployment("web", space.name, {"spec": {"template": template("two")}})
 
     def at_the_first_new_pod():
-        """The answers of all pods in one list, once it contains a new pod."""
-        answers_of_pods = [pod.metadata.labels["answer"] for pod in space.core.list_namespaced_pod(space.name).items]
-        return answers_of_pods if "two" in answers_of_pods else None
+        """The answers of the pods in one list that have not ended, once it contains a new pod."""
+        pods = space.core.list_namespaced_pod(space.name).items
+        living = [pod.metadata.labels["answer"] for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+        return living if "two" in living else None
 
     assert until(at_the_first_new_pod) == ["two"]
 

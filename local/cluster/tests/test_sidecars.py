@@ -32,12 +32,14 @@ def ready(pod):
 
 def test_a_sidecar_is_told_to_end_only_after_the_main_container_has_ended(space, until, tmp_path):
     log = tmp_path / "log"
+    up = {"exec": {"command": ["python", "-c", f"assert 'sidecar started' in open({str(log)!r}).read()"]}}
+    probe = up | {"periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 60}
     space.run(
         "pair",
-        recorded(log, "main", takes_s=1),
+        recorded(log, "main", after="hook of the sidecar", takes_s=1),
         restartPolicy="Always",
-        terminationGracePeriodSeconds=20,
-        initContainers=[sidecar(recorded(log, "sidecar"), lifecycle={"preStop": hook(log)})],
+        terminationGracePeriodSeconds=60,
+        initContainers=[sidecar(recorded(log, "sidecar"), startupProbe=probe, lifecycle={"preStop": hook(log)})],
     )
     until(lambda: ready(space.pod("pair")) and log.exists() and len(log.read_text().splitlines()) == 2)
     space.core.delete_namespaced_pod("pair", space.name)
@@ -49,7 +51,8 @@ def test_a_sidecar_is_told_to_end_only_after_the_main_container_has_ended(space,
     assert said[4:] == ["main ended", "sidecar told", "sidecar ended"]
 
 
-def recorded(log, name, takes_s=0):
+def recorded(log, name, after="", takes_s=0):
+    """Code that records what it is told; it ends some time after `after` is in the log."""
     return f"""
 import signal, sys, time
 def say(text):
@@ -57,6 +60,8 @@ def say(text):
         file.write("{name} " + text + "\\n")
 def end(*_):
     say("told")
+    while {after!r} not in open({str(log)!r}).read():
+        time.sleep(0.05)
     time.sleep({takes_s})
     say("ended")
     sys.exit(0)
