@@ -44,12 +44,13 @@ def line_and(text, least_s, most_s):
 
 
 def runs(program, otherwise):
-    """When the step has started `program`; where processes are out of sight, when it says `otherwise`."""
+    """When the step has started `program`, or ended; where processes are out of sight, when it says `otherwise`."""
 
     def moment(pod, by_hand):
         if by_hand.chain.stack is None:
             return pod.wait_for_line(otherwise)
-        return until(lambda: any(program in command for command in pod.processes().values()), every_s=0.02)
+        until(pod.processes)
+        return until(lambda: not (left := pod.processes()) or program in " ".join(left.values()), every_s=0.02)
 
     return moment
 

@@ -72,7 +72,7 @@ def test_a_kept_connection_is_told_to_close_at_a_drain_and_no_request_is_lost(ap
                 assert not kept.failures, kept.failures
             drained = threading.Thread(target=drain, args=(front, clock), kwargs={"leave_s": 0, "requests_s": 20})
             drained.start()
-            while "close" not in said:
+            while "close" not in said[:-1]:  # one more answer comes, over another connection
                 assert not kept.failures, kept.failures
         clock.left.set()
         drained.join()

@@ -53,11 +53,13 @@ def test_a_server_that_ends_is_refused_with_its_errors(tmp_path):
 
 def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
     pid = tmp_path / "pid"
-    boot = booting(tmp_path, f"echo $$ > {pid}; exec sleep 60", 0.3, OnceWritten(pid))
+    clock = OnceWritten(pid)
+    boot = booting(tmp_path, f"echo $$ > {pid}; exec sleep 60", 0.3, clock)
 
     with refused(UnavailableError, what="demo was not ready after 0 s"):
         boot.ask(tmp_path, "demo", QUESTION)
 
+    assert 0.3 <= clock.monotonic() < 0.5
     assert not is_running(int(pid.read_text()))
 
 
