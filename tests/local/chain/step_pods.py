@@ -68,7 +68,7 @@ class StepPod:
     def gone(self):
         """Delete what is left; nothing of it runs afterwards."""
         self._delete()
-        until(lambda: not self.processes(), timeout_s=10)
+        until(lambda: not self.processes(), timeout_s=60)
 
     def _delete(self):
         with contextlib.suppress(client.ApiException):

@@ -82,7 +82,7 @@ def kill_midway(by_hand, step, moments):
     for moment in itertools.islice(itertools.cycle(moments), FURTHER_TRIES):
         if KILLED in codes:
             return
-        forget_artifact(by_hand, step)
+        undo(by_hand, step)
         codes.append(kill_at(moment, by_hand, step))
     assert KILLED in codes, codes
 
@@ -98,11 +98,15 @@ def kill_at(moment, by_hand, step):
     return code
 
 
-def forget_artifact(by_hand, step):
-    """What a stage stored counts as a claim that a writer left long ago: the next try has work to do."""
+def undo(by_hand, step):
+    """Give the next try of a step work to do again, after one that ended; what a stage stored becomes an old claim."""
     if step in STAGES:
         left = {"claimed_by": "nobody", "claimed_at": "2000-01-01T00:00:00Z"}
         by_hand.chain.write(f"{by_hand.chain.layout.artifact(step, by_hand.key(step))}/{MANIFEST}", left)
+    elif step == "roll-out":
+        by_hand.chain.cluster.delete("Deployment", by_hand.id)
+    elif step in {"promote", "roll-back"}:
+        by_hand.make("roll-out")
 
 
 def slow_weights(chain):

@@ -20,7 +20,7 @@ class GatewayClients(InThreads):
 
     def __init__(self, host, port, name, at_once=14):
         self.host, self.port, self.name, self.text = host, port, name, "?"
-        self.answers, self.failures = collections.Counter(), []
+        self.answers, self.failures, self._period = collections.Counter(), [], 0
         self._lock = threading.Lock()
         super().__init__(*[self._http] * at_once, self._grpc)
 
@@ -30,6 +30,12 @@ class GatewayClients(InThreads):
         while self.answers.total() < wanted:
             assert time.monotonic() < deadline, (self.answers, self.failures[:3])
             time.sleep(0.01)
+
+    def forget(self):
+        """Count from zero, without the answers to requests that are on their way."""
+        with self._lock:
+            self._period += 1
+            self.answers.clear()
 
     def _http(self):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
@@ -61,14 +67,15 @@ class GatewayClients(InThreads):
 
 class _Counted:
     def __init__(self, clients, kind):
-        self.clients, self.kind = clients, kind
+        self.clients, self.kind, self.period = clients, kind, clients._period
 
     def __enter__(self):
         return self.answered
 
     def answered(self, pod):
         with self.clients._lock:
-            self.clients.answers[pod.rsplit("-", 2)[0]] += 1
+            if self.period == self.clients._period:
+                self.clients.answers[pod.rsplit("-", 2)[0]] += 1
 
     def __exit__(self, kind, error, trace):
         if isinstance(error, Exception):

@@ -82,7 +82,7 @@ def test_a_good_canary_is_promoted_step_by_step_and_no_request_fails(workspace, 
         assert set(clients.answers) == {before.id}
         with Watched(cluster) as watched:
             told = promote.run(made, workspace)
-        clients.answers.clear()
+        clients.forget()
         clients.after(50)
         assert clients.answers[made.id] >= 45
 
@@ -106,7 +106,7 @@ def test_a_canary_that_is_slow_from_its_second_step_on_is_rolled_back_there(work
             with refused(what="was failed at step 2 of 3 (25 % of the requests)", found="answer "):
                 promote.run(made, workspace)
             roll_back.run(made, workspace)
-        clients.answers.clear()
+        clients.forget()
         clients.after(100)
         assert set(clients.answers) == {before.id}
 
