@@ -4,7 +4,6 @@ import atexit
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -33,6 +32,7 @@ import pytest  # noqa: E402
 from plugins.slipway_airflow.step_documents import s3_client_of  # noqa: E402
 from tests.dags.step_runs import StepRuns  # noqa: E402
 from tests.fakes.kubernetes_pods import PodServer  # noqa: E402
+from tests.ports import free_ports  # noqa: E402
 
 CREDENTIALS = {"login": "slipway", "password": "canary-of-the-store"}
 
@@ -49,9 +49,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def s3_endpoint():
     """moto's server, of the environment the laptop's own servers run in."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
     process = subprocess.Popen(
         [python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from tasks.adapters.transfer import transfer
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import ObjectStoreSite, Site
 from tests.fakes.releases import SPEC
+from tests.ports import free_ports
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LOCAL_SITE = REPOSITORY / "sites" / "local.yaml"
@@ -36,12 +36,6 @@ PLANTED = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS
 BUCKET = "slipway-test"
 NO_BUCKET = "slipway-tests-nobody-makes-this-one"  # the name must be free in all of S3
 NUMBERS = itertools.count(1)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -64,7 +58,7 @@ def object_store(tmp_path_factory):
     if named := os.environ.get("SLIPWAY_SITE"):
         yield read_contract(Site, yaml.safe_load(Path(named).read_text()), named).object_store
         return
-    port, folder = free_port(), tmp_path_factory.mktemp("object-store")
+    (port,), folder = free_ports(1), tmp_path_factory.mktemp("object-store")
     store = ObjectStoreSite(bucket=BUCKET, endpoint=f"http://127.0.0.1:{port}")
     served = ("-m", "local.object_store", "--folder", folder, "--site", LOCAL_SITE, "--port", str(port))
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -16,6 +15,7 @@ import yaml
 
 from tasks.serving import front
 from tests.local.serving.triton_server import LOOPBACK, ROOT
+from tests.ports import free_ports
 from tests.unit.manifests.test_monitoring import AUTOSCALING, COMPONENT, DASHBOARDS, groups, queries
 
 PROMETHEUS = shutil.which("prometheus")
@@ -34,12 +34,6 @@ pytestmark = [
     pytest.mark.skipif(PROMETHEUS is None, reason="there is no prometheus on this machine (apt install prometheus)"),
     pytest.mark.skipif(not ENVOY.exists(), reason="Envoy is missing: python3 -m local.environments front"),
 ]
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind((LOOPBACK, 0))
-        return listener.getsockname()[1]
 
 
 def get(url):
@@ -101,7 +95,7 @@ def watched(start_server, make_repository, tmp_path_factory):
     """A Triton behind a front, both scraped, with clients that ask all the time."""
     folder = tmp_path_factory.mktemp("watched")
     triton = start_server(make_repository(), metrics=True, arguments=("--metrics-config=histogram_latencies=true",))
-    http_port, stats_port, port = free_port(), free_port(), free_port()
+    http_port, stats_port, port = free_ports(3)
     config = envoy_config(triton, http_port, stats_port)
     targets = [f"{LOOPBACK}:{triton.metrics_port}", f"{LOOPBACK}:{stats_port}"]
     scrape = {"job_name": "pods", "static_configs": [{"targets": targets, "labels": LABELS}]}

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import threading
 import time
@@ -16,6 +15,7 @@ from tasks.adapters.front import EnvoyFront
 from tasks.serving import drain, front
 from tasks.serving.commands import PORTS, TRITON_PORTS
 from tests.local.serving.triton_server import LOOPBACK, ROOT
+from tests.ports import free_ports
 
 ENVIRONMENTS = ROOT / ".slipway" / "envs"
 TEMPLATES = ROOT / "k8s_manifests" / "serving"
@@ -27,7 +27,7 @@ class OpenAiServer:
     """Both processes; `with` ends them."""
 
     def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1):
-        self.port, grpc_port = _free_ports(2)
+        self.port, grpc_port = free_ports(2)
         self.folder, self.log = folder, folder / "openai.log"
         self._ports = {
             (PORTS["http"], TRITON_PORTS["http"]): (self.port, triton.http_port),
@@ -125,11 +125,3 @@ class KeptClient:
                 self.failures.append(repr(error))
                 return
             self._stop.wait(0.05)
-
-
-def _free_ports(count):
-    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

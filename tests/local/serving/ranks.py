@@ -4,7 +4,6 @@ import contextlib
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from tasks.serving import commands
 from tasks.serving.boot import SHARED_MEMORY
 from tests.fakes.releases import SPEC, spec
 from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, ROOT, TritonServer
+from tests.ports import free_ports
 
 MPI = ROOT / ".slipway" / "envs" / "dev" / "bin"
 EXIT_TIMEOUT_S = 20
@@ -48,9 +48,7 @@ class Ranks(TritonServer):
 
     def __init__(self, repository, folder, prefix):
         self.environment = {**ENVIRONMENT, "TMPDIR": str(folder), **self.further_environment(folder)}
-        with contextlib.ExitStack() as held:
-            sockets = [held.enter_context(socket.create_server((LOOPBACK, 0))) for _ in commands.PORTS]
-            ports = {name: each.getsockname()[1] for name, each in zip(commands.PORTS, sockets, strict=True)}
+        ports = dict(zip(commands.PORTS, free_ports(len(commands.PORTS)), strict=True))
         self.http_port, self.grpc_port, self.metrics_port = ports.values()
         self.log, self.prefix = folder / "mpirun.log", prefix
         server = commands.Server(LOOPBACK, EXIT_TIMEOUT_S, prefix, str(repository), ports)

@@ -10,14 +10,14 @@ from tasks.contracts.network_check import AllReduce
 from tasks.serving import commands
 from tests.local.serving.ranks import ENVIRONMENT, MPI
 from tests.local.serving.triton_server import LOOPBACK, ROOT
+from tests.ports import free_ports
 
 PYTHON = ROOT / ".slipway" / "envs" / "tasks" / "bin" / "python"
 
 
 def ranks(number, *, folder, size_mib=4, timeout_s=60):
     """Run so many ranks in one pod; exit code, output, and the container's termination message."""
-    with socket.create_server((LOOPBACK, 0)) as held:
-        port = held.getsockname()[1]
+    (port,) = free_ports(1)
     program = [str(PYTHON), "-m", "tasks", "all-reduce", f"--leader={LOOPBACK}", f"--port={port}"]
     program += [f"--mib={size_mib}", "--backend=gloo", f"--timeout-s={timeout_s}"]
     server = replace(commands.Server(LOOPBACK, 20, "all-reduce"), program=tuple(program))

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import queue
-import socket
 import subprocess
 import threading
 import time
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 from tritonclient import grpc
+
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = ROOT / ".slipway" / "envs" / "triton"
@@ -28,7 +29,7 @@ class TritonServer:
     """
 
     def __init__(self, repository, folder, first_on_path=None, environment=None, arguments=(), metrics=False):
-        self.http_port, self.grpc_port, self.metrics_port = _free_ports(3)
+        self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
         self.repository, self.log = repository, folder / "tritonserver.log"
         command = [
             LAUNCHER,
@@ -229,11 +230,3 @@ def together(count, ask):
 def has_package(name):
     """Whether the serving environment has it."""
     return any((ENVIRONMENT / "lib").glob(f"python3.*/site-packages/{name}"))
-
-
-def _free_ports(count):
-    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
