@@ -1,4 +1,4 @@
-"""The directory is the tier: it decides when a test hangs. A test outside a tier is an error."""
+"""The directory is the tier: it decides after how long a test counts as hung. A test outside a tier is an error."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ FIRST_RESPONSE = {
 FRONT_LISTENERS = ("http", "grpc")
 """Stat prefixes of k8s_manifests/serving/front_config.yaml.j2."""
 SHORT_S = 0.01
-"""Differences of means below it are no slowdown.
+"""Differences below it never count as a slowdown.
 
 A front counts in whole milliseconds, and one request of 20 that waits 60 ms for a CPU makes a mean of 1.5 ms three
 times as long. No client notices 10 ms in an answer of a language model.
@@ -155,7 +155,8 @@ def judge(candidate: Side, live: Side, limits: CanaryLimits) -> list[Finding]:
     for what, mine, theirs, noticed_s in _times(candidate, live, limits):
         slow = mine > limits.slowdown * theirs and mine - theirs > noticed_s
         ratio = f", {mine / theirs:.2f} x" if theirs else ""
-        why = f"{what} {1e3 * mine:.4g} ms, live {1e3 * theirs:.4g} ms{ratio} (limit {limits.slowdown:g} x; {counts})"
+        limit = f"limit {limits.slowdown:g} x and {1e3 * noticed_s:.4g} ms more"
+        why = f"{what} {1e3 * mine:.4g} ms, live {1e3 * theirs:.4g} ms{ratio} ({limit}; {counts})"
         findings.append(Finding(Verdict.FAILED if slow else Verdict.PASSED, why))
     return findings
 

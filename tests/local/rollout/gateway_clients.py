@@ -32,7 +32,7 @@ class GatewayClients(InThreads):
             time.sleep(0.01)
 
     def forget(self):
-        """Count from zero, without the answers to requests that are on their way."""
+        """Count from zero. Answers to requests that are already under way do not count."""
         with self._lock:
             self._period += 1
             self.answers.clear()

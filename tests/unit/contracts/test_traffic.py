@@ -87,7 +87,10 @@ def test_one_answer_that_had_to_wait_makes_no_slow_candidate_of_a_fast_one(waite
     fast = Side(few, (), few)
     waited = Side(few, (), Served(succeeded=38, timed=38, request_s=few.request_s + waited_s))
 
-    assert verdict_of(judge(waited, fast, LIMITS)) is verdict
+    findings = judge(waited, fast, LIMITS)
+
+    assert verdict_of(findings) is verdict
+    assert "(limit 1.5 x and 10 ms more; 38 requests, live 38)" in findings[-1].why
 
 
 def test_errors_of_clients_that_the_live_release_has_too_are_not_the_candidates():
