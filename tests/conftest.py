@@ -1,16 +1,15 @@
 """The directory is the tier: it decides after how long a test counts as hung. A test outside a tier is an error."""
 
-from pathlib import Path
-
 import pytest
 
-TESTS = Path(__file__).parent
+from tests.support.paths import REPOSITORY
+
 TIMEOUT_S = {"unit": 120, "contracts": 120, "dags": 300, "local": 600}
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        tier = item.path.relative_to(TESTS).parts[0]
+        tier = item.path.relative_to(REPOSITORY / "tests").parts[0]
         if tier not in TIMEOUT_S:
             raise pytest.UsageError(f"{item.nodeid}: {tier} is no tier; there are {', '.join(TIMEOUT_S)}")
         if item.get_closest_marker("timeout") is None:

@@ -28,8 +28,8 @@ from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
 from tests.fakes.releases import SPEC, spec
 from tests.goldens import check_goldens
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[2]
 BUILD, QUANTIZE, CONVERT = (contract(f"{name}.yaml") for name in ("trtllm_build", "quantize", "convert_checkpoint"))
 LORA = contract("hf_lora_convert.yaml")
 VOCABULARY_CONTRACT = contract("generate_xgrammar_tokenizer_info.yaml")
@@ -50,7 +50,7 @@ def asked(quantization="none", kv_cache="none", **engine):
 
 
 def shipped(name):
-    return ReleaseSpec.model_validate(yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text()))
+    return ReleaseSpec.model_validate(yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
 
 
 def value_of(command, flag):

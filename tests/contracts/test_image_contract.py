@@ -8,8 +8,8 @@ import pytest
 
 from cli.image_contract import CONFIRMATIONS, PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE
 from tests.contracts.recorded import contract
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[2]
 CUSTOM_RESOURCES = {each["record"] for each in contract("upstream.yaml") if each["reads"] == "custom_resource"}
 ELSEWHERE = {"public_models.yaml", "causal_models.yaml", "upstream.yaml", "written_paths.yaml"} | CUSTOM_RESOURCES
 ELSEWHERE |= {"metrics.yaml", "airflow_chart.json", "kind_cluster.yaml", "cloudwatch_agent.json"}
@@ -63,7 +63,7 @@ def test_all_that_an_images_steps_import_is_imported_by_the_doctor(image):
 
 @pytest.mark.parametrize("image", SERVED)
 def test_all_that_slipways_own_models_import_is_imported_by_the_doctor(image):
-    templates = ROOT / "model_repository_templates"
+    templates = REPOSITORY / "model_repository_templates"
     files = [*(templates / "openvino" / "model" / "1" / "generation").glob("*.py")]
     files += [file for model in SERVED[image] for file in (templates / model / "1").glob("*.py")]
     local = {file.stem for file in files} | {"generation"}
@@ -92,7 +92,7 @@ def packages_of(modules, without):
 
 
 def file_of(module):
-    path = ROOT / module.replace(".", "/")
+    path = REPOSITORY / module.replace(".", "/")
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 

@@ -13,8 +13,9 @@ from tasks.serving.paths import ENGINE_DESCRIPTION
 from tasks.serving.repository import render
 from tests.contracts.recorded import check_document, check_value, contract
 from tests.fakes.releases import SPEC, spec
+from tests.support.paths import REPOSITORY
 
-TEMPLATES = Path(__file__).parents[2] / "model_repository_templates"
+TEMPLATES = REPOSITORY / "model_repository_templates"
 CACHE = {
     "optimal_adapter_size": 16,
     "max_adapter_size": 16,

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
+
 IMAGES = REPOSITORY / "local" / "images.yaml"
 COMMANDS = {"tasks": ("python",), "triton": ("python", "tritonserver")}
 CALLS = (
@@ -42,7 +43,7 @@ def wrap(folder: Path) -> None:
     for environment, names in COMMANDS.items():
         (folder / environment).mkdir()
         for name in names:
-            real = REPOSITORY / ".slipway" / "envs" / environment / "bin" / name
+            real = ENVIRONMENTS / environment / "bin" / name
             wrapper = folder / environment / name
             wrapper.write_text(WRAPPER.format(real=real, calls=CALLS, out=out, name=f"{environment}-{name}"))
             wrapper.chmod(0o755)

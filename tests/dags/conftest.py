@@ -10,10 +10,11 @@ import time
 import urllib.request
 from pathlib import Path
 
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
+
 # Airflow and the Kubernetes client read these when they are imported, which the imports below already do
 HOME = Path(tempfile.mkdtemp(prefix="slipway-dags-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
-REPOSITORY = Path(__file__).resolve().parents[2]
 SITE = Path(__file__).with_name("site.yaml")
 os.environ |= {
     "AIRFLOW_HOME": str(HOME),
@@ -50,7 +51,7 @@ def pytest_collection_modifyitems(items):
 def s3_endpoint():
     """moto's server, of the environment the laptop's own servers run in."""
     (port,) = free_ports(1)
-    python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
+    python = ENVIRONMENTS / "local" / "bin" / "python"
     process = subprocess.Popen(
         [python, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,

@@ -6,7 +6,6 @@ What it promises is what tests/fakes/cluster_contract.py asks of it and of a clu
 import copy
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from tasks.adapters.kube_errors import MissingError, StaleError
@@ -18,8 +17,8 @@ from tasks.rollout.server_target import selected
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
 

@@ -3,8 +3,6 @@
 A module that collects these tests gives the fixtures `cluster` and `until`, which waits for a condition.
 """
 
-from pathlib import Path
-
 import pytest
 
 from tasks.adapters.event_object import MoveEvent
@@ -12,8 +10,9 @@ from tasks.contracts.errors import InputError
 from tasks.serving import exposure, scaling
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
+from tests.support.paths import REPOSITORY
 
-TEMPLATES = Path(__file__).parents[2] / "k8s_manifests" / "serving"
+TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 LABELS = {"slipway.dev/model": "demo", "slipway.dev/release": "demo-1"}
 
 

@@ -1,10 +1,10 @@
 """sites/eks.yaml as whoever uses it fills it in."""
 
-from pathlib import Path
-
 import yaml
 
-FILE = Path(__file__).parents[2] / "sites" / "eks.yaml"
+from tests.support.paths import REPOSITORY
+
+FILE = REPOSITORY / "sites" / "eks.yaml"
 
 
 def eks():

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from pathlib import Path
 
 import yaml
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.plan import DatasetFile, HubFile, Source
+from tests.support.paths import REPOSITORY
 
-MODELS = yaml.safe_load((Path(__file__).parents[1] / "contracts" / "public_models.yaml").read_text())["models"]
+MODELS = yaml.safe_load((REPOSITORY / "tests" / "contracts" / "public_models.yaml").read_text())["models"]
 COMMIT = "c" * 40
 
 

@@ -9,7 +9,6 @@ import yaml
 from tasks.contracts.site import Site
 from tests.fakes.eks_site import eks
 
-ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("models.yaml")
 ROOMY = {"memory": "8Ti", "scratch": "16Ti"}
 """Sizes that a site chooses as its models need them: they say nothing about a model."""

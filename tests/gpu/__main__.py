@@ -7,8 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.gpu.checks import CHECKS, REPOSITORY, Bench, line_of
+from tests.gpu.checks import CHECKS, Bench, line_of
 from tests.gpu.report import as_json, as_markdown, exit_code
+from tests.support.paths import REPOSITORY
 
 REPORTS = REPOSITORY / ".slipway" / "gpu-check"
 QUERY = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.gpu.report import FAILED, PASSED, SKIPPED, Line
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 IMPORTS = ("torch", "transformers", "modelopt.torch.quantization", "tensorrt", "tensorrt_llm", "tensorrt_llm.llmapi")
 IMPORTS += ("vllm", "triton", "tritonclient.grpc", "pydantic", "jinja2")
 OWN = ("pydantic", "yaml", "safetensors")

@@ -10,7 +10,8 @@ import shutil
 import sys
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.paths import REPOSITORY
+
 TEMPLATES = REPOSITORY / "model_repository_templates"
 LIMITS = {"max_batch_size": 4, "max_input_tokens": 192, "max_sequence_tokens": 256}
 ANYTHING = {"prompt": "What is the capital of France?", "answer": r"(?s)\S", "match": "regex", "max_tokens": 8}

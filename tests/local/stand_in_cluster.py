@@ -26,9 +26,8 @@ from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
 from tests.local.rollout.in_threads import InThreads
 from tests.local.rollout.kept_clients import KeptClients
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 STAND_IN = Path(__file__).with_name("rollout") / "stand_in.py"
 CONTEXT = "slipway-rollout"

@@ -8,7 +8,7 @@ from kubernetes.client import models as k8s
 
 from plugins.slipway_airflow.failed_pods import expired, remove_failed_pods
 from plugins.slipway_airflow.site import current_site
-from tests.dags.conftest import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LABELS = {"app.kubernetes.io/managed-by": "slipway", "slipway.dev/step": "build"}

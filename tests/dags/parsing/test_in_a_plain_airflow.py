@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, requires
 
 from packaging.requirements import Requirement
 
-from tests.dags.conftest import REPOSITORY, SITE
+from tests.dags.conftest import SITE
+from tests.support.paths import REPOSITORY
 
 PROGRAM = """
 import json, sys

@@ -19,9 +19,9 @@ from pendulum import datetime
 
 from plugins.slipway_airflow.specs import make_dags
 from tasks.contracts.schedule import PRESETS, check_schedule
-from tests.dags.conftest import REPOSITORY
 from tests.fakes.mutated_documents import mutants
 from tests.fakes.releases import SPEC
+from tests.support.paths import REPOSITORY
 
 EDGES = {
     "plan": {"download"},

@@ -5,7 +5,8 @@ import yaml
 from airflow.dag_processing.dagbag import DagBag
 
 from plugins.slipway_airflow.site import current_site
-from tests.dags.conftest import REPOSITORY, SITE
+from tests.dags.conftest import SITE
+from tests.support.paths import REPOSITORY
 
 
 @pytest.fixture

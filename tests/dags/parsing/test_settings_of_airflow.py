@@ -4,15 +4,14 @@ import configparser
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 from airflow.configuration import retrieve_configuration_description
 
 from local.airflow.settings import AirflowHome
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 SETTINGS = REPOSITORY / "k8s_manifests/airflow/settings.yaml"
 COMMON = yaml.safe_load(SETTINGS.read_text())["config"]
 KNOWN = {

@@ -6,8 +6,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 
 from plugins.slipway_airflow.specs import Slice, read_specs
-from tests.dags.conftest import REPOSITORY
 from tests.fakes.releases import SPEC
+from tests.support.paths import REPOSITORY
 
 NAMES = tuple(f"model-{number}" for number in range(12))
 WRITTEN = {

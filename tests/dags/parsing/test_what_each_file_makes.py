@@ -7,8 +7,9 @@ import sys
 import pytest
 import yaml
 
-from tests.dags.conftest import REPOSITORY, SITE
+from tests.dags.conftest import SITE
 from tests.fakes.releases import SPEC
+from tests.support.paths import REPOSITORY
 
 PROGRAM = """
 import gc, sys

@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 
-from tests.dags.conftest import REPOSITORY, SITE
+from tests.dags.conftest import SITE
+from tests.support.paths import REPOSITORY
 
 HEAVY = ("boto3", "botocore", "kubernetes.client", "requests", "httpx", "aiohttp")
 HEAVY += ("torch", "transformers", "numpy", "pandas", "huggingface_hub", "great_expectations")

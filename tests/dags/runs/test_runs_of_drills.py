@@ -9,9 +9,9 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagbundle import DagBundleModel  # noqa: F401 - its table has to be known when the database is made
 from airflow.utils.db import initdb
 
-from tests.dags.conftest import REPOSITORY
 from tests.fakes.kubernetes_pods import PodEnd
 from tests.fakes.releases import SPEC
+from tests.support.paths import REPOSITORY
 
 
 @pytest.fixture(scope="module")

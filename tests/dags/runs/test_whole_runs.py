@@ -10,9 +10,9 @@ from airflow.models.dagbundle import DagBundleModel  # noqa: F401 - its table ha
 from airflow.utils.db import initdb
 
 from plugins.slipway_airflow.step_operator import StepOperator
-from tests.dags.conftest import REPOSITORY
 from tests.fakes.kubernetes_pods import PodEnd
 from tests.fakes.releases import SPEC
+from tests.support.paths import REPOSITORY
 
 AHEAD = (
     *("plan", "download", "quantize", "build", "assemble", "publish", "check-network", "roll-out", "smoke-test"),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.dags.conftest import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 IMPORTED = """
 import sys

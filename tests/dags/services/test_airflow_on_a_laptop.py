@@ -2,7 +2,7 @@ import configparser
 import stat
 
 from local.airflow.settings import AirflowHome
-from tests.dags.conftest import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 
 def test_files_that_hold_secrets_are_readable_by_their_owner_alone(tmp_path):

@@ -17,7 +17,8 @@ from local.stack import Stack
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS
 from tests.local.chain.airflow_errors import errors_since
 from tests.local.chain.step_pods import ByHand
-from tests.local.chain.whole_chain import REPOSITORY, SPEC_FILE, Chain, processes_naming
+from tests.local.chain.whole_chain import SPEC_FILE, Chain, processes_naming
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 STACKS = REPOSITORY / ".slipway" / "test-stacks"
 FOLDER = STACKS / str(os.getpid())
@@ -27,7 +28,7 @@ NAMED = ("SLIPWAY_SITE", "SLIPWAY_AIRFLOW")
 
 def local(command, folder=FOLDER, *arguments):
     """`python -m local` on the folder, in the environment that is its own."""
-    python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
+    python = ENVIRONMENTS / "local" / "bin" / "python"
     arguments = [python, "-m", "local", command, "--folder", folder, *arguments]
     done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import openai
 
 from tests.goldens import UPDATE
-from tests.local.chain.whole_chain import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "openai.md"
 HEADING, NEXT_HEADING = "## A client during releases\n", "\n## "

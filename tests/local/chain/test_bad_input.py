@@ -15,8 +15,9 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.spec import ReleaseSpec
 from tests.fakes.refusing_s3 import RefusingS3
 from tests.local.chain.step_pods import StepPod
-from tests.local.chain.whole_chain import MODEL, REPOSITORY, SPEC
+from tests.local.chain.whole_chain import MODEL, SPEC
 from tests.refused import refused
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -218,7 +219,7 @@ def test_a_stack_whose_port_was_taken_starts_on_another(chain, request):
     ],
 )
 def test_a_server_that_is_told_a_taken_port_says_so(tmp_path, server, options):
-    python = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
+    python = ENVIRONMENTS / "local" / "bin" / "python"
     options = [option.replace("{folder}", str(tmp_path)) for option in options]
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]

@@ -10,7 +10,8 @@ import pytest
 from plugins.slipway_airflow.runs import run_identity
 from tasks.adapters.workload_state import is_available
 from tests.local.chain.openai_transcript import Transcript
-from tests.local.chain.whole_chain import MODEL, REPOSITORY, SPEC_FILE, until
+from tests.local.chain.whole_chain import MODEL, SPEC_FILE, until
+from tests.support.paths import REPOSITORY
 
 pytestmark = pytest.mark.timeout(1200)
 

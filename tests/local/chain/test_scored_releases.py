@@ -5,7 +5,8 @@ import yaml
 
 from plugins.slipway_airflow.runs import run_identity
 from tests.local.chain.conftest import SPECS
-from tests.local.chain.whole_chain import REPOSITORY, SPEC
+from tests.local.chain.whole_chain import SPEC
+from tests.support.paths import ENVIRONMENTS
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -26,7 +27,7 @@ def scored(chain):
     """Airflow has the DAG of a spec that only its score can fail."""
     if chain.stack is None:
         pytest.skip("needs an Airflow whose specs a test may change")
-    python = REPOSITORY / ".slipway" / "envs" / "harness" / "bin" / "python"
+    python = ENVIRONMENTS / "harness" / "bin" / "python"
     if not python.exists():
         pytest.skip("there is no environment harness: python3 -m local.environments harness")
     harness = {"concurrency": 2, "tasks": [{**TASK, "samples": QUESTIONS, "max_tokens": 32, "at_least": 0.9}]}

@@ -14,7 +14,8 @@ import pytest
 from cli.airflow_api import NoSuchDagError
 from tests.local.chain.conftest import FOLDER, SPECS, local
 from tests.local.chain.test_runs_that_end_midway import kill_all
-from tests.local.chain.whole_chain import MODEL, REPOSITORY, until
+from tests.local.chain.whole_chain import MODEL, until
+from tests.support.paths import REPOSITORY
 
 pytestmark = pytest.mark.timeout(1500)
 

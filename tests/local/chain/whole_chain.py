@@ -29,8 +29,8 @@ from tasks.contracts.artifact import MANIFEST, Layout
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 SPEC_FILE = REPOSITORY / "specs" / "demo.yaml"
 SPEC = yaml.safe_load(SPEC_FILE.read_text())
 MODEL = SPEC["name"]

@@ -25,10 +25,10 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.site import ObjectStoreSite, Site
 from tests.fakes.releases import SPEC
 from tests.ports import free_ports
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 LOCAL_SITE = REPOSITORY / "sites" / "local.yaml"
-LOCAL_PYTHON = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
+LOCAL_PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 START_TIMEOUT_S = 30
 TOKEN, STRANGER = "hf_planted_reader_token", "hf_planted_stranger_token"
 SECRET = "planted-secret-access-key"

@@ -23,8 +23,8 @@ from tasks.contracts.errors import PipelineError
 from tasks.contracts.gate_spec import Benchmark
 from tasks.contracts.load_level import LoadLevel
 from tests.local.core.words import Words
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 FOUR = LoadLevel(concurrency=4)
 PROMPTS = [GenerateRequest(prompt, 5) for prompt in "abc"]
 ENDS_S = 30.0
@@ -132,8 +132,8 @@ def test_a_process_that_is_killed_fails_the_step_and_takes_the_others_with_it(se
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_no_process_outlives_the_step(number, code):
     command = [sys.executable, "-m", "tests.local.core.loaded"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as step:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as step:
         children = [int(each) for each in step.stdout.readline().split()]
         assert len(children) == 2
         step.send_signal(number)

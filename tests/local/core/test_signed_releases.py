@@ -15,9 +15,9 @@ from tasks.contracts.plan import HubFile
 from tasks.contracts.signing import KEY_VARIABLE
 from tests.fakes.releases import release
 from tests.fakes.signing_keys import SigningKey
-from tests.local.core.conftest import REPOSITORY
+from tests.support.paths import ENVIRONMENTS
 
-DEV_PYTHON = REPOSITORY / ".slipway" / "envs" / "dev" / "bin" / "python"
+DEV_PYTHON = ENVIRONMENTS / "dev" / "bin" / "python"
 """model-signing is in no image, so its command has an environment of its own."""
 PARTS = {"download": "model.safetensors", "build": "model.xml", "assemble": "demo/config.pbtxt"}
 HUB_FILES = (

@@ -3,17 +3,15 @@
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
+from tests.support.paths import ENVIRONMENTS, HUB
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-HUB = REPOSITORY / "tests" / "fixtures" / "hub"
-TRITON_BIN = REPOSITORY / ".slipway" / "envs" / "triton" / "bin"
+TRITON_BIN = ENVIRONMENTS / "triton" / "bin"
 
 
 def demo_spec(weights="int8", kv_cache="none"):

@@ -16,7 +16,8 @@ from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import spec
 from tests.fakes.workspace import site
 from tests.fixtures import family_checkpoints
-from tests.local.engines.conftest import REPOSITORY, TRITON_BIN
+from tests.local.engines.conftest import TRITON_BIN
+from tests.support.paths import REPOSITORY
 
 REPO = "org/model"
 ENGINE = {"kind": "openvino", "max_batch_size": 2, "max_input_tokens": 128, "max_sequence_tokens": 192}

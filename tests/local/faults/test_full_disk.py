@@ -10,7 +10,7 @@ import yaml
 
 from tests.local.core.conftest import PLANTED
 from tests.local.faults.model import DONE, WRONG_INPUT
-from tests.local.stand_in_cluster import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 SMALL_KIB = 64
 WEIGHTS = bytes(256 * 2**10)

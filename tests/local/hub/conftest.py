@@ -12,8 +12,9 @@ import httpx
 import pytest
 from huggingface_hub import HfApi
 
-ROOT = Path(__file__).parents[3]
-LOCAL_PYTHON = ROOT / ".slipway" / "envs" / "local" / "bin" / "python"
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
+
+LOCAL_PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 START_TIMEOUT_S = 30
 
 
@@ -25,10 +26,10 @@ class Hub:
         self.state = state
         self.process = subprocess.Popen(
             [python, "-m", "local.hub", "--fixtures", fixtures, "--state", state, *further],
-            cwd=ROOT,
+            cwd=REPOSITORY,
             stdout=subprocess.PIPE,
             text=True,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)},
         )
         self.said = self.process.stdout.readline()
         self.announced = json.loads((state / "server.json").read_text())

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.paths import REPOSITORY
+
 ROWS, COLUMNS = 64, 32
 VALUES = np.random.default_rng(7).standard_normal((ROWS, COLUMNS)).astype(np.float32)
 
@@ -147,7 +149,7 @@ def test_a_wrong_declaration_is_refused_with_its_reason(write_repository, tmp_pa
 
     ended = subprocess.run(
         [sys.executable, "-m", "local.hub", "--fixtures", tmp_path / "fixtures", "--state", tmp_path / "state"],
-        cwd=Path(__file__).parents[3],
+        cwd=REPOSITORY,
         capture_output=True,
         text=True,
         timeout=60,

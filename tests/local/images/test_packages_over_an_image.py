@@ -18,9 +18,8 @@ import pytest
 from cli.image_contract import PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE, import_command
 from tests.contracts.recorded import contract
 from tests.local.images.wheels import names_of, normalized, repacked, stand_in
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-ENVIRONMENTS = ROOT / ".slipway" / "envs"
 OWN = [ENVIRONMENTS / name for name in ("tasks", "triton", "local")]
 OPENAI = contract("tensorrt_llm_openai.yaml")
 
@@ -70,7 +69,7 @@ VLLM = {
 def wheels(tmp_path_factory):
     """Folders of wheels, each with locks of what is in it: `own` is what Slipway brings along, the others are images'."""
     own, trtllm, vllm = (tmp_path_factory.mktemp(name) for name in ("own", "trtllm", "vllm"))
-    names = [name for name in names_of(ROOT / "requirements" / "tasks-gpu.lock") if available(name)]
+    names = [name for name in names_of(REPOSITORY / "requirements" / "tasks-gpu.lock") if available(name)]
     (own / "own.lock").write_text(repacked(names, OWN, own))
     (own / "repair.lock").write_text(stand_in("openai", OPENAI["repaired"], own, openai_of(ALL_NAMES)))
     (trtllm / "all.lock").write_text(
@@ -125,7 +124,7 @@ class Image:
         }
         values |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.wheels["own"]), "PYTHONPATH": "", **environment}
         done = subprocess.run(
-            ["bash", "-c", command], env=values, cwd=ROOT, capture_output=True, text=True, check=False
+            ["bash", "-c", command], env=values, cwd=REPOSITORY, capture_output=True, text=True, check=False
         )
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
@@ -142,14 +141,14 @@ class Image:
 
 def lay_over_of(name, image):
     """The script's line of a Dockerfile, word for word but for the places of files."""
-    text = (ROOT / "images" / name / "Dockerfile").read_text().replace("\\\n", " ")
+    text = (REPOSITORY / "images" / name / "Dockerfile").read_text().replace("\\\n", " ")
     words = shlex.split(re.search(r"python3 /tmp/lay_over\.py (.*?)(?:&&|$)", text, re.MULTILINE)[1])
     places = {
         "/tmp/tasks-gpu.lock": image.wheels["own"] / "own.lock",
         "/tmp/tensorrt-llm.lock": image.wheels["own"] / "repair.lock",
         "/opt/slipway": image.own,
     }
-    script = ROOT / "images" / "layer" / "lay_over.py"
+    script = REPOSITORY / "images" / "layer" / "lay_over.py"
     return shlex.join(["python3", str(script), *(str(places.get(word, word)) for word in words)])
 
 

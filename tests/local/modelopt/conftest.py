@@ -10,9 +10,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.fixtures.odd_checkpoints import write_checkpoint
+from tests.support.paths import ENVIRONMENTS, HUB
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-HUB = REPOSITORY / "tests" / "fixtures" / "hub"
 CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
 CALIBRATION_TEXTS = 64
 AWQ_TEXTS = 8  # it searches for scales, which takes most of the time and needs few texts
@@ -51,7 +50,7 @@ def modelopt_python():
 
 
 def interpreter(environment):
-    found = REPOSITORY / ".slipway" / "envs" / environment / "bin" / "python"
+    found = ENVIRONMENTS / environment / "bin" / "python"
     assert found.exists(), f"{found} is missing; `make test` makes it: python3 -m local.environments {environment}"
     return found
 

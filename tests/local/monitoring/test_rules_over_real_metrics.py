@@ -14,12 +14,13 @@ import pytest
 import yaml
 
 from tasks.serving import front
-from tests.local.serving.triton_server import LOOPBACK, ROOT
+from tests.local.serving.triton_server import LOOPBACK
 from tests.ports import free_ports
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.unit.manifests.test_monitoring import AUTOSCALING, COMPONENT, DASHBOARDS, groups, queries
 
 PROMETHEUS = shutil.which("prometheus")
-ENVOY = ROOT / ".slipway" / "envs" / "front" / "bin" / "envoy"
+ENVOY = ENVIRONMENTS / "front" / "bin" / "envoy"
 QUESTION = "What is the capital of France?"
 PATIENCE_S = 90
 CLIENTS = 4
@@ -65,7 +66,7 @@ def until(condition, process, log):
 
 def envoy_config(triton, http_port, stats_port):
     """The front as pods have it, on ports that are free here."""
-    config = json.loads(front.config(LOOPBACK, 60, ROOT / "k8s_manifests" / "serving", front.STATS_PORT))
+    config = json.loads(front.config(LOOPBACK, 60, REPOSITORY / "k8s_manifests" / "serving", front.STATS_PORT))
     ports = {"http": http_port, "stats": stats_port}
     resources = config["static_resources"]
     resources["listeners"] = [each for each in resources["listeners"] if each["name"] in ports]
@@ -192,7 +193,7 @@ def test_prometheus_takes_every_query_of_a_dashboard(watched, file):
 def test_the_recorded_names_are_those_of_this_triton(watched):
     _, triton = watched
     text = get(f"http://{LOOPBACK}:{triton.metrics_port}/metrics")
-    recorded = yaml.safe_load((ROOT / "tests" / "contracts" / "metrics.yaml").read_text())
+    recorded = yaml.safe_load((REPOSITORY / "tests" / "contracts" / "metrics.yaml").read_text())
 
     exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert set(recorded["triton"]["names"]) <= exported

@@ -4,14 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from local import environments
 from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "cli", "tasks")
 
 

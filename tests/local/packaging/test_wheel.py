@@ -15,8 +15,8 @@ from tasks.contracts.channel import Channel
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import release
 from tests.fakes.triton_http import TritonHttpServer
-from tests.local.packaging.conftest import REPOSITORY
 from tests.local.packaging.stored_objects import StoredObjects
+from tests.support.paths import REPOSITORY
 from tests.unit.cli.runs import DAG, nothing_to_do, planned, promoted, result
 
 PARIS = [{"text_output": "Par"}, {"text_output": "is."}, {"text_output": "", "finish_reason": "stop"}]

@@ -22,7 +22,7 @@ from tasks.steps import drill, revert, roll_out
 from tests.fakes import rollouts
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel
-from tests.local.stand_in_cluster import ENVIRONMENTS, REPOSITORY
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-guesses"}
 BUCKET = yaml.safe_load((REPOSITORY / "sites" / "local.yaml").read_text())["object_store"]["bucket"]

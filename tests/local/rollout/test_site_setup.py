@@ -7,7 +7,8 @@ from kubernetes import client, config
 from tasks.adapters.site_setup import set_up
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
-from tests.local.stand_in_cluster import CONTEXT, REPOSITORY
+from tests.local.stand_in_cluster import CONTEXT
+from tests.support.paths import REPOSITORY
 
 PRIVATE = {"endpoint": "https://hub.corp.example", "networks": ["10.20.0.0/16"]}
 CREATED = "bucket slipway (created)"

@@ -13,12 +13,16 @@ import pytest
 
 from tasks.engines.trtllm.vocabulary import VOCABULARY
 from tasks.serving.repository import render
-from tests.local.serving.triton_server import LAUNCHER, ROOT, TritonServer, has_package
+from tests.local.serving.triton_server import LAUNCHER, TritonServer, has_package
+from tests.support.paths import HUB, REPOSITORY
 
-CHECKPOINT = ROOT / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
-ENGINE_SOURCES = [*(ROOT / "tasks" / "engines").glob("openvino*.py"), ROOT / "tests/local/serving/export_engine.py"]
-CACHE = ROOT / ".slipway" / "cache" / "test-engines"
-TEMPLATES = ROOT / "model_repository_templates"
+CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
+ENGINE_SOURCES = [
+    *(REPOSITORY / "tasks" / "engines").glob("openvino*.py"),
+    REPOSITORY / "tests/local/serving/export_engine.py",
+]
+CACHE = REPOSITORY / ".slipway" / "cache" / "test-engines"
+TEMPLATES = REPOSITORY / "model_repository_templates"
 BLOCK_TOKENS = 32
 NO_TOKEN = 100_000
 
@@ -34,8 +38,8 @@ def engine():
         CACHE.mkdir(parents=True, exist_ok=True)
         subprocess.run(
             [sys.executable, "-m", "tests.local.serving.export_engine", CHECKPOINT, folder],
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
+            cwd=REPOSITORY,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"},
             check=True,
             timeout=170,
         )
@@ -86,7 +90,7 @@ def write_adapter(folder, *, tokens):
 def start_server(tmp_path_factory):
     """Start servers that end with the session, if a test did not end them before."""
     if not LAUNCHER.exists():
-        pytest.skip(f"{LAUNCHER.relative_to(ROOT)} is missing: python3 -m local.environments triton")
+        pytest.skip(f"{LAUNCHER.relative_to(REPOSITORY)} is missing: python3 -m local.environments triton")
     with contextlib.ExitStack() as running:
 
         def start(repository, **options):
@@ -130,7 +134,7 @@ def make_topology(engine, tmp_path_factory):
         config = (stand_in / "config.pbtxt").read_text()
         assert config.count('backend: "tensorrtllm"') == 1
         (stand_in / "config.pbtxt").write_text(config.replace('backend: "tensorrtllm"', 'backend: "python"'))
-        shutil.copy(ROOT / "tests/local/serving/stand_in/tensorrt_llm_backend.py", stand_in / "1" / "model.py")
+        shutil.copy(REPOSITORY / "tests/local/serving/stand_in/tensorrt_llm_backend.py", stand_in / "1" / "model.py")
         openvino = TEMPLATES / "openvino" / "model" / "1"
         shutil.copy(openvino / "openvino_runtime.py", stand_in / "1")
         shutil.copytree(openvino / "generation", stand_in / "1" / "generation")

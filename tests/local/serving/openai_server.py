@@ -14,11 +14,11 @@ from tasks.adapters.clock import SystemClock
 from tasks.adapters.front import EnvoyFront
 from tasks.serving import drain, front
 from tasks.serving.commands import PORTS, TRITON_PORTS
-from tests.local.serving.triton_server import LOOPBACK, ROOT
+from tests.local.serving.triton_server import LOOPBACK
 from tests.ports import free_ports
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
-ENVIRONMENTS = ROOT / ".slipway" / "envs"
-TEMPLATES = ROOT / "k8s_manifests" / "serving"
+TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 RELEASE = "demo-0123456789ab"
 START_S = 100
 
@@ -38,7 +38,7 @@ class OpenAiServer:
         command += [f"--socket={name}" for name in self.sockets]
         command += [f"--triton-host={LOOPBACK}", f"--triton-port={triton.http_port}", f"--release={RELEASE}"]
         command += [f"--model={model}" for model in models]
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
         envoy = [
             ENVIRONMENTS / "front/bin/envoy",
             "--disable-hot-restart",

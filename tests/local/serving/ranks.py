@@ -12,10 +12,11 @@ from pathlib import Path
 from tasks.serving import commands
 from tasks.serving.boot import SHARED_MEMORY
 from tests.fakes.releases import SPEC, spec
-from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, ROOT, TritonServer
+from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, TritonServer
 from tests.ports import free_ports
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
-MPI = ROOT / ".slipway" / "envs" / "dev" / "bin"
+MPI = ENVIRONMENTS / "dev" / "bin"
 EXIT_TIMEOUT_S = 20
 ENDS_WITHIN_S = 60
 LOADED = "successfully loaded 'demo_tensorrt_llm'"
@@ -30,7 +31,7 @@ ENVIRONMENT = {
 ENGINE = {**SPEC["engine"], "kind": "trt-engine", "gpu": "NVIDIA-A10G", "tensor_parallel": 2}
 ASKED = spec(quantization={"format": "none"}, engine=ENGINE)
 LEADER, WORKER = LOOPBACK, "127.0.0.2"
-IMAGE_MPI = ROOT / "images" / "triton-multinode" / "image_mpi.py"
+IMAGE_MPI = REPOSITORY / "images" / "triton-multinode" / "image_mpi.py"
 SSH_OPTIONS = ("-F", "/etc/slipway-mpi/ssh_config", "-o", "UserKnownHostsFile=/tmp/known_hosts")
 SSH = f"""#!/bin/sh
 printf '%s\\n' "$@" >> "${{0%/*}}/asked"

@@ -9,10 +9,11 @@ from dataclasses import replace
 from tasks.contracts.network_check import AllReduce
 from tasks.serving import commands
 from tests.local.serving.ranks import ENVIRONMENT, MPI
-from tests.local.serving.triton_server import LOOPBACK, ROOT
+from tests.local.serving.triton_server import LOOPBACK
 from tests.ports import free_ports
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
-PYTHON = ROOT / ".slipway" / "envs" / "tasks" / "bin" / "python"
+PYTHON = ENVIRONMENTS / "tasks" / "bin" / "python"
 
 
 def ranks(number, *, folder, size_mib=4, timeout_s=60):
@@ -31,7 +32,9 @@ def ranks(number, *, folder, size_mib=4, timeout_s=60):
         "SLIPWAY_TERMINATION_LOG": str(message),
         "OMP_NUM_THREADS": "1",
     }
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(
+        words, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=150, check=False
+    )
     return done.returncode, done.stdout + done.stderr, message.read_text() if message.exists() else ""
 
 
@@ -52,7 +55,7 @@ def test_a_rank_that_nobody_joins_gives_up_in_time_and_says_so(tmp_path):
 
     done = subprocess.run(
         [*words, "--backend=gloo", "--timeout-s=3"],
-        cwd=ROOT,
+        cwd=REPOSITORY,
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,

@@ -1,9 +1,10 @@
 import json
 import time
 
-from tests.local.serving.triton_server import ROOT, RunningAnswer, together
+from tests.local.serving.triton_server import RunningAnswer, together
+from tests.support.paths import HUB
 
-QUESTIONS = ROOT / "tests/fixtures/hub/datasets/slipway/demo-questions/v1/eval.jsonl"
+QUESTIONS = HUB / "datasets/slipway/demo-questions/v1/eval.jsonl"
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "max_tokens": 240}
 
 

@@ -12,9 +12,9 @@ import pytest
 from tasks.contracts.traffic import read_front_page
 from tasks.serving import front
 from tasks.serving.commands import PORTS, TRITON_PORTS
-from tests.local.serving.triton_server import ROOT
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
-ENVOY = ROOT / ".slipway" / "envs" / "front" / "bin" / "envoy"
+ENVOY = ENVIRONMENTS / "front" / "bin" / "envoy"
 ADDRESS = "127.83.1.7"
 """The ports are those of a pod: an address that nothing else has."""
 PATIENCE_S = 20
@@ -73,8 +73,8 @@ def answers():
 @pytest.fixture
 def envoy(answers, tmp_path):
     if not ENVOY.exists():
-        pytest.skip(f"{ENVOY.relative_to(ROOT)} is missing: python3 -m local.environments front")
-    config = json.loads(front.config(ADDRESS, 60, ROOT / "k8s_manifests" / "serving", front.STATS_PORT))
+        pytest.skip(f"{ENVOY.relative_to(REPOSITORY)} is missing: python3 -m local.environments front")
+    config = json.loads(front.config(ADDRESS, 60, REPOSITORY / "k8s_manifests" / "serving", front.STATS_PORT))
     command = [ENVOY, "--disable-hot-restart", "--concurrency", "1", "--config-yaml", json.dumps(config)]
     with (tmp_path / "envoy.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)

@@ -12,9 +12,10 @@ from tasks.contracts.errors import InputError
 from tasks.serving.repository import render
 from tests.local.serving.conftest import TEMPLATES, write_adapter
 from tests.local.serving.test_continuous_batching import QUESTIONS
-from tests.local.serving.triton_server import LOOPBACK, ROOT, GrpcStream, has_package, together
+from tests.local.serving.triton_server import LOOPBACK, GrpcStream, has_package, together
+from tests.support.paths import REPOSITORY
 
-STAND_INS = ROOT / "tests" / "local" / "serving" / "stand_in"
+STAND_INS = REPOSITORY / "tests" / "local" / "serving" / "stand_in"
 TEMPLATED = "<|user|>Hi?<|assistant|>"
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "max_tokens": 150}

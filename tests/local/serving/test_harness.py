@@ -15,11 +15,11 @@ from tasks.contracts.harness import HarnessReport, HarnessScores
 from tasks.contracts.measurement import AnswerRow
 from tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
-from tests.local.serving.openai_server import ENVIRONMENTS, OpenAiServer
-from tests.local.serving.triton_server import ROOT
+from tests.local.serving.openai_server import OpenAiServer
+from tests.support.paths import ENVIRONMENTS, HUB, REPOSITORY
 
 PYTHON = ENVIRONMENTS / "harness" / "bin" / "python"
-EVAL = ROOT / "tests/fixtures/hub/datasets/slipway/demo-questions/v1/eval.jsonl"
+EVAL = HUB / "datasets/slipway/demo-questions/v1/eval.jsonl"
 QUESTIONS = 40
 TASK = {"task": "demo-questions", "questions": "hf://datasets/slipway/demo-questions@main/eval.jsonl"}
 SMOKE = AnswerRow(suite="smoke", prompt="q", expected="a", answer="a", ok=True)
@@ -40,7 +40,12 @@ def evaluate(questions, tmp_path_factory):
 
     def run(triton, api="chat"):
         folder = tmp_path_factory.mktemp("evaluate")
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), "TMPDIR": str(folder)}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(REPOSITORY),
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+        }
         with OpenAiServer(triton, tmp_path_factory.mktemp("openai")) as api_server:
             command = [PYTHON, "-m", "tests.local.serving.run_harness", f"{api_server.url}/v1", api, questions]
             done = subprocess.run(

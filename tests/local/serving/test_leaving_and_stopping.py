@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.serving.triton_server import LAUNCHER, ROOT, GrpcStream, RunningAnswer, TritonServer
+from tests.local.serving.triton_server import LAUNCHER, GrpcStream, RunningAnswer, TritonServer
+from tests.support.paths import REPOSITORY
 
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
 STAYS = {**LONG, "seed": 4, "max_tokens": 14_000}
@@ -82,7 +83,7 @@ def test_a_server_whose_engine_fails_tells_its_clients_and_ends(start_server, ma
         "    def finalize(self):\n"
         "        self.service.drain()\n"
     )
-    server = start_server(repository, first_on_path=ROOT)
+    server = start_server(repository, first_on_path=REPOSITORY)
 
     events = list(server.stream(text_input="hello"))
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.serving.openai_server import ENVIRONMENTS, OpenAiServer
-from tests.local.serving.triton_server import ROOT
+from tests.local.serving.openai_server import OpenAiServer
+from tests.support.paths import ENVIRONMENTS, HUB
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
-TOKENIZER = ROOT / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
+TOKENIZER = HUB / "slipway" / "demo-llama" / "v1"
 CLIENTS = ENVIRONMENTS / "clients" / "bin"
 LIMIT_S = 240
 REQUESTS = 12

@@ -7,15 +7,14 @@ import queue
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 from tritonclient import grpc
 
 from tests.ports import free_ports
+from tests.support.paths import ENVIRONMENTS
 
-ROOT = Path(__file__).parents[3]
-ENVIRONMENT = ROOT / ".slipway" / "envs" / "triton"
+ENVIRONMENT = ENVIRONMENTS / "triton"
 LAUNCHER = ENVIRONMENT / "bin" / "tritonserver"
 LOOPBACK = "127.0.0.1"
 READY_TIMEOUT_S = 60

@@ -5,16 +5,15 @@ import re
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.fakes.kube_api import NAMESPACE, KubeApiServer
 from tests.fakes.triton_http import TritonHttpServer
+from tests.support.paths import REPOSITORY
 from tests.unit.cli.test_imports import HEAVY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 ROLE = yaml.safe_load((REPOSITORY / "k8s_manifests/base/role-user.yaml").read_text())
 COUNTED = {"text_output": "", "finish_reason": "stop", "prompt_tokens": 7, "completion_tokens": 5}
 PARIS = [{"text_output": "Par"}, {"text_output": "is."}, COUNTED]

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +17,8 @@ from cli.exit_codes import INTERRUPTED
 from cli.model_connection import ModelServers
 from cli.prompt_sender import PromptSender
 from tests.fakes.triton_http import TritonHttpServer
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 PARIS = [{"text_output": "Par"}, {"text_output": "is."}, {"text_output": "", "finish_reason": "stop"}]
 
 

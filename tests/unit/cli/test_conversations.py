@@ -10,15 +10,14 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 
 import pytest
 
 from cli.conversation import Conversation
 from tasks.contracts.errors import InputError
 from tests.fakes.triton_http import INPUTS, TritonHttpServer
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).parents[3]
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 
 

@@ -4,13 +4,12 @@ import gc
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from cli.__main__ import COMMANDS
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 HEAVY = {"boto3", "grpc", "httpx", "kubernetes", "numpy", "requests", "tritonclient"}
 """Packages that take from 0.1 to 2 s of CPU to import."""
 IMPORTS_OF = "import importlib, sys; importlib.import_module(sys.argv[1]); print(*sys.modules)"

@@ -4,14 +4,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
+from tests.support.paths import REPOSITORY
 from tests.unit.cli.runs import DAG
-
-REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture

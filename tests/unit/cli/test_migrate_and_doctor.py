@@ -1,13 +1,12 @@
 """`slipway migrate` and `slipway doctor`, which need no Airflow."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from tasks.contracts.spec import ReleaseSpec
+from tests.support.paths import REPOSITORY
 
-SPECS = Path(__file__).parents[3] / "specs"
+SPECS = REPOSITORY / "specs"
 
 
 def test_a_spec_is_printed_for_the_other_kind_with_what_changes(slipway, capsys):

@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from cli.__main__ import COMMANDS, main
 from tasks.contracts.errors import InputError
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 ARGUMENTS = {
     "validate": ["a-file"],
     "migrate": ["a-file"],

@@ -1,7 +1,6 @@
 """LoRA adapters planned from one end to the other: resolved and read as the model is, refused where vLLM would."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -17,10 +16,10 @@ from tests.fakes.eks_site import eks
 from tests.fakes.hub_with_adapters import HubWithAdapters
 from tests.fakes.object_store import MemoryObjectStore
 from tests.refused import refused
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 EKS = eks()
-SPEC = yaml.safe_load((ROOT / "specs" / "mistral-7b-vllm-a10g.yaml").read_text())
+SPEC = yaml.safe_load((REPOSITORY / "specs" / "mistral-7b-vllm-a10g.yaml").read_text())
 MODEL = SPEC["source"]["repo"]
 CONFIG = {"peft_type": "LORA", "r": 16, "lora_alpha": 32, "base_model_name_or_path": MODEL}
 POLITE = {"name": "polite", "repo": "org/polite"}
@@ -50,7 +49,7 @@ def planned(tmp_path, hub):
             store,
             ManualClock(),
             scratch,
-            ROOT,
+            REPOSITORY,
             lambda: hub,
             lambda _: 2**45,
         )

@@ -1,7 +1,6 @@
 """LoRA adapters as each runtime serves them: what plan takes and refuses for TensorRT-LLM's, by their own sources."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,12 +20,12 @@ from tests.fakes.hub_with_adapters import HubWithAdapters
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import MODELS
 from tests.refused import refused
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 LLAMA, LLAMA_70B = "meta-llama/Meta-Llama-3-8B-Instruct", "meta-llama/Meta-Llama-3-70B-Instruct"
 MISTRAL = "mistralai/Mistral-7B-Instruct-v0.2"
 QWEN = "Qwen/Qwen2.5-7B-Instruct"
-SPEC = yaml.safe_load((ROOT / "specs" / "llama-3-8b-awq-l4.yaml").read_text())
+SPEC = yaml.safe_load((REPOSITORY / "specs" / "llama-3-8b-awq-l4.yaml").read_text())
 CALIBRATION = SPEC["quantization"]["calibration"]
 H100 = "NVIDIA-H100-80GB-HBM3"
 TENSORRT_LLM = ("trt-engine", "llmapi")
@@ -64,7 +63,7 @@ def planned(tmp_path):
         store = MemoryObjectStore()
         hub = HubWithAdapters(model, polite={"main": files(**dict(adapter))})
         site = Site.model_validate(eks())
-        workspace = Workspace(site, store, ManualClock(), scratch, ROOT, lambda: hub, lambda _: 2**45)
+        workspace = Workspace(site, store, ManualClock(), scratch, REPOSITORY, lambda: hub, lambda _: 2**45)
         outcome = plan.run(PlanRequest(spec=ReleaseSpec.model_validate({**SPEC, **changes}), run="run-1"), workspace)
         return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
 

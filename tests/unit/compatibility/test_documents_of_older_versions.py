@@ -3,7 +3,6 @@
 import ast
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,8 @@ from tasks.contracts.plan import release_id, stage_keys
 from tasks.contracts.release import Release
 from tasks.contracts.version import VERSION
 from tests.fixtures.make_documents import FOLDER, documents
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 VERSIONS = sorted(path.name for path in FOLDER.iterdir())
 WRITTEN_BY_PEOPLE = {"spec", "site"}
 OTHERS = {"AllReduce", "Prompt", "Result", "kind", "Candidate", "ObjectStoreSite", "Preview"}

@@ -1,7 +1,6 @@
 """engine.speculative planned from one end to the other: its draft model resolved, keyed and counted, or refused."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -23,8 +22,8 @@ from tests.fakes.public_hub import MODELS, PublicHub
 from tests.fakes.releases import SPEC as DEMO
 from tests.fakes.releases import spec as demo
 from tests.refused import refused
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 QWEN, MISTRAL = "qwen-llmapi-fp8", "mistral-7b-vllm-a10g"
 EAGLE = {"method": "eagle", "repo": "org/draft", "num_tokens": 3}
 EAGLE3 = {**EAGLE, "method": "eagle3"}
@@ -36,7 +35,7 @@ DEEPSEEK = {"model_type": "deepseek_v3", "num_nextn_predict_layers": 1}
 
 
 def document(name):
-    return yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text())
+    return yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
 
 
 def vocabulary(name):
@@ -76,7 +75,7 @@ def planned(tmp_path):
             store,
             ManualClock(),
             scratch,
-            ROOT,
+            REPOSITORY,
             lambda: hub or HubWithDraft(),
             lambda _: 2**45,
         )

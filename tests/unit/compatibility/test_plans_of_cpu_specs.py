@@ -1,7 +1,5 @@
 """Specs of public models on CPU, planned on the sites that have no GPU, against what is recorded of the models."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -16,15 +14,15 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import MODELS, PublicHub
 from tests.refused import refused
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 SMALL, LARGER = "smollm2-135m", "qwen3-0.6b"
 HEADER_BYTES = 64 * 2**10
 """More than the header of a safetensors file with some hundred tensors."""
 
 
 def document(folder, name):
-    return yaml.safe_load((ROOT / folder / f"{name}.yaml").read_text())
+    return yaml.safe_load((REPOSITORY / folder / f"{name}.yaml").read_text())
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def planned(tmp_path):
         store, scratch = MemoryObjectStore(), tmp_path / str(len(list(tmp_path.iterdir())))
         scratch.mkdir()
         workspace = Workspace(
-            read_contract(Site, data, site), store, ManualClock(), scratch, ROOT, PublicHub, lambda _: 2**45
+            read_contract(Site, data, site), store, ManualClock(), scratch, REPOSITORY, PublicHub, lambda _: 2**45
         )
         spec = read_contract(ReleaseSpec, document("specs", name), name)
         outcome = plan.run(PlanRequest(spec=spec, run="run-1"), workspace)

@@ -1,7 +1,5 @@
 """Specs of GPU engines planned from one end to the other, against the site and the public models they are written for."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -25,9 +23,9 @@ from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import PublicHub
 from tests.fakes.releases import release
 from tests.refused import refused
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-SPECS = sorted(file.stem for file in (ROOT / "specs").glob("*.yaml") if "kind: openvino" not in file.read_text())
+SPECS = sorted(file.stem for file in (REPOSITORY / "specs").glob("*.yaml") if "kind: openvino" not in file.read_text())
 EKS = eks()
 for each in EKS["gpus"].values():
     each.pop("nodes", None)  # these sites have other GPUs and shapes than Karpenter's table of instance types
@@ -35,7 +33,7 @@ AWQ, MULTINODE, FP8, VLLM = "llama-3-8b-awq-l4", "llama-3-8b-tp4pp2-a10g", "qwen
 
 
 def document(name):
-    return yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text())
+    return yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
 
 
 def asked(name, **changes):
@@ -59,7 +57,7 @@ def planned(tmp_path):
             store,
             ManualClock(),
             scratch,
-            ROOT,
+            REPOSITORY,
             lambda: hub or PublicHub(),
             lambda _: 2**45,
         )
@@ -511,7 +509,7 @@ def test_another_image_under_the_same_tag_is_another_engine(planned):
 
 
 def test_the_site_that_ships_says_what_to_fill_in(planned):
-    images = yaml.safe_load((ROOT / "sites" / "eks.yaml").read_text())["images"]
+    images = yaml.safe_load((REPOSITORY / "sites" / "eks.yaml").read_text())["images"]
 
     with refused(found="DIGEST", expected="64 hex digits"):
         planned(asked(AWQ), images=images)

@@ -1,21 +1,22 @@
 """Code asks the record of an engine kind, and never compares its name."""
 
 import ast
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from tasks.contracts.engine_kinds import ENGINE_KINDS, EngineKind
 from tasks.contracts.spec_fields import MAX_NAME_CHARS
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 MAY_COMPARE = (
     "tasks/contracts/engine_kinds.py",
     "tasks/engines/registry.py",
     *[f"tasks/engines/{folder}/" for folder in ("openvino", "trtllm", "huggingface")],
 )
-SOURCES = [file for folder in ("tasks", "plugins", "dags", "cli") for file in sorted((ROOT / folder).rglob("*.py"))]
+SOURCES = [
+    file for folder in ("tasks", "plugins", "dags", "cli") for file in sorted((REPOSITORY / folder).rglob("*.py"))
+]
 
 
 def is_kind(node):
@@ -47,7 +48,7 @@ def test_only_the_records_the_registry_and_the_engines_compare_the_names_of_kind
     lines = [
         f"{name}:{line}"
         for file in SOURCES
-        if not (name := file.relative_to(ROOT).as_posix()).startswith(MAY_COMPARE)
+        if not (name := file.relative_to(REPOSITORY).as_posix()).startswith(MAY_COMPARE)
         for line in compared(ast.parse(file.read_text()))
     ]
 
@@ -70,7 +71,7 @@ def test_a_comparison_in_any_form_is_seen(code):
 
 def test_every_kind_has_its_record_its_folder_of_templates_and_a_name_that_labels_hold():
     assert set(ENGINE_KINDS) == set(get_args(EngineKind))
-    assert {folder.name for folder in (ROOT / "model_repository_templates").iterdir()} >= set(ENGINE_KINDS)
+    assert {folder.name for folder in (REPOSITORY / "model_repository_templates").iterdir()} >= set(ENGINE_KINDS)
     assert all(len(kind) <= MAX_NAME_CHARS for kind in ENGINE_KINDS)
 
 

@@ -1,7 +1,5 @@
 """Two files with the same data have the same keys, however they are written."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +11,9 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.document_files import read_document
 from tests.fakes.releases import SPEC
 from tests.fakes.yaml_writers import written
+from tests.support.paths import REPOSITORY
 
-SPECS = Path(__file__).resolve().parents[3] / "specs"
+SPECS = REPOSITORY / "specs"
 MANY_OPTIONS = {
     **SPEC,
     "engine": {

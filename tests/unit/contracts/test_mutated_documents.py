@@ -1,7 +1,5 @@
 """Ten thousand mutated specs: each is accepted or refused in words, and by both readers alike."""
 
-from pathlib import Path
-
 import pytest
 
 from cli.documents import checked
@@ -12,11 +10,9 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import MESSAGE_CHARS
 from tasks.contracts.spec import ReleaseSpec
 from tests.fakes.mutated_documents import mutants
+from tests.support.paths import REPOSITORY
 
-SHIPPED = [
-    parse_document(file.read_bytes(), file.name)
-    for file in sorted((Path(__file__).parents[3] / "specs").glob("*.yaml"))
-]
+SHIPPED = [parse_document(file.read_bytes(), file.name) for file in sorted((REPOSITORY / "specs").glob("*.yaml"))]
 CHUNK = 500
 
 

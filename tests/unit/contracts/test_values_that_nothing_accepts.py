@@ -1,7 +1,6 @@
 """Values of specs and site files that Kubernetes, DNS or a comparison would only refuse later."""
 
 import copy
-from pathlib import Path
 
 import pytest
 import yaml
@@ -10,8 +9,8 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 SITE = yaml.safe_load((REPOSITORY / "sites" / "kind.yaml").read_text())
 SPEC = yaml.safe_load((REPOSITORY / "specs" / "demo.yaml").read_text())
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,11 +13,10 @@ from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import check_limits, read_config
 from tasks.engines.registry import planner_for
+from tests.support.paths import HUB, REPOSITORY
 from tests.unit.engines.test_openvino_requests import SHAPE
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 CANARY = REPOSITORY / "demo" / "canary.py"
-HUB = REPOSITORY / "tests" / "fixtures" / "hub"
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """docker-bake.hcl against the Dockerfiles that it builds."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-BAKE = (ROOT / "docker-bake.hcl").read_text()
+from tests.support.paths import REPOSITORY
+
+BAKE = (REPOSITORY / "docker-bake.hcl").read_text()
 TARGETS = {
     name: body for name, body in re.findall(r'target "([a-z-]+)" \{\n(.*?)\n\}', BAKE, re.DOTALL) if name[0] != "_"
 }
@@ -18,9 +18,9 @@ def value(body, attribute):
 
 
 def test_every_dockerfile_is_built_by_a_target():
-    built = {ROOT / value(body, "dockerfile") for body in TARGETS.values()}
+    built = {REPOSITORY / value(body, "dockerfile") for body in TARGETS.values()}
 
-    assert built == set((ROOT / "images").glob("*/Dockerfile"))
+    assert built == set((REPOSITORY / "images").glob("*/Dockerfile"))
 
 
 def test_every_target_is_in_a_group():
@@ -32,7 +32,7 @@ def test_every_target_is_in_a_group():
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_target_attaches_attestations_and_sets_arguments_that_its_dockerfile_has(name):
     body = TARGETS[name]
-    declared = re.findall(r"^ARG (\w+)", (ROOT / value(body, "dockerfile")).read_text(), re.MULTILINE)
+    declared = re.findall(r"^ARG (\w+)", (REPOSITORY / value(body, "dockerfile")).read_text(), re.MULTILINE)
 
     assert 'inherits   = ["_image"]' in body
     assert set(re.findall(r"(\w+) = ", re.search(r"args += \{(.*)\}", body)[1])) <= set(declared)
@@ -41,7 +41,9 @@ def test_a_target_attaches_attestations_and_sets_arguments_that_its_dockerfile_h
 
 def test_the_python_base_is_one_digest_in_every_dockerfile_and_in_the_bake_file():
     digest = re.compile(r"python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}")
-    files = [path.read_text() for path in (ROOT / "images").glob("*/Dockerfile") if "ARG PYTHON=" in path.read_text()]
+    files = [
+        path.read_text() for path in (REPOSITORY / "images").glob("*/Dockerfile") if "ARG PYTHON=" in path.read_text()
+    ]
 
     assert files
     assert {found for text in files for found in digest.findall(text)} == {VARIABLES["PYTHON"]}

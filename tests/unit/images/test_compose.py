@@ -1,16 +1,14 @@
 """docker-compose.yaml, as far as it can be checked without Docker."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from compose_spec import PyCompose
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
+COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yaml").read_text())
 
 
 def test_the_file_follows_the_compose_specification():
@@ -38,11 +36,11 @@ def test_every_path_that_a_service_mounts_or_builds_from_exists():
         sources = [volume.split(":")[0] for volume in service.get("volumes", []) if volume.startswith("./")]
         sources += [service["build"]["dockerfile"]] if "build" in service else []
         for source in sources:
-            assert (ROOT / source).exists(), source
+            assert (REPOSITORY / source).exists(), source
 
 
 def test_the_site_of_compose_reaches_the_object_store_at_its_fixed_address():
-    site = read_contract(Site, yaml.safe_load((ROOT / "sites/compose.yaml").read_text()), "sites/compose.yaml")
+    site = read_contract(Site, yaml.safe_load((REPOSITORY / "sites/compose.yaml").read_text()), "sites/compose.yaml")
     address = COMPOSE["services"]["object-store"]["networks"]["slipway"]["ipv4_address"]
 
     assert site.object_store.endpoint == f"http://{address}:9000"
@@ -50,7 +48,7 @@ def test_the_site_of_compose_reaches_the_object_store_at_its_fixed_address():
 
 @pytest.mark.parametrize("image", ["airflow", "tasks-cpu", "triton-cpu"])
 def test_an_image_installs_its_lock_by_hash_and_runs_as_nobody_in_particular(image):
-    text = (ROOT / "images" / image / "Dockerfile").read_text()
+    text = (REPOSITORY / "images" / image / "Dockerfile").read_text()
 
     assert "--require-hashes" in text
     assert "USER 10001" in text
@@ -64,8 +62,8 @@ def test_the_cluster_answers_on_this_machine_alone_at_the_address_of_its_kubecon
 
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen3-0.6b"])
 def test_the_readme_releases_a_model_that_compose_mounts_a_spec_of(name):
-    spec = yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text())
+    spec = yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
 
     assert spec["engine"]["kind"] == "openvino"
-    assert f"specs/{name}.yaml" in (ROOT / "README.md").read_text()
+    assert f"specs/{name}.yaml" in (REPOSITORY / "README.md").read_text()
     assert "./specs:/app/specs:ro" in COMPOSE["services"]["dag-processor"]["volumes"]

@@ -9,18 +9,18 @@ from cli.image_contract import PACKAGES_OF_STEPS, STEPS_OF_IMAGE
 from tasks.engines.trtllm.commands import BUILD, PYTHON
 from tasks.serving import commands, mpi_leader
 from tests.contracts.recorded import contract
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 IMAGES = ("tasks-gpu", "tasks-modelopt", "triton-multinode")
 LOCKS = ("tasks-gpu", "modelopt", "modelopt-gpu")
 
 
 def dockerfile(name):
-    return (ROOT / "images" / name / "Dockerfile").read_text()
+    return (REPOSITORY / "images" / name / "Dockerfile").read_text()
 
 
 def settings(name):
-    lines = (ROOT / "images" / "triton-multinode" / name).read_text().splitlines()
+    lines = (REPOSITORY / "images" / "triton-multinode" / name).read_text().splitlines()
     return dict(line.split(maxsplit=1) for line in lines if line.strip() and line[0] != "#" and " " in line.strip())
 
 
@@ -30,7 +30,7 @@ def test_every_file_that_an_image_copies_exists(name):
         if line.startswith("COPY"):
             sources = [word for word in line.split()[1:-1] if not word.startswith("--")]
             assert sources
-            assert all((ROOT / source).exists() for source in sources), line
+            assert all((REPOSITORY / source).exists() for source in sources), line
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -42,7 +42,7 @@ def test_an_image_ends_as_the_user_that_its_pods_run_as(name):
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_package_of_a_lock_has_hashes(name):
-    text = (ROOT / "requirements" / f"{name}.lock").read_text()
+    text = (REPOSITORY / "requirements" / f"{name}.lock").read_text()
     packages = re.findall(r"^[a-z0-9][^\s]*==[^\s]+ \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
 
     assert len(packages) == len(re.findall(r"^[a-z0-9][^\s]*==", text, re.MULTILINE)) > 20
@@ -50,7 +50,7 @@ def test_every_package_of_a_lock_has_hashes(name):
 
 @pytest.mark.parametrize("name", ["tasks-gpu", "modelopt-gpu"])
 def test_an_image_keeps_its_own_numpy_and_torch(name):
-    lock = (ROOT / "requirements" / f"{name}.lock").read_text()
+    lock = (REPOSITORY / "requirements" / f"{name}.lock").read_text()
 
     assert not re.search(r"^(numpy|scipy|torch|triton|nvidia-c[a-z0-9-]+)==", lock, re.MULTILINE)
 
@@ -64,7 +64,7 @@ def test_the_images_modelopt_is_the_laptops():
 
 
 def versions(name):
-    text = (ROOT / "requirements" / f"{name}.lock").read_text()
+    text = (REPOSITORY / "requirements" / f"{name}.lock").read_text()
     return dict(re.findall(r"^([a-z0-9][^\s=]*)==(\S+)", text, re.MULTILINE))
 
 
@@ -99,7 +99,7 @@ def test_tensorrt_llms_scripts_run_beside_the_steps_packages_and_not_among_them(
 
 
 def test_tools_that_only_train_or_draw_stay_out_of_modelopts_environment():
-    lock = (ROOT / "requirements" / "modelopt.lock").read_text()
+    lock = (REPOSITORY / "requirements" / "modelopt.lock").read_text()
 
     assert "nvidia-modelopt==0.47.0" in lock
     assert not re.search(r"^(torch|torchvision|deepspeed|diffusers)==", lock, re.MULTILINE)
@@ -118,7 +118,7 @@ def settings_of_client():
 
 
 def settings_lines():
-    text = (ROOT / "images" / "triton-multinode" / "ssh_config").read_text()
+    text = (REPOSITORY / "images" / "triton-multinode" / "ssh_config").read_text()
     return [tuple(line.split(maxsplit=1)) for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 

@@ -3,11 +3,12 @@
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "images" / "triton-multinode" / "image_mpi.py"
+from tests.support.paths import REPOSITORY
+
+SCRIPT = REPOSITORY / "images" / "triton-multinode" / "image_mpi.py"
 VERSION = "mpirun (Open MPI) 4.1.7a1"
 
 

@@ -1,12 +1,11 @@
 """The project's manifests as objects, and what Kubernetes would say of them."""
 
-from pathlib import Path
-
 import kubernetes_validate
 import yaml
 
-ROOT = Path(__file__).resolve().parents[3]
-MANIFESTS = ROOT / "k8s_manifests"
+from tests.support.paths import REPOSITORY
+
+MANIFESTS = REPOSITORY / "k8s_manifests"
 BASE = MANIFESTS / "base"
 KUBERNETES = ("1.32", "1.35")
 """Oldest and newest release whose schemas are asked."""

@@ -21,7 +21,8 @@ from tests.fakes.releases import SPEC, spec
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
 from tests.refused import refused
-from tests.unit.manifests.objects import MANIFESTS, ROOT, listed, named, validate
+from tests.support.paths import REPOSITORY
+from tests.unit.manifests.objects import MANIFESTS, listed, named, validate
 
 TEMPLATES, COMPONENT = MANIFESTS / "serving", MANIFESTS / "autoscaling"
 SCALERS = {"hpa": {"kind": "hpa"}, "keda": {"kind": "keda", "prometheus": "http://prometheus.monitoring.svc:9090"}}
@@ -182,7 +183,7 @@ def test_the_rules_compute_what_they_say(tmp_path):
     if promtool is None:
         pytest.skip("there is no promtool on this machine")
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": rules()}))
-    cases = (ROOT / "tests" / "fixtures" / "prometheus" / "autoscaling.yaml").read_text()
+    cases = (REPOSITORY / "tests" / "fixtures" / "prometheus" / "autoscaling.yaml").read_text()
     (tmp_path / "cases.yaml").write_text(cases)
 
     done = subprocess.run(

@@ -2,15 +2,15 @@
 
 import http.server
 import threading
-from pathlib import Path
 
 import pytest
 
 from tasks.serving import commands, groups, manifests, ready
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, release
+from tests.support.paths import REPOSITORY
 
-TEMPLATES = Path(__file__).parents[3] / "k8s_manifests" / "serving"
+TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 SITE = gpu_site()
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 

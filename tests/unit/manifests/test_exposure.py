@@ -14,7 +14,8 @@ from tests.contracts.recorded import check_object, contract
 from tests.fakes.releases import spec
 from tests.fakes.workspace import site
 from tests.refused import refused
-from tests.unit.manifests.objects import MANIFESTS, ROOT, named, validate
+from tests.support.paths import REPOSITORY
+from tests.unit.manifests.objects import MANIFESTS, named, validate
 
 TEMPLATES = MANIFESTS / "serving"
 RECORDS = {
@@ -145,7 +146,7 @@ def test_everything_that_is_rendered_is_looked_for_when_it_has_to_go():
     assert made == set(exposure.places("demo"))
 
 
-PAGE = (ROOT / "docs" / "reach.md").read_text()
+PAGE = (REPOSITORY / "docs" / "reach.md").read_text()
 EXAMPLE = list(yaml.safe_load_all(PAGE.split("```yaml\n")[1].split("```")[0]))
 
 

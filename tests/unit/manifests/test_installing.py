@@ -7,16 +7,16 @@ import yaml
 
 from tasks.contracts.store_access import IDENTITY_VARIABLE
 from tests.contracts.recorded import check_object, contract
+from tests.support.paths import REPOSITORY
 from tests.unit.manifests.objects import MANIFESTS, base_objects, listed, validate
 
-ROOT = Path(__file__).parents[3]
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text()
 VALUES = yaml.safe_load((MANIFESTS / "airflow" / "values.yaml").read_text())
 SETTINGS = yaml.safe_load((MANIFESTS / "airflow" / "settings.yaml").read_text())
 
 
 def test_airflow_of_the_chart_runs_the_locked_version_and_finds_what_slipway_needs():
-    lock = (ROOT / "requirements" / "airflow.lock").read_text()
+    lock = (REPOSITORY / "requirements" / "airflow.lock").read_text()
     environment = {each["name"]: each["value"] for each in VALUES["env"]}
     mounted = {each["mountPath"] for each in VALUES["volumeMounts"]}
 
@@ -29,7 +29,11 @@ def test_airflow_of_the_chart_runs_the_locked_version_and_finds_what_slipway_nee
 
 def test_every_command_for_the_chart_gives_it_the_common_settings_first():
     commands = [
-        (ROOT / file).read_text().replace("\\\n", " ").split("helm upgrade --install airflow", 1)[1].split("\n", 1)[0]
+        (REPOSITORY / file)
+        .read_text()
+        .replace("\\\n", " ")
+        .split("helm upgrade --install airflow", 1)[1]
+        .split("\n", 1)[0]
         for file in ("docs/operations.md", "local/kind/up.sh")
     ]
 
@@ -59,7 +63,7 @@ def test_external_secrets_follow_their_crd_and_make_the_secret_that_specs_name()
     made = {f"{secret['spec']['target']['name']}/{each['secretKey']}" for each in secret["spec"]["data"]}
     named = {
         (yaml.safe_load(path.read_text())["source"] or {}).get("token_secret")
-        for path in (ROOT / "specs").glob("*.yaml")
+        for path in (REPOSITORY / "specs").glob("*.yaml")
     }
     assert named - {None} <= made
 

@@ -13,12 +13,13 @@ import yaml
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
 from tests.contracts.recorded import contract
-from tests.unit.manifests.objects import ROOT, validate
+from tests.support.paths import REPOSITORY
+from tests.unit.manifests.objects import validate
 
-KIND = ROOT / "local" / "kind"
+KIND = REPOSITORY / "local" / "kind"
 RECORD = contract("kind_cluster.yaml")
 TOOLS = ("docker", "kind", "kubectl", "helm", "openssl", "curl")
-STAND_IN = ROOT / "tests" / "fakes" / "kind_tools.sh"
+STAND_IN = REPOSITORY / "tests" / "fakes" / "kind_tools.sh"
 SHELL = shutil.which("bash")
 DIGEST = f"@sha256:{'7'.zfill(64)}"
 RESOURCES = ("namespaces.yaml", "object-store.yaml", "hub.yaml", "postgres.yaml")
@@ -51,7 +52,7 @@ def checkout(tmp_path_factory):
     """A checkout with stand-ins for every program, and what `make kind` reads."""
     made = tmp_path_factory.mktemp("kind") / "checkout"
     shutil.copytree(KIND, made / "local" / "kind")
-    shutil.copytree(ROOT / "k8s_manifests", made / "k8s_manifests")
+    shutil.copytree(REPOSITORY / "k8s_manifests", made / "k8s_manifests")
     python = made / ".slipway" / "envs" / "local" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
@@ -102,17 +103,17 @@ def test_the_cluster_s_configuration_has_fields_of_kind():
 @pytest.mark.parametrize("file", ["k8s_manifests/airflow/values.yaml", "local/kind/airflow.values.yaml"])
 def test_the_values_follow_the_schema_of_airflows_chart(file):
     record = contract("airflow_chart.json")
-    values = yaml.safe_load((ROOT / file).read_text())
+    values = yaml.safe_load((REPOSITORY / file).read_text())
 
     jsonschema.validate(values, record["schema"])
 
-    assert f"chart {record['version']}" in (ROOT / file).read_text()
+    assert f"chart {record['version']}" in (REPOSITORY / file).read_text()
     assert values.keys() <= record["schema"]["properties"].keys()
 
 
 def test_the_common_settings_follow_the_schema_of_airflows_chart():
     jsonschema.validate(
-        yaml.safe_load((ROOT / "k8s_manifests/airflow/settings.yaml").read_text()),
+        yaml.safe_load((REPOSITORY / "k8s_manifests/airflow/settings.yaml").read_text()),
         contract("airflow_chart.json")["schema"],
     )
 
@@ -126,7 +127,7 @@ def test_a_value_that_the_chart_lacks_is_noticed(wrong):
 
 
 def test_the_images_of_kind_are_those_of_compose():
-    compose = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
+    compose = yaml.safe_load((REPOSITORY / "docker-compose.yaml").read_text())["services"]
     containers = [
         container
         for item in objects()

@@ -17,7 +17,8 @@ from tasks.serving.openai_api.metrics import AnswerMetrics
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
-from tests.unit.manifests.objects import MANIFESTS, ROOT, listed, validate, violations
+from tests.support.paths import REPOSITORY
+from tests.unit.manifests.objects import MANIFESTS, listed, validate, violations
 
 COMPONENT, AUTOSCALING = MANIFESTS / "monitoring", MANIFESTS / "autoscaling"
 GPU_METRICS = MANIFESTS / "gpu-metrics"
@@ -137,12 +138,12 @@ def test_an_overlay_takes_the_component_in_with_what_scalers_need(tmp_path):
 def test_an_alert_says_what_was_found_and_expected_and_what_to_do(name):
     annotations = alerts()[name]["annotations"]
     page, _, anchor = annotations["runbook_url"].partition("#")
-    headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", (REPOSITORY / page).read_text(), re.MULTILINE)
 
     assert annotations["summary"]
     assert re.search(r"Found .+; expected .+\. .*Do this: .+\.$", annotations["description"])
     assert anchor in {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert f"`{name}`" in (ROOT / "docs" / "observability.md").read_text()
+    assert f"`{name}`" in (REPOSITORY / "docs" / "observability.md").read_text()
 
 
 def test_rules_and_dashboards_read_metrics_that_something_exports():
@@ -224,7 +225,7 @@ def test_prometheus_parses_every_query_of_a_dashboard(file, tmp_path):
 @pytest.mark.parametrize("cases", ["alerts.yaml", "alerts_over_hours.yaml"])
 def test_alerts_fire_for_what_is_wrong_and_for_nothing_else(cases, tmp_path):
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups()}))
-    (tmp_path / "cases.yaml").write_text((ROOT / "tests" / "fixtures" / "prometheus" / cases).read_text())
+    (tmp_path / "cases.yaml").write_text((REPOSITORY / "tests" / "fixtures" / "prometheus" / cases).read_text())
 
     done = promtool(tmp_path, "test", "rules", "cases.yaml")
 

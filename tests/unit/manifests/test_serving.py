@@ -28,10 +28,11 @@ from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site as site_of
 from tests.refused import refused
-from tests.unit.manifests.objects import MANIFESTS, ROOT, validate, violations
+from tests.support.paths import REPOSITORY
+from tests.unit.manifests.objects import MANIFESTS, validate, violations
 
 TEMPLATES = MANIFESTS / "serving"
-GOLDENS = ROOT / "tests" / "golden" / "serving"
+GOLDENS = REPOSITORY / "tests" / "golden" / "serving"
 URI = "s3://bucket/releases/demo/demo-000000000001/release.json"
 GPU_ENGINE = {
     **SPEC["engine"],
@@ -47,7 +48,7 @@ CASES = {
 
 
 def site(name):
-    document = eks() if name == "eks" else yaml.safe_load((ROOT / "sites" / f"{name}.yaml").read_text())
+    document = eks() if name == "eks" else yaml.safe_load((REPOSITORY / "sites" / f"{name}.yaml").read_text())
     return read_contract(Site, document, name)
 
 

@@ -18,7 +18,8 @@ from tests.fakes.eks_site import eks
 from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
 from tests.fakes.releases import release
 from tests.goldens import check_goldens
-from tests.unit.manifests.objects import MANIFESTS, ROOT, validate
+from tests.support.paths import REPOSITORY
+from tests.unit.manifests.objects import MANIFESTS, validate
 
 TEMPLATES = MANIFESTS / "serving"
 CASES = {
@@ -37,7 +38,7 @@ SITE = read_contract(Site, eks(), "eks")
 
 
 def made(name):
-    sections = yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text())
+    sections = yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
     return release(**sections)
 
 
@@ -138,6 +139,6 @@ def test_a_spec_that_ships_is_served_by_objects_and_flags_that_there_are(case, t
 
 
 def test_every_gpu_spec_that_ships_is_looked_at():
-    shipped = {file.stem for file in (ROOT / "specs").glob("*.yaml") if "kind: openvino" not in file.read_text()}
+    shipped = {file.stem for file in (REPOSITORY / "specs").glob("*.yaml") if "kind: openvino" not in file.read_text()}
 
     assert {name for names in CASES.values() for name in names} == shipped

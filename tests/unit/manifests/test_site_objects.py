@@ -9,13 +9,14 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
 from tasks.contracts.site_objects import HUB_STEPS, credentials_secrets, site_objects
 from tests.refused import refused
-from tests.unit.manifests.objects import ROOT, named, validate
+from tests.support.paths import REPOSITORY
+from tests.unit.manifests.objects import named, validate
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "canary"}
 
 
 def site(hub=None, store=None):
-    text = (ROOT / "sites" / "kind.yaml").read_text()
+    text = (REPOSITORY / "sites" / "kind.yaml").read_text()
     document = yaml.safe_load(text) | ({"hub": hub} if hub else {})
     document["object_store"] = store or {"bucket": "slipway", "credentials_secret": "slipway-s3"}
     return read_contract(Site, document, "kind.yaml"), text
@@ -96,7 +97,7 @@ def test_an_endpoint_given_as_an_address_is_its_own_range(endpoint, expected):
 
 @pytest.mark.parametrize("name", ["local", "kind", "compose", "eks"])
 def test_every_object_of_a_shipped_site_is_valid(name):
-    text = (ROOT / "sites" / f"{name}.yaml").read_text()
+    text = (REPOSITORY / "sites" / f"{name}.yaml").read_text()
     document = read_contract(Site, yaml.safe_load(text), name)
 
     for item in [*site_objects(document, text), *credentials_secrets(document, KEYS)]:

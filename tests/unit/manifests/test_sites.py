@@ -5,13 +5,13 @@ import yaml
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site, quantity
-from tests.unit.manifests.objects import ROOT
+from tests.support.paths import REPOSITORY
 
-SITES = sorted((ROOT / "sites").glob("*.yaml"))
+SITES = sorted((REPOSITORY / "sites").glob("*.yaml"))
 
 
 def read(name):
-    file = ROOT / "sites" / f"{name}.yaml"
+    file = REPOSITORY / "sites" / f"{name}.yaml"
     return read_contract(Site, yaml.safe_load(file.read_text()), file.name)
 
 

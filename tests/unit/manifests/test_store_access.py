@@ -1,7 +1,6 @@
 """What each account may do in the object store: one table, for IAM, the laptop's S3 and the documentation."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,9 +11,9 @@ from plugins.slipway_airflow.pods import KINDS
 from tasks.contracts.signing import Signing
 from tasks.contracts.site import ObjectStoreSite
 from tasks.contracts.store_access import ACCOUNTS, IDENTITY_VARIABLE, iam_policy
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-MANIFESTS = ROOT / "k8s_manifests"
+MANIFESTS = REPOSITORY / "k8s_manifests"
 STORE = ObjectStoreSite(bucket="models", prefix="prod")
 IDENTITIES = Identities({account: iam_policy(account, STORE) for account in ACCOUNTS})
 
@@ -107,7 +106,7 @@ def test_an_account_that_may_not_list_is_not_told_that_an_object_is_absent():
 
 
 def test_serving_pods_name_their_account():
-    template = (ROOT / "k8s_manifests" / "serving" / "fetch.yaml.j2").read_text()
+    template = (REPOSITORY / "k8s_manifests" / "serving" / "fetch.yaml.j2").read_text()
 
     assert f"{{name: {IDENTITY_VARIABLE}, value: slipway-server}}" in template
 

@@ -1,7 +1,5 @@
 """No text of a spec or a site is expanded by Kubernetes on its way into a process, but for the pod's own address."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -16,9 +14,9 @@ from tasks.serving import groups, manifests
 from tests.fakes.eks_site import eks
 from tests.fakes.kubernetes_expansion import expanded
 from tests.fakes.releases import release
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-TEMPLATES = ROOT / "k8s_manifests" / "serving"
+TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 EKS = eks()
 URI = "s3://b/releases/x/release.json"
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "the secret", "HOME": "/root", "": "nothing", "a b": "spaced"}
@@ -48,7 +46,7 @@ PLACES = {
 
 
 def released(name):
-    return release(**yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text()))
+    return release(**yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
 
 
 ALONE, OVER_NODES = released("llama-3-8b-awq-l4"), released("llama-3-8b-tp4pp2-a10g")

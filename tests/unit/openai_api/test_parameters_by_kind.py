@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
@@ -14,10 +13,10 @@ from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.inputs import chat_question, completion_inputs
 from tasks.serving.openai_api.requests import read_chat, read_completion
 from tasks.serving.repository import render
+from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.models import PROMPT_MODEL, VLLM, VLLM_OUTPUTS, model_of
 from tests.unit.serving.test_gpu_repositories import VALUES
 
-ROOT = Path(__file__).parents[3]
 TABLE = re.compile(r"^\| (.*) \| (yes|no) \| (yes|no) \| (yes|no) \| (yes|no) \|$", re.MULTILINE)
 KINDS = ("openvino", "trt-engine", "llmapi", "vllm")
 SCHEMA = {"response_format": {"type": "json_object"}}
@@ -56,7 +55,7 @@ def rendered(tmp_path_factory):
             return model_of(VLLM, VLLM_OUTPUTS, **PROMPT_MODEL)
         folder = tmp_path_factory.mktemp("repository")
         values = {**VALUES, "scheduler": {}, "properties": {}, "options": options or {}, **(options or {})}
-        render(ROOT / "model_repository_templates", kind, values, folder)
+        render(REPOSITORY / "model_repository_templates", kind, values, folder)
         config = text_format.Parse((folder / "demo" / "config.pbtxt").read_text(), ModelConfig())
         return model_of([each.name for each in config.input], [each.name for each in config.output])
 
@@ -87,10 +86,10 @@ def _refusal(inputs, read, request, model):
 
 def test_the_table_has_a_column_for_every_kind_and_a_row_for_every_parameter():
     assert set(KINDS) == set(ENGINE_KINDS)
-    assert [row[0] for row in TABLE.findall((ROOT / "docs" / "openai.md").read_text())] == list(ASKED)
+    assert [row[0] for row in TABLE.findall((REPOSITORY / "docs" / "openai.md").read_text())] == list(ASKED)
 
 
-@pytest.mark.parametrize("row", TABLE.findall((ROOT / "docs" / "openai.md").read_text()), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", TABLE.findall((REPOSITORY / "docs" / "openai.md").read_text()), ids=lambda row: row[0])
 def test_a_kind_obeys_what_the_table_says(rendered, row):
     name, *said = row
     guided = "guided_decoding_backend" in name
@@ -104,7 +103,7 @@ def test_a_kind_obeys_what_the_table_says(rendered, row):
 
 
 def test_the_model_that_renders_prompts_of_vllm_takes_whatever_it_is_sent(tmp_path):
-    render(ROOT / "model_repository_templates", "vllm", VALUES, tmp_path)
+    render(REPOSITORY / "model_repository_templates", "vllm", VALUES, tmp_path)
     config = text_format.Parse((tmp_path / "demo_prompt" / "config.pbtxt").read_text(), ModelConfig())
     request = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], **TOOLS, "max_tokens": 3}
     request |= {"min_tokens": 2, "chat_template_kwargs": {"a": 1}}

@@ -1,7 +1,6 @@
 """What becomes of each parameter of a request: served, without effect, or refused by its name."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -9,6 +8,7 @@ import yaml
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.inputs import chat_question, completion_inputs
 from tasks.serving.openai_api.requests import NEUTRAL, read_chat, read_completion
+from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, model_of
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
@@ -305,7 +305,7 @@ def test_a_call_that_is_forced_is_never_one_of_several():
 
 
 def test_vllm_is_sent_names_that_it_has():
-    record = yaml.safe_load((Path(__file__).parents[2] / "contracts" / "vllm_sampling_parameters.yaml").read_text())
+    record = yaml.safe_load((REPOSITORY / "tests" / "contracts" / "vllm_sampling_parameters.yaml").read_text())
     asked = {
         "top_p": 0.5,
         "top_k": 3,

@@ -3,11 +3,11 @@
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.support.paths import REPOSITORY
+
 PAGE = (REPOSITORY / "docs" / "faults.md").read_text()
 FACTS = {"verdict", "live", "left", "channel", "again"}
 FAULTS = {

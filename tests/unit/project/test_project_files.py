@@ -2,14 +2,14 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.support.paths import REPOSITORY
+
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 FOLDERS = sorted(
     path.name

@@ -2,14 +2,14 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import kubernetes_validate
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "k8s_manifests" / "multinode"
+from tests.support.paths import REPOSITORY
+
+FOLDER = REPOSITORY / "k8s_manifests" / "multinode"
 
 
 def objects():
@@ -39,7 +39,7 @@ def test_an_overlay_takes_it_as_a_component(tmp_path):
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("there is no kubectl on this machine")
-    shutil.copytree(ROOT / "k8s_manifests", tmp_path / "manifests")
+    shutil.copytree(REPOSITORY / "k8s_manifests", tmp_path / "manifests")
     overlay = tmp_path / "manifests" / "overlays" / "several-nodes"
     overlay.mkdir()
     (overlay / "kustomization.yaml").write_text("resources: [../../base]\ncomponents: [../../multinode]\n")

@@ -2,12 +2,13 @@
 
 import importlib.util
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-TEMPLATES = Path(__file__).parents[3] / "model_repository_templates"
+from tests.support.paths import REPOSITORY
+
+TEMPLATES = REPOSITORY / "model_repository_templates"
 OPENVINO = TEMPLATES / "openvino" / "model" / "1"
 sys.path.insert(0, str(OPENVINO))
 sys.path.append(str(TEMPLATES / "llmapi" / "model" / "1"))

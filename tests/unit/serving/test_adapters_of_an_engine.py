@@ -7,7 +7,6 @@ earlier requests for it (cpp/tensorrt_llm/batch_manager/peftCacheManager.cpp, ad
 import importlib.util
 import json
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -15,8 +14,9 @@ import pytest
 
 from tests.fakes.generation_runtime import ByteTokenizer
 from tests.fakes.triton_stub import InferenceResponse, Request, Stub, Tensor, TritonError
+from tests.support.paths import REPOSITORY
 
-FOLDER = Path(__file__).parents[3] / "model_repository_templates" / "trt-engine" / "model" / "1"
+FOLDER = REPOSITORY / "model_repository_templates" / "trt-engine" / "model" / "1"
 OURS = ("generation.service", "generation.hf_tokenizer", "engine_adapters")
 END = 0
 

@@ -15,9 +15,9 @@ import pytest
 from generation.runtime import Controls, Sampling
 
 from tests.fakes.generation_runtime import FakeRuntime
+from tests.support.paths import REPOSITORY
 from tests.unit.serving.conftest import OPENVINO
 
-ROOT = Path(__file__).parents[3]
 RUNTIME = """
 import os, pathlib, sys, time
 sys.path.insert(0, {root!r})
@@ -63,7 +63,7 @@ time.sleep(60)
 def module(tmp_path, monkeypatch):
     """engine_process.py beside a fake of openvino_runtime.py, as a module."""
     shutil.copy(OPENVINO / "engine_process.py", tmp_path)
-    (tmp_path / "openvino_runtime.py").write_text(RUNTIME.format(root=str(ROOT)))
+    (tmp_path / "openvino_runtime.py").write_text(RUNTIME.format(root=str(REPOSITORY)))
     (tmp_path / "engine").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "engine_process", raising=False)

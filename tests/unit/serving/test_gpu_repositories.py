@@ -1,7 +1,6 @@
 """Repositories of the GPU engines: rendered from the specs that ship, and held against what their backends take."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,10 +14,10 @@ from tasks.engines.registry import maker_for
 from tasks.engines.trtllm.vocabulary import VOCABULARY
 from tasks.serving.repository import render, template_files
 from tests.goldens import check_goldens
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-TEMPLATES = ROOT / "model_repository_templates"
-CONTRACT = json.loads((ROOT / "tests" / "contracts" / "triton_tensorrt_llm_model.json").read_text())
+TEMPLATES = REPOSITORY / "model_repository_templates"
+CONTRACT = json.loads((REPOSITORY / "tests" / "contracts" / "triton_tensorrt_llm_model.json").read_text())
 VALUES = {
     "name": "demo",
     "engine_folder": "engine",
@@ -89,7 +88,7 @@ def parameters(repository, model):
 
 def from_spec(name, out, scratch):
     """Render as assemble does, from what build would have read back of an engine that is as asked."""
-    spec = ReleaseSpec.model_validate(yaml.safe_load((ROOT / "specs" / f"{name}.yaml").read_text()))
+    spec = ReleaseSpec.model_validate(yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text()))
     limits = {key: getattr(spec.engine, key) for key in ("max_batch_size", "max_input_tokens", "max_sequence_tokens")}
     description = {
         "limits": limits,

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from generation.chat_template import ChatTemplate, read_chat_template
@@ -10,7 +9,9 @@ from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import RefusedError
 from generation.settings import SettingsError
 
-CHECKPOINT = Path(__file__).parents[2] / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
+from tests.support.paths import HUB
+
+CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
 BOS, EOS, PAD, USER, ASSISTANT = range(5)
 
 

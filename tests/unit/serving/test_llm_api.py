@@ -8,7 +8,6 @@ import json
 import sys
 import threading
 import time
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,10 +19,10 @@ from generation.settings import Limits
 
 from tests.fakes import tensorrt_llm_api
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-MODEL = ROOT / "model_repository_templates" / "llmapi" / "model" / "1" / "model.py"
-CONTRACT = json.loads((ROOT / "tests" / "contracts" / "tensorrt_llm_llmapi.json").read_text())
+MODEL = REPOSITORY / "model_repository_templates" / "llmapi" / "model" / "1" / "model.py"
+CONTRACT = json.loads((REPOSITORY / "tests" / "contracts" / "tensorrt_llm_llmapi.json").read_text())
 END, OTHER_END = 0, 1
 ENDLESS = 1_000_000
 """More tokens than the stand-in makes in the longest time that a test may take."""

@@ -1,13 +1,13 @@
 """How many processes of OpenAI's API a pod has, and how the front shares requests out among them."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tasks.serving import front
+from tests.support.paths import REPOSITORY
 
-TEMPLATES = Path(__file__).resolve().parents[3] / "k8s_manifests" / "serving"
+TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
-from pathlib import Path
-
 import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tasks.contracts.errors import InputError
 from tasks.serving.repository import render
+from tests.support.paths import REPOSITORY
 
-TEMPLATES = Path(__file__).parents[3] / "model_repository_templates"
+TEMPLATES = REPOSITORY / "model_repository_templates"
 VALUES = {
     "name": "demo",
     "engine_folder": "engine",

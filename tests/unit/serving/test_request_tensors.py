@@ -1,12 +1,13 @@
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
 from generation.question import Job
 from generation.runtime import Controls, Sampling
 
-FILE = Path(__file__).parents[3] / "model_repository_templates/trt-engine/model_preprocessing/1/request_tensors.py"
+from tests.support.paths import REPOSITORY
+
+FILE = REPOSITORY / "model_repository_templates/trt-engine/model_preprocessing/1/request_tensors.py"
 spec = importlib.util.spec_from_file_location("request_tensors", FILE)
 request_tensors = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(request_tensors)

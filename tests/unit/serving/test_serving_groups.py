@@ -1,7 +1,5 @@
 """Several models in one server: what a group's Deployment holds, and what a member's release changes of it."""
 
-from pathlib import Path
-
 import kubernetes_validate
 import pytest
 from pydantic import ValidationError
@@ -10,9 +8,9 @@ from tasks.serving import front, groups, manifests
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, release, spec
 from tests.refused import refused
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-TEMPLATES = ROOT / "k8s_manifests" / "serving"
+TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 SITE = gpu_site()
 
 

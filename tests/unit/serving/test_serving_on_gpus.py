@@ -3,8 +3,6 @@
 What ships is looked at whole by tests/unit/manifests/test_serving_what_ships.py.
 """
 
-from pathlib import Path
-
 import kubernetes_validate
 import pytest
 
@@ -14,9 +12,9 @@ from tests.fakes.gpu_site import MULTINODE, gpu_site
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version
 from tests.refused import refused
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
-TEMPLATES = ROOT / "k8s_manifests" / "serving"
+TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 URI = "s3://bucket/releases/demo/demo-000000000001/release.json"
 KUBERNETES = ("1.32", "1.35")
 

@@ -17,12 +17,12 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tasks.contracts.spec_fields import TEMPLATE_NAMES
 from tasks.serving.repository import render
+from tests.support.paths import HUB, REPOSITORY
 from tests.unit.serving.test_gpu_repositories import VALUES
 from tests.unit.serving.test_questions_and_settings import arguments as settings_of
 
-ROOT = Path(__file__).parents[3]
-TEMPLATES = ROOT / "model_repository_templates"
-CHECKPOINT = ROOT / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
+TEMPLATES = REPOSITORY / "model_repository_templates"
+CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
 THINKS = "{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %} /quick{% endif %}"
 AWKWARD = {"enable_thinking": False, "effort": 'a "low" <one> é', "budget": 7, "share": 0.5}
 ANSWERING = {"llmapi": "demo", "openvino": "demo", "trt-engine": "demo_preprocessing"}

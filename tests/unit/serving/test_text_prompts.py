@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from generation.hf_tokenizer import HuggingFaceTokenizer
@@ -11,7 +10,9 @@ from generation.settings import SettingsError
 from generation.text_prompt import TextPrompts
 from tokenizers import Tokenizer
 
-CHECKPOINT = Path(__file__).parents[2] / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
+from tests.support.paths import HUB
+
+CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
 BEGINS = {"SpecialToken": {"id": "<s>", "type_id": 0}}
 ENDS = {"SpecialToken": {"id": "</s>", "type_id": 0}}
 TEXT = {"Sequence": {"id": "A", "type_id": 0}}

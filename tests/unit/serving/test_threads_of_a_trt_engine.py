@@ -3,14 +3,14 @@
 import importlib.util
 import json
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-MODEL = ROOT / "model_repository_templates" / "trt-engine" / "model" / "1" / "model.py"
-CHECKPOINT = ROOT / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
+from tests.support.paths import HUB, REPOSITORY
+
+MODEL = REPOSITORY / "model_repository_templates" / "trt-engine" / "model" / "1" / "model.py"
+CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.adapters import ATTENTION, TINY, adapter_files
+from tests.support.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 SHAPE = {
     "architectures": ["LlamaForCausalLM"],
     "hidden_size": 8,
@@ -63,7 +63,7 @@ def workspaces(tmp_path):
         def new(step):
             scratch = tmp_path / step
             scratch.mkdir()
-            return Workspace(site, store, ManualClock(), scratch, ROOT, lambda: hub, lambda _: 2**45)
+            return Workspace(site, store, ManualClock(), scratch, REPOSITORY, lambda: hub, lambda _: 2**45)
 
         return new
 

@@ -11,8 +11,9 @@ from tasks.serving.boot import BootPlace
 from tasks.steps import assemble
 from tests.fakes.releases import release, spec
 from tests.fakes.step_workspace import StepWorkspace
+from tests.support.paths import REPOSITORY
 
-TEMPLATES = Path(__file__).parents[4] / "model_repository_templates"
+TEMPLATES = REPOSITORY / "model_repository_templates"
 ENGINE = {
     "chat_template": True,
     "limits": {"max_batch_size": 8, "max_input_tokens": 128, "max_sequence_tokens": 256},

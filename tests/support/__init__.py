@@ -1,0 +1,1 @@
+"""What tests of several tiers share. A file holds one idea; nothing here knows a tier."""
