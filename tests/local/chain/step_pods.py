@@ -14,7 +14,8 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.lease import lease_names
 from tasks.contracts.release import steps_of
 from tasks.contracts.spec import ReleaseSpec
-from tests.local.chain.whole_chain import SPEC, Ended, processes_naming, until
+from tests.local.chain.whole_chain import SPEC, Ended, processes_naming
+from tests.support.waiting import until
 
 KILLED = 137
 NUMBERS = itertools.count(1)
@@ -59,7 +60,7 @@ class StepPod:
 
     def end(self):
         """How it ended; the pod is deleted."""
-        until(lambda: self._status().phase in ("Succeeded", "Failed"), timeout_s=150)
+        until(lambda: self._status().phase in ("Succeeded", "Failed"))
         state = self._status().container_statuses[0].state.terminated
         log = self._core.read_namespaced_pod_log(self.name, self._namespace, _preload_content=False).read().decode()
         self._delete()
@@ -68,7 +69,7 @@ class StepPod:
     def gone(self):
         """Delete what is left; nothing of it runs afterwards."""
         self._delete()
-        until(lambda: not self.processes(), timeout_s=60)
+        until(lambda: not self.processes())
 
     def _delete(self):
         with contextlib.suppress(client.ApiException):

@@ -8,7 +8,7 @@ import pytest
 from local.airflow.services import COMMANDS
 from local.processes import having
 from tests.local.chain.conftest import FOLDER, SPECS, local
-from tests.local.chain.whole_chain import until
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def test_a_killed_airflow_service_is_back_at_its_port_and_its_workers_are_ended(
     local("up", FOLDER, "--specs", SPECS)
 
     assert type(stack)(FOLDER).settings.ports == ports
-    until(lambda: stack.airflow.unhealthy_parts() == [], timeout_s=120)
+    until(lambda: stack.airflow.unhealthy_parts() == [])
     assert pid in before
     assert not before & of_service(service)
 
 
 def test_the_scheduler_forks_workers_that_a_kill_of_it_would_leave(stack):
     """What the test above ends: without workers it would show nothing."""
-    until(lambda: len(of_service("scheduler")) > 1, timeout_s=60)
+    until(lambda: len(of_service("scheduler")) > 1)

@@ -18,7 +18,7 @@ import pytest
 from tasks.contracts.artifact import MANIFEST, STAGES
 from tasks.contracts.attestation import PROVENANCE, SIGNATURE
 from tests.local.chain.step_pods import KILLED, ByHand
-from tests.local.chain.whole_chain import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1200)
 FURTHER_TRIES = 5

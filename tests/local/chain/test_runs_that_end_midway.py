@@ -13,7 +13,8 @@ import pytest
 
 from tasks.contracts.errors import UnavailableError
 from tests.local.chain.conftest import FOLDER, SPECS, local
-from tests.local.chain.whole_chain import MODEL, until
+from tests.local.chain.whole_chain import MODEL
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -111,8 +112,8 @@ def begun(chain, point, **conf):
     task_id, states = point
     run = chain.trigger(DAG, f"{PREFIX}{time.time_ns()}", revision="v2", **conf)
     reach(chain, run, task_id, states)
-    until(lambda: lease_of(chain), timeout_s=120)
-    until(lambda: candidate_of(chain), timeout_s=120)
+    until(lambda: lease_of(chain))
+    until(lambda: candidate_of(chain))
     return run
 
 
@@ -198,7 +199,7 @@ def killed(airflow):
     finally:
         os.kill(supervisor, signal.SIGCONT)
     local("up", FOLDER, "--specs", SPECS)
-    until(lambda: airflow.unhealthy_parts() == [], timeout_s=120)
+    until(lambda: airflow.unhealthy_parts() == [])
 
 
 def kill_all(airflow):

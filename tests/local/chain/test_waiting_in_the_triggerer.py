@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from plugins.slipway_airflow.runs import run_identity
-from tests.local.chain.whole_chain import MODEL, until
+from tests.local.chain.whole_chain import MODEL
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1000)
 

@@ -14,8 +14,9 @@ import pytest
 from cli.airflow_api import NoSuchDagError
 from tests.local.chain.conftest import FOLDER, SPECS, local
 from tests.local.chain.test_runs_that_end_midway import kill_all
-from tests.local.chain.whole_chain import MODEL, until
+from tests.local.chain.whole_chain import MODEL
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -118,7 +119,7 @@ def test_a_new_database_of_airflow_loses_no_release_and_the_next_one_takes_over(
     assert chain.cluster.lease_holder(f"slipway-{MODEL}").dag_run.endswith(lost.run_id)
     assert (chain.channel(), chain.live_service()) == (channel, service)
     assert chain.ask()
-    assert until(lambda: history_of_runs(chain), timeout_s=120) == "empty"
+    assert until(lambda: history_of_runs(chain)) == "empty"
     assert list(recover(chain, "Airflow's database is lost")) == ["release"]
     assert chain.live() != channel["live"]["release_id"]
     assert chain.channel()["history"][1:] == channel["history"]

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,21 +29,12 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
 from tasks.contracts.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import until
 
 SPEC_FILE = REPOSITORY / "specs" / "demo.yaml"
 SPEC = yaml.safe_load(SPEC_FILE.read_text())
 MODEL = SPEC["name"]
 RUN_TIMEOUT_S = 800.0  # ten times what a release takes on an idle machine
-
-
-def until(check, timeout_s=60.0, every_s=0.05):
-    """The first true answer of `check`."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        if found := check():
-            return found
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain"
-        time.sleep(every_s)
 
 
 def processes_naming(text):

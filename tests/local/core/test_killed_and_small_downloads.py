@@ -4,7 +4,6 @@ import hashlib
 import json
 import resource
 import signal
-import time
 from datetime import UTC, datetime, timedelta
 
 import boto3
@@ -17,6 +16,7 @@ from tasks.steps import retention
 from tests.fakes.cluster import in_memory
 from tests.local.core.conftest import FILES, WEIGHTS, serving_hub, write_repository
 from tests.local.core.test_steps_as_processes import artifact_prefix, release_uri
+from tests.support.waiting import until
 
 SMALL, LARGE = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 LARGE_BYTES = hashlib.shake_128(b"large").digest(2 * PART_BYTES + 12_345)
@@ -38,13 +38,6 @@ def hub(tmp_path):
     write_repository(tmp_path / "fixtures" / "acme" / "model", one, v1=MODEL)
     with serving_hub(tmp_path / "fixtures", tmp_path / "hub-state") as running:
         yield running
-
-
-def until(condition):
-    deadline = time.monotonic() + LONGEST_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def parts_of(client, upload):

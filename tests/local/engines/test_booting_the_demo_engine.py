@@ -1,11 +1,11 @@
 """The demo engine in real Triton, rendered from the project's own templates."""
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 
+from tasks.adapters.clock import SystemClock
 from tasks.contracts.errors import InputError
 from tasks.contracts.question_spec import SmokeQuestion
 from tasks.contracts.site import PodShape
@@ -19,11 +19,6 @@ from tests.support.paths import REPOSITORY
 SHAPE = PodShape(cpu="1", memory="1Gi", scratch="1Gi")
 RIGHT = SmokeQuestion(prompt="What is the capital of France?", answer="The capital of France is Paris.")
 WRONG = SmokeQuestion(prompt="What is the capital of France?", answer="The capital of France is Rome.")
-
-
-class RealClock:
-    monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(time.sleep)
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def boot(tmp_path, tritonserver):
         _, *words = serving_command(demo_spec(), place)
         return [tritonserver, *words]
 
-    return BootTest(RealClock(), tmp_path, command, ready_timeout_s=60)
+    return BootTest(SystemClock(), tmp_path, command, ready_timeout_s=60)
 
 
 def processes_on(repository):

@@ -1,11 +1,11 @@
 """quantize, build and assemble one after the other, as their pods run them."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+from tasks.adapters.clock import SystemClock
 from tasks.contracts.plan import DatasetFile, Datasets, HubFile
 from tasks.contracts.question_spec import SmokeQuestion
 from tasks.steps import assemble, build, quantize
@@ -16,11 +16,6 @@ from tests.support.paths import REPOSITORY
 
 SMOKE = {"prompt": "What is the capital of France?", "answer": "The capital of France is Paris."}
 GATE = {"smoke": [SMOKE], "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}]}
-
-
-class RealClock:
-    monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(time.sleep)
 
 
 @pytest.fixture
@@ -35,12 +30,12 @@ def asked():
 def test_each_step_stores_what_the_next_one_reads(asked, checkpoint, tmp_path, tritonserver, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(tritonserver).parent}:{os.environ['PATH']}")
     keys = {stage: planned.key for stage, planned in asked.plan.stages.items()}
-    shared = StepWorkspace(tmp_path, datasets={"perplexity.jsonl": dataset("perplexity")}, clock=RealClock())
+    shared = StepWorkspace(tmp_path, datasets={"perplexity.jsonl": dataset("perplexity")}, clock=SystemClock())
     shared.templates = REPOSITORY / "model_repository_templates"
     shared.artifacts.put("download", keys["download"], checkpoint)
 
     def over(name):
-        made = StepWorkspace(tmp_path / name, templates=shared.templates, clock=RealClock())
+        made = StepWorkspace(tmp_path / name, templates=shared.templates, clock=SystemClock())
         made.artifacts, made.read_dataset = shared.artifacts, shared.read_dataset
         return made
 

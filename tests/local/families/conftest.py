@@ -1,12 +1,11 @@
 """Checkpoints of families, and a release of each from plan to a booted Triton."""
 
 import os
-import time
-from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 
+from tasks.adapters.clock import SystemClock
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import Release
@@ -25,15 +24,6 @@ QUESTION = {"prompt": "Which of these letters comes first?", "answer": ".", "mat
 """Prompt and answer are both longer than a sliding window of these checkpoints."""
 TEXTS = [{"text": "The quick brown fox jumps over the lazy dog, and then it sleeps."}]
 DATASET = "hf://datasets/org/texts@main/perplexity.jsonl"
-
-
-class RealClock:
-    monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(time.sleep)
-
-    @staticmethod
-    def now():
-        return datetime.now(UTC)
 
 
 def spec_of(weights):
@@ -58,7 +48,7 @@ def planned(checkpoint, spec, folder):
     def workspace(step):
         scratch = folder / step
         scratch.mkdir(parents=True)
-        return Workspace(site(), store, RealClock(), scratch, REPOSITORY, lambda: hub)
+        return Workspace(site(), store, SystemClock(), scratch, REPOSITORY, lambda: hub)
 
     outcome = plan.run(PlanRequest(spec=spec, run="run-1"), workspace("plan"))
     return Release.model_validate_json(store.read_bytes(outcome.data["release"])), workspace

@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import os
 import signal
-import time
 import urllib.request
 from pathlib import Path
 
@@ -19,21 +18,13 @@ from tasks.serving.manifests import MODEL_LABEL, RELEASE_LABEL
 from tasks.steps import revert
 from tests.fakes import rollouts
 from tests.fakes.cluster import MemoryCluster
+from tests.support.waiting import until
 
 NAME = "demo"
 OURS = {MODEL_LABEL: NAME}
 SMOKE = {"prompt": "1", "answer": f"{NAME}-", "match": "contains"}
 """The stand-in answers with the name of its pod, in as many pieces as the prompt says."""
 DONE, WRONG_INPUT, UNAVAILABLE = 0, 65, 75
-
-
-def until(check, timeout_s=90.0):
-    """The first true answer of `check`."""
-    deadline = time.monotonic() + timeout_s
-    while not (answer := check()):
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain"
-        time.sleep(0.05)
-    return answer
 
 
 class Moments:

@@ -1,7 +1,8 @@
 """Triton of the candidate or of the live release is killed, or a serving pod goes, while a release is in progress."""
 
 from tasks.serving.manifests import RELEASE_LABEL
-from tests.local.faults.model import DONE, until
+from tests.local.faults.model import DONE
+from tests.support.waiting import until
 
 
 def test_a_candidate_whose_triton_was_killed_after_its_gate_is_promoted_once_it_is_ready_again(model, asking):

@@ -17,6 +17,7 @@ from tasks.serving import front
 from tests.local.serving.triton_server import LOOPBACK
 from tests.ports import free_ports
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.waiting import until
 from tests.unit.manifests.test_monitoring import AUTOSCALING, COMPONENT, DASHBOARDS, groups, queries
 
 PROMETHEUS = shutil.which("prometheus")
@@ -53,15 +54,13 @@ def running(command, folder, name):
         process.wait(30)
 
 
-def until(condition, process, log):
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        with contextlib.suppress(OSError):
-            if found := condition():
-                return found
+def answered(condition, process, log):
+    def look():
         assert process.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.3)
+        with contextlib.suppress(OSError):
+            return condition()
+
+    return until(look, every_s=0.3)
 
 
 def envoy_config(triton, http_port, stats_port):
@@ -123,8 +122,8 @@ def watched(start_server, make_repository, tmp_path_factory):
         for client in clients:
             client.start()
         try:
-            until(lambda: server.query("release:requests_in_flight:sum"), process, server.log)
-            until(lambda: server.query("triton:request_rate:max > 0"), process, server.log)
+            answered(lambda: server.query("release:requests_in_flight:sum"), process, server.log)
+            answered(lambda: server.query("triton:request_rate:max > 0"), process, server.log)
             yield server, triton
         finally:
             stop.set()

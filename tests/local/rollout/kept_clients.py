@@ -15,6 +15,7 @@ import numpy as np
 from tritonclient import grpc
 
 from tests.local.rollout.in_threads import InThreads
+from tests.support.waiting import until
 
 TIMEOUT_S = 30
 PAUSE_S = 0.02
@@ -123,12 +124,9 @@ class KeptClients(InThreads):
         """Releases whose pods gave each client's newest answer."""
         return {answers[-1].rsplit("-", 2)[0] for answers in self.answers.values() if answers}
 
-    def until(self, holds, timeout_s=60):
+    def until(self, holds):
         """Wait until `holds()`."""
-        deadline = time.monotonic() + timeout_s
-        while not holds():
-            assert time.monotonic() < deadline, (self.releases(), self.failures[:3])
-            time.sleep(0.05)
+        until(holds, said=lambda: f"{self.releases()} {self.failures[:3]}")
 
     def all_answered(self):
         return all(self.answers.values())

@@ -2,13 +2,13 @@
 
 import collections
 import http.client
-import time
 
 import pytest
 
 from tasks.adapters.kube_errors import StaleError
 from tests.local.stand_in_cluster import GATEWAY_PORT
 from tests.refused import refused
+from tests.support.waiting import until
 
 API = "gateway.networking.k8s.io/v1"
 SHELL = {"command": ["tritonserver", "--http-address=$(POD_IP)", "--http-port=8000"]}
@@ -49,14 +49,6 @@ def served(cluster, site, applied):
         return until(lambda: reported(cluster, name))
 
     return route
-
-
-def until(look, timeout_s=90):
-    deadline = time.monotonic() + timeout_s
-    while not (found := look()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-    return found
 
 
 def reported(cluster, name):

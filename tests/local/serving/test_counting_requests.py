@@ -13,6 +13,7 @@ from tasks.contracts.traffic import read_front_page
 from tasks.serving import front
 from tasks.serving.commands import PORTS, TRITON_PORTS
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.waiting import until
 
 ENVOY = ENVIRONMENTS / "front" / "bin" / "envoy"
 ADDRESS = "127.83.1.7"
@@ -38,13 +39,6 @@ def gauges():
 
 def in_flight():
     return gauges()['envoy_http_downstream_rq_active{envoy_http_conn_manager_prefix="http"}']
-
-
-def until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -6,17 +6,17 @@ Each rank holds the stand-in where it would hold its share of an engine; nothing
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
+from tasks.adapters.clock import SystemClock
 from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.boot import SHARED_MEMORY, BootTest
 from tasks.steps.assemble import serving_command
-from tests.local.chain.whole_chain import until
 from tests.local.serving.ranks import ASKED, ENDS_WITHIN_S, ENVIRONMENT, LOADED, Ranks
 from tests.local.serving.triton_server import GrpcStream
+from tests.support.waiting import until
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 150}
@@ -94,7 +94,7 @@ def test_an_answer_is_whole_before_the_signal_and_every_rank_ends_after_it(ended
     server, reason = ended["told"]
 
     assert reason == "length"
-    until(lambda: not server.processes(), timeout_s=30)
+    until(lambda: not server.processes())
     assert server.regions() == []
 
 
@@ -102,7 +102,7 @@ def test_a_rank_that_dies_ends_all_of_them(ended):
     server, code = ended["broken"]
 
     assert code != 0
-    until(lambda: not server.processes(), timeout_s=30)
+    until(lambda: not server.processes())
 
 
 def test_the_boot_test_starts_both_ranks_and_leaves_none(repository, tmp_path, monkeypatch):
@@ -114,7 +114,7 @@ def test_the_boot_test_starts_both_ranks_and_leaves_none(repository, tmp_path, m
         started.append(place.shared_memory_prefix)
         return serving_command(ASKED, place)
 
-    boot = BootTest(RealClock(), tmp_path, command, ready_timeout_s=60)
+    boot = BootTest(SystemClock(), tmp_path, command, ready_timeout_s=60)
 
     answer = boot.ask(repository, "demo", SmokeQuestion(prompt=QUESTION, answer=ANSWER))
 
@@ -122,8 +122,3 @@ def test_the_boot_test_starts_both_ranks_and_leaves_none(repository, tmp_path, m
     assert answer.text.strip() == ANSWER
     assert log.count(LOADED) == 2
     assert list(SHARED_MEMORY.glob(f"{started[0]}*")) == []
-
-
-class RealClock:
-    monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(time.sleep)

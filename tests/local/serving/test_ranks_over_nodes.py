@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.chain.whole_chain import until
 from tests.local.serving.ranks import ENDS_WITHIN_S, IMAGES_LIBRARIES, LEADER, SSH_OPTIONS, WORKER, RanksOnNodes
 from tests.local.serving.triton_server import GrpcStream
+from tests.support.waiting import until
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 
@@ -91,7 +91,7 @@ def ended(start_nodes):
 def test_the_signal_ends_the_leaders_ranks_and_then_those_of_the_other_nodes(ended):
     server = ended["told"]
 
-    until(lambda: not server.processes(), timeout_s=30)
+    until(lambda: not server.processes())
     assert server.regions() == []
 
 
@@ -99,4 +99,4 @@ def test_a_rank_that_dies_on_another_node_ends_all_of_them(ended):
     server, code = ended["broken"]
 
     assert code != 0
-    until(lambda: not server.processes(), timeout_s=30)
+    until(lambda: not server.processes())

@@ -1,11 +1,10 @@
 """A model that unloads itself, as Triton's vLLM backend has it when its engine died, in a real Triton."""
 
-import time
-
 import pytest
 
 from tasks.serving import commands, ready
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support.waiting import until
 
 CONFIG = """
 name: "NAME" backend: "python" max_batch_size: 0
@@ -45,13 +44,6 @@ def state(server, path):
     return server._exchange("GET", path)[0]
 
 
-def wait_until(holds):
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("action", ["load", "unload"])
 def test_a_client_may_not_load_or_unload_a_model(server, action):
     status, body = server._exchange("POST", f"/v2/repository/models/living/{action}", {})
@@ -63,8 +55,8 @@ def test_a_client_may_not_load_or_unload_a_model(server, action):
 def test_a_model_that_unloaded_itself_is_not_ready_although_its_server_is(server):
     assert ready.not_ready(LOOPBACK, server.http_port, ["dying", "living"]) == []
     assert server.generate(model="dying", text_input="?")[1]["text_output"] == "gone"
-    wait_until(lambda: state(server, "/v2/models/dying/ready") != 200)
-    wait_until(lambda: state(server, "/v2/health/ready") == 200)  # not before the model is unloaded whole
+    until(lambda: state(server, "/v2/models/dying/ready") != 200)
+    until(lambda: state(server, "/v2/health/ready") == 200)  # not before the model is unloaded whole
 
     assert ready.not_ready(LOOPBACK, server.http_port, ["living"]) == []
     assert ready.not_ready(LOOPBACK, server.http_port, ["dying", "living"]) == ["dying: HTTP status 400"]

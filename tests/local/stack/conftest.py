@@ -1,23 +1,10 @@
-import time
 from contextlib import contextmanager
 
 import pytest
 
 from local.stack import Stack
 from tests.local.chain import whole_chain
-
-
-@pytest.fixture(scope="session")
-def until():
-    """Waits for a check to come true."""
-
-    def wait(check, timeout_s=90.0):
-        deadline = time.monotonic() + timeout_s
-        while not check():
-            assert time.monotonic() < deadline, f"waited {timeout_s} s in vain"
-            time.sleep(0.05)
-
-    return wait
+from tests.support.waiting import until
 
 
 @contextmanager
@@ -29,7 +16,7 @@ def running(folder):
         yield stack
     finally:
         stack.down()
-    whole_chain.until(lambda: not whole_chain.processes_naming(str(stack.folder)), timeout_s=30)
+    until(lambda: not whole_chain.processes_naming(str(stack.folder)))
 
 
 @pytest.fixture

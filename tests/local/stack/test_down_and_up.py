@@ -15,6 +15,7 @@ from local import client_file
 from local.stack import ENVIRONMENTS, REPOSITORY, SERVERS, Stack
 from tests.local.chain.whole_chain import processes_naming
 from tests.local.stack.pods import NAMESPACE, python_pod
+from tests.support.waiting import until
 
 # what the stack starts outlives the process that started it
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
@@ -28,7 +29,7 @@ OBJECT = {
 }
 
 
-def started_pod(stack, until):
+def started_pod(stack):
     core = client.CoreV1Api(config.new_client_from_config(str(stack.kubeconfig)))
     core.create_namespaced_pod(NAMESPACE, SLEEPER)
     until(lambda: core.read_namespaced_pod("sleeper", NAMESPACE).status.phase == "Running")
@@ -38,7 +39,7 @@ def pid_of(text, stack):
     return next(pid for pid, command in processes_naming(str(stack.folder)).items() if text in command)
 
 
-def kill_supervisor(stack, until):
+def kill_supervisor(stack):
     os.kill(pid_of("supervisor.supervisord", stack), signal.SIGKILL)
     until(lambda: not stack.supervisor.answers())
 
@@ -59,9 +60,9 @@ def up(stack):
     return "\n".join(said)
 
 
-def test_down_ends_the_pods_of_a_cluster_whose_server_was_killed(stack, until):
-    started_pod(stack, until)
-    kill_supervisor(stack, until)
+def test_down_ends_the_pods_of_a_cluster_whose_server_was_killed(stack):
+    started_pod(stack)
+    kill_supervisor(stack)
     os.kill(pid_of("local.cluster", stack), signal.SIGKILL)
     assert any("shim" in command for command in processes_naming(str(stack.folder)).values())
 
@@ -125,7 +126,7 @@ def test_objects_come_back_with_what_describes_them(stack):
 
 
 @pytest.mark.parametrize("service", SERVERS)
-def test_a_server_that_is_killed_is_back_at_its_port_with_what_it_held(stack, until, service):
+def test_a_server_that_is_killed_is_back_at_its_port_with_what_it_held(stack, service):
     put_object(stack)
     before, ports = stack.status()[service].pid, stack.settings.ports
 
@@ -137,10 +138,10 @@ def test_a_server_that_is_killed_is_back_at_its_port_with_what_it_held(stack, un
     assert has_object(stack)
 
 
-def test_up_after_the_supervisor_was_killed_keeps_ports_and_objects(stack, until):
+def test_up_after_the_supervisor_was_killed_keeps_ports_and_objects(stack):
     put_object(stack)
     ports, before = stack.settings.ports, set(processes_naming(str(stack.folder)))
-    kill_supervisor(stack, until)
+    kill_supervisor(stack)
 
     assert "the supervisor had been killed" in up(stack)
 

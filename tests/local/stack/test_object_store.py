@@ -22,6 +22,7 @@ from botocore.exceptions import ClientError
 
 from local.object_store import LocalObjectStore
 from local.stack import ENVIRONMENTS, REPOSITORY
+from tests.support.waiting import until
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-guesses"}
 BUCKET, KEY = "models", "artifacts/a b/weights_%2F.bin"
@@ -38,12 +39,12 @@ class Server:
         self.store = LocalObjectStore(folder, ENVIRONMENTS / "local" / "bin" / "python", port, CREDENTIALS)
         self.endpoint = self.store.endpoint
 
-    def start(self, until):
+    def start(self):
         service = self.store.service(REPOSITORY)
         self.process = subprocess.Popen(
             service.command, env=service.environment, cwd=REPOSITORY, stderr=subprocess.DEVNULL
         )
-        until(self.answers, timeout_s=60)
+        until(self.answers)
         return self.store.client()
 
     def answers(self):
@@ -58,10 +59,10 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory, until):
+def running(tmp_path_factory):
     made = Server(tmp_path_factory.mktemp("shared") / "object-store")
     try:
-        made.start(until).create_bucket(Bucket=BUCKET)
+        made.start().create_bucket(Bucket=BUCKET)
         yield made
     finally:
         made.kill()
@@ -77,11 +78,11 @@ def server(running):
 
 
 @pytest.fixture
-def killed(tmp_path, until):
+def killed(tmp_path):
     """A server of the test's own, which it may kill."""
     made = Server(tmp_path / "object-store")
     try:
-        made.start(until).create_bucket(Bucket=BUCKET)
+        made.start().create_bucket(Bucket=BUCKET)
         yield made
     finally:
         made.kill()
@@ -233,7 +234,7 @@ def test_a_signed_request_does_not_reach_motos_own_api(server):
     assert server.store.client().get_object(Bucket=BUCKET, Key=KEY)["Body"].read() == b"kept"
 
 
-def test_what_was_answered_survives_a_kill(killed, until):
+def test_what_was_answered_survives_a_kill(killed):
     client = killed.store.client()
     client.put_object(
         Bucket=BUCKET, Key=KEY, Body=b"\0\1", ContentType="text/x-weights", Metadata={"sha256": "12ab", "a_b": "c"}
@@ -252,7 +253,7 @@ def test_what_was_answered_survives_a_kill(killed, until):
     before = described(client)
 
     killed.kill()
-    after = described(killed.start(until))
+    after = described(killed.start())
 
     assert set(before) == {KEY, "copy", "large"}
     assert before["large"]["ETag"].endswith('-2"')
@@ -353,17 +354,17 @@ def test_nobody_else_can_read_an_object(server):
     assert [path for path in kept if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
-def test_buckets_that_an_older_version_saved_are_taken_over(tmp_path, until):
+def test_buckets_that_an_older_version_saved_are_taken_over(tmp_path):
     server = Server(tmp_path / "object-store")
     saved = server.folder / "buckets"
     (saved / "older").mkdir(parents=True)
     (saved / "older" / "a%2Fb").write_bytes(b"of before")
     (saved / "older.json").write_text('{"a/b": {"Metadata": {"sha256": "12ab"}, "ContentType": "text/plain"}}')
 
-    server.start(until)
+    server.start()
     server.kill()
     try:
-        found = server.start(until).get_object(Bucket="older", Key="a/b")
+        found = server.start().get_object(Bucket="older", Key="a/b")
         body = found["Body"].read()
     finally:
         server.kill()

@@ -11,6 +11,7 @@ import pytest
 
 from local.processes import SERVICE, STACK, end, having
 from local.stack import ENVIRONMENTS
+from tests.support.waiting import until
 
 FORKING = """
 import os, time
@@ -55,7 +56,7 @@ def of_stack(tmp_path):
     return lambda: having(**{STACK: str(tmp_path)})
 
 
-def test_a_worker_that_outlives_its_parent_and_left_its_group_is_ended(start, of_stack, until):
+def test_a_worker_that_outlives_its_parent_and_left_its_group_is_ended(start, of_stack):
     parent = start(FORKING)
     until(lambda: len(of_stack()) == 2)
     parent.send_signal(signal.SIGKILL)

@@ -11,6 +11,7 @@ import pytest
 from local.processes import STACK, having
 from local.stack import ENVIRONMENTS, REPOSITORY
 from local.supervisor import Service, Supervisor
+from tests.support.waiting import until
 
 # what the supervisor starts outlives the process that started it
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
@@ -42,7 +43,7 @@ def service(name="forking", code=FORKING, says="hello"):
     return Service(name, (sys.executable, "-c", code), {"SAYS": says}, REPOSITORY)
 
 
-def started(supervisor, until, **described):
+def started(supervisor, **described):
     """Pid of a service that has forked."""
     supervisor.start([service(**described)])
     until(lambda: len(of_service(supervisor)) == 2)
@@ -53,8 +54,8 @@ def of_service(supervisor, name="forking"):
     return having(SLIPWAY_SERVICE=name, **{STACK: str(supervisor.log(name).parents[1])})
 
 
-def test_a_killed_service_is_back_and_what_it_forked_is_ended(supervisor, until):
-    pid, before = started(supervisor, until), of_service(supervisor)
+def test_a_killed_service_is_back_and_what_it_forked_is_ended(supervisor):
+    pid, before = started(supervisor), of_service(supervisor)
 
     os.kill(pid, signal.SIGKILL)
 
@@ -63,8 +64,8 @@ def test_a_killed_service_is_back_and_what_it_forked_is_ended(supervisor, until)
     assert supervisor.states()["forking"].pid not in (pid, 0)
 
 
-def test_services_that_an_older_version_did_not_have_are_started_and_ended(supervisor, folder, until):
-    pid = started(supervisor, until)
+def test_services_that_an_older_version_did_not_have_are_started_and_ended(supervisor, folder):
+    pid = started(supervisor)
     newer = Supervisor(
         folder, ENVIRONMENTS / "local" / "bin" / "python", REPOSITORY, {"forking": 1, "failing": 1, "new": 1}
     )
@@ -77,8 +78,8 @@ def test_services_that_an_older_version_did_not_have_are_started_and_ended(super
     newer.end()
 
 
-def test_a_service_is_restarted_only_when_its_description_changes(supervisor, until):
-    pid = started(supervisor, until)
+def test_a_service_is_restarted_only_when_its_description_changes(supervisor):
+    pid = started(supervisor)
 
     supervisor.start([service()])
     assert supervisor.states()["forking"].pid == pid
@@ -88,8 +89,8 @@ def test_a_service_is_restarted_only_when_its_description_changes(supervisor, un
     assert supervisor.states()["forking"].pid != pid
 
 
-def test_services_of_a_killed_supervisor_go_on_and_are_ended_before_others_start(supervisor, until, folder):
-    pid = started(supervisor, until)
+def test_services_of_a_killed_supervisor_go_on_and_are_ended_before_others_start(supervisor, folder):
+    pid = started(supervisor)
     os.kill(int((folder / "supervisor" / "supervisord.pid").read_text()), signal.SIGKILL)
     until(lambda: not supervisor.answers())
     assert pid in of_service(supervisor)
@@ -98,11 +99,11 @@ def test_services_of_a_killed_supervisor_go_on_and_are_ended_before_others_start
     assert supervisor.end_left_over() == 2
 
     assert of_service(supervisor) == set()
-    assert started(supervisor, until) != pid
+    assert started(supervisor) != pid
 
 
-def test_the_end_takes_what_a_killed_supervisor_left(supervisor, until, folder):
-    started(supervisor, until)
+def test_the_end_takes_what_a_killed_supervisor_left(supervisor, folder):
+    started(supervisor)
     os.kill(int((folder / "supervisor" / "supervisord.pid").read_text()), signal.SIGKILL)
     until(lambda: not supervisor.answers())
 
@@ -111,7 +112,7 @@ def test_the_end_takes_what_a_killed_supervisor_left(supervisor, until, folder):
     assert of_service(supervisor) == set()
 
 
-def test_a_service_that_never_starts_is_given_up_with_its_log(supervisor, until):
+def test_a_service_that_never_starts_is_given_up_with_its_log(supervisor):
     supervisor.start([service("failing", FAILING)])
 
     until(lambda: supervisor.states()["failing"].gave_up)
@@ -119,8 +120,8 @@ def test_a_service_that_never_starts_is_given_up_with_its_log(supervisor, until)
     assert "the port is taken" in supervisor.tail("failing")
 
 
-def test_nobody_else_can_reach_the_supervisor_or_read_what_it_knows(supervisor, until, folder):
-    started(supervisor, until)
+def test_nobody_else_can_reach_the_supervisor_or_read_what_it_knows(supervisor, folder):
+    started(supervisor)
 
     files = list((folder / "supervisor").iterdir()) + list((folder / "logs").iterdir())
 

@@ -8,6 +8,7 @@ from kubernetes import client, config
 from cli.kube_api import KubeApi
 from cli.kubeconfig import access
 from tests.local.stack.pods import NAMESPACE, python_pod
+from tests.support.waiting import until
 
 # what the stack starts outlives the process that started it
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
@@ -30,7 +31,7 @@ POD = python_pod(
 
 
 @pytest.fixture(scope="module")
-def api(shared_stack, until):
+def api(shared_stack):
     """The command's client, once the pod `echo` is ready."""
     core = client.CoreV1Api(config.new_client_from_config(str(shared_stack.kubeconfig)))
     core.create_namespaced_pod(NAMESPACE, POD)

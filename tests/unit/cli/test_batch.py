@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -18,6 +17,7 @@ from cli.model_connection import ModelServers
 from cli.prompt_sender import PromptSender
 from tests.fakes.triton_http import TritonHttpServer
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import until
 
 PARIS = [{"text_output": "Par"}, {"text_output": "is."}, {"text_output": "", "finish_reason": "stop"}]
 
@@ -294,10 +294,3 @@ def test_without_a_release_the_batch_ends_at_once_with_one_error(slipway, files,
 
     assert code == 65
     assert printed.count("no-kubeconfig") == 1
-
-
-def until(condition, timeout_s=20.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -1,22 +1,18 @@
 """The boot test against servers that do not serve."""
 
-import time
 from pathlib import Path
 
 import pytest
 
+from tasks.adapters.clock import SystemClock
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.boot import BootTest
 from tests.fakes.clock import ManualClock
 from tests.refused import refused
+from tests.support.waiting import until
 
 QUESTION = SmokeQuestion(prompt="?", answer="!")
-
-
-class RealClock:
-    monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(time.sleep)
 
 
 class OnceWritten(ManualClock):
@@ -27,10 +23,7 @@ class OnceWritten(ManualClock):
         self._file = file
 
     def sleep(self, seconds):
-        deadline = time.monotonic() + 20
-        while not (self._file.exists() and self._file.read_text()):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: self._file.exists() and self._file.read_text())
         super().sleep(seconds)
 
 
@@ -38,7 +31,7 @@ def booting(tmp_path, script, ready_timeout_s=5.0, clock=None):
     server = tmp_path / "tritonserver"
     server.write_text(f"#!/bin/sh\n{script}\n")
     server.chmod(0o755)
-    return BootTest(clock or RealClock(), tmp_path, lambda place: [str(server)], ready_timeout_s=ready_timeout_s)
+    return BootTest(clock or SystemClock(), tmp_path, lambda place: [str(server)], ready_timeout_s=ready_timeout_s)
 
 
 def test_a_server_that_ends_is_refused_with_its_errors(tmp_path):
@@ -64,7 +57,7 @@ def test_a_server_that_does_not_get_ready_is_given_up_and_ended(tmp_path):
 
 
 def test_a_machine_without_triton_is_named(tmp_path):
-    boot = BootTest(RealClock(), tmp_path, lambda place: ["no-such-tritonserver"], ready_timeout_s=1)
+    boot = BootTest(SystemClock(), tmp_path, lambda place: ["no-such-tritonserver"], ready_timeout_s=1)
 
     with refused(what="no-such-tritonserver is not on PATH"):
         boot.ask(tmp_path, "demo", QUESTION)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.adapters.process import Process, free_ports
+from tests.support.waiting import until
 
 
 def state(pid):
@@ -25,11 +26,7 @@ def is_gone(pid):
 
 
 def wait_for(file):
-    deadline = time.monotonic() + 5
-    while not (file.exists() and file.read_text().strip()):
-        assert time.monotonic() < deadline, f"{file.name} did not appear"
-        time.sleep(0.01)
-    return int(file.read_text())
+    return int(until(lambda: file.exists() and file.read_text().strip()))
 
 
 def test_a_child_that_ignores_sigterm_is_killed_with_its_own_children(tmp_path):

@@ -16,6 +16,7 @@ from generation.runtime import Controls, Sampling
 
 from tests.fakes.generation_runtime import FakeRuntime
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import until
 from tests.unit.serving.conftest import OPENVINO
 
 RUNTIME = """
@@ -92,13 +93,6 @@ def is_running(pid):
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def answers_of(engine, count):
     """Texts of the requests that end first, by number."""
     texts, ended = {}, {}
@@ -140,7 +134,7 @@ def test_the_engine_does_not_run_far_ahead_of_whoever_reads(start, module, tmp_p
     steps = tmp_path / "engine" / "steps"
     engine = start()
     engine.add(0, b"mortal", Sampling(1000))
-    wait_until(lambda: steps.exists() and steps.read_text() == str(module.AHEAD))
+    until(lambda: steps.exists() and steps.read_text() == str(module.AHEAD))
     time.sleep(0.2)
 
     assert steps.read_text() == str(module.AHEAD)
@@ -244,4 +238,4 @@ def test_the_engine_ends_with_its_server_however_that_ends(module, tmp_path):
         assert server.stdout.readline() == "loaded\n"
         pid = int((tmp_path / "engine" / "pid").read_text())
         server.kill()
-    wait_until(lambda: not is_running(pid))
+    until(lambda: not is_running(pid))
