@@ -27,7 +27,7 @@ from tasks.serving import commands
 from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
 from tests.fakes.releases import SPEC, spec
-from tests.goldens import check_goldens
+from tests.support.goldens import check_goldens
 from tests.support.paths import REPOSITORY
 
 BUILD, QUANTIZE, CONVERT = (contract(f"{name}.yaml") for name in ("trtllm_build", "quantize", "convert_checkpoint"))

@@ -1,14 +1,12 @@
 """Public models of every family, planned on every GPU: docs/models.md says what came of it, and each refusal was looked up."""
 
-import os
-
 import pytest
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.gpu_formats import ARCHITECTURES
 from tests.families import page, planning, reasons, records
 from tests.families.rendering import check_rendered
-from tests.goldens import UPDATE
+from tests.support.goldens import check_golden
 
 FAMILIES = records.families()
 MODELS = records.models()
@@ -33,11 +31,7 @@ def planned(kind):
 
 
 def test_the_page_says_what_plan_answers():
-    text = page.page()
-    if os.environ.get(UPDATE):
-        page.FILE.write_text(text)
-
-    assert page.FILE.read_text() == text, f"plan answers otherwise: {page.COMMAND} writes {page.FILE.name} again"
+    check_golden(page.FILE, page.page())
 
 
 def test_a_refusal_that_nobody_has_looked_up_is_not_taken_for_a_true_one():

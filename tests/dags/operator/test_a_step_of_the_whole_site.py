@@ -14,8 +14,7 @@ from tasks.contracts.release import StepResult
 from tests.dags.conftest import SITE
 from tests.dags.step_runs import LAYOUT, RUN
 from tests.fakes.kubernetes_pods import PodEnd
-
-GOLDEN = SITE.parent / "golden" / "pods" / "site-retention.yaml"
+from tests.support.goldens import GOLDEN, check_golden
 
 
 def result(**changes):
@@ -39,11 +38,8 @@ def execute(runs, *, dry_run, outcome=None):
 
 def test_its_pod_is_as_reviewed():
     pod = ApiClient().sanitize_for_serialization(step_pod("retention", None, read_site(SITE)))
-    if not GOLDEN.exists():
-        GOLDEN.write_text(yaml.safe_dump(pod, sort_keys=False))
-        pytest.fail(f"{GOLDEN} was absent and has been written: review it and run again")
 
-    assert pod == yaml.safe_load(GOLDEN.read_text())
+    check_golden(GOLDEN / "pods" / "site-retention.yaml", yaml.safe_dump(pod, sort_keys=False))
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

@@ -1,4 +1,4 @@
-"""Goldens: tests/dags/golden/pods/<engine>-<step>.yaml. After a change that is meant, delete the file and run twice."""
+"""Pods of steps: goldens are tests/golden/pods/<engine>-<step>.yaml."""
 
 import json
 import re
@@ -20,9 +20,9 @@ from tests.contracts.recorded import check_writable
 from tests.contracts.test_written_paths import NEEDS_GPUS
 from tests.dags.conftest import CREDENTIALS, SITE
 from tests.fakes.releases import SPEC, release, spec
-from tests.refused import refused
+from tests.support.goldens import GOLDEN, check_golden
+from tests.support.refused import refused
 
-GOLDEN = SITE.parent / "golden" / "pods"
 ON_GPU = {
     "quantization": {"format": "fp8"},
     "engine": {
@@ -42,13 +42,8 @@ CASES = [("openvino", step) for step in ("plan", "download", "quantize", "assemb
 def test_the_pod_of_a_step_is_as_reviewed(engine, step):
     asked = spec(**GATED, **(ON_GPU if engine == "trt-engine" else {}))
     pod = ApiClient().sanitize_for_serialization(step_pod(step, asked, read_site(SITE)))
-    golden = GOLDEN / f"{engine}-{step}.yaml"
-    if not golden.exists():
-        golden.parent.mkdir(parents=True, exist_ok=True)
-        golden.write_text(yaml.safe_dump(pod, sort_keys=False))
-        pytest.fail(f"{golden} was absent and has been written: review it and run again")
 
-    assert pod == yaml.safe_load(golden.read_text())
+    check_golden(GOLDEN / "pods" / f"{engine}-{step}.yaml", yaml.safe_dump(pod, sort_keys=False))
 
 
 HARNESS = {"tasks": [{"task": "gsm8k", "at_least": 0.5}]}

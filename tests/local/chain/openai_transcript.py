@@ -1,7 +1,6 @@
 """What OpenAI's own client asks a model's Service while releases change, and the page that shows the answers."""
 
 import json
-import os
 import textwrap
 import threading
 import time
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 
 import openai
 
-from tests.goldens import UPDATE
+from tests.support.goldens import UPDATE, are_updated
 from tests.support.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "openai.md"
@@ -107,13 +106,10 @@ class Transcript:
         """The page shows what is asked; with SLIPWAY_UPDATE_GOLDENS=1 it is written from this transcript."""
         before, heading, rest = PAGE.read_text().partition(HEADING)
         shown, following, after = rest.partition(NEXT_HEADING)
-        if os.environ.get(UPDATE):
-            assert not os.environ.get("CI"), f"{UPDATE} is for people: CI never writes what it compares with"
+        if are_updated():
             shown = self._page()
             PAGE.write_text(f"{before.rstrip()}\n\n{HEADING}{shown}{following}{after}")
-        assert heading or os.environ.get(UPDATE), (
-            f"{PAGE.name} has no section {HEADING.strip()!r}; {UPDATE}=1 writes it"
-        )
+        assert heading or are_updated(), f"{PAGE.name} has no section {HEADING.strip()!r}; {UPDATE}=1 writes it"
         for name in WHOLE:
             line = self._lines[name]
             assert "".join(line.split()) in "".join(shown.split()), f"{PAGE.name} lacks {line}; {UPDATE}=1 updates it"

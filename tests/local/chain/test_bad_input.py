@@ -16,8 +16,8 @@ from tasks.contracts.spec import ReleaseSpec
 from tests.fakes.refusing_s3 import RefusingS3
 from tests.local.chain.step_pods import StepPod
 from tests.local.chain.whole_chain import MODEL, SPEC
-from tests.refused import refused
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.refused import refused
 
 pytestmark = pytest.mark.timeout(1200)
 

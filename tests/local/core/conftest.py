@@ -24,8 +24,8 @@ from tasks.adapters.transfer import transfer
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import ObjectStoreSite, Site
 from tests.fakes.releases import SPEC
-from tests.ports import free_ports
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.ports import free_ports
 
 LOCAL_SITE = REPOSITORY / "sites" / "local.yaml"
 LOCAL_PYTHON = ENVIRONMENTS / "local" / "bin" / "python"

@@ -16,7 +16,7 @@ from tasks.adapters.hub_download import IDLE_CONNECTIONS
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.local.core.conftest import download
-from tests.refused import refused
+from tests.support.refused import refused
 
 SHA = "c" * 40
 GOOD = {"rfilename": "config.json", "size": 4, "blobId": "a" * 40}

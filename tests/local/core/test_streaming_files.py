@@ -18,8 +18,8 @@ from tasks.contracts.artifact import Layout
 from tasks.contracts.errors import DigestMismatchError, InputError
 from tests.fakes.clock import ManualClock
 from tests.local.core.test_hostile_hubs import SHA, serving, whole
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 
 DATA = hashlib.shake_128(b"weights").digest(2 * PART_BYTES + 12_345)
 DIGEST = hashlib.sha256(DATA).hexdigest()

@@ -9,7 +9,7 @@ from tasks.adapters.tokens import TokenCounter
 from tasks.contracts.errors import InputError
 from tasks.engines.checkpoint.chat_template import check_renders
 from tests.local.engines.conftest import HUB
-from tests.refused import refused
+from tests.support.refused import refused
 
 CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}x"

@@ -17,7 +17,7 @@ from tasks.engines.checkpoint.transformers_model import load_model, load_tokeniz
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.local.engines.conftest import HUB, dataset, demo_spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 FORMATS = ("none", "int8", "int4")
 RANKED = 32  # texts of 96 that the damaged model reads

@@ -1,6 +1,5 @@
 """Families of models, each as a small random checkpoint from plan to an answer of Triton: the CPU table of docs/models.md."""
 
-import os
 from importlib.metadata import version
 
 import numpy as np
@@ -13,9 +12,9 @@ from tasks.engines.openvino.families import LIMIT_LIFTED, NEEDS_OLDER, TRACED
 from tasks.engines.openvino.quantize import TASK, _openvino_logits
 from tests.families import cpu
 from tests.fixtures.family_checkpoints import MODEL_TYPES, TEMPLATE, ids_of, write_tokenizer
-from tests.goldens import UPDATE
 from tests.local.engines.conftest import tritonserver  # noqa: F401 - a fixture
 from tests.local.families.conftest import QUESTION, planned, released, spec_of
+from tests.support.goldens import are_updated
 
 LEAST_COSINE = {"int8": 0.98, "int4": 0.8}
 """Of the logits of engine and source. Weights at random lose more to 4 bits than trained ones. Without its windows Gemma 2's source is at 0.82, Llama's without its scaling at 0.68."""
@@ -33,7 +32,7 @@ VERSIONS = {tool: version(tool) for tool in TOOLS}
 
 def recorded(family, **facts):
     """What is recorded of a family; these facts, where goldens are updated."""
-    if os.environ.get(UPDATE):
+    if are_updated():
         cpu.record(MODEL_TYPES, family, VERSIONS, **facts)
     return cpu.recorded()["families"][family]
 

@@ -15,8 +15,8 @@ import yaml
 
 from tasks.serving import front
 from tests.local.serving.triton_server import LOOPBACK
-from tests.ports import free_ports
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.ports import free_ports
 from tests.support.waiting import until
 from tests.unit.manifests.test_monitoring import AUTOSCALING, COMPONENT, DASHBOARDS, groups, queries
 

@@ -14,7 +14,7 @@ from tests.local.rollout.gateway_clients import GatewayClients
 from tests.local.rollout.in_threads import InThreads
 from tests.local.rollout.stand_in import HEAVY
 from tests.local.stand_in_cluster import GATEWAY_PORT
-from tests.refused import refused
+from tests.support.refused import refused
 
 ROUTES = {
     "kind": "gateway",

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.adapters.kube_errors import StaleError
 from tests.local.stand_in_cluster import GATEWAY_PORT
-from tests.refused import refused
+from tests.support.refused import refused
 from tests.support.waiting import until
 
 API = "gateway.networking.k8s.io/v1"

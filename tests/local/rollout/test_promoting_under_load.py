@@ -7,7 +7,7 @@ from tasks.contracts.release import RevertRequest
 from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged
-from tests.refused import refused
+from tests.support.refused import refused
 
 NEVER_READY = {"unready"}
 

@@ -15,8 +15,8 @@ from tasks.adapters.front import EnvoyFront
 from tasks.serving import drain, front
 from tasks.serving.commands import PORTS, TRITON_PORTS
 from tests.local.serving.triton_server import LOOPBACK
-from tests.ports import free_ports
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.ports import free_ports
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 RELEASE = "demo-0123456789ab"

@@ -13,8 +13,8 @@ from tasks.serving import commands
 from tasks.serving.boot import SHARED_MEMORY
 from tests.fakes.releases import SPEC, spec
 from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, TritonServer
-from tests.ports import free_ports
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.ports import free_ports
 
 MPI = ENVIRONMENTS / "dev" / "bin"
 EXIT_TIMEOUT_S = 20

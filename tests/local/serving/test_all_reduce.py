@@ -10,8 +10,8 @@ from tasks.contracts.network_check import AllReduce
 from tasks.serving import commands
 from tests.local.serving.ranks import ENVIRONMENT, MPI
 from tests.local.serving.triton_server import LOOPBACK
-from tests.ports import free_ports
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.ports import free_ports
 
 PYTHON = ENVIRONMENTS / "tasks" / "bin" / "python"
 

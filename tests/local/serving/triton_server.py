@@ -11,8 +11,8 @@ import time
 import numpy as np
 from tritonclient import grpc
 
-from tests.ports import free_ports
 from tests.support.paths import ENVIRONMENTS
+from tests.support.ports import free_ports
 
 ENVIRONMENT = ENVIRONMENTS / "triton"
 LAUNCHER = ENVIRONMENT / "bin" / "tritonserver"

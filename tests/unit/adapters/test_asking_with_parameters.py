@@ -8,7 +8,7 @@ from tasks.adapters.generate_request import GenerateRequest, columns, prompt_col
 from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.questions import request_of
 from tests.fakes.releases import EVERY_PARAMETER
-from tests.refused import refused
+from tests.support.refused import refused
 
 OURS = frozenset({"text_input", "max_tokens", "temperature", "seed", "stop_words", "bad_words"}) | {
     *("top_p", "top_k", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty")

@@ -6,7 +6,7 @@ import pytest
 from tasks.adapters.transfer import FILES_AT_ONCE, transfer
 from tasks.contracts.errors import UnavailableError
 from tests.fakes.clock import ManualClock
-from tests.refused import refused
+from tests.support.refused import refused
 
 
 @dataclass(frozen=True)

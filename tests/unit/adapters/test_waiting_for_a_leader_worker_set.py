@@ -5,7 +5,7 @@ import pytest
 from tasks.adapters.availability import Wait
 from tasks.contracts.site import StartBudget
 from tests.fakes.clock import ManualClock
-from tests.refused import refused
+from tests.support.refused import refused
 
 NAME = "demo-mpi-000000000001"
 PROGRESSING = {"type": "Progressing", "status": "True", "reason": "GroupsProgressing"}

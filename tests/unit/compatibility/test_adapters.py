@@ -15,8 +15,8 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.hub_with_adapters import HubWithAdapters
 from tests.fakes.object_store import MemoryObjectStore
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 
 EKS = eks()
 SPEC = yaml.safe_load((REPOSITORY / "specs" / "mistral-7b-vllm-a10g.yaml").read_text())

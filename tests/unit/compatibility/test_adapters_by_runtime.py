@@ -19,8 +19,8 @@ from tests.fakes.eks_site import eks
 from tests.fakes.hub_with_adapters import HubWithAdapters
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import MODELS
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 
 LLAMA, LLAMA_70B = "meta-llama/Meta-Llama-3-8B-Instruct", "meta-llama/Meta-Llama-3-70B-Instruct"
 MISTRAL = "mistralai/Mistral-7B-Instruct-v0.2"

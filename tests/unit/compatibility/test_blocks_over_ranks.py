@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fakes.gpu_planning import asked, plan
-from tests.refused import refused
+from tests.support.refused import refused
 
 BLOCKS = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
 EXPERTS = {"model_type": "qwen3_moe", "num_experts_per_tok": 8, "num_attention_heads": 64, "num_key_value_heads": 8}

@@ -10,7 +10,7 @@ from tasks.engines.registry import planner_for
 from tasks.serving.groups import placed_together
 from tests.fakes.gpu_site import SHAPE, gpu_site
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 GIB = 2**30
 CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl"}

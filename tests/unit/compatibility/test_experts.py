@@ -9,7 +9,7 @@ from tasks.engines.preflight.memory_fit import need_of
 from tasks.engines.preflight.model_shape import shape_of
 from tasks.engines.trtllm.families import CONVERTERS, check_converted
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 QWEN3_MOE = {"num_experts": 128, "num_hidden_layers": 48}
 MIXTRAL = {"num_local_experts": 8, "num_hidden_layers": 32}

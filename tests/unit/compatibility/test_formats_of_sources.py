@@ -7,7 +7,7 @@ from tasks.contracts.site import Site
 from tasks.contracts.step_needs import needs_gpu
 from tests.fakes.gpu_planning import REPO, SITE, WITHOUT_MODELOPT, asked, plan
 from tests.fakes.public_hub import MODELS
-from tests.refused import refused
+from tests.support.refused import refused
 
 SEVERAL_PARTS = [
     {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3"},

@@ -21,8 +21,8 @@ from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import MODELS, PublicHub
 from tests.fakes.releases import SPEC as DEMO
 from tests.fakes.releases import spec as demo
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 
 QWEN, MISTRAL = "qwen-llmapi-fp8", "mistral-7b-vllm-a10g"
 EAGLE = {"method": "eagle", "repo": "org/draft", "num_tokens": 3}

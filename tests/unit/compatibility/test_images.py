@@ -6,7 +6,7 @@ from tasks.contracts.engine_kinds import ENGINE_KINDS, TRT_ENGINE, kinds_with
 from tasks.contracts.site import Gpu
 from tasks.contracts.triton_images import STATED_IMAGES, check_driver, triton_image
 from tasks.engines.trtllm.maker import TENSORRT_LLM
-from tests.refused import refused
+from tests.support.refused import refused
 
 NVIDIA = "nvcr.io/nvidia/tritonserver"
 

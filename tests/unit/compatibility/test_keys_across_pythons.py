@@ -29,7 +29,7 @@ from tasks.contracts.plan import (
 )
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.make_documents import FOLDER
-from tests.goldens import GOLDEN, check_goldens
+from tests.support.goldens import GOLDEN, check_goldens
 
 HASH_SEEDS = ("0", "1")
 VERSIONS = ("3.11", "3.12", "3.13")

@@ -9,7 +9,7 @@ from tasks.engines.preflight.model_shape import check_parallel, shape_of
 from tasks.engines.preflight.suggestions import check_fit, queueing, suggestions_for
 from tests.fakes.public_hub import MODELS, weights_bytes
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 LLAMA_8B, LLAMA_70B, MISTRAL = (
     "meta-llama/Meta-Llama-3-8B-Instruct",

@@ -8,7 +8,7 @@ from tests.fakes.gpu_planning import asked as planned
 from tests.fakes.gpu_planning import plan
 from tests.fakes.public_hub import MODELS, weights_bytes
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 LLAMA_8B = "meta-llama/Meta-Llama-3-8B-Instruct"
 GEMMA_12B = {

@@ -5,7 +5,7 @@ import pytest
 from tasks.contracts.resolution import ResolvedRelease
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 
 def nodes_of(kind, tensor, pipeline):

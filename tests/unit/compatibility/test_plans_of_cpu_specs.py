@@ -13,8 +13,8 @@ from tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import MODELS, PublicHub
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 
 SMALL, LARGER = "smollm2-135m", "qwen3-0.6b"
 HEADER_BYTES = 64 * 2**10

@@ -22,8 +22,8 @@ from tests.fakes.eks_site import eks
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import PublicHub
 from tests.fakes.releases import release
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 
 SPECS = sorted(file.stem for file in (REPOSITORY / "specs").glob("*.yaml") if "kind: openvino" not in file.read_text())
 EKS = eks()

@@ -8,7 +8,7 @@ from tasks.contracts.signing import Signing
 from tasks.contracts.telemetry import Telemetry
 from tests.fakes.gpu_site import GPUS, MULTINODE, SERVING, gpu_site
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 A10G = "NVIDIA-A10G"
 

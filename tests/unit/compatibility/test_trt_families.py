@@ -4,7 +4,7 @@ import pytest
 
 from tasks.engines.trtllm.families import CONVERTERS, QUANTIZED
 from tests.fakes.gpu_planning import asked, of_class, plan
-from tests.refused import refused
+from tests.support.refused import refused
 
 
 @pytest.mark.parametrize("architecture", CONVERTERS)

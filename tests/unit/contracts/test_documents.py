@@ -16,7 +16,7 @@ from tasks.contracts.redaction import MESSAGE_CHARS
 from tasks.contracts.spec import ReleaseSpec
 from tasks.document_files import read_document
 from tests.fakes.releases import SPEC
-from tests.refused import refused
+from tests.support.refused import refused
 
 TEXT = yaml.safe_dump(SPEC)
 

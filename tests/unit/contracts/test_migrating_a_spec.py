@@ -7,7 +7,7 @@ import pytest
 from tasks.contracts.migrate import to_llmapi
 from tasks.contracts.spec import ReleaseSpec
 from tests.fakes.releases import SPEC
-from tests.refused import refused
+from tests.support.refused import refused
 
 CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl"}
 

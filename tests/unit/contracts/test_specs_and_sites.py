@@ -11,7 +11,7 @@ from tasks.contracts.site import Site, quantity
 from tasks.contracts.spec import ReleaseSpec
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import SITE
-from tests.refused import refused
+from tests.support.refused import refused
 
 AS_IT_IS = {"quantization": {"format": "none"}}
 VLLM = {**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-L4"}

@@ -10,7 +10,7 @@ from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.adapters import TINY, write_adapter, write_model_with_adapters
-from tests.refused import refused
+from tests.support.refused import refused
 
 LORA = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite")]
 VISION = "base_model.model.vision_tower.encoder.layers.0.self_attn.q_proj.lora_A.weight"

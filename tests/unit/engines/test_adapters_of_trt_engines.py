@@ -10,7 +10,7 @@ from tasks.engines.trtllm.maker import TrtMaker
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.tensorrt_llm_tools import install
 from tests.fixtures.adapters import write_adapter, write_model_with_adapters
-from tests.refused import refused
+from tests.support.refused import refused
 
 LORA = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite")]
 GPU_BYTES = 24 * 2**30

@@ -9,7 +9,7 @@ from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.question_spec import SmokeQuestion
 from tasks.serving.boot import BootTest
 from tests.fakes.clock import ManualClock
-from tests.refused import refused
+from tests.support.refused import refused
 from tests.support.waiting import until
 
 QUESTION = SmokeQuestion(prompt="?", answer="!")

@@ -16,7 +16,7 @@ from tasks.engines.checkpoint.foreign import EXPECTED, check_document, refusing
 from tasks.engines.registry import planner_for
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC
-from tests.refused import refused
+from tests.support.refused import refused
 
 SITE = read_contract(Site, eks(), "eks.yaml")
 ODD = [0, -1, 7, 2**70, 1.5, float("inf"), True, "", "x", "x" * 100_000, [], [None], [[]], ["a", 1], {}, {"a": None}]

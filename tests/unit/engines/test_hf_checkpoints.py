@@ -12,7 +12,7 @@ from tasks.engines.preflight.adapters import max_rank
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.odd_checkpoints import FORMS, config_of
-from tests.refused import refused
+from tests.support.refused import refused
 
 KINDS = ("llmapi", "vllm")
 

@@ -12,7 +12,7 @@ from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from tasks.engines.huggingface.modelopt import RECIPES, quantize_with_modelopt
 from tasks.engines.huggingface.modelopt_readback import check_same_model, dequantized, digest_of, read_back
 from tests.fixtures.odd_checkpoints import FORMS, config_of
-from tests.refused import refused
+from tests.support.refused import refused
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ from tasks.engines.openvino.build import check_precision, properties, scheduler_
 from tasks.engines.openvino.maker import OpenVinoMaker
 from tasks.engines.openvino.planner import OpenVinoPlanner
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 GIB = 2**30
 SHAPE = {"cpu": "2", "memory": "4Gi", "scratch": "4Gi"}

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from tasks.contracts.plan import HubFile, Source
 from tasks.engines.checkpoint.files import check_files, check_limits, check_weights, copy_companions, read_config
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 
 def source(*names):

@@ -14,7 +14,7 @@ from tasks.engines.checkpoint.config_reading import (
     reading,
 )
 from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, config_of
-from tests.refused import refused
+from tests.support.refused import refused
 
 OLDER = config_of("llama")
 EXPORTED = config_of("llama", "newer")

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.contracts.errors import InputError
 from tasks.serving.repository import check_repository, render
-from tests.refused import refused
+from tests.support.refused import refused
 
 CONFIG = """name: "{{ name }}"
 backend: "python"

@@ -12,7 +12,7 @@ from tasks.engines.trtllm.vocabulary import VOCABULARY
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.tensorrt_llm_tools import install
 from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, config_of
-from tests.refused import refused
+from tests.support.refused import refused
 
 CALIBRATION = {"dataset": "hf://datasets/org/texts@main/a.jsonl", "samples": 3, "max_tokens": 64}
 TEXTS = ["one", "two", "three"]

@@ -20,8 +20,8 @@ from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 from tests.unit.manifests.objects import MANIFESTS, listed, named, validate
 
 TEMPLATES, COMPONENT = MANIFESTS / "serving", MANIFESTS / "autoscaling"

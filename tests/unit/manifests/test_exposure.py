@@ -13,8 +13,8 @@ from tasks.serving import exposure, manifests
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.releases import spec
 from tests.fakes.workspace import site
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 from tests.unit.manifests.objects import MANIFESTS, named, validate
 
 TEMPLATES = MANIFESTS / "serving"

@@ -17,7 +17,7 @@ from tasks.contracts.site_objects import site_objects
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 from tests.unit.manifests.objects import MANIFESTS, validate, violations
 
 RECORDS = {"NodePool": "karpenter_nodepool.json", "EC2NodeClass": "karpenter_ec2nodeclass.json"}

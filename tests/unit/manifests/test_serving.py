@@ -1,11 +1,7 @@
-"""What roll-out renders: valid for Kubernetes, restricted, and never anything but values in their places.
-
-`SLIPWAY_UPDATE_GOLDENS=1` writes the goldens anew; it is refused where CI is set.
-"""
+"""What roll-out renders: valid for Kubernetes, restricted, and never anything but values in their places."""
 
 import argparse
 import copy
-import os
 import re
 from pathlib import Path
 
@@ -27,12 +23,13 @@ from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site as site_of
-from tests.refused import refused
+from tests.support.goldens import GOLDEN, check_golden
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 from tests.unit.manifests.objects import MANIFESTS, validate, violations
 
 TEMPLATES = MANIFESTS / "serving"
-GOLDENS = REPOSITORY / "tests" / "golden" / "serving"
+GOLDENS = GOLDEN / "serving"
 URI = "s3://bucket/releases/demo/demo-000000000001/release.json"
 GPU_ENGINE = {
     **SPEC["engine"],
@@ -68,12 +65,8 @@ def pods(objects):
 @pytest.mark.parametrize("case", ["local", "eks-replicas"])
 def test_what_is_rendered_is_what_was_reviewed(case):
     text = yaml.safe_dump_all(rendered(*CASES[case]), sort_keys=True, width=120)
-    golden = GOLDENS / f"{case}.yaml"
-    if os.environ.get("SLIPWAY_UPDATE_GOLDENS"):
-        assert not os.environ.get("CI"), "goldens are updated by a person, who reviews them"
-        golden.write_text(text)
 
-    assert text == golden.read_text(), "if this is meant: SLIPWAY_UPDATE_GOLDENS=1, and review the difference"
+    check_golden(GOLDENS / f"{case}.yaml", text)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,7 +1,4 @@
-"""How the GPU specs that ship are served on the site that ships: manifests, and the words that each process becomes.
-
-`SLIPWAY_UPDATE_GOLDENS=1` writes the goldens anew; it is refused where CI is set.
-"""
+"""How the GPU specs that ship are served on the site that ships: manifests, and the words that each process becomes."""
 
 import argparse
 import shlex
@@ -17,7 +14,7 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
 from tests.fakes.releases import release
-from tests.goldens import check_goldens
+from tests.support.goldens import check_goldens
 from tests.support.paths import REPOSITORY
 from tests.unit.manifests.objects import MANIFESTS, validate
 

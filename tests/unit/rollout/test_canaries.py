@@ -15,7 +15,7 @@ from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import spec
 from tests.fakes.rollouts import channel, judged, published, released, version
 from tests.fakes.traffic import MemoryTraffic, shares
-from tests.refused import refused
+from tests.support.refused import refused
 
 HOSTS = {"host": "{name}.example.com", "grpc_host": "{name}-grpc.example.com"}
 GATEWAY = {"routes": {"kind": "gateway", "gateway": {"name": "models"}, **HOSTS}}

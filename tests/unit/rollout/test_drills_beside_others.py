@@ -12,7 +12,7 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import MemoryCluster, in_memory, standing
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel, judged, published, released, version
-from tests.refused import refused
+from tests.support.refused import refused
 from tests.unit.rollout.test_drilling import FIRST, SECOND, CountedLoad, drilled, report_of, two_releases
 
 LONG_S = 4 * 3600

@@ -8,7 +8,7 @@ from tasks.serving import groups
 from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.rollouts import channel, judged, published, released, version
-from tests.refused import refused
+from tests.support.refused import refused
 
 CHAT = {"serving": {"group": "chat"}}
 

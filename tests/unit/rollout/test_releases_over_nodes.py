@@ -9,7 +9,7 @@ from tests.fakes.cluster import in_memory, standing
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel, judged, published, version
-from tests.refused import refused
+from tests.support.refused import refused
 
 SITE = gpu_site().model_dump(mode="json", exclude={"apiVersion", "kind", "name"})
 

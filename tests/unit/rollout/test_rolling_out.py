@@ -8,7 +8,7 @@ from tasks.contracts.errors import ConflictError, InputError, UnavailableError
 from tasks.steps import promote, roll_out
 from tests.fakes.cluster import KilledError, standing
 from tests.fakes.rollouts import judged, released, version
-from tests.refused import refused
+from tests.support.refused import refused
 
 
 def test_a_candidate_stands_beside_the_live_release(workspace, cluster):

@@ -7,7 +7,7 @@ from tasks.contracts.release import RevertRequest
 from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes.cluster import in_memory
 from tests.fakes.rollouts import judged, published, released, version
-from tests.refused import refused
+from tests.support.refused import refused
 
 HOSTS = {"host": "{name}.example.com", "grpc_host": "{name}-grpc.example.com"}
 INGRESS = {"routes": {"kind": "ingress", **HOSTS}}

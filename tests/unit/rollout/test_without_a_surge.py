@@ -13,7 +13,7 @@ from tasks.steps import benchmark, promote, revert, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.rollouts import channel, judged, published, released, version
-from tests.refused import refused
+from tests.support.refused import refused
 
 HPA = {"scaler": {"kind": "hpa"}}
 SURGE = {"rollout": {"surge": "none"}}

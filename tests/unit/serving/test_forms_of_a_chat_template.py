@@ -14,7 +14,7 @@ from tasks.engines.preflight.chat import template_of
 from tasks.engines.preflight.sources import documents_of, files_of_release
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import SPEC, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 FIRST, SECOND, THIRD = ("{{ messages[0].content }} " + word for word in ("first", "second", "third"))
 NAMED = [{"name": "tool_use", "template": "tools"}, {"name": "default", "template": SECOND}]

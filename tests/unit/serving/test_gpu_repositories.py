@@ -13,7 +13,7 @@ from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.registry import maker_for
 from tasks.engines.trtllm.vocabulary import VOCABULARY
 from tasks.serving.repository import render, template_files
-from tests.goldens import check_goldens
+from tests.support.goldens import check_goldens
 from tests.support.paths import REPOSITORY
 
 TEMPLATES = REPOSITORY / "model_repository_templates"

@@ -9,7 +9,7 @@ from tasks.contracts.errors import UnavailableError
 from tasks.serving import commands, mpi_leader
 from tests.fakes.clock import ManualClock
 from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
-from tests.refused import refused
+from tests.support.refused import refused
 
 GROUP = mpi_leader.MultinodeServer(
     GROUP_KEY,

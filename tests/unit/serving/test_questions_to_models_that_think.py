@@ -9,7 +9,7 @@ from tasks.contracts.question_spec import SmokeQuestion
 from tasks.engines.preflight import chat
 from tasks.serving.questions import request_of, timeout_s, with_tokens
 from tests.fakes.releases import SPEC, release, spec
-from tests.refused import refused
+from tests.support.refused import refused
 
 QWEN3 = "{{ messages[0].content }}{% if enable_thinking is defined %}<think>{% endif %}"
 HARMONY = "{{ messages[0].content }}<|start|>assistant<|channel|>"

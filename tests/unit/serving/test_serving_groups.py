@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from tasks.serving import front, groups, manifests
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, release, spec
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 SITE = gpu_site()

@@ -11,8 +11,8 @@ from tasks.serving import commands, front, manifests
 from tests.fakes.gpu_site import MULTINODE, gpu_site
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version
-from tests.refused import refused
 from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 URI = "s3://bucket/releases/demo/demo-000000000001/release.json"

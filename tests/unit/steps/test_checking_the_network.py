@@ -15,7 +15,7 @@ from tests.fakes.cluster import in_memory
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version
-from tests.refused import refused
+from tests.support.refused import refused
 from tests.unit.manifests.objects import MANIFESTS, violations
 
 A10G = "NVIDIA-A10G"

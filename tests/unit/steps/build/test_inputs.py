@@ -3,7 +3,7 @@
 from tasks.steps import build
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace
-from tests.refused import refused
+from tests.support.refused import refused
 
 
 def test_an_absent_quantized_model_is_refused(tmp_path):

@@ -15,7 +15,7 @@ from tasks.steps import evaluate
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, release
 from tests.fakes.workspace import SITE, workspace
-from tests.refused import refused
+from tests.support.refused import refused
 
 QUESTIONS = {"task": "ours", "questions": "hf://datasets/org/q@main/q.jsonl", "at_least": 0.5, "min_count": 1}
 LINES = [{"prompt": "What?", "answer": "That.", "more": 1}]

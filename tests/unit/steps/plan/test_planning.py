@@ -12,7 +12,7 @@ from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import SHAPE, SITE, workspace
-from tests.refused import refused
+from tests.support.refused import refused
 
 REPO = "slipway/demo-llama"
 V1_CONFIG = b'{"model_type": "llama"}'

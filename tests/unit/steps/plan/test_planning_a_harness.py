@@ -11,7 +11,7 @@ from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import SITE, workspace
-from tests.refused import refused
+from tests.support.refused import refused
 
 OURS = "hf://datasets/org/questions@main/eval.jsonl"
 GSM8K = "hf://datasets/openai/gsm8k@main/any.jsonl"

@@ -11,7 +11,7 @@ from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import workspace
-from tests.refused import refused
+from tests.support.refused import refused
 
 FILES = {
     "config.json": b'{"model_type": "llama"}',

@@ -6,7 +6,7 @@ from tasks.contracts.plan import DatasetFile, Datasets, HubFile
 from tasks.steps import quantize
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace
-from tests.refused import refused
+from tests.support.refused import refused
 
 
 def pinned(path):

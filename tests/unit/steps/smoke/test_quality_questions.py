@@ -6,7 +6,7 @@ from tasks.contracts.plan import DatasetFile, HubFile
 from tasks.steps.smoke import quality_questions
 from tests.fakes.releases import SPEC, release
 from tests.fakes.step_workspace import StepWorkspace
-from tests.refused import refused
+from tests.support.refused import refused
 
 DATASET = "hf://datasets/org/questions@main/a.jsonl"
 
