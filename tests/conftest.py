@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 
-TIMEOUT_S = {"unit": 120, "contracts": 120, "dags": 300, "local": 600}
+TIMEOUT_S = {"unit": 300, "contracts": 300, "dags": 600, "local": 1200}
 
 
 def pytest_collection_modifyitems(items):

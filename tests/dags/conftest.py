@@ -10,12 +10,12 @@ import time
 import urllib.request
 from pathlib import Path
 
+from tests.dags.places import CREDENTIALS, SITE
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 # Airflow and the Kubernetes client read these when they are imported, which the imports below already do
 HOME = Path(tempfile.mkdtemp(prefix="slipway-dags-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
-SITE = Path(__file__).with_name("site.yaml")
 os.environ |= {
     "AIRFLOW_HOME": str(HOME),
     "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
@@ -34,8 +34,6 @@ from plugins.slipway_airflow.step_documents import s3_client_of  # noqa: E402
 from tests.dags.step_runs import StepRuns  # noqa: E402
 from tests.fakes.kubernetes_pods import PodServer  # noqa: E402
 from tests.support.ports import free_ports  # noqa: E402
-
-CREDENTIALS = {"login": "slipway", "password": "canary-of-the-store"}
 
 
 def pytest_collection_modifyitems(items):

@@ -5,7 +5,7 @@ import json
 import pytest
 from kubernetes import client
 
-from .conftest import wait_for
+from .server import wait_for
 
 LEVEL = "pod-security.kubernetes.io/enforce"
 SAFE = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client, watch
 
-from .conftest import wait_for
+from .server import wait_for
 
 TICKS = "import time\nfor n in range(30):\n print('tick', n, flush=True); time.sleep(0.1)"
 

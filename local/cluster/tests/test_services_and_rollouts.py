@@ -8,7 +8,7 @@ import time
 import pytest
 from kubernetes import client
 
-from .conftest import wait_for
+from .server import wait_for
 
 SERVER = """
 import http.server, os, signal, sys, threading, time

@@ -3,7 +3,7 @@
 import pytest
 from kubernetes import client
 
-from .conftest import IMAGE
+from .server import IMAGE
 
 
 def sidecar(code, **more):

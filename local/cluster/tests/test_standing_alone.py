@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 
-from .conftest import TESTS
+from .server import TESTS
 
 
 def test_a_copy_under_another_name_serves_and_uses_the_names_that_it_is_given(tmp_path):

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from .conftest import IMAGE, NAME
+from .server import IMAGE, NAME
 
 
 def waiting(space, name):

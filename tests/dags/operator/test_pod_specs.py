@@ -18,7 +18,7 @@ from tasks.contracts.telemetry import Telemetry
 from tasks.contracts.trace_context import trace_parent
 from tests.contracts.recorded import check_writable
 from tests.contracts.test_written_paths import NEEDS_GPUS
-from tests.dags.conftest import CREDENTIALS, SITE
+from tests.dags.places import CREDENTIALS, SITE
 from tests.fakes.releases import SPEC, release, spec
 from tests.support.goldens import GOLDEN, check_golden
 from tests.support.refused import refused

@@ -18,7 +18,7 @@ from tasks.contracts.kubernetes_text import container_values
 from tasks.contracts.plan import PlanRequest
 from tasks.contracts.release import STEPS, RevertRequest
 from tasks.contracts.rollout_spec import DrillSettings
-from tests.dags.conftest import SITE
+from tests.dags.places import SITE
 from tests.dags.step_runs import LAYOUT, RUN
 from tests.fakes.kubernetes_expansion import expanded
 from tests.fakes.releases import SPEC, spec

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires
 
 from packaging.requirements import Requirement
 
-from tests.dags.conftest import SITE
+from tests.dags.places import SITE
 from tests.support.paths import REPOSITORY
 
 PROGRAM = """

@@ -5,7 +5,7 @@ import yaml
 from airflow.dag_processing.dagbag import DagBag
 
 from plugins.slipway_airflow.site import current_site
-from tests.dags.conftest import SITE
+from tests.dags.places import SITE
 from tests.support.paths import REPOSITORY
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from tests.dags.conftest import SITE
+from tests.dags.places import SITE
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from tests.dags.conftest import SITE
+from tests.dags.places import SITE
 from tests.support.paths import REPOSITORY
 
 HEAVY = ("boto3", "botocore", "kubernetes.client", "requests", "httpx", "aiohttp")

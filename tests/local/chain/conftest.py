@@ -7,7 +7,6 @@ another one together. Its Hub must serve tests/fixtures/hub, and its Airflow the
 import os
 import shutil
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,22 +15,12 @@ import yaml
 from local.stack import Stack
 from tasks.contracts.gate_spec import PER_LEVEL_METRICS
 from tests.local.chain.airflow_errors import errors_since
+from tests.local.chain.own_stack import FOLDER, SPECS, STACKS, local
 from tests.local.chain.step_pods import ByHand
 from tests.local.chain.whole_chain import SPEC_FILE, Chain, processes_naming
-from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.paths import REPOSITORY
 
-STACKS = REPOSITORY / ".slipway" / "test-stacks"
-FOLDER = STACKS / str(os.getpid())
-SPECS = FOLDER / "specs"
 NAMED = ("SLIPWAY_SITE", "SLIPWAY_AIRFLOW")
-
-
-def local(command, folder=FOLDER, *arguments):
-    """`python -m local` on the folder, in the environment that is its own."""
-    python = ENVIRONMENTS / "local" / "bin" / "python"
-    arguments = [python, "-m", "local", command, "--folder", folder, *arguments]
-    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def remove_stacks_of_ended_sessions():

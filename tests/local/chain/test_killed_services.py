@@ -7,7 +7,7 @@ import pytest
 
 from local.airflow.services import COMMANDS
 from local.processes import having
-from tests.local.chain.conftest import FOLDER, SPECS, local
+from tests.local.chain.own_stack import FOLDER, SPECS, local
 from tests.support.waiting import until
 
 

@@ -7,7 +7,7 @@ import subprocess
 import httpx
 import pytest
 
-from tests.local.chain.conftest import FOLDER
+from tests.local.chain.own_stack import FOLDER
 from tests.local.chain.whole_chain import processes_naming
 
 LOGS = ("*.log", "log", "*.jsonl", "shim-errors")

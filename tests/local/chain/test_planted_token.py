@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.local.chain.conftest import SPECS
+from tests.local.chain.own_stack import SPECS
 from tests.local.chain.test_bad_input import GATED, TOKEN
 from tests.local.chain.whole_chain import SPEC
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 
-from tests.local.chain.conftest import FOLDER, SPECS, local
+from tests.local.chain.own_stack import FOLDER, SPECS, local
 from tests.local.chain.whole_chain import MODEL
 
 pytestmark = pytest.mark.timeout(1500)

@@ -15,7 +15,7 @@ from tasks.adapters.hub import HuggingFaceHub
 from tasks.adapters.hub_download import IDLE_CONNECTIONS
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tests.fakes.clock import ManualClock
-from tests.local.core.conftest import download
+from tests.local.core.servers import download
 from tests.support.refused import refused
 
 SHA = "c" * 40

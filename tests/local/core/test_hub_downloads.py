@@ -6,7 +6,7 @@ import pytest
 from tasks.adapters.hub import HuggingFaceHub
 from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
 from tests.fakes.clock import ManualClock
-from tests.local.core.conftest import FILES, STRANGER, TOKEN, WEIGHTS, download
+from tests.local.core.servers import FILES, STRANGER, TOKEN, WEIGHTS, download
 
 WEIGHTS_FILE = "model.safetensors"
 

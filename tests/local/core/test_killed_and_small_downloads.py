@@ -14,7 +14,7 @@ from tasks.adapters.parts import PART_BYTES
 from tasks.contracts.retention import RetentionRequest
 from tasks.steps import retention
 from tests.fakes.cluster import in_memory
-from tests.local.core.conftest import FILES, WEIGHTS, serving_hub, write_repository
+from tests.local.core.servers import FILES, WEIGHTS, serving_hub, write_repository
 from tests.local.core.test_steps_as_processes import artifact_prefix, release_uri
 from tests.support.waiting import until
 

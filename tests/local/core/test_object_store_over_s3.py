@@ -12,7 +12,7 @@ from tasks.adapters.s3 import S3ObjectStore
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.site import ObjectStoreSite
 from tests.fakes.object_store_contract import ObjectStoreContract
-from tests.local.core.conftest import NO_BUCKET
+from tests.local.core.servers import NO_BUCKET
 
 
 class TestS3ObjectStore(ObjectStoreContract):

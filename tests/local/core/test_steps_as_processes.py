@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.fakes.releases import SPEC
-from tests.local.core.conftest import FILES, NO_BUCKET, STRANGER, TOKEN, WEIGHTS
+from tests.local.core.servers import FILES, NO_BUCKET, STRANGER, TOKEN, WEIGHTS
 
 
 def release_uri(result):

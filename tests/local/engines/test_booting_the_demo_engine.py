@@ -13,7 +13,7 @@ from tasks.engines.registry import maker_for
 from tasks.serving.boot import SHARED_MEMORY, BootTest
 from tasks.serving.repository import render
 from tasks.steps.assemble import serving_command
-from tests.local.engines.conftest import demo_spec
+from tests.local.engines.demo_model import demo_spec
 from tests.support.paths import REPOSITORY
 
 SHAPE = PodShape(cpu="1", memory="1Gi", scratch="1Gi")

@@ -8,7 +8,7 @@ import pytest
 from tasks.adapters.tokens import TokenCounter
 from tasks.contracts.errors import InputError
 from tasks.engines.checkpoint.chat_template import check_renders
-from tests.local.engines.conftest import HUB
+from tests.support.paths import HUB
 from tests.support.refused import refused
 
 CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"

@@ -16,7 +16,8 @@ from tasks.engines.checkpoint.perplexity import compared, perplexity
 from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
-from tests.local.engines.conftest import HUB, dataset, demo_spec
+from tests.local.engines.demo_model import dataset, demo_spec
+from tests.support.paths import HUB
 from tests.support.refused import refused
 
 FORMATS = ("none", "int8", "int4")

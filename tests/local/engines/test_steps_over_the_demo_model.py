@@ -11,7 +11,7 @@ from tasks.contracts.question_spec import SmokeQuestion
 from tasks.steps import assemble, build, quantize
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace
-from tests.local.engines.conftest import dataset
+from tests.local.engines.demo_model import dataset
 from tests.support.paths import REPOSITORY
 
 SMOKE = {"prompt": "What is the capital of France?", "answer": "The capital of France is Paris."}

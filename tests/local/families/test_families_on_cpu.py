@@ -12,8 +12,7 @@ from tasks.engines.openvino.families import LIMIT_LIFTED, NEEDS_OLDER, TRACED
 from tasks.engines.openvino.quantize import TASK, _openvino_logits
 from tests.families import cpu
 from tests.fixtures.family_checkpoints import MODEL_TYPES, TEMPLATE, ids_of, write_tokenizer
-from tests.local.engines.conftest import tritonserver  # noqa: F401 - a fixture
-from tests.local.families.conftest import QUESTION, planned, released, spec_of
+from tests.local.families.releases import QUESTION, planned, released, spec_of
 from tests.support.goldens import are_updated
 
 LEAST_COSINE = {"int8": 0.98, "int4": 0.8}

@@ -11,7 +11,7 @@ from tasks.adapters.s3 import S3ObjectStore
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.faulty_s3 import FaultyS3
 from tests.fakes.workspace import site as site_of
-from tests.local.core.conftest import PLANTED, object_store  # noqa: F401 - a fixture
+from tests.local.core.servers import PLANTED, object_store  # noqa: F401 - a fixture
 from tests.local.faults.model import Model, PaperCluster, PaperModel, RealCluster
 from tests.local.stand_in_cluster import Server, asking, server, site_in  # noqa: F401 - fixtures
 from tests.support.paths import REPOSITORY

@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from tests.local.core.conftest import PLANTED
+from tests.local.core.servers import PLANTED
 from tests.local.faults.model import DONE, WRONG_INPUT
 from tests.support.paths import REPOSITORY
 

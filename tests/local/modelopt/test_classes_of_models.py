@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.contracts.recorded import contract
-from tests.local.modelopt.conftest import interpreter, run_in
+from tests.local.modelopt.runs import interpreter, run_in
 
 RECORD = contract("causal_models.yaml")
 

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.engines.checkpoint.config_defaults import COLUMNS, FURTHER, ROWS, TYPE_OF_PART, completed
 from tasks.engines.preflight.model_shape import SLIDING, shape_of
-from tests.local.modelopt.conftest import interpreter, run_in
+from tests.local.modelopt.runs import interpreter, run_in
 
 VERSIONS = {"transformers4": "4.57.3", "modelopt": "5.14.1"}
 NEWER = {"transformers4": {"ministral3"}, "modelopt": set()}

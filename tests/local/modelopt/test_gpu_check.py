@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.gpu.checks import CHECKS
-from tests.local.modelopt.conftest import LIMIT_S, interpreter
+from tests.local.modelopt.runs import LIMIT_S, interpreter
 from tests.support.paths import REPOSITORY
 
 pytestmark = pytest.mark.timeout(900)

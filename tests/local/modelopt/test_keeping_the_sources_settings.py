@@ -6,7 +6,7 @@ import pytest
 
 from tasks.engines.checkpoint.config_reading import reading
 from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, THETA, config_of, write_checkpoint
-from tests.local.modelopt.conftest import ODD, interpreter, run_in
+from tests.local.modelopt.runs import ODD, interpreter, run_in
 
 LIKE = {"fp8": 0.985, "int4_awq": 0.88}
 """Least likeness of the logits of a source and of what was made of it, by format. Measured: 0.991 and 0.992 in fp8, 0.913 and

@@ -8,7 +8,7 @@ from tasks.engines.huggingface.llmapi import LlmApiMaker
 from tasks.serving.paths import ENGINE_FOLDER
 from tasks.serving.repository import render
 from tests.fakes.releases import spec
-from tests.local.modelopt.conftest import AWQ_TEXTS, CACHE_TEXTS, CALIBRATION_TEXTS, MADE
+from tests.local.modelopt.runs import AWQ_TEXTS, CACHE_TEXTS, CALIBRATION_TEXTS, MADE
 from tests.support.paths import REPOSITORY
 
 ALGORITHMS = {"fp8": "FP8", "int8_sq": "W8A8_SQ_PER_CHANNEL", "int4_awq": "W4A16_AWQ"}

@@ -10,7 +10,7 @@ from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.triton import TritonClient
 from tasks.contracts.errors import InputError
 from tasks.serving.repository import render
-from tests.local.serving.conftest import TEMPLATES, write_adapter
+from tests.local.serving.served_engine import TEMPLATES, write_adapter
 from tests.local.serving.test_continuous_batching import QUESTIONS
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, has_package, together
 from tests.support.paths import REPOSITORY

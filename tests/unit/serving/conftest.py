@@ -6,10 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from tests.support.paths import REPOSITORY
+from tests.unit.serving.served_modules import OPENVINO, TEMPLATES
 
-TEMPLATES = REPOSITORY / "model_repository_templates"
-OPENVINO = TEMPLATES / "openvino" / "model" / "1"
 sys.path.insert(0, str(OPENVINO))
 sys.path.append(str(TEMPLATES / "llmapi" / "model" / "1"))
 

@@ -17,7 +17,7 @@ from generation.runtime import Controls, Sampling
 from tests.fakes.generation_runtime import FakeRuntime
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
-from tests.unit.serving.conftest import OPENVINO
+from tests.unit.serving.served_modules import OPENVINO
 
 RUNTIME = """
 import os, pathlib, sys, time

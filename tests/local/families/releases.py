@@ -1,0 +1,59 @@
+"""A release of a family's checkpoint from plan to a booted Triton."""
+
+from types import SimpleNamespace
+
+from tasks.adapters.clock import SystemClock
+from tasks.adapters.workspace import Workspace
+from tasks.contracts.plan import PlanRequest
+from tasks.contracts.release import Release
+from tasks.steps import assemble, build, download, plan, quantize
+from tests.fakes.hub import MemoryHub
+from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.releases import spec
+from tests.fakes.workspace import site
+from tests.support.paths import REPOSITORY
+
+REPO = "org/model"
+ENGINE = {"kind": "openvino", "max_batch_size": 2, "max_input_tokens": 128, "max_sequence_tokens": 192}
+QUESTION = {"prompt": "Which of these letters comes first?", "answer": ".", "match": "regex", "max_tokens": 24}
+"""Prompt and answer are both longer than a sliding window of these checkpoints."""
+TEXTS = [{"text": "The quick brown fox jumps over the lazy dog, and then it sleeps."}]
+DATASET = "hf://datasets/org/texts@main/perplexity.jsonl"
+
+
+def spec_of(weights):
+    """A release of a checkpoint in a format."""
+    return spec(
+        source={"repo": REPO},
+        quantization={"format": weights},
+        engine=ENGINE,
+        gate={
+            "smoke": [QUESTION],
+            "quality": {"dataset": DATASET, "perplexity": DATASET},
+            "expect": [{"metric": "smoke_accuracy", "at_least": 1.0}],
+        },
+    )
+
+
+def planned(checkpoint, spec, folder):
+    """What plan stores for a release of the checkpoint, and the workspaces of later steps."""
+    files = {file.name: file.read_bytes() for file in checkpoint.iterdir()}
+    hub, store = MemoryHub({REPO: {"main": files}}, {DATASET: TEXTS}), MemoryObjectStore()
+
+    def workspace(step):
+        scratch = folder / step
+        scratch.mkdir(parents=True)
+        return Workspace(site(), store, SystemClock(), scratch, REPOSITORY, lambda: hub)
+
+    outcome = plan.run(PlanRequest(spec=spec, run="run-1"), workspace("plan"))
+    return Release.model_validate_json(store.read_bytes(outcome.data["release"])), workspace
+
+
+def released(checkpoint, spec, folder):
+    """Results of the steps from download to assemble, each in a workspace of its own, and the folder of quantize."""
+    release, workspace = planned(checkpoint, spec, folder)
+    made = {"release": release}
+    for step in (download, quantize, build, assemble):
+        name = step.__name__.rpartition(".")[2]
+        made[name] = step.run(release, workspace(name)).data
+    return SimpleNamespace(**made, quantized=folder / "quantize" / "quantized")

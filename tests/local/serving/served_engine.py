@@ -1,0 +1,143 @@
+"""An engine made by the steps' own code from the fixture model, and servers over it."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from tasks.engines.trtllm.vocabulary import VOCABULARY
+from tasks.serving.repository import render
+from tests.local.serving.triton_server import LAUNCHER, TritonServer, has_package
+from tests.support.paths import HUB, REPOSITORY
+
+CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
+ENGINE_SOURCES = [
+    *(REPOSITORY / "tasks" / "engines").glob("openvino*.py"),
+    REPOSITORY / "tests/local/serving/export_engine.py",
+]
+CACHE = REPOSITORY / ".slipway" / "cache" / "test-engines"
+TEMPLATES = REPOSITORY / "model_repository_templates"
+BLOCK_TOKENS = 32
+NO_TOKEN = 100_000
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """Folder of the built engine; made once per fixture model and engine code, then kept."""
+    digest = sha256()
+    for file in sorted([*CHECKPOINT.iterdir(), *ENGINE_SOURCES]):
+        digest.update(file.name.encode() + sha256(file.read_bytes()).digest())
+    folder = CACHE / digest.hexdigest()[:16]
+    if not folder.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            [sys.executable, "-m", "tests.local.serving.export_engine", CHECKPOINT, folder],
+            cwd=REPOSITORY,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"},
+            check=True,
+            timeout=170,
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_repository(engine, tmp_path_factory):
+    """Render the repository as assemble does, with the engine in its place."""
+
+    def make(**changed):
+        values = {**json.loads((engine / "template_values.json").read_text()), **changed}
+        repository = tmp_path_factory.mktemp("repository")
+        render(TEMPLATES, "openvino", values, repository)
+        shutil.copytree(engine, repository / values["name"] / "1" / values["engine_folder"])
+        return repository
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_long_repository(make_repository, engine):
+    """A model that never ends an answer by itself, far beyond the positions it was trained on."""
+
+    def make(max_batch_size):
+        values = json.loads((engine / "template_values.json").read_text())
+        tokens = 16_000
+        blocks = {"num_kv_blocks": max_batch_size * -(-tokens // BLOCK_TOKENS)}
+        repository = make_repository(
+            max_batch_size=max_batch_size, max_sequence_tokens=tokens, scheduler={**values["scheduler"], **blocks}
+        )
+        config = repository / "demo" / "1" / "engine" / "generation_config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
+        return repository
+
+    return make
+
+
+def write_adapter(folder, *, tokens):
+    """An adapter for the stand-ins, with which answers have so many tokens."""
+    folder.mkdir(parents=True)
+    (folder / "tokens").write_text(str(tokens))
+    np.save(folder / "model.lora_weights.npy", np.full((1, 4, 8), tokens, dtype=np.float16))
+    np.save(folder / "model.lora_config.npy", np.ones((1, 4, 3), dtype=np.int32))
+
+
+@pytest.fixture(scope="session")
+def start_server(tmp_path_factory):
+    """Start servers that end with the session, if a test did not end them before."""
+    if not LAUNCHER.exists():
+        pytest.skip(f"{LAUNCHER.relative_to(REPOSITORY)} is missing: python3 -m local.environments triton")
+    with contextlib.ExitStack() as running:
+
+        def start(repository, **options):
+            return running.enter_context(TritonServer(repository, tmp_path_factory.mktemp("triton"), **options))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def server(start_server, make_repository):
+    """A server as the demo release configures it: 16 slots, 256 tokens a sequence."""
+    return start_server(make_repository())
+
+
+@pytest.fixture(scope="session")
+def make_topology(engine, tmp_path_factory):
+    """Render the five models as assemble does, with the stand-in where the backend would be."""
+    if not has_package("tokenizers"):
+        pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
+
+    def make(gpus_per_node=1, **changed):
+        repository = tmp_path_factory.mktemp("topology")
+        known = json.loads((engine / "template_values.json").read_text())
+        values = {**known, "repository_root": str(repository), "gpus": [], "kv_cache_fraction": 0.9}
+        values |= {"paged_context": True, "chunked_prefill": True, "host_cache_bytes": 0}
+        values |= {"loras": {}, "lora_cache": {}, "lora_type": "TYPE_FP16"}
+        values |= {"guided_decoding_backend": "", **changed}
+        assert len(render(TEMPLATES, "trt-engine", values, repository)) == 5
+        name = values["name"]
+        shutil.copytree(engine, repository / name / "1" / "engine")
+        for number, folder in enumerate(sorted(values["loras"].values()), start=2):
+            write_adapter(repository / name / "1" / "engine" / folder, tokens=number)
+        described = {"encoded_vocab": ["a"], "tokenizer_str": "{}", "stop_token_ids": [1]}
+        (repository / name / "1" / "engine" / VOCABULARY).write_text(json.dumps(described))
+        scheduler = {**known["scheduler"], **values["scheduler"]}
+        (repository / name / "1" / "engine" / "template_values.json").write_text(json.dumps({"scheduler": scheduler}))
+        config = repository / name / "1" / "engine" / "config.json"
+        mapping = {"pretrained_config": {"mapping": {"gpus_per_node": gpus_per_node}}}
+        config.write_text(json.dumps({**json.loads(config.read_text()), **mapping}))
+        stand_in = repository / f"{name}_tensorrt_llm"
+        config = (stand_in / "config.pbtxt").read_text()
+        assert config.count('backend: "tensorrtllm"') == 1
+        (stand_in / "config.pbtxt").write_text(config.replace('backend: "tensorrtllm"', 'backend: "python"'))
+        shutil.copy(REPOSITORY / "tests/local/serving/stand_in/tensorrt_llm_backend.py", stand_in / "1" / "model.py")
+        openvino = TEMPLATES / "openvino" / "model" / "1"
+        shutil.copy(openvino / "openvino_runtime.py", stand_in / "1")
+        shutil.copytree(openvino / "generation", stand_in / "1" / "generation")
+        return repository
+
+    return make
