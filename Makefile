@@ -1,5 +1,5 @@
 # make demo        a model from a revision to a promoted service, on this machine; CANARY=1 adds a canary that fails
-# make test        every tier of tests
+# make test        every tier of tests; TIER=unit runs one: unit, contracts, dags, cluster, local, or a folder of tests
 # make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
 # make wheel       the slipway command as a wheel, in .slipway/wheel
 # make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
@@ -29,8 +29,8 @@ down:
 status: environments
 	@$(ENVS)/local/bin/python -m local status
 
-test: environments dev modelopt transformers4 harness clients
-	@$(PYTHON) -m tests
+test:
+	@$(PYTHON) -m tests $(TIER)
 
 bench bench-full: environments dev clients peers
 	@$(ENVS)/local/bin/python -m bench $(if $(findstring full,$@),--full)
@@ -69,11 +69,11 @@ kind-down:
 gpu-check: $(if $(filter $(ENVS)/%,$(GPU_PYTHON)),modelopt)
 	@$(GPU_PYTHON) -m tests.gpu
 
-.PHONY: environments dev modelopt transformers4 harness clients
+.PHONY: environments dev modelopt clients peers
 environments:
 	@$(PYTHON) -m local.environments airflow tasks triton front local
 
-dev modelopt transformers4 harness clients peers:
+dev modelopt clients peers:
 	@$(PYTHON) -m local.environments $@
 
 lock:

@@ -1,100 +1,66 @@
-"""Runs the tiers of tests, each in the environment whose code it tests, and ends with one line of counts.
+"""Runs tests, each part of them in the environment whose code it tests, and ends with one line of counts.
 
-    python3 -m tests                       every tier
-    python3 -m tests unit -- -k keys       one tier, with arguments for pytest
+    python3 -m tests                          every tier
+    python3 -m tests unit dags                these tiers: unit, contracts, dags, cluster, local
+    python3 -m tests tests/local/hub          a folder, a file, or a test by its id
+    python3 -m tests unit -- -k keys          arguments after -- go to pytest; a path among them says what to run
 
-The whole chain mostly waits for Airflow and pods, so two parts run side by side, the longest first: the chain, which is
-shown as it goes, and all others, which are shown at the end.
-pytest comes from the dev environment, laid behind the environment's own packages: what is tested is exactly what the
-image holds. Standard library only.
+Environments are made as the parts need them. As many parts run side by side as CPUs and memory bear. What each printed,
+and JUnit's reports, are in .slipway/tests; what took how long is in .slipway/test-durations.txt.
 """
 
 import os
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from xml.etree import ElementTree as ET
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
-TIERS = {"unit": "tasks", "contracts": "tasks", "dags": "airflow", "cluster": "local", "local": "tasks"}
-OF_PACKAGES = {"cluster": "local/cluster/tests"}
-"""Tiers that lie beside the package they test."""
-CHAIN = "local/chain"
-LONGEST_FIRST = ("local", "cluster", "dags", "contracts", "unit")
-COUNTED = {"passed": 0, "failed": 0, "skipped": 0}
-NO_TESTS = 5  # pytest's exit code when a selection matched nothing
-LAID_OVER = (
-    "import sys; sys.path.append(sys.argv.pop(1)); sys.path.insert(0, sys.argv.pop(1)); "
-    "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
-)
+from tests.runner import REPORTS, durations, schedule
+from tests.runner.jobs import INSTALLER, NO_TESTS, Job, Making, Testing
+from tests.runner.parts import UnknownPartError, chosen
+from tests.support.paths import REPOSITORY
+
+DURATIONS = REPOSITORY / ".slipway" / "test-durations.txt"
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tiers named before `--`; exit 1 if a test failed or a tier could not run."""
+    """Run what is named before `--`, or by a path after it; 1 if a test failed or a part could not run."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
-    tiers, options = arguments[:cut] or list(TIERS), arguments[cut + 1 :]
-    if unknown := [tier for tier in tiers if tier not in TIERS]:
-        print(f"tests: no tier {', '.join(unknown)}; there are {', '.join(TIERS)}", file=sys.stderr)
+    names, options = arguments[:cut], arguments[cut + 1 :]
+    paths = [option for option in options if (REPOSITORY / option.partition("::")[0]).exists()]
+    options = [option for option in options if option not in paths]
+    try:
+        parts = chosen(paths or names)
+    except UnknownPartError as error:
+        print(f"tests: {error}", file=sys.stderr)
         return 2
+    tests = [Testing.of(part, [*arguments, *options]) for part, arguments in parts.items()]
+    environments = dict.fromkeys(name for part in parts for name in part.environments)
+    jobs = [Making(INSTALLER), *map(Making, environments), *tests]
+    tests[0].shown = len(tests) == 1
+    for job in tests:
+        job.report.unlink(missing_ok=True)
+    REPORTS.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    # with arguments a tier is one run, for they may name the tests
-    parts = [part for tier in tiers for part in ([CHAIN, tier] if tier == "local" and not options else [tier])]
-    ordered = sorted(parts, key=lambda part: LONGEST_FIRST.index(part.partition("/")[0])) if CHAIN in parts else parts
-    with ThreadPoolExecutor(2 if CHAIN in parts else 1) as lanes:
-        running = {
-            part: lanes.submit(run, part, options, shown=part == CHAIN or CHAIN not in parts) for part in ordered
-        }
-        try:
-            found = {part: running[part].result() for part in parts}
-        finally:
-            lanes.shutdown(cancel_futures=True)  # an interrupt ends what runs, and what waits does not begin
-    totals = {name: sum(counts[name] for _, counts in found.values()) for name in COUNTED}
-    broken = [part for part, (code, _) in found.items() if code not in ((0, NO_TESTS) if options else (0,))]
-    print(f"tests: {_words(totals)} in {time.monotonic() - began:.0f} s ({', '.join(tiers)})", flush=True)
-    return 1 if broken else 0
+    schedule.run(jobs, schedule.Room.of_this_machine(), ended=say)
+    seconds = time.monotonic() - began
+    written = durations.table(jobs, began, seconds, len(os.sched_getaffinity(0)))
+    DURATIONS.write_text(written)
+    if len(tests) > 1:
+        print("\n".join(written.splitlines()[: durations.HEAD_LINES]))
+    total = sum((durations.counts(job.report) for job in tests), durations.Counts())
+    print(f"tests: {total} in {seconds:.0f} s ({', '.join(names) or 'all'})", flush=True)
+    return 1 if any(job.code not in ((0, NO_TESTS) if options else (0,)) for job in jobs) else 0
 
 
-def run(part: str, options: list[str], *, shown: bool) -> tuple[int, dict[str, int]]:
-    """Run a tier or the chain of it, shown as it goes or whole when it is done; its exit code and counts.
-
-    Toolkits are compiled once: importing them otherwise takes 16 s, not 6.
-    """
-    python = ENVIRONMENTS / TIERS[part.partition("/")[0]] / "bin" / "python"
-    overlay = next((ENVIRONMENTS / "dev" / "lib").glob("python3.*")) / "site-packages"
-    report = REPOSITORY / ".slipway" / f"tests-{part.replace('/', '-')}.xml"
-    command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
-    command += [OF_PACKAGES.get(part, f"tests/{part}"), f"--junitxml={report}", "-q", *options]
-    if part == "local" and not options:
-        command.append(f"--ignore=tests/{CHAIN}")
-    if not shown:
-        command = ["nice", "-n", "5", *command]  # the chain, beside which it runs, measures times
-    report.unlink(missing_ok=True)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    kept = None if shown else subprocess.PIPE
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, stdout=kept, stderr=subprocess.STDOUT, check=False)
-    counts = _counts(report)
-    print(f"{(done.stdout or b'').decode()}tests: {part}: {_words(counts)}", flush=True)
-    return done.returncode, counts
-
-
-def _counts(report: Path) -> dict[str, int]:
-    if not report.exists():
-        return COUNTED | {"failed": 1}
-    suites = ET.parse(report).getroot().iter("testsuite")
-    found = COUNTED.copy()
-    for suite in suites:
-        number = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-        found["failed"] += number["failures"] + number["errors"]
-        found["skipped"] += number["skipped"]
-        found["passed"] += number["tests"] - number["failures"] - number["errors"] - number["skipped"]
-    return found
-
-
-def _words(counts: dict[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in counts.items())
+def say(job: Job) -> None:
+    """Print what a part printed, and its counts; of an environment only what went wrong."""
+    if not job.began_at:
+        print(f"tests: {job.name}: not run, for an environment that it needs could not be made", flush=True)
+    elif isinstance(job, Testing):
+        printed = "" if job.shown else job.log.read_text(errors="replace")
+        counts, seconds = durations.counts(job.report), job.ended_at - job.began_at
+        print(f"{printed}tests: {job.name}: {counts} in {seconds:.0f} s", flush=True)
+    elif not job.is_done:
+        print(f"{job.log.read_text(errors='replace')}tests: {job.name}: failed", flush=True)
 
 
 if __name__ == "__main__":

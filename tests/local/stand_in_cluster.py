@@ -27,6 +27,7 @@ from tests.fakes.workspace import site as site_of
 from tests.local.rollout.in_threads import InThreads
 from tests.local.rollout.kept_clients import KeptClients
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
+from tests.support.service_logs import LogFiles, tell
 
 PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 STAND_IN = Path(__file__).with_name("rollout") / "stand_in.py"
@@ -70,6 +71,7 @@ class Server:
         table = folder / "images.yaml"
         table.write_text(yaml.safe_dump({"images": images}))
         self._folder, self._images, self._port = folder, table, 0
+        tell(LogFiles(self.state))
         self.start()
 
     def start(self):

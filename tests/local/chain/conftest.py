@@ -19,6 +19,7 @@ from tests.local.chain.own_stack import FOLDER, SPECS, STACKS, local
 from tests.local.chain.step_pods import ByHand
 from tests.local.chain.whole_chain import SPEC_FILE, Chain, processes_naming
 from tests.support.paths import REPOSITORY
+from tests.support.service_logs import LogFiles, Told, tell
 
 NAMED = ("SLIPWAY_SITE", "SLIPWAY_AIRFLOW")
 
@@ -29,15 +30,6 @@ def remove_stacks_of_ended_sessions():
         if not Path("/proc", folder.name).exists():
             local("down", folder)
             shutil.rmtree(folder, ignore_errors=True)  # another session may be doing the same
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call):
-    """A failed test says what Airflow logged meanwhile."""
-    report = yield
-    if report.failed and FOLDER.exists():
-        report.sections.append(("Airflow's errors", "\n".join(errors_since(FOLDER, call.start)) or "none logged"))
-    return report
 
 
 @pytest.fixture(scope="package")
@@ -71,6 +63,8 @@ def chain(request, tmp_path_factory):
     try:
         shutil.copytree(REPOSITORY / "specs", SPECS)
         _grant_time(SPECS / SPEC_FILE.name)
+        tell(Told("Airflow's errors", lambda began_at: "\n".join(errors_since(FOLDER, began_at))))
+        tell(LogFiles(FOLDER / "cluster"))
         local("up", FOLDER, "--specs", SPECS)
         stack = Stack(FOLDER, specs=SPECS)
         made = Chain(stack.client_environment(), scratch, stack)

@@ -17,6 +17,7 @@ from tasks.serving.commands import PORTS, TRITON_PORTS
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
+from tests.support.service_logs import LogFiles, tell
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 RELEASE = "demo-0123456789ab"
@@ -48,6 +49,7 @@ class OpenAiServer:
             "warning",
         ]
         envoy += ["--config-yaml", self._config(connection_age_s)]
+        tell(LogFiles(self.log))
         with self.log.open("wb") as log:
             self.openai = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
             self.front = subprocess.Popen(envoy, cwd=folder, stdout=log, stderr=log, env=environment)

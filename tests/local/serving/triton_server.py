@@ -13,6 +13,7 @@ from tritonclient import grpc
 
 from tests.support.paths import ENVIRONMENTS
 from tests.support.ports import free_ports
+from tests.support.service_logs import LogFiles, tell
 
 ENVIRONMENT = ENVIRONMENTS / "triton"
 LAUNCHER = ENVIRONMENT / "bin" / "tritonserver"
@@ -46,6 +47,7 @@ class TritonServer:
             f"--exit-timeout-secs={EXIT_TIMEOUT_S}",
             *arguments,
         ]
+        tell(LogFiles(self.log))
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,

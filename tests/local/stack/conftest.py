@@ -4,6 +4,7 @@ import pytest
 
 from local.stack import Stack
 from tests.local.chain import whole_chain
+from tests.support.service_logs import LogFiles, tell
 from tests.support.waiting import until
 
 
@@ -11,6 +12,7 @@ from tests.support.waiting import until
 def running(folder):
     """A stack without Airflow in `folder`; none of its processes is left afterwards."""
     stack = Stack(folder)
+    tell(LogFiles(folder))
     stack.up(say=lambda _: None, airflow=False)
     try:
         yield stack

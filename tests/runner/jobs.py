@@ -1,0 +1,118 @@
+"""What the schedule runs: environments that are made, and parts of the tests in them."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from tests.runner import REPORTS
+from tests.runner.parts import ENVIRONMENTS as DECLARED
+from tests.runner.parts import Part
+from tests.support.paths import ENVIRONMENTS, REPOSITORY
+
+INSTALLER = "uv"
+NO_TESTS = 5  # pytest's exit code when a selection matched nothing
+NICENESS = 5
+LAID_OVER = (
+    "import sys; sys.path.append(sys.argv.pop(1)); sys.path.insert(0, sys.argv.pop(1)); "
+    "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+)
+"""pytest comes from the dev environment, laid behind the environment's own packages: what is tested is exactly what the
+image holds."""
+
+
+@dataclass(eq=False)
+class Job:
+    """A process that may begin when the jobs named by `needs` have ended well."""
+
+    name: str
+    seconds: float
+    cpus: float
+    memory_mb: int
+    needs: tuple[str, ...]
+    shown: bool = False
+    code: int | None = None
+    cpu_s: float = 0.0
+    ready_at: float = 0.0
+    began_at: float = 0.0
+    ended_at: float = 0.0
+
+    @property
+    def log(self) -> Path:
+        """What it printed."""
+        return REPORTS / f"{self.name.replace('/', '-')}.log"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended well."""
+        return self.code == 0
+
+    def run(self) -> None:
+        """Run it to its end; its output goes to its log, or where ours goes if it is shown."""
+        self.began_at = time.monotonic()
+        try:
+            with self.log.open("wb") as log:
+                self._run(None if self.shown else log)
+        finally:
+            self.ended_at = time.monotonic()
+
+    def command(self) -> list[str]:
+        """The command line."""
+        raise NotImplementedError
+
+    def _run(self, output: IO[bytes] | None) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        command = [sys.executable, "-m", "tests.runner.reaper", *self.command()]
+        # toolkits are compiled once: importing them otherwise takes 16 s, not 6
+        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+        self.code = process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu_s = usage.ru_utime + usage.ru_stime
+
+
+class Making(Job):
+    """An environment that is made, or found as its lock wants it."""
+
+    def __init__(self, name: str) -> None:
+        if name == INSTALLER:
+            super().__init__(name, 5, 1.0, 100, ())
+        else:
+            declared = DECLARED[name]
+            super().__init__(f"environment {name}", declared.seconds, declared.cpus, 300, (INSTALLER,))
+        self.environment = name
+
+    def command(self) -> list[str]:
+        """Without a name only the installer itself is made."""
+        names = [] if self.environment == INSTALLER else [self.environment]
+        return [sys.executable, "-m", "local.environments", *names]
+
+
+@dataclass(eq=False)
+class Testing(Job):
+    """A part of the tests, with arguments for pytest."""
+
+    part: Part | None = None
+    arguments: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, part: Part, arguments: list[str]) -> "Testing":
+        """The job of a part."""
+        needs = tuple(f"environment {name}" for name in dict.fromkeys(part.environments))
+        return cls(part.name, part.seconds, part.cpus, part.memory_mb, needs, part=part, arguments=arguments)
+
+    @property
+    def report(self) -> Path:
+        """JUnit's report."""
+        return self.log.with_suffix(".xml")
+
+    def command(self) -> list[str]:
+        """Parts that compute are nice to those that wait for Airflow and pods."""
+        overlay = next((ENVIRONMENTS / "dev" / "lib").glob("python3.*")) / "site-packages"
+        python = ENVIRONMENTS / self.part.python / "bin" / "python"
+        nice = ["nice", "-n", str(NICENESS)] if self.cpus >= 1 else []
+        command = [*nice, str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
+        command += ["-p", "tests.support.timing", "-p", "tests.support.service_logs", f"--junitxml={self.report}", "-q"]
+        return [*command, "-o", f"cache_dir={REPORTS / 'cache' / self.log.stem}", *self.arguments]

@@ -1,0 +1,125 @@
+"""The parts of the test suite: what each needs, and what it takes on an idle machine of two cores.
+
+A part is a folder without the folders and files that are parts of their own. `seconds` and `cpus` only decide the order
+and how many run at once: copy them from .slipway/test-durations.txt when they are far off.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.paths import REPOSITORY
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One of local/environments.py; what making it takes from a warm package cache."""
+
+    seconds: float
+    cpus: float = 1.0
+
+
+ENVIRONMENTS = {
+    "tasks": Environment(28),
+    "dev": Environment(8),
+    "airflow": Environment(20),
+    "local": Environment(8),
+    "triton": Environment(12),
+    "front": Environment(2),
+    "clients": Environment(10),
+    "transformers4": Environment(10),
+    "harness": Environment(70),
+    "modelopt": Environment(122),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tests that run in one process: `python` names the environment whose code they test, `besides` others they use."""
+
+    name: str
+    seconds: float
+    cpus: float = 1.0
+    python: str = "tasks"
+    besides: tuple[str, ...] = ()
+    memory_mb: int = 700
+    paths: tuple[str, ...] = field(default=())
+
+    @property
+    def environments(self) -> tuple[str, ...]:
+        """Everything that must have been made; pytest is in dev."""
+        return (self.python, "dev", *self.besides)
+
+    @property
+    def own_paths(self) -> tuple[str, ...]:
+        """Its folders and files."""
+        return self.paths or (f"tests/{self.name}",)
+
+
+STACK = ("airflow", "local", "triton", "front")
+PARTS = (
+    Part("unit", 260),
+    Part("contracts", 20),
+    Part("dags", 95, python="airflow", besides=("local",)),
+    Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),
+    Part("local/chain", 600, 0.7, besides=(*STACK, "harness"), memory_mb=4000),
+    Part("local/rollout", 270, 0.5, besides=("local", "front"), memory_mb=1000),
+    Part("local/serving", 300, 0.6, besides=("triton", "front", "local", "harness", "clients"), memory_mb=1500),
+    Part("local/stack", 160, 0.4, besides=STACK),
+    Part("local/engines", 50, besides=("triton",), memory_mb=1500),
+    Part("local/families", 120, besides=("triton",), memory_mb=1500),
+    Part("local/modelopt", 90, besides=("modelopt", "transformers4"), memory_mb=2500),
+    Part("local/faults", 60, 0.5, besides=("local", "front")),
+    Part("local/core", 60, 0.6, besides=("local",)),
+    Part("local/hub", 40, besides=("local",)),
+    Part("local/packaging", 30),
+    Part("local/images", 20, besides=("triton", "local")),
+    Part("local/monitoring", 30, 0.5, besides=("triton", "front")),
+    Part("local/rights", 10, 0.5, besides=("local", "front")),
+)
+TIERS = ("unit", "contracts", "dags", "cluster", "local")
+
+
+class UnknownPartError(Exception):
+    """Nothing of this name can be run; the text says what can."""
+
+
+def chosen(names: list[str], parts: tuple[Part, ...] = PARTS) -> dict[Part, list[str]]:
+    """The parts that names of tiers, names of parts or paths mean, with pytest's arguments; all without any."""
+    found: dict[Part, list[str]] = {}
+    for name in names or TIERS:
+        for path in _paths(name, parts):
+            for part in parts:
+                inner = [own for own in part.own_paths if _is_in(own, path)]
+                if inner or part is _owner(path, parts):
+                    found.setdefault(part, []).extend(inner or [path])
+    return {part: [*dict.fromkeys(paths), *_ignoring(part, parts)] for part, paths in found.items()}
+
+
+def _paths(name: str, parts: tuple[Part, ...]) -> tuple[str, ...]:
+    """The paths, from the repository on, that a name means; a test's id is one."""
+    for part in parts:
+        if part.name == name:
+            return part.own_paths
+    for path in (name.rstrip("/"), f"tests/{name}"):
+        if (_file(path).exists() and _owner(path, parts)) or path in {f"tests/{tier}" for tier in TIERS}:
+            return (path,)
+    raise UnknownPartError(f"no tests are at {name}: give a path, or one of {', '.join(TIERS)}")
+
+
+def _owner(path: str, parts: tuple[Part, ...]) -> Part | None:
+    """The part of the innermost folder that holds the path."""
+    around = {own: part for part in parts for own in part.own_paths if _is_in(path, own)}
+    return around[max(around, key=len)] if around else None
+
+
+def _ignoring(part: Part, parts: tuple[Part, ...]) -> list[str]:
+    inner = (own for other in parts if other is not part for own in other.own_paths)
+    return [f"--ignore={own}" for own in inner if any(_is_in(own, ours) for ours in part.own_paths)]
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return _file(path).is_relative_to(_file(folder))
+
+
+def _file(path: str) -> Path:
+    return REPOSITORY / path.partition("::")[0]

@@ -1,0 +1,29 @@
+"""Runs a command and adopts the processes that it leaves behind, so that their CPU seconds count when they end.
+
+`wait4` of this process then tells what the whole tree used, but for what still runs at its end. Daemons and pods leave
+their parents; without a reaper they would be init's.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(command: list[str]) -> int:
+    """The exit code of the command, once it has ended."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    child = subprocess.Popen(command)
+    signal.signal(signal.SIGINT, lambda *_: None)  # the terminal interrupts the command itself
+    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    while True:
+        pid, status = os.wait()
+        if pid == child.pid:
+            return abs(os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""Decides which job begins next: as many as CPUs and memory bear, those on which the longest chain of jobs waits first."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.runner.jobs import Job
+
+SLACK_CPUS = 0.25
+"""So much of a CPU more than there are is given away: a job that computes also waits now and then."""
+LEFT_MB = 1000
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the jobs that run at once may take together."""
+
+    cpus: float
+    memory_mb: float
+
+    @classmethod
+    def of_this_machine(cls) -> "Room":
+        """CPUs of this process, and memory that is available now."""
+        return cls(len(os.sched_getaffinity(0)) + SLACK_CPUS, _available_mb() - LEFT_MB)
+
+    def holds(self, job: Job, running: Iterable[Job]) -> bool:
+        """Whether the job fits beside those that run; alone, any does."""
+        others = list(running)
+        cpus, memory = sum(other.cpus for other in others), sum(other.memory_mb for other in others)
+        return not others or (cpus + job.cpus <= self.cpus and memory + job.memory_mb <= self.memory_mb)
+
+
+def run(jobs: list[Job], room: Room, *, ended: Callable[[Job], None]) -> None:
+    """Run every job whose needs end well; call `ended` after each."""
+    began = time.monotonic()
+    by_name, order = {job.name: job for job in jobs}, by_urgency(jobs)
+    waiting, running = list(order), dict[Future[None], Job]()
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        while waiting or running:
+            for job in [job for job in waiting if any(_failed(by_name[name]) for name in job.needs)]:
+                waiting.remove(job)
+                job.code = 1
+                ended(job)
+            for job in list(waiting):
+                if all(by_name[name].is_done for name in job.needs):
+                    job.ready_at = job.ready_at or max((by_name[name].ended_at for name in job.needs), default=began)
+                    if room.holds(job, running.values()):
+                        waiting.remove(job)
+                        running[threads.submit(job.run)] = job
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                job = running.pop(future)
+                future.result()
+                ended(job)
+
+
+def by_urgency(jobs: list[Job]) -> list[Job]:
+    """The job first after whose begin the most seconds must still pass."""
+
+    def seconds(job: Job) -> float:
+        return job.seconds + max((seconds(other) for other in jobs if job.name in other.needs), default=0.0)
+
+    return sorted(jobs, key=seconds, reverse=True)
+
+
+def _failed(job: Job) -> bool:
+    return job.code is not None and not job.is_done
+
+
+def _available_mb() -> float:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / 1024
+    return sys.maxsize
