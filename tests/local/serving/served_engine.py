@@ -1,6 +1,7 @@
 """An engine made by the steps' own code from the fixture model, and servers over it."""
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -17,10 +18,9 @@ from tests.local.serving.triton_server import LAUNCHER, TritonServer, has_packag
 from tests.support.paths import HUB, REPOSITORY
 
 CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
-ENGINE_SOURCES = [
-    *(REPOSITORY / "tasks" / "engines").glob("openvino*.py"),
-    REPOSITORY / "tests/local/serving/export_engine.py",
-]
+MAKER = REPOSITORY / "tests/local/serving/export_engine.py"
+LOCK = REPOSITORY / "requirements/tasks.lock"
+ENGINE_SOURCES = [*(REPOSITORY / "tasks/engines").rglob("*.py"), MAKER, LOCK]
 CACHE = REPOSITORY / ".slipway" / "cache" / "test-engines"
 TEMPLATES = REPOSITORY / "model_repository_templates"
 BLOCK_TOKENS = 32
@@ -29,20 +29,22 @@ NO_TOKEN = 100_000
 
 @pytest.fixture(scope="session")
 def engine():
-    """Folder of the built engine; made once per fixture model and engine code, then kept."""
+    """Folder of the built engine; made once per fixture model, toolkits and engine code, then kept."""
     digest = sha256()
     for file in sorted([*CHECKPOINT.iterdir(), *ENGINE_SOURCES]):
-        digest.update(file.name.encode() + sha256(file.read_bytes()).digest())
+        digest.update(str(file.relative_to(REPOSITORY)).encode() + sha256(file.read_bytes()).digest())
     folder = CACHE / digest.hexdigest()[:16]
-    if not folder.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            [sys.executable, "-m", "tests.local.serving.export_engine", CHECKPOINT, folder],
-            cwd=REPOSITORY,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"},
-            check=True,
-            timeout=170,
-        )
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with CACHE.with_name("test-engines.lock").open("w") as lock:  # other parts of the tests serve it too
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            subprocess.run(
+                [sys.executable, "-m", "tests.local.serving.export_engine", CHECKPOINT, folder],
+                cwd=REPOSITORY,
+                env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1"},
+                check=True,
+                timeout=600,
+            )
     return folder
 
 
