@@ -1,0 +1,128 @@
+"""`python3 -m tests`: which parts a name means, and what runs beside what."""
+
+import sys
+
+import pytest
+
+from tests.runner import schedule
+from tests.runner.jobs import Job
+from tests.runner.parts import PARTS, TIERS, Part, UnknownPartError, chosen
+from tests.support.paths import REPOSITORY
+
+ROOM = schedule.Room(cpus=2, memory_mb=1000)
+BURN = "import time\nwhile time.process_time() < 0.5: pass"
+
+
+def named(*names):
+    return {part.name: arguments for part, arguments in chosen(list(names)).items()}
+
+
+def test_every_file_of_tests_is_run_by_one_part():
+    files = [*(REPOSITORY / "tests").rglob("test_*.py"), *(REPOSITORY / "local/cluster/tests").glob("test_*.py")]
+    paths = {file.relative_to(REPOSITORY).as_posix() for file in files}
+
+    assert {path for path in paths if len(named(path)) != 1} == set()
+    assert set(named()) == {part.name for part in PARTS}
+
+
+def test_a_folder_that_is_named_runs_alone_with_its_own_environments():
+    (part,) = chosen(["tests/local/hub"])
+
+    assert named("tests/local/hub") == named("local/hub") == {"local/hub": ["tests/local/hub"]}
+    assert set(part.environments) == {"tasks", "dev", "local"}
+
+
+@pytest.mark.parametrize("name", [*TIERS, "tests/unit", "tests/local/", "local/chain"])
+def test_a_tier_has_every_part_within_its_folder(name):
+    folder = "local/cluster/tests" if name == "cluster" else f"tests/{name.removeprefix('tests/').rstrip('/')}"
+
+    within = {part.name for part in PARTS if all(f"{path}/".startswith(f"{folder}/") for path in part.own_paths)}
+    assert set(named(name)) == within
+
+
+def test_a_part_leaves_out_the_parts_within_it():
+    outer, inner = Part("unit", 1), Part("first", 1, paths=("tests/unit/cli",))
+
+    assert chosen(["unit"], (outer, inner)) == {
+        outer: ["tests/unit", "--ignore=tests/unit/cli"],
+        inner: ["tests/unit/cli"],
+    }
+    assert list(chosen(["tests/unit/cli/test_ask.py"], (outer, inner))) == [inner]
+
+
+def test_the_id_of_a_test_goes_to_pytest_as_it_is():
+    test = "tests/unit/project/test_faults.py::test_something[a]"
+
+    (arguments,) = named(test).values()
+    assert arguments[0] == test
+
+
+@pytest.mark.parametrize("name", ["none-such", "tests/none-such", "docs", "tests/gpu"])
+def test_a_name_without_tests_is_refused(name):
+    with pytest.raises(UnknownPartError, match="unit, contracts, dags, cluster, local"):
+        chosen([name])
+
+
+@pytest.fixture
+def job(tmp_path):
+    def make(name, command="", *, seconds=1.0, cpus=1.0, memory_mb=1, needs=()):
+        class Shell(Job):
+            log = tmp_path / f"{name}.log"
+
+            def command(self):
+                return ["sh", "-c", command]
+
+        return Shell(name, seconds, cpus, memory_mb, needs)
+
+    return make
+
+
+def run(*jobs, room=ROOM):
+    ended = []
+    schedule.run(list(jobs), room, ended=ended.append)
+    return [job.name for job in ended]
+
+
+def test_the_job_on_which_the_longest_chain_waits_begins_first(job):
+    jobs = [job("short", seconds=5), job("tests", seconds=9, needs=("made",)), job("made", seconds=1)]
+
+    assert [each.name for each in schedule.by_urgency(jobs)] == ["made", "tests", "short"]
+    assert run(*jobs, room=schedule.Room(1, 1000)) == ["made", "tests", "short"]
+
+
+def test_a_job_begins_when_what_it_needs_has_ended(job, tmp_path):
+    made = job("made", f"sleep 0.2; touch {tmp_path}/made")
+    tests = job("tests", f"test -e {tmp_path}/made", needs=("made",))
+
+    run(tests, made)
+
+    assert (made.code, tests.code) == (0, 0)
+    assert tests.ready_at == made.ended_at
+
+
+def test_what_needs_a_job_that_failed_is_not_run_and_everything_else_is(job, tmp_path):
+    broken, other = job("broken", "exit 3"), job("other")
+    tests = job("tests", f"touch {tmp_path}/began", needs=("broken",))
+
+    assert set(run(broken, tests, other)) == {"broken", "tests", "other"}
+    assert (broken.code, tests.code, other.code) == (3, 1, 0)
+    assert not (tmp_path / "began").exists()
+
+
+def test_jobs_that_wait_run_beside_each_other_and_jobs_that_compute_do_not(job):
+    waits, computes = job("waits", cpus=0.4), job("computes", cpus=1.0)
+
+    assert ROOM.holds(waits, [computes, waits])
+    assert not ROOM.holds(computes, [computes, waits])
+    assert not ROOM.holds(job("large", cpus=0.1, memory_mb=999), [job("second", memory_mb=2)])
+    assert ROOM.holds(job("larger than the machine", cpus=9, memory_mb=9999), [])
+
+
+def test_the_cpu_seconds_of_a_process_that_left_its_parent_count(job, tmp_path):
+    burns = f"{sys.executable} -c '{BURN}'; touch {tmp_path}/burnt"
+    orphan = job("orphan", f"(( {burns} ) & ); until [ -e {tmp_path}/burnt ]; do sleep 0.05; done; sleep 0.1")
+
+    run(orphan)
+
+    assert orphan.code == 0
+    assert orphan.cpu_s >= 0.5
