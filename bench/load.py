@@ -1,0 +1,29 @@
+"""`python3 -m bench.load --cpus 4 -- make test`: a command beside busy CPUs, as on a machine that others use too.
+
+Ends with the command's exit code. Needs no environment.
+"""
+
+import argparse
+import subprocess
+import sys
+
+BUSY = "while True: pass"
+
+
+def main() -> int:
+    """Start that many processes that compute, run the command to its end, and end them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cpus", type=int, default=4, help="processes that compute all the time")
+    parser.add_argument("command", nargs="+", help="the command, after --")
+    arguments = parser.parse_args()
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(arguments.cpus)]
+    try:
+        return subprocess.run(arguments.command, check=False).returncode
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
