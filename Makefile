@@ -42,12 +42,26 @@ lint: dev
 	@$(ENVS)/dev/bin/ruff format --check .
 	@$(ENVS)/dev/bin/ruff check .
 
+# beside each other, each with a cache of its own, so that none writes over another's
 types: environments dev
-	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/tasks/bin/python tasks
-	@$(ENVS)/dev/bin/mypy --follow-imports silent --python-executable $(ENVS)/local/bin/python local cli demo bench
-	@$(ENVS)/dev/bin/mypy --python-executable $(ENVS)/airflow/bin/python plugins dags
-	@for script in $(SCRIPTS); do MYPYPATH=$$(dirname $$script) $(ENVS)/dev/bin/mypy \
-	  --python-executable $(ENVS)/triton/bin/python $$script || exit 1; done
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync types-tasks types-local types-airflow types-scripts types-layers
+
+.PHONY: types-tasks types-local types-airflow types-scripts types-layers
+MYPY = $(ENVS)/dev/bin/mypy --cache-dir .mypy_cache/$@ --python-executable $(ENVS)
+
+types-tasks:
+	@$(MYPY)/tasks/bin/python tasks
+
+types-local:
+	@$(MYPY)/local/bin/python --follow-imports silent local cli demo bench
+
+types-airflow:
+	@$(MYPY)/airflow/bin/python plugins dags
+
+types-scripts:
+	@for script in $(SCRIPTS); do MYPYPATH=$$(dirname $$script) $(MYPY)/triton/bin/python $$script || exit 1; done
+
+types-layers:
 	@$(ENVS)/dev/bin/lint-imports
 
 wheel: dev

@@ -1,6 +1,7 @@
 """What the schedule runs: environments that are made, and parts of the tests in them."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -43,7 +44,7 @@ class Job:
     @property
     def log(self) -> Path:
         """What it printed."""
-        return REPORTS / f"{self.name.replace('/', '-')}.log"
+        return REPORTS / f"{re.sub(r'[^a-z0-9]+', '-', self.name)}.log"
 
     @property
     def is_done(self) -> bool:

@@ -56,14 +56,24 @@ class Part:
 
 
 STACK = ("airflow", "local", "triton", "front")
+CHAIN, SERVING = "tests/local/chain", "tests/local/serving"
+SECOND_STACK = (
+    f"{CHAIN}/test_killed_steps.py",
+    f"{CHAIN}/test_runs_that_end_midway.py",
+    f"{CHAIN}/test_scored_releases.py",
+    f"{CHAIN}/test_when_all_is_lost.py",
+)
+"""Tests of the chain that have a stack of their own, beside the one of all others."""
 PARTS = (
     Part("unit", 260),
     Part("contracts", 20),
     Part("dags", 95, python="airflow", besides=("local",)),
     Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),
-    Part("local/chain", 600, 0.7, besides=(*STACK, "harness"), memory_mb=4000),
+    Part("local/chain", 400, 0.7, besides=STACK, memory_mb=3500),
+    Part("local/chain, second stack", 400, 0.7, besides=(*STACK, "harness"), memory_mb=3500, paths=SECOND_STACK),
     Part("local/rollout", 270, 0.5, besides=("local", "front"), memory_mb=1000),
-    Part("local/serving", 300, 0.6, besides=("triton", "front", "local", "harness", "clients"), memory_mb=1500),
+    Part("local/serving", 300, 0.6, besides=("triton", "front", "local", "clients"), memory_mb=1500),
+    Part("local/serving, harness", 40, besides=("triton", "front", "harness"), paths=(f"{SERVING}/test_harness.py",)),
     Part("local/stack", 160, 0.4, besides=STACK),
     Part("local/engines", 50, besides=("triton",), memory_mb=1500),
     Part("local/families", 120, besides=("triton",), memory_mb=1500),

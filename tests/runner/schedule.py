@@ -10,8 +10,9 @@ from pathlib import Path
 
 from tests.runner.jobs import Job
 
-SLACK_CPUS = 0.25
-"""So much of a CPU more than there are is given away: a job that computes also waits now and then."""
+SLACK_CPUS = 0.75
+"""So much of a CPU more than there are is given away: a job that waits for Airflow and pods is not slowed by one that computes,
+which is nice to it, and one that computes also waits now and then."""
 LEFT_MB = 1000
 
 

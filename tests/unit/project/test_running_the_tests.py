@@ -22,6 +22,7 @@ def test_every_file_of_tests_is_run_by_one_part():
     paths = {file.relative_to(REPOSITORY).as_posix() for file in files}
 
     assert {path for path in paths if len(named(path)) != 1} == set()
+    assert [path for part in PARTS for path in part.own_paths if not (REPOSITORY / path).exists()] == []
     assert set(named()) == {part.name for part in PARTS}
 
 
