@@ -16,7 +16,6 @@ from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 INSTALLER = "uv"
 NO_TESTS = 5  # pytest's exit code when a selection matched nothing
-NICENESS = 5
 LAID_OVER = (
     "import sys; sys.path.append(sys.argv.pop(1)); sys.path.insert(0, sys.argv.pop(1)); "
     "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
@@ -110,10 +109,9 @@ class Testing(Job):
         return self.log.with_suffix(".xml")
 
     def command(self) -> list[str]:
-        """Parts that compute are nice to those that wait for Airflow and pods."""
+        """pytest in the part's environment, with the plugins of tests/support."""
         overlay = next((ENVIRONMENTS / "dev" / "lib").glob("python3.*")) / "site-packages"
         python = ENVIRONMENTS / self.part.python / "bin" / "python"
-        nice = ["nice", "-n", str(NICENESS)] if self.cpus >= 1 else []
-        command = [*nice, str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
+        command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
         command += ["-p", "tests.support.timing", "-p", "tests.support.service_logs", f"--junitxml={self.report}", "-q"]
         return [*command, "-o", f"cache_dir={REPORTS / 'cache' / self.log.stem}", *self.arguments]

@@ -11,8 +11,7 @@ from pathlib import Path
 from tests.runner.jobs import Job
 
 SLACK_CPUS = 0.75
-"""So much of a CPU more than there are is given away: a job that waits for Airflow and pods is not slowed by one that computes,
-which is nice to it, and one that computes also waits now and then."""
+"""So much of a CPU more than there are is given away: jobs that compute also wait now and then."""
 LEFT_MB = 1000
 
 
