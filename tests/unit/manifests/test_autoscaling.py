@@ -20,9 +20,10 @@ from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
+from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
-from tests.unit.manifests.objects import MANIFESTS, listed, named, validate
+from tests.unit.manifests.objects import MANIFESTS, listed, named
 
 TEMPLATES, COMPONENT = MANIFESTS / "serving", MANIFESTS / "autoscaling"
 SCALERS = {"hpa": {"kind": "hpa"}, "keda": {"kind": "keda", "prometheus": "http://prometheus.monitoring.svc:9090"}}

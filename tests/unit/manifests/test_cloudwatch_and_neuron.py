@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from tests.contracts.recorded import check_object, contract
-from tests.unit.manifests.objects import MANIFESTS, listed, validate
+from tests.support.kubernetes_schemas import validate
+from tests.unit.manifests.objects import MANIFESTS, listed
 from tests.unit.manifests.test_monitoring import exported
 
 CLOUDWATCH, NEURON = MANIFESTS / "cloudwatch", MANIFESTS / "neuron-metrics"

@@ -13,9 +13,10 @@ from tasks.serving import exposure, manifests
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.releases import spec
 from tests.fakes.workspace import site
+from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
-from tests.unit.manifests.objects import MANIFESTS, named, validate
+from tests.unit.manifests.objects import MANIFESTS, named
 
 TEMPLATES = MANIFESTS / "serving"
 RECORDS = {

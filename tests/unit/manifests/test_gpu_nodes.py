@@ -17,8 +17,9 @@ from tasks.contracts.site_objects import site_objects
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC, spec
+from tests.support.kubernetes_schemas import validate
 from tests.support.refused import refused
-from tests.unit.manifests.objects import MANIFESTS, validate, violations
+from tests.unit.manifests.objects import MANIFESTS, violations
 
 RECORDS = {"NodePool": "karpenter_nodepool.json", "EC2NodeClass": "karpenter_ec2nodeclass.json"}
 L4, A10G, H100 = "NVIDIA-L4", "NVIDIA-A10G", "NVIDIA-H100-80GB-HBM3"

@@ -7,8 +7,9 @@ import yaml
 
 from tasks.contracts.store_access import IDENTITY_VARIABLE
 from tests.contracts.recorded import check_object, contract
+from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
-from tests.unit.manifests.objects import MANIFESTS, base_objects, listed, validate
+from tests.unit.manifests.objects import MANIFESTS, base_objects, listed
 
 OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text()
 VALUES = yaml.safe_load((MANIFESTS / "airflow" / "values.yaml").read_text())

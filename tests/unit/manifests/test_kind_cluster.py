@@ -13,8 +13,8 @@ import yaml
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
 from tests.contracts.recorded import contract
+from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
-from tests.unit.manifests.objects import validate
 
 KIND = REPOSITORY / "local" / "kind"
 RECORD = contract("kind_cluster.yaml")

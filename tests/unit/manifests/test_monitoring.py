@@ -17,8 +17,9 @@ from tasks.serving.openai_api.metrics import AnswerMetrics
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
+from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
-from tests.unit.manifests.objects import MANIFESTS, listed, validate, violations
+from tests.unit.manifests.objects import MANIFESTS, listed, violations
 
 COMPONENT, AUTOSCALING = MANIFESTS / "monitoring", MANIFESTS / "autoscaling"
 GPU_METRICS = MANIFESTS / "gpu-metrics"

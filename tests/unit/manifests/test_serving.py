@@ -24,9 +24,10 @@ from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site as site_of
 from tests.support.goldens import GOLDEN, check_golden
+from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
-from tests.unit.manifests.objects import MANIFESTS, validate, violations
+from tests.unit.manifests.objects import MANIFESTS, violations
 
 TEMPLATES = MANIFESTS / "serving"
 GOLDENS = GOLDEN / "serving"

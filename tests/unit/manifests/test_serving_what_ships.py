@@ -15,8 +15,9 @@ from tests.fakes.eks_site import eks
 from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
 from tests.fakes.releases import release
 from tests.support.goldens import check_goldens
+from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
-from tests.unit.manifests.objects import MANIFESTS, validate
+from tests.unit.manifests.objects import MANIFESTS
 
 TEMPLATES = MANIFESTS / "serving"
 CASES = {

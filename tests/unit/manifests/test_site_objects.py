@@ -8,9 +8,10 @@ import yaml
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
 from tasks.contracts.site_objects import HUB_STEPS, credentials_secrets, site_objects
+from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
-from tests.unit.manifests.objects import named, validate
+from tests.unit.manifests.objects import named
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "canary"}
 

@@ -11,7 +11,8 @@ from tasks.contracts.errors import UnavailableError
 from tasks.rollout.revert import revert
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.rollouts import judged, released, version
-from tests.unit.manifests.objects import named, validate
+from tests.support.kubernetes_schemas import validate
+from tests.unit.manifests.objects import named
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 WORKLOAD = {
