@@ -1,7 +1,6 @@
-"""Release specs with mistakes: bytes, structure and values changed at random, the same for each seed."""
+"""Release specs with mistakes: bytes, structure and values changed at random, the same for the same dice."""
 
 import copy
-import random
 
 import yaml
 
@@ -18,9 +17,8 @@ SNIPPETS = [
 ]  # fmt: skip
 
 
-def mutants(documents, count, seed):
+def mutants(documents, count, rng):
     """`count` mutated files' bytes, made of the data of `documents`."""
-    rng = random.Random(seed)  # noqa: S311
     for number in range(count):
         document = copy.deepcopy(rng.choice(documents)) | {"name": f"model-{number}"}
         if rng.random() < 0.5:
