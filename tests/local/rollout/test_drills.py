@@ -1,8 +1,9 @@
-"""A drill of real manifests in the embedded cluster, under its own load and that of clients."""
+"""A drill of real manifests in the embedded cluster, under its own load and that of clients.
 
-import time
+What may happen to a drill is in tests/unit/rollout/test_drilling.py.
+"""
+
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import grpc
 from tritonclient.grpc import service_pb2_grpc
@@ -14,23 +15,20 @@ from tasks.adapters.steady_load import SteadyLoad
 from tasks.contracts.drill import DrillReport, DrillRequest
 from tasks.contracts.measurement import unpacked
 from tasks.contracts.rollout_spec import DrillSettings
-from tasks.steps import drill, roll_back, roll_out
+from tasks.steps import drill
 from tests.fakes import rollouts
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel
 from tests.local.rollout import stand_in
+from tests.support.waiting import until
 
 SETTINGS = DrillSettings(request_rate=10.0, seconds=5)
 ASKED = DrillRequest(name="demo", run="run-9", settings=SETTINGS)
 GATE = {"gate": {**SPEC["gate"], "smoke": [{"prompt": "1", "answer": "1"}]}}
 
 
-def serving(image):
-    return {"serving": {"image": f"test/triton:{image}", "ready_timeout_s": 90}, **GATE}
-
-
-def released(workspace, number, image="good"):
-    return rollouts.released(workspace, number, **serving(image))
+def released(workspace, number):
+    return rollouts.released(workspace, number, serving={"image": "test/triton:good", "ready_timeout_s": 90}, **GATE)
 
 
 def names(cluster, kind):
@@ -62,63 +60,6 @@ def test_a_drill_reaches_both_releases_and_loses_no_request(workspace, cluster, 
     assert names(cluster, "Deployment") == {first.id, second.id}
 
 
-def test_a_previous_release_without_pods_is_started_for_the_drill_and_removed_after_it(workspace, cluster, asking):
-    first, second = (released(workspace, number) for number in (1, 2))
-    cluster.delete("Deployment", first.id)
-    within(20, lambda: not pods_of(cluster, first))
-
-    with asking(cluster.live_address("demo")) as client:
-        told = drill.run(ASKED, workspace)
-        client.after(50)
-
-    report = DrillReport.model_validate(told.data["report"])
-    assert (report.verdict, report.was_warm, client.failures) == ("passed", False, []), told.summary
-    assert report.ready_s > 0
-    assert set(served_by(client.answers)) == {first.id, second.id}
-    assert names(cluster, "Deployment") == {second.id}
-
-
-def test_a_previous_release_that_cannot_start_takes_no_traffic_and_the_report_says_why(workspace, cluster, asking):
-    first, second = (released(workspace, number) for number in (1, 2))
-    cluster.delete("Deployment", first.id)
-    within(20, lambda: not pods_of(cluster, first))
-    broken = first.model_copy(update={"spec": rollouts.version(1, **serving("crashing")).spec})
-    rollouts.published(workspace, broken)
-
-    with asking(cluster.live_address("demo")) as client:
-        told = drill.run(ASKED, workspace)
-        client.after(50)
-
-    report = DrillReport.model_validate(told.data["report"])
-    assert (report.verdict, report.flips, client.failures) == ("failed", (), [])
-    assert "failed to load all models" in report.problem
-    assert set(served_by(client.answers)) == {second.id}
-    assert (names(cluster, "Deployment"), cluster.lease_holder("slipway-demo")) == ({second.id}, None)
-
-
-def test_while_a_release_holds_the_lock_there_is_no_drill_and_it_waits_for_one_that_does(workspace, cluster, asking):
-    released(workspace, 1)
-    released(workspace, 2)
-    third = rollouts.version(3, **serving("good"))
-    roll_out.run(third, workspace)
-
-    told = drill.run(ASKED, workspace)
-    assert (told.data["verdict"], "run run-3" in told.summary) == ("skipped", True)
-    rollouts.judged(workspace, third, "failed")
-    roll_back.run(third, workspace)
-
-    with asking(cluster.live_address("demo")) as client, ThreadPoolExecutor() as pool:
-        drilling = pool.submit(drill.run, ASKED, replace(workspace, dag_run="drill__demo/scheduled"))
-        within(20, lambda: cluster.lease_holder("slipway-demo") is not None)
-        fourth = rollouts.version(4, **serving("good"))
-        roll_out.run(fourth, workspace)
-        assert drilling.result().data["verdict"] == "passed", drilling.result().summary
-        client.after(50)
-
-    assert client.failures == []
-    assert cluster.lease_holder("slipway-demo").holder == "run-4"
-
-
 class Peers(stand_in.Grpc):
     """The stand-in's gRPC service, which remembers who was connected."""
 
@@ -139,21 +80,10 @@ def test_every_request_of_the_load_has_a_connection_of_its_own(monkeypatch):
     # two pieces take 0.2 s, so that requests overlap
     load = SteadyLoad("demo", 50.0, [GenerateRequest("2", 32)], 30.0, SystemClock())
     load.start(ServiceAddress("127.0.0.1", {"http": port, "grpc": port}))
-    within(20, lambda: len(peers.peers) > 20)
+    until(lambda: len(peers.peers) > 20)
 
     rows = load.stop()
     server.stop(grace=None).wait()
 
     assert all(row.ok for row in rows), [row.error for row in rows]
     assert len(set(peers.peers)) == len(rows)
-
-
-def within(seconds, holds):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-
-
-def pods_of(cluster, made):
-    return cluster.find("Pod", {"slipway.dev/release": made.id})
