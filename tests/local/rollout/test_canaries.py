@@ -22,9 +22,10 @@ ROUTES = {
     "host": "{name}.models.test",
     "grpc_host": "{name}-grpc.models.test",
 }
-ROLLOUT = {"strategy": "canary", "steps": [5, 25, 50], "bake_s": 6}
-LIMITS = {"min_requests": 10, "slowdown": 5}
-"""Wide: both releases, the gateway and the clients share the cores. A heavy request is slowed a hundred times."""
+ROLLOUT = {"strategy": "canary", "steps": [5, 25, 50], "bake_s": 3}
+LIMITS = {"min_requests": 5, "slowdown": 20, "blind_looks": 20}
+"""Wide: both releases, the gateway and the clients share the cores. A heavy request is slowed by far more, and a machine
+that stalls answers too few requests in one look, not in all of them."""
 
 
 @pytest.fixture
