@@ -34,6 +34,7 @@ from plugins.slipway_airflow.step_documents import s3_client_of  # noqa: E402
 from tests.dags.step_runs import StepRuns  # noqa: E402
 from tests.fakes.kubernetes_pods import PodServer  # noqa: E402
 from tests.support.ports import free_ports  # noqa: E402
+from tests.support.waiting import PATIENCE_S  # noqa: E402
 
 
 def pytest_collection_modifyitems(items):
@@ -66,7 +67,7 @@ def s3_endpoint():
         yield endpoint
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE_S)
 
 
 @pytest.fixture

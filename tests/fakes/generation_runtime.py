@@ -4,6 +4,8 @@ import threading
 
 from generation.runtime import Progress
 
+from tests.support.waiting import PATIENCE_S
+
 
 class ByteTokenizer:
     tool_call_format = ""
@@ -99,11 +101,11 @@ class RecordedReply:
 
     @property
     def text(self):
-        assert self._ended.wait(10), "no end came"
+        assert self._ended.wait(PATIENCE_S), "no end came"
         return "".join(self.pieces)
 
     def wait_for_end(self):
-        assert self._ended.wait(10), "no end came"
+        assert self._ended.wait(PATIENCE_S), "no end came"
 
     @property
     def ended(self):

@@ -13,6 +13,7 @@ from aiohttp import web
 from local.cluster import port_forward
 from local.cluster.selectors import Selector
 from local.cluster.status import ApiError
+from tests.support.waiting import PATIENCE_S
 
 NAMESPACE = "slipway-serving"
 TOKEN = "jane"
@@ -32,13 +33,13 @@ class KubeApiServer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(PATIENCE_S)
         return self
 
     def __exit__(self, *_):
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.fakes.clock import ManualClock
+from tests.support.waiting import PATIENCE_S
 
 
 class CrashedError(BaseException):
@@ -45,7 +46,7 @@ class Actor:
         """Let it do one operation, up to the next one or its end."""
         self._waits.clear()
         self._turn.release()
-        assert self._waits.wait(20), "an actor waits for something else than its turn"
+        assert self._waits.wait(PATIENCE_S), "an actor waits for something else than its turn"
 
     def operation(self, call):
         with self._one:

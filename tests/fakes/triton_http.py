@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 
+from tests.support.waiting import PATIENCE_S
+
 INPUTS = ("text_input", "max_tokens", "stream", "temperature", "seed")
 
 
@@ -84,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for number, answer in enumerate(self.triton.answers):
             if number:
-                self.triton.go_on.wait(10)
+                self.triton.go_on.wait(PATIENCE_S)
             event = f"data: {json.dumps(answer)}\n\n".encode()
             # a chunk need not end where an event does
             for start, end in pairwise((0, len(event) // 2, len(event))):

@@ -28,6 +28,7 @@ from tests.local.rollout.in_threads import InThreads
 from tests.local.rollout.kept_clients import KeptClients
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.service_logs import LogFiles, tell
+from tests.support.waiting import PATIENCE_S
 
 PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 STAND_IN = Path(__file__).with_name("rollout") / "stand_in.py"
@@ -95,7 +96,7 @@ class Server:
     def kill(self):
         """SIGKILL of the server alone; its pods go on."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
         self.process.stdout.close()
 
     def lose_node(self):
@@ -109,7 +110,7 @@ class Server:
     def stop(self):
         command = [str(PYTHON), "-m", "local.cluster", "stop", "--state", str(self.state)]
         subprocess.run(command, cwd=REPOSITORY, check=True, timeout=60)
-        self.process.wait(10)
+        self.process.wait(PATIENCE_S)
         self.process.stdout.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 from tasks.adapters.kube_errors import StaleError
 from tests.local.stand_in_cluster import GATEWAY_PORT
 from tests.support.refused import refused
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 API = "gateway.networking.k8s.io/v1"
 SHELL = {"command": ["tritonserver", "--http-address=$(POD_IP)", "--http-port=8000"]}
@@ -61,7 +61,7 @@ def reported(cluster, name):
 
 
 def ask(address, path="/", host="m.test", method="GET", **headers):
-    connection = http.client.HTTPConnection(address, GATEWAY_PORT, timeout=10)
+    connection = http.client.HTTPConnection(address, GATEWAY_PORT, timeout=PATIENCE_S)
     connection.request(method, path, headers={"Host": host, **{k.replace("_", "-"): v for k, v in headers.items()}})
     response = connection.getresponse()
     body = response.read().decode()
@@ -108,7 +108,7 @@ def test_a_mirror_gets_a_copy_and_the_client_the_answer_of_the_backend(served, g
 
 
 def gets(address):
-    connection = http.client.HTTPConnection(address, 8002, timeout=10)
+    connection = http.client.HTTPConnection(address, 8002, timeout=PATIENCE_S)
     connection.request("GET", "/metrics")
     page = connection.getresponse().read().decode()
     connection.close()

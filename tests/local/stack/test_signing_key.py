@@ -11,6 +11,7 @@ from local.stack import Stack
 from tasks.contracts.base import read_contract
 from tasks.contracts.site import Site
 from tasks.contracts.site_objects import signing_secret
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_commands_that_begin_at_the_same_time_choose_the_same_settings(tmp_path,
     both = Barrier(2)
 
     def chosen(folder):
-        both.wait(30)
+        both.wait(PATIENCE_S)
         return Settings.of(folder)
 
     with ThreadPoolExecutor(2) as threads:

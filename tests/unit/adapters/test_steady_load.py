@@ -10,6 +10,7 @@ from tasks.adapters.service_object import ServiceAddress
 from tasks.adapters.steady_load import SteadyLoad
 from tasks.adapters.triton import Chunk
 from tasks.contracts.errors import PipelineError, UnavailableError
+from tests.support.waiting import PATIENCE_S
 
 LIVE = ServiceAddress("live", {})
 
@@ -92,7 +93,7 @@ def test_requests_are_sent_while_others_wait_and_those_are_waited_for():
     def answer(prompt):
         came(prompt)
         if together.n_waiting or not came.came.is_set():
-            together.wait(30)
+            together.wait(PATIENCE_S)
 
     load = load_of(answer)
     came.came.wait()

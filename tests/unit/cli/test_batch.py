@@ -17,7 +17,7 @@ from cli.model_connection import ModelServers
 from cli.prompt_sender import PromptSender
 from tests.fakes.triton_http import TritonHttpServer
 from tests.support.paths import REPOSITORY
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 PARIS = [{"text_output": "Par"}, {"text_output": "is."}, {"text_output": "", "finish_reason": "stop"}]
 
@@ -205,7 +205,7 @@ def test_prompts_in_flight_at_once_share_the_rate(start, triton, files):
         until(lambda: results.exists() and results.read_bytes().endswith(b"\n"))
         batch.send_signal(signal.SIGINT)
 
-        assert batch.wait(10) == INTERRUPTED
+        assert batch.wait(PATIENCE_S) == INTERRUPTED
     assert len(triton.asked) == len(read(results)) == 1
 
 
@@ -220,7 +220,7 @@ def test_prompts_that_wait_for_the_rate_are_not_sent_when_the_batch_stops(triton
         running.start()
         until(lambda: results.read_bytes().endswith(b"\n"))
         stopped._stop.set()
-        running.join(30)
+        running.join(PATIENCE_S)
 
     assert (running.is_alive(), len(triton.asked)) == (False, 1)
 

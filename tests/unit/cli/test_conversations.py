@@ -17,6 +17,7 @@ from cli.conversation import Conversation
 from tasks.contracts.errors import InputError
 from tests.fakes.triton_http import INPUTS, TritonHttpServer
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import PATIENCE_S
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 
@@ -188,7 +189,7 @@ def test_ctrl_c_stops_an_answer_and_ctrl_d_the_conversation(triton, terminal):
     terminal.wait_for("> ")
     terminal.type("\x04")
 
-    assert terminal.process.wait(timeout=10) == 0
+    assert terminal.process.wait(timeout=PATIENCE_S) == 0
     assert json.loads(triton.asked[1]["messages"]) == [
         message(USER, "Where?"),
         message(ASSISTANT, "Par"),
@@ -202,5 +203,5 @@ def test_a_model_without_messages_refuses_a_conversation_before_it_begins(triton
 
     opened.wait_for("demo takes no messages")
 
-    assert opened.process.wait(timeout=10) == 65
+    assert opened.process.wait(timeout=PATIENCE_S) == 65
     opened.close()

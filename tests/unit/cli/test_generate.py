@@ -9,6 +9,7 @@ from cli.generate import GenerateClient
 from tasks.adapters.generate_request import GenerateRequest
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.triton_http import TritonHttpServer
+from tests.support.waiting import PATIENCE_S
 
 VLLM = ("text_input", "stream", "sampling_parameters", "exclude_input_in_output", "return_finish_reason")
 
@@ -21,7 +22,7 @@ def triton():
 
 @pytest.fixture
 def client(triton):
-    with closing(http.client.HTTPConnection("127.0.0.1", triton.port, timeout=5)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", triton.port, timeout=PATIENCE_S)) as connection:
         yield GenerateClient(connection, "here")
 
 
@@ -146,7 +147,7 @@ def test_an_answer_that_does_not_end_in_time_is_given_up(triton, client):
 def test_a_server_that_is_gone_may_be_asked_again():
     with TritonHttpServer() as gone:
         port = gone.port
-    client = GenerateClient(http.client.HTTPConnection("127.0.0.1", port, timeout=5), "here")
+    client = GenerateClient(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S), "here")
 
     with pytest.raises(UnavailableError) as caught:
         answer(client)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import PATIENCE_S
 from tests.unit.cli.runs import DAG
 
 
@@ -40,7 +41,7 @@ def following(airflow):
 def test_an_interrupt_stops_following_and_says_that_the_run_goes_on(airflow, following):
     following.send_signal(signal.SIGINT)
 
-    printed, _ = following.communicate(timeout=10)
+    printed, _ = following.communicate(timeout=PATIENCE_S)
 
     assert following.returncode == 130
     assert f"stopped following; the run continues at {airflow.address}" in printed

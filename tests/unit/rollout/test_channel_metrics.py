@@ -19,6 +19,7 @@ from tasks.rollout.channel_metrics import ChannelMetrics
 from tests.fakes.clock import ManualClock
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import workspace as fake_workspace
+from tests.support.waiting import PATIENCE_S
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -139,7 +140,7 @@ class Served:
         self.server.server_close()
 
     def get(self, path="/metrics"):
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=PATIENCE_S)
         connection.request("GET", path)
         response = connection.getresponse()
         try:

@@ -15,6 +15,7 @@ import pytest
 from tests.fakes.generation_runtime import ByteTokenizer
 from tests.fakes.triton_stub import InferenceResponse, Request, Stub, Tensor, TritonError
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import PATIENCE_S
 
 FOLDER = REPOSITORY / "model_repository_templates" / "trt-engine" / "model" / "1"
 OURS = ("generation.service", "generation.hf_tokenizer", "engine_adapters")
@@ -114,7 +115,7 @@ def answers(model, *requests):
     """Each request's text, or its error; one after the other."""
     for request in requests:
         model.execute([request])
-        assert request.ended.wait(10), "no end came"
+        assert request.ended.wait(PATIENCE_S), "no end came"
     return [told(request.sent[-1][0]) for request in requests]
 
 

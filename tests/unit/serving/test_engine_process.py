@@ -16,7 +16,7 @@ from generation.runtime import Controls, Sampling
 
 from tests.fakes.generation_runtime import FakeRuntime
 from tests.support.paths import REPOSITORY
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.serving.served_modules import OPENVINO
 
 RUNTIME = """
@@ -156,7 +156,7 @@ def test_short_steps_share_a_message_which_does_not_wait_for_the_prompt_of_a_new
     class Runtime(FakeRuntime):
         def step(self):
             if len(self.left) > 1:
-                assert prompt_is_done.wait(10)
+                assert prompt_is_done.wait(PATIENCE_S)
             if self.steps == 3:
                 ours.send(("add", 1, b"a long prompt", Sampling(1)))
             return super().step()
@@ -172,7 +172,7 @@ def test_short_steps_share_a_message_which_does_not_wait_for_the_prompt_of_a_new
     messages = [ours.recv() for _ in range(2) if ours.poll(5)]
     prompt_is_done.set()
     ours.close()
-    thread.join(10)
+    thread.join(PATIENCE_S)
 
     assert [(failed, made) for failed, (made, _) in messages] == [(False, 1), (False, 3)]
 
@@ -207,7 +207,7 @@ def test_an_idle_server_does_not_wait_for_a_request_to_notice_it(start, module, 
     assert engine.step() == []
     os.kill(int((tmp_path / "engine" / "pid").read_text()), signal.SIGKILL)
 
-    assert noticed.wait(10)
+    assert noticed.wait(PATIENCE_S)
     with pytest.raises(module.EngineError, match="signal 9"):
         engine.step()
 

@@ -20,6 +20,7 @@ from generation.settings import Limits
 from tests.fakes import tensorrt_llm_api
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import PATIENCE_S
 
 MODEL = REPOSITORY / "model_repository_templates" / "llmapi" / "model" / "1" / "model.py"
 CONTRACT = json.loads((REPOSITORY / "tests" / "contracts" / "tensorrt_llm_llmapi.json").read_text())
@@ -205,7 +206,7 @@ def test_an_engine_that_breaks_fails_everyone_and_says_so(serve):
 
     assert last.text == ""
     assert "no memory is left" in runs.failure
-    assert service.failed.wait(5)
+    assert service.failed.wait(PATIENCE_S)
 
 
 def test_closing_finishes_what_runs(serve):

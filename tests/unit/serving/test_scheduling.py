@@ -8,6 +8,7 @@ from generation.runtime import Controls, Progress, Sampling
 from generation.scheduler import Scheduler, StoppedError
 
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
+from tests.support.waiting import PATIENCE_S
 
 TOKENIZER = ByteTokenizer()
 
@@ -77,7 +78,7 @@ class SlowReply(RecordedReply):
         self.arrives = threading.Event()
 
     def send(self, *sent):
-        assert not self.pieces or self.arrives.wait(10)
+        assert not self.pieces or self.arrives.wait(PATIENCE_S)
         super().send(*sent)
 
 
@@ -209,7 +210,7 @@ def test_a_failing_engine_fails_everyone_who_runs_or_waits(serve):
     assert "no memory is left" in runs.failure
     assert waits.text == ""
     assert "no memory is left" in waits.failure
-    assert service.failed.wait(5)
+    assert service.failed.wait(PATIENCE_S)
     assert [str(error) for error in service.failures] == ["no memory is left"]
 
 
@@ -235,7 +236,7 @@ def test_an_answer_that_cannot_be_given_out_fails_everyone_as_a_failing_engine_d
 
     assert "could not be given out: the pipe is gone" in reply.failure
     assert "the pipe is gone" in other.failure
-    assert service.failed.wait(5)
+    assert service.failed.wait(PATIENCE_S)
     assert [str(error) for error in service.failures] == ["the pipe is gone"]
 
 
@@ -250,14 +251,14 @@ def test_an_answer_that_ends_after_anothers_could_not_be_given_out_is_complete(s
     permits.release(1)
 
     assert (other.text, other.finish_reason) == ("abc", "stop")
-    assert service.failed.wait(5)
+    assert service.failed.wait(PATIENCE_S)
 
 
 def test_an_answer_that_cannot_be_given_out_stops_an_engine_that_has_nothing_else_to_do(serve):
     service, reply = serve(), BrokenReply()
     service.scheduler.submit(Job(TOKENIZER.encode("runs"), Sampling(1000), True), reply)
 
-    assert service.failed.wait(5)
+    assert service.failed.wait(PATIENCE_S)
     assert "could not be given out: the pipe is gone" in reply.failure
 
 
@@ -280,7 +281,7 @@ def test_an_answer_that_ends_with_a_first_token_that_cannot_be_given_out_has_an_
 
     assert "the pipe is gone" in broken.failure
     assert other.text == "a" or "the pipe is gone" in other.failure
-    assert service.failed.wait(5)
+    assert service.failed.wait(PATIENCE_S)
 
 
 class HastyRuntime(FakeRuntime):
@@ -326,7 +327,7 @@ class LookedAfter(RecordedReply):
     def wait_for_look(self):
         for _ in range(2):  # one may be under way
             self.looked.clear()
-            assert self.looked.wait(10)
+            assert self.looked.wait(PATIENCE_S)
 
 
 class CancelsWhileAnotherLeaves(FakeRuntime):
@@ -365,7 +366,7 @@ class SlowToAsk(RecordedReply):
 
     def is_cancelled(self):
         self.asked.set()
-        assert self.answers.wait(30)
+        assert self.answers.wait(PATIENCE_S)
         time.sleep(2 * delivery.LOOK_S)
         return super().is_cancelled()
 
@@ -374,11 +375,11 @@ def test_a_stream_goes_on_while_clients_that_wait_are_looked_after(serve):
     permits, first, second = threading.Semaphore(0), SlowToAsk(), SlowToAsk()
     service = serve(FakeRuntime({"runs": "x" * 50}, stepped=permits), slots=1)
     stream = service.ask("runs")
-    assert service.runtime.stepping.wait(10)  # so that both others begin to wait together
+    assert service.runtime.stepping.wait(PATIENCE_S)  # so that both others begin to wait together
     for reply in (first, second):
         service.scheduler.submit(Job(TOKENIZER.encode("waits"), Sampling(1000), True), reply)
     step_by_step(stream, permits, [1])
-    assert first.asked.wait(10)
+    assert first.asked.wait(PATIENCE_S)
     permits.release(2)
     deadline = time.monotonic() + 10
     while service.runtime.steps < 3:  # then the second step's token is on its way
@@ -404,11 +405,11 @@ def test_closing_finishes_what_runs_and_what_waits(serve):
     permits = threading.Semaphore(0)
     service = serve(FakeRuntime(stepped=permits), slots=1)
     runs, waits = service.ask("runs"), service.ask("waits")
-    assert service.runtime.stepping.wait(5)
+    assert service.runtime.stepping.wait(PATIENCE_S)
     closing = threading.Thread(target=service.scheduler.close, args=(10,))
     closing.start()
     permits.release(100)
-    closing.join(10)
+    closing.join(PATIENCE_S)
 
     assert (runs.text, waits.text) == ("runs", "waits")
     with pytest.raises(StoppedError):
@@ -419,7 +420,7 @@ def test_closing_gives_up_after_its_time_and_tells_the_client(serve):
     permits = threading.Semaphore(0)
     service = serve(FakeRuntime({"endless": "x" * 100_000}, stepped=permits))
     runs = service.ask("endless")
-    assert service.runtime.stepping.wait(5)
+    assert service.runtime.stepping.wait(PATIENCE_S)
     closing = threading.Thread(target=service.scheduler.close, args=(0.1,))
     closing.start()
     closing.join(0.3)
@@ -427,7 +428,7 @@ def test_closing_gives_up_after_its_time_and_tells_the_client(serve):
 
     runs.text  # noqa: B018 - waits for the end
     assert "stopped before the answer was complete" in runs.failure
-    closing.join(5)
+    closing.join(PATIENCE_S)
     assert not closing.is_alive()
 
 
