@@ -1,4 +1,7 @@
-"""What is asked wrongly, of the real chain: exit code, what was found, what to do, and nothing left behind."""
+"""What is asked wrongly, of the real chain: exit code, what was found, what to do, and nothing left behind.
+
+What else is refused, and how, is in tests/unit/steps/plan and tests/local/core.
+"""
 
 import json
 import os
@@ -22,7 +25,6 @@ from tests.support.refused import refused
 pytestmark = pytest.mark.timeout(1200)
 
 GATED, TOKEN = "slipway/demo-llama-gated", "demo-reader-token"
-NOWHERE = "http://127.0.0.1:9"
 
 
 def spec(**changes):
@@ -45,8 +47,8 @@ def plan(chain, document, *arguments, **environment):
     return chain.run("plan", "--spec", json.dumps(document), "--run", "bad", *arguments, **environment)
 
 
-def assert_refused(ended, *words, code=65):
-    assert ended.exit_code == code, ended.said[-2000:]
+def assert_refused(ended, *words):
+    assert ended.exit_code == 65, ended.said[-2000:]
     for word in words:
         assert word in ended.message, ended.message
     assert "Traceback" not in ended.said
@@ -56,22 +58,7 @@ def assert_refused(ended, *words, code=65):
     ("changes", "words"),
     [
         ({"souce": 1}, ["souce: Extra inputs are not permitted (found 1)", "`slipway schema`", "ReleaseSpec"]),
-        ({"name": "Demo_Llama"}, ["name: String should match", "(found 'Demo_Llama')"]),
-        ({"engine": {"max_batch_size": 0}}, ["engine.max_batch_size", "greater than or equal to 1 (found 0)"]),
-        (
-            {"source": {"repo": "slipway/nobody"}},
-            ["model slipway/nobody does not exist at", "Correct the name", "token_secret"],
-        ),
         ({"source": {"revision": "v9"}}, ["has no revision 'v9'", "v1-readme, v2", "Correct the revision"]),
-        ({"source": {"repo": GATED}}, [f"{GATED} is gated and there is no token", "source.token_secret"]),
-        (
-            {"source": {"revision": "pickle-only"}},
-            [
-                "has no safetensors weights: found only pytorch_model.bin",
-                "expected *.safetensors",
-                "Convert the weights",
-            ],
-        ),
     ],
 )
 def test_plan_refuses_what_cannot_be_released_and_leaves_nothing(chain, changes, words):
@@ -80,16 +67,6 @@ def test_plan_refuses_what_cannot_be_released_and_leaves_nothing(chain, changes,
     assert_refused(plan(chain, spec(**changes)), *words)
 
     assert chain.standing() == before
-
-
-def test_a_gpu_is_refused_only_by_a_site_that_has_none(chain):
-    if chain.site.gpus:
-        pytest.skip(f"site {chain.site.name} has GPUs")
-    asked = spec(engine={"kind": "trt-engine", "gpu": "NVIDIA-L4"}, quantization={"format": "fp8"})
-
-    assert_refused(
-        plan(chain, asked), f"engine.gpu NVIDIA-L4 is not at site {chain.site.name}", "found no GPUs", "openvino"
-    )
 
 
 def test_a_gated_model_is_let_in_by_the_token_of_its_secret_and_by_no_other(chain):
@@ -110,50 +87,6 @@ def test_a_gated_model_is_let_in_by_the_token_of_its_secret_and_by_no_other(chai
     assert TOKEN not in ended.said
 
 
-def test_a_file_that_is_not_what_was_announced_is_never_stored_and_the_next_try_is_clean(chain):
-    assert plan(chain, spec(source={"revision": "wrong-digest"})).exit_code == 0
-    planned = chain.read(chain.layout.plan("bad-input", "bad"))["data"]
-    prefix = chain.layout.artifact("download", planned["stages"]["download"]["key"])
-
-    for _ in range(2):
-        ended = chain.run("download", "--release", planned["release"])
-        assert_refused(
-            ended, "model.safetensors has the wrong digest: found sha256:", "expected sha256:", "choose another"
-        )
-        assert f"{prefix}/model.safetensors" not in chain.keys(prefix)
-        assert chain.manifest("download", planned["stages"]["download"]["key"]) is None
-
-    assert plan(chain, spec(source={"revision": "v1"})).exit_code == 0
-    good = chain.read(chain.layout.plan("bad-input", "bad"))["data"]
-    assert chain.run("download", "--release", good["release"]).exit_code == 0
-    assert chain.manifest("download", good["stages"]["download"]["key"])
-
-
-def test_a_site_whose_scratch_is_too_small_is_refused_by_plan(chain, tmp_path):
-    shapes = {name: shape.model_dump(exclude_defaults=True) for name, shape in chain.site.shapes.items()}
-    shapes["compute"]["scratch"] = "1Mi"
-    before = chain.standing()
-
-    ended = plan(chain, spec(), "--site", str(site(chain, tmp_path, shapes=shapes)))
-
-    assert_refused(ended, "quantize of slipway/demo-llama needs about", "found 1Mi", "Raise shapes.compute.scratch")
-    assert chain.standing() == before
-
-
-def test_a_file_larger_than_the_object_store_takes_is_refused_before_a_byte_of_it_is_downloaded(chain):
-    assert plan(chain, spec()).exit_code == 0
-    planned = chain.read(chain.layout.plan("bad-input", "bad"))["data"]
-    release, uri = chain.read(planned["release"]), chain.layout.release("bad-input", "larger-than-an-object")
-    release["plan"]["stages"]["download"]["key"] = "f" * 64
-    release["plan"]["source"]["files"][0]["size_bytes"] = 10**15
-    chain.write(uri, release)
-
-    ended = chain.run("download", "--release", uri)
-
-    assert_refused(ended, "would be larger than an object in S3 can be", "found 1000.0 TB", "in several files")
-    assert chain.manifest("download", "f" * 64) is None
-
-
 def test_a_prompt_that_is_too_long_is_refused_and_the_server_lives_on(chain, promoted):
     address = chain.address()
     with (
@@ -162,18 +95,6 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_server_lives_on(chain, pro
     ):
         client.generate(MODEL, GenerateRequest("What is the capital of France? " * 40, 8), 30)
     assert chain.ask()
-
-
-def test_a_bucket_that_is_missing_is_wrong_input(chain, tmp_path):
-    asked = site(chain, tmp_path, object_store={"bucket": "slipway-nobody-made-it"})
-
-    assert_refused(plan(chain, spec(), site=asked), "bucket slipway-nobody-made-it does not exist at", "slipway setup")
-
-
-def test_an_object_store_that_is_down_may_heal(chain, tmp_path):
-    asked = site(chain, tmp_path, object_store={"endpoint": NOWHERE})
-
-    assert_refused(plan(chain, spec(), site=asked), f"{NOWHERE} does not answer", "is up.", code=75)
 
 
 def test_credentials_that_the_object_store_does_not_know_are_wrong_input(chain, tmp_path):
@@ -185,19 +106,13 @@ def test_credentials_that_the_object_store_does_not_know_are_wrong_input(chain, 
     assert "planted-secret" not in ended.said
 
 
-def test_credentials_that_are_not_there_yet_may_heal(chain):
-    absent = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
-
-    assert_refused(plan(chain, spec(), **absent), "no credentials for", "object_store.credentials_secret", code=75)
-
-
 def test_a_stack_whose_port_was_taken_starts_on_another(chain, request):
     if chain.stack is None:
         pytest.skip("the stack was not started here")
     taken = request.getfixturevalue("taken_port")
 
     assert chain.stack.settings.ports["hub"] != taken
-    with urllib.request.urlopen(f"{chain.stack.hub_endpoint}/api/models/slipway/demo-llama", timeout=5) as answer:
+    with urllib.request.urlopen(f"{chain.stack.hub_endpoint}/api/models/slipway/demo-llama", timeout=60) as answer:
         assert answer.status == 200
 
 

@@ -22,20 +22,18 @@ def of_service(name):
     return having(SLIPWAY_STACK=str(FOLDER), SLIPWAY_SERVICE=name)
 
 
-@pytest.mark.parametrize("service", COMMANDS)
-def test_a_killed_airflow_service_is_back_at_its_port_and_its_workers_are_ended(stack, service):
-    ports, pid, before = stack.settings.ports, stack.status()[service].pid, of_service(service)
+def test_a_killed_airflow_service_is_back_at_its_port_and_its_workers_are_ended(stack):
+    until(lambda: len(of_service("scheduler")) > 1)  # workers, which a kill of the scheduler alone would leave
+    ports = stack.settings.ports
+    pids = {service: stack.status()[service].pid for service in COMMANDS}
+    before = {service: of_service(service) for service in COMMANDS}
 
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: stack.status()[service].pid not in (0, pid))
+    for pid in pids.values():
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: all(stack.status()[service].pid not in (0, pid) for service, pid in pids.items()))
     local("up", FOLDER, "--specs", SPECS)
 
     assert type(stack)(FOLDER).settings.ports == ports
     until(lambda: stack.airflow.unhealthy_parts() == [])
-    assert pid in before
-    assert not before & of_service(service)
-
-
-def test_the_scheduler_forks_workers_that_a_kill_of_it_would_leave(stack):
-    """What the test above ends: without workers it would show nothing."""
-    until(lambda: len(of_service("scheduler")) > 1)
+    assert [service for service, pid in pids.items() if pid not in before[service]] == []
+    assert [service for service in COMMANDS if before[service] & of_service(service)] == []

@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1000)
 
-# this file comes after test_releases.py, which expects no releases beside its own
+# this file comes after test_releases.py, which expects no releases beside its own, and has made what this one serves
 DAG = f"release__{MODEL}"
 
 
@@ -36,13 +36,13 @@ def test_a_release_whose_tasks_are_deferred_survives_a_kill_of_the_triggerer(cha
         return {task.task_id: task for task in chain.airflow.tasks(run)}
 
     with chain.counting_pods(run=run_identity(run_id)) as pods:
-        run = chain.trigger(DAG, run_id, revision="v1", force=True)
-        until(lambda: tasks()["quantize"].state == "deferred", timeout_s=300, every_s=0.2)
+        run = chain.trigger(DAG, run_id, revision=chain.other_revision())
+        until(lambda: "deferred" in {task.state for task in tasks().values()}, timeout_s=600, every_s=0.2)
         pid = stack.status()["triggerer"].pid
         os.kill(pid, signal.SIGKILL)
         view = chain.follow(run)
 
     assert view.run.state == "success"
     assert stack.status()["triggerer"].pid not in (0, pid)
-    assert Counter(pods.steps.values())["quantize"] == 1
+    assert max(Counter(pods.steps.values()).values()) == 1
     assert max(task.try_number for task in tasks().values()) == 1
