@@ -16,7 +16,6 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1200)
 
-STAGES = ("download", "quantize", "build", "assemble", "publish")
 KEPT_CONNECTION_S = 90
 """Longer than serving.connection_age_s, after which a kept connection leaves a release that stays warm."""
 
@@ -135,10 +134,7 @@ def test_a_damaged_model_is_refused_and_nobody_who_asks_the_live_one_notices(cha
     assert chain.channel()["history"][0]["event"] == "refused"
 
 
-def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_stays_warm(
-    chain, promoted, by_hand, transcript
-):
-    by_hand.reach("assemble")  # the same weights under another name, so that some stages are stored
+def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_stays_warm(chain, promoted, transcript):
     before = chain.live()
     transcript.ask_each("Before the promotion")
 
@@ -148,11 +144,6 @@ def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_
     transcript.ask_each("After the promotion")
 
     assert view.run.state == "success", summaries(view)
-    stored = {name for name, result in view.results.items() if result.outcome == "stored"}
-    planned = view.results["plan"].data["stages"]
-    assert stored & set(STAGES) == {stage for stage in STAGES if planned[stage]["stored"]}
-    if chain.stack:
-        assert stored >= {"download", "quantize", "build"}
     assert traffic.requests > 20
     assert traffic.failures == []
     after = chain.live()

@@ -121,7 +121,6 @@ def begun(chain, point, **conf):
     ("point", "conf"),
     [
         (("roll-out", WAITING), {}),
-        (("benchmark", WAITING), {}),
         (("approval", {"awaiting_input"}), {"approval": "human"}),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from plugins.slipway_airflow.runs import run_identity
+from tasks.contracts.artifact import STAGES
 from tests.local.chain.own_stack import SPECS
 from tests.local.chain.whole_chain import SPEC
 from tests.support.paths import ENVIRONMENTS
@@ -68,6 +69,10 @@ def test_a_model_that_meets_its_score_is_promoted_with_the_harness_in_its_verdic
     view, pods = release(scored, "v1")
 
     assert view.run.state == "success", {name: result.summary for name, result in view.results.items()}
+    stored = {name for name, result in view.results.items() if result.outcome == "stored"}
+    planned = view.results["plan"].data["stages"]
+    assert stored == {stage for stage in STAGES if planned[stage]["stored"]} >= {"download", "quantize", "build"}
+    assert stored & set(pods) == set()
     assert pods.count("evaluate") == 1
     assert "our-questions exact_match" in view.results["evaluate"].summary
     assert (view.results["gate"].data["verdict"], set(lines(view).values())) == ("passed", {"passed"})
