@@ -346,7 +346,7 @@ NASTY = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_siz
 
 
 @given(text=NASTY)
-@settings(max_examples=60, deadline=None)  # the front's configuration is rendered again for every new address
+@settings(max_examples=30, deadline=None)  # the front's configuration is rendered again for every new address
 def test_no_value_becomes_structure(text):
     """Not even one that the contracts would refuse."""
     place = site_of()

@@ -60,7 +60,7 @@ def rendered(site):
 
 
 @given(place=st.sampled_from(sorted(PLACES)), text=TEXTS)
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_no_text_of_a_site_changes_what_a_servers_process_is_given(place, text):
     try:
         site = Site.model_validate({**EKS, **PLACES[place](text)})
@@ -104,7 +104,7 @@ def test_values_that_arrive_as_written_are_taken():
     text=st.text("$()ab \n", max_size=30),
     variables=st.dictionaries(st.text("ab $(", max_size=2), st.text("$()x", max_size=4)),
 )
-@settings(max_examples=500)
+@settings(max_examples=250)
 def test_the_embedded_cluster_expands_as_kubernetes_does(text, variables):
     assert expand(text, variables) == expanded(text, variables)
 

@@ -38,7 +38,7 @@ RELEASE = LAYOUT.release("demo", PLANNED.id)
 PREFIX = f"{LAYOUT.artifact('build', KEY)}/"
 FILES = ("a", "b")
 MOST_OPERATIONS = 60
-ORDERS = 60
+ORDERS = 30
 STATES = ("stored", "claimed", "files", "half-removed", "absent")
 
 
