@@ -113,4 +113,4 @@ class RecordedReply:
 
     def wait_for_pieces(self, count):
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.pieces) >= count, 10), f"no {count} pieces came"
+            assert self._changed.wait_for(lambda: len(self.pieces) >= count, PATIENCE_S), f"no {count} pieces came"

@@ -13,6 +13,7 @@ from kubernetes.client import models as k8s
 
 from plugins.slipway_airflow.starting import StepPodManager, StepPodTrigger, look_interval_s
 from tests.fakes.kubernetes_pods import PodEnd, status
+from tests.support.waiting import until
 
 POD = k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="demo", namespace="slipway"))
 
@@ -170,9 +171,7 @@ def test_the_end_of_a_pod_that_may_not_be_watched_is_noticed_by_looking(runs):
     runs.cluster.watch_refusal = 'pods is forbidden: User "airflow" cannot watch resource "pods"'
 
     def ended_after_the_second_refusal():
-        deadline = time.monotonic() + 30
-        while looks(runs)[1] < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: looks(runs)[1] >= 2)
         for pod in runs.cluster.pods.values():
             ends()(pod)
 

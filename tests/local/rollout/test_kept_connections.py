@@ -3,7 +3,6 @@
 Each test waits until the pod is gone, because that is when a kept connection would break.
 """
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import urllib3
@@ -13,6 +12,7 @@ from tasks.steps import revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import judged
 from tests.local.rollout.kept_clients import GrpcKept, GrpcStreamKept, HttpKept, HttpStreamKept, OpenAiKept
+from tests.support.waiting import until
 
 
 def serving(**changes):
@@ -120,10 +120,7 @@ def test_a_client_that_is_idle_while_its_pod_goes_finds_the_next_one(workspace, 
     asked = [pool.request("GET", "/").data.decode(), channel.ask()]
 
     revert.run(RevertRequest(name="demo", run="run-9", reason="drill"), workspace)
-    deadline = time.monotonic() + 60
-    while pods_of(cluster, second):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: not pods_of(cluster, second))
     asked += [pool.request("GET", "/").data.decode(), channel.ask()]
 
     assert [answer.rsplit("-", 2)[0] for answer in asked] == [second.id, second.id, first.id, first.id]

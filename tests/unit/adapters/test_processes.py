@@ -1,11 +1,11 @@
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tasks.adapters.process import Process
 from tasks.contracts.errors import InputError
+from tests.support.waiting import until
 
 WITH_A_CHILD = """
 import subprocess, sys, time
@@ -23,11 +23,7 @@ def is_alive(pid):
 
 
 def first_line(process):
-    deadline = time.monotonic() + 10
-    while not process.tail(1):
-        assert time.monotonic() < deadline, "the child never wrote a line"
-        time.sleep(0.01)
-    return process.tail(1)[0]
+    return until(lambda: process.tail(1))[0]
 
 
 def test_a_process_and_its_child_end_with_the_block_whatever_ended_it(tmp_path):
@@ -46,10 +42,7 @@ def test_a_process_and_its_child_end_with_the_block_whatever_ended_it(tmp_path):
 
     process, grandchild = started
     assert process.exit_code is not None
-    deadline = time.monotonic() + 5
-    while is_alive(grandchild):
-        assert time.monotonic() < deadline, "the child's child lives on"
-        time.sleep(0.01)
+    until(lambda: not is_alive(grandchild))
 
 
 def test_a_process_that_ignores_sigterm_is_killed_after_its_grace_time(tmp_path):

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 
 import pytest
 
@@ -146,11 +145,9 @@ class Terminal:
 
     def wait_for(self, text):
         """Everything shown up to `text`, which is then forgotten."""
-        deadline = time.monotonic() + 20
         while text not in self.shown:
-            assert time.monotonic() < deadline, f"{text!r} was not shown: {self.shown!r}"
-            if select.select([self.master], [], [], 0.05)[0]:
-                self.shown += os.read(self.master, 4096).decode()
+            assert select.select([self.master], [], [], PATIENCE_S)[0], f"{text!r} was not shown: {self.shown!r}"
+            self.shown += os.read(self.master, 4096).decode()
         before, _, self.shown = self.shown.partition(text)
         return before
 

@@ -11,6 +11,7 @@ from cli.follow import Follower, Progress, follow
 from cli.login import Login
 from cli.screens import steps_table
 from tests.fakes.airflow_server import BEGAN, PASSWORD, USER, Frame, Script
+from tests.support.waiting import PATIENCE_S
 from tests.unit.cli.runs import DAG, failed
 
 
@@ -97,7 +98,7 @@ def test_a_dag_that_cannot_be_read_for_a_moment_is_waited_for(airflow, monkeypat
             script.unreadable = "" if airflow.count("GET /api/v2/importErrors") else "half a file"
 
     with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
-        view = follow(api, api.trigger(DAG, {}), Blip(), timeout_s=30, poll_s=0.1)
+        view = follow(api, api.trigger(DAG, {}), Blip(), timeout_s=PATIENCE_S, poll_s=0.1)
 
     assert view.run.state == "success"
     assert airflow.count("GET /api/v2/importErrors") == 1
@@ -111,14 +112,14 @@ def test_a_step_at_work_is_waited_for_although_its_dag_cannot_be_read(airflow, m
         run = api.trigger(DAG, {})
         script.unreadable = "InputError: site.yaml: nmae"
 
-        assert follow(api, run, Unseen(), timeout_s=30, poll_s=0.1).run.state == "success"
+        assert follow(api, run, Unseen(), timeout_s=PATIENCE_S, poll_s=0.1).run.state == "success"
 
 
 def test_a_queued_run_whose_dag_can_be_read_is_waited_for(airflow, monkeypatch):
     monkeypatch.setattr("cli.follow.PATIENCE_S", 0.3)
     airflow.dags[DAG] = Script([*[Frame("queued")] * 10, Frame("success")])
     with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
-        view = follow(api, api.trigger(DAG, {}), Unseen(), timeout_s=30, poll_s=0.1)
+        view = follow(api, api.trigger(DAG, {}), Unseen(), timeout_s=PATIENCE_S, poll_s=0.1)
 
     assert view.run.state == "success"
     assert airflow.asked.count(f"GET /api/v2/dags/{DAG}") >= 2

@@ -3,13 +3,12 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.support.paths import REPOSITORY
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.cli.runs import DAG
 
 
@@ -28,10 +27,7 @@ def following(airflow):
         # a shell starts what it runs in the background with the signal ignored, which children inherit
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
-    deadline = time.monotonic() + 15
-    while not airflow.asked or not airflow.asked[-1].endswith("taskInstances"):
-        assert time.monotonic() < deadline, f"the command did not begin: {airflow.asked}"
-        time.sleep(0.02)
+    until(lambda: airflow.asked and airflow.asked[-1].endswith("taskInstances"), every_s=0.02)
     yield process
     process.kill()
     process.wait()

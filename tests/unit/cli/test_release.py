@@ -1,6 +1,5 @@
 """`slipway release` follows a run to its end, and its exit code tells CI how that was."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,6 +9,7 @@ from cli import step_process
 from cli.follow import ORDER
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.workspace import SITE
+from tests.support.waiting import until
 from tests.unit.cli.runs import DAG, failed, nothing_to_do, promoted, refused, result
 
 
@@ -232,9 +232,7 @@ def test_a_run_whose_dag_cannot_be_read_is_named_so_that_it_can_be_followed_late
     script = airflow.dags[DAG] = Script([Frame("queued")])
 
     def broken_once_it_was_triggered():
-        deadline = time.monotonic() + 30
-        while not airflow.runs and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: airflow.runs)
         script.unreadable = "InputError: site.yaml: nmae"
 
     with ThreadPoolExecutor() as other:

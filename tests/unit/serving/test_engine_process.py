@@ -169,7 +169,7 @@ def test_short_steps_share_a_message_which_does_not_wait_for_the_prompt_of_a_new
     thread = threading.Thread(target=serve)
     thread.start()
     ours.send(("add", 0, b"mortal", Sampling(1000)))
-    messages = [ours.recv() for _ in range(2) if ours.poll(5)]
+    messages = [ours.recv() for _ in range(2) if ours.poll(PATIENCE_S)]
     prompt_is_done.set()
     ours.close()
     thread.join(PATIENCE_S)

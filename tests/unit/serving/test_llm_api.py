@@ -7,7 +7,6 @@ import inspect
 import json
 import sys
 import threading
-import time
 from types import ModuleType
 
 import pytest
@@ -20,7 +19,7 @@ from generation.settings import Limits
 from tests.fakes import tensorrt_llm_api
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
 from tests.support.paths import REPOSITORY
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 MODEL = REPOSITORY / "model_repository_templates" / "llmapi" / "model" / "1" / "model.py"
 CONTRACT = json.loads((REPOSITORY / "tests" / "contracts" / "tensorrt_llm_llmapi.json").read_text())
@@ -240,11 +239,8 @@ def test_an_idle_runtime_has_no_work(serve, model):
     service = serve()
     assert service.ask("one").text == "one"
     runtime = service.scheduler._runtime
-    deadline = time.monotonic() + 10
-    while runtime.has_work() and time.monotonic() < deadline:
-        time.sleep(0.001)
 
-    assert not runtime.has_work()
+    until(lambda: not runtime.has_work(), every_s=0.001)
 
 
 def test_the_adapter_to_tensorrt_llm_is_short():

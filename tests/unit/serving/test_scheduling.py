@@ -8,7 +8,7 @@ from generation.runtime import Controls, Progress, Sampling
 from generation.scheduler import Scheduler, StoppedError
 
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 TOKENIZER = ByteTokenizer()
 
@@ -86,10 +86,7 @@ def test_the_engine_does_not_wait_for_a_response_and_the_next_one_has_all_tokens
     service, reply = serve(FakeRuntime({"say": "abcdefgh"})), SlowReply()
     service.scheduler.submit(Job(TOKENIZER.encode("say"), Sampling(1000), True), reply)
     other = service.ask("other", stream=False)
-    deadline = time.monotonic() + 10
-    while service.runtime.left or service.runtime.steps < 8:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not service.runtime.left and service.runtime.steps >= 8)
     reply.arrives.set()
 
     assert (reply.text, other.text) == ("abcdefgh", "other")
@@ -144,7 +141,7 @@ def test_a_client_that_left_frees_its_slot(serve):
     left, waits = service.ask("endless"), service.ask("next")
     step_by_step(left, permits, (1, 1))
     left.gone = True
-    time.sleep(0.1)  # the scheduler looks after a client every 50 ms
+    until(lambda: permits.release() or service.runtime.cancelled)  # it looks after clients between steps
     permits.release(1000)
 
     assert waits.text == "next"
@@ -155,16 +152,13 @@ def test_a_client_that_left_frees_its_slot(serve):
 
 def test_a_client_that_left_while_waiting_never_reaches_the_engine(serve):
     permits = threading.Semaphore(0)
-    service = serve(FakeRuntime({"busy": "x" * 20}, stepped=permits), slots=1)
-    runs, left, waits = service.ask("busy"), service.ask("left"), service.ask("waits")
+    service = serve(FakeRuntime({"busy": "x" * 5000}, stepped=permits), slots=1)
+    _, left, waits = service.ask("busy"), service.ask("left"), service.ask("waits")
     left.gone = True
-    permits.release(1)
-    runs.wait_for_pieces(1)
-    time.sleep(0.1)
-    permits.release(1000)
+    until(lambda: permits.release() or left.ended)  # it looks after clients between steps
+    permits.release(10_000)
 
     assert waits.text == "waits"
-    left.wait_for_end()
     assert left.finish_reason == "cancelled"
     assert service.runtime.prompts == ["busy", "waits"]
 
@@ -381,10 +375,7 @@ def test_a_stream_goes_on_while_clients_that_wait_are_looked_after(serve):
     step_by_step(stream, permits, [1])
     assert first.asked.wait(PATIENCE_S)
     permits.release(2)
-    deadline = time.monotonic() + 10
-    while service.runtime.steps < 3:  # then the second step's token is on its way
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: service.runtime.steps >= 3)  # then the second step's token is on its way
     first.answers.set()
     stream.wait_for_pieces(2)
     second.answers.set()  # only now: one thread asks them and sends the pieces
@@ -406,7 +397,7 @@ def test_closing_finishes_what_runs_and_what_waits(serve):
     service = serve(FakeRuntime(stepped=permits), slots=1)
     runs, waits = service.ask("runs"), service.ask("waits")
     assert service.runtime.stepping.wait(PATIENCE_S)
-    closing = threading.Thread(target=service.scheduler.close, args=(10,))
+    closing = threading.Thread(target=service.scheduler.close, args=(PATIENCE_S,))
     closing.start()
     permits.release(100)
     closing.join(PATIENCE_S)
@@ -423,10 +414,8 @@ def test_closing_gives_up_after_its_time_and_tells_the_client(serve):
     assert service.runtime.stepping.wait(PATIENCE_S)
     closing = threading.Thread(target=service.scheduler.close, args=(0.1,))
     closing.start()
-    closing.join(0.3)
-    permits.release(5)
+    until(lambda: permits.release() or runs.ended)  # it stops between steps
 
-    runs.text  # noqa: B018 - waits for the end
     assert "stopped before the answer was complete" in runs.failure
     closing.join(PATIENCE_S)
     assert not closing.is_alive()
