@@ -305,7 +305,9 @@ def release_another(workspace):
 
 
 @pytest.mark.parametrize(
-    ("what_comes_next", "live"), [(again, SECOND), (go_back, FIRST), (release_another, SECOND)], ids=str
+    ("what_comes_next", "live"),
+    [(again, SECOND), (go_back, FIRST), (release_another, SECOND)],
+    ids=["another drill", "rollback", "release"],
 )
 def test_after_a_kill_at_any_change_the_next_run_goes_on(tmp_path, what_comes_next, live):
     def world():
