@@ -28,7 +28,7 @@ from tests.local.rollout.in_threads import InThreads
 from tests.local.rollout.kept_clients import KeptClients
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.service_logs import LogFiles, tell
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 STAND_IN = Path(__file__).with_name("rollout") / "stand_in.py"
@@ -49,6 +49,8 @@ case "$TEMPER" in
   storeless) echo "the object store does not answer" | tee "$SLIPWAY_TERMINATION_LOG"; exit 75;;
 esac
 """
+PAUSE_S = 0.05
+"""Between two requests of one client: without it most of what these tests compute is answers."""
 LARGE_S = 20
 """How long the image test/triton:large takes to be pulled."""
 TEMPERS = ("good", "lagging", "tiring", "nonsense", "crashing", "unready", "damaged", "storeless")
@@ -198,21 +200,19 @@ class Client(InThreads):
         self.answers, self.failures, self.at_once = [], [], at_once
         super().__init__(*[self._ask] * at_once)
 
-    def after(self, count, timeout_s=90):
+    def after(self, count):
         """Wait for `count` more answers."""
-        wanted, deadline = len(self.answers) + count, time.monotonic() + timeout_s
-        while len(self.answers) < wanted:
-            assert time.monotonic() < deadline, f"{len(self.answers)} answers, {self.failures[:3]}"
-            time.sleep(0.01)
+        wanted = len(self.answers) + count
+        until(lambda: len(self.answers) >= wanted, said=lambda: f"{len(self.answers)} answers, {self.failures[:3]}")
 
     def _ask(self):
         while not self._stop.is_set():
             try:
-                with urllib.request.urlopen(self.url, timeout=10) as answer:
+                with urllib.request.urlopen(self.url, timeout=PATIENCE_S) as answer:
                     self.answers.append(answer.read().decode())
             except (urllib.error.URLError, OSError) as error:
                 self.failures.append(repr(error))
-            time.sleep(0.01)
+            time.sleep(PAUSE_S)
 
 
 @pytest.fixture

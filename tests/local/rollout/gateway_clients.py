@@ -10,8 +10,9 @@ import numpy as np
 from tritonclient import grpc
 
 from tests.local.rollout.in_threads import InThreads
+from tests.support.waiting import until
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 PAUSE_S = 0.1
 
 
@@ -24,12 +25,10 @@ class GatewayClients(InThreads):
         self._lock = threading.Lock()
         super().__init__(*[self._http] * at_once, self._grpc)
 
-    def after(self, count, timeout_s=90):
+    def after(self, count):
         """Wait for `count` more answers."""
-        wanted, deadline = self.answers.total() + count, time.monotonic() + timeout_s
-        while self.answers.total() < wanted:
-            assert time.monotonic() < deadline, (self.answers, self.failures[:3])
-            time.sleep(0.01)
+        wanted = self.answers.total() + count
+        until(lambda: self.answers.total() >= wanted, said=lambda: f"{self.answers}, {self.failures[:3]}")
 
     def forget(self):
         """Count from zero. Answers to requests that are already under way do not count."""

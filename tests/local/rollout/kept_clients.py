@@ -17,8 +17,8 @@ from tritonclient import grpc
 from tests.local.rollout.in_threads import InThreads
 from tests.support.waiting import until
 
-TIMEOUT_S = 30
-PAUSE_S = 0.02
+TIMEOUT_S = 60
+PAUSE_S = 0.05
 
 
 class HttpKept:

@@ -1,4 +1,4 @@
-"""`python -m tasks drill` in a process of its own, with the deployer's rights, that a signal ends midway."""
+"""`python -m tasks drill` in processes of their own, with the deployer's rights: a signal ends some of them midway."""
 
 import json
 import os
@@ -126,27 +126,15 @@ def selected(cluster):
 FIRST, SECOND = (rollouts.version(number).id for number in (1, 2))
 
 
-def test_a_drill_that_is_told_to_end_first_puts_the_live_release_back(workspace, cluster, drilling, asking):
-    with asking(cluster.live_address("demo")) as client:
-        process = flipped(drilling, cluster)
-
-        assert process.ends(signal.SIGTERM) == 128 + signal.SIGTERM, process.log.read_text()
-        client.after(50)
-
-    assert client.failures == []
-    assert (selected(cluster), channel(workspace).live.release_id) == (SECOND, SECOND)
-    assert cluster.lease_holder("slipway-demo") is None
-
-
-def flipped(drilling, cluster):
+def flipped(drilling, cluster, run="run-9"):
     """A drill in the middle: the previous release serves, although the channel names the other one."""
-    process = drilling(seconds=10)
+    process = drilling(run=run, seconds=10)
     until(lambda: selected(cluster) == FIRST or process.process.poll() is not None)
     assert selected(cluster) == FIRST, process.log.read_text()
     return process
 
 
-def test_after_a_drill_that_was_killed_the_next_one_passes_and_the_deployers_rights_suffice(
+def test_after_a_drill_that_was_killed_the_next_one_passes_and_one_that_is_told_to_end_puts_the_live_release_back(
     workspace, cluster, drilling, asking
 ):
     with asking(cluster.live_address("demo")) as client:
@@ -156,6 +144,11 @@ def test_after_a_drill_that_was_killed_the_next_one_passes_and_the_deployers_rig
         ended = {"slipway-demo": cluster.lease_holder("slipway-demo").version}
         process = drilling(run="run-10", ended_holders=ended)
         assert process.ends() == 0, process.log.read_text()
+        assert_whole(workspace, cluster)
+
+        process = flipped(drilling, cluster, run="run-11")
+        assert process.ends(signal.SIGTERM) == 128 + signal.SIGTERM, process.log.read_text()
+        assert_whole(workspace, cluster)
         client.after(50)
 
     assert client.failures == []
@@ -163,6 +156,11 @@ def test_after_a_drill_that_was_killed_the_next_one_passes_and_the_deployers_rig
     report = DrillReport.model_validate_json(workspace.store.read_bytes(result.data["report_uri"]))
     assert (result.data["verdict"], report.verdict, report.failed) == ("passed", "passed", 0), result.summary
     assert report.requests > 100
+
+
+def assert_whole(workspace, cluster):
+    """The live release serves, the other one is warm, and nobody has the lock."""
     assert (selected(cluster), channel(workspace).live.release_id) == (SECOND, SECOND)
     found = {item["metadata"]["name"] for item in cluster.find("Deployment", {"slipway.dev/model": "demo"})}
     assert found == {FIRST, SECOND}
+    assert cluster.lease_holder("slipway-demo") is None
