@@ -13,6 +13,7 @@ from tests.fakes.releases import SPEC
 from tests.local.core.servers import (
     FILES,
     LINES,
+    PARTS,
     TOKEN,
     credentials,
     object_store,
@@ -21,14 +22,17 @@ from tests.local.core.servers import (
     write_repository,
 )
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["credentials", "object_store", "place"]
 
 
-@pytest.fixture
-def hub(tmp_path):
-    """acme/model with v1, a README-only v1-readme, pickle-only and wrong-digest; acme/gated; datasets/acme/questions."""
-    fixtures = tmp_path / "fixtures"
+@pytest.fixture(scope="session")
+def running_hub(tmp_path_factory):
+    """acme/model with v1, a README-only v1-readme, pickle-only and wrong-digest; the same files in acme/gated and acme/slow,
+    for downloads that are left under way; acme/parts; datasets/acme/questions."""
+    folder = tmp_path_factory.mktemp("hub")
+    fixtures = folder / "fixtures"
     tags = {name: name for name in ("v1", "v1-readme", "pickle-only", "wrong-digest")}
     revisions = [
         {"name": "v1", "files": "v1"},
@@ -43,12 +47,19 @@ def hub(tmp_path):
         readme={"README.md": b"more"},
         pickle={"pytorch_model.bin": b"p"},
     )
-    one = {"refs": {"branches": {"main": "v1"}}, "revisions": [{"name": "v1", "files": "v1"}]}
+    one = {"refs": {"branches": {"main": "v1"}, "tags": {"v1": "v1"}}, "revisions": [{"name": "v1", "files": "v1"}]}
     write_repository(fixtures / "acme" / "gated", {**one, "gated": True, "tokens": [TOKEN]}, v1=FILES)
+    write_repository(fixtures / "acme" / "slow", one, v1=FILES)
+    write_repository(fixtures / "acme" / "parts", one, v1=PARTS)
     lines = {"eval.jsonl": LINES, "broken.jsonl": b'{"a": 1}\n{"a": \n', "numbers.jsonl": b"7\n"}
     write_repository(fixtures / "datasets" / "acme" / "questions", one, v1=lines)
-    with serving_hub(fixtures, tmp_path / "hub-state") as running:
+    with serving_hub(fixtures, folder / "state") as running:
         yield running
+
+
+@pytest.fixture
+def hub(running_hub):
+    return running_hub.begin()
 
 
 class Steps:
@@ -92,7 +103,7 @@ class Steps:
     def run(self, *arguments, **environment):
         """The exit code."""
         process = self.start(*arguments, **environment)
-        self.said += process.communicate(timeout=60)[0]
+        self.said += process.communicate(timeout=PATIENCE_S)[0]
         return process.returncode
 
     def plan(self, revision="v1", run="run-1", repo="acme/model", **environment):

@@ -4,6 +4,7 @@ SLIPWAY_SITE and the AWS_* variables name another object store together: the sit
 """
 
 import contextlib
+import hashlib
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ import pytest
 import yaml
 
 from tasks.adapters.folder_store import FolderStore
+from tasks.adapters.parts import PART_BYTES
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.adapters.transfer import transfer
 from tasks.contracts.base import read_contract
@@ -83,10 +85,16 @@ class Hub:
     """The local Hub over repositories that a test wrote."""
 
     def __init__(self, process, state):
-        self.state = state
+        self.state, self._before = state, 0
         process.stdout.readline()  # it serves now
         self.announced = json.loads((state / "server.json").read_text())
         self.endpoint = f"http://127.0.0.1:{self.announced['port']}"
+
+    def begin(self):
+        """Forget faults and requests of the tests before. What they left under way is still logged when it ends."""
+        self.switch_off()
+        self._before = len(self._log())
+        return self
 
     def switch_on(self, **fault):
         assert self._admin("POST", fault) == 204
@@ -94,10 +102,17 @@ class Hub:
     def switch_off(self):
         assert self._admin("DELETE") == 204
 
-    def requests(self, ending):
-        """Requests of file bodies whose path ends so."""
-        lines = [json.loads(line) for line in (self.state / "access.jsonl").read_text().splitlines()]
-        return [line for line in lines if line["path"].endswith(ending) and line["method"] == "GET"]
+    def requests(self, path):
+        """Requests of the body of `<repository>/<file>`."""
+        repo, name = path.rsplit("/", 1)
+        return [
+            line
+            for line in self._log()[self._before :]
+            if line["method"] == "GET" and line["path"].startswith(f"/{repo}/resolve/") and line["path"].endswith(name)
+        ]
+
+    def _log(self):
+        return [json.loads(line) for line in (self.state / "access.jsonl").read_text().splitlines()]
 
     def _admin(self, method, body=None):
         headers = {"Authorization": f"Bearer {self.announced['admin_token']}"}
@@ -121,6 +136,17 @@ FILES = {
     "model.safetensors": WEIGHTS,
     "tokenizer.json": b"{}",
 }
+LARGE_BYTES = hashlib.shake_128(b"large").digest(2 * PART_BYTES + 12_345)
+PARTS = {
+    "config.json": FILES["config.json"],
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    ).encode(),
+    "tokenizer.json": FILES["tokenizer.json"],
+    "model-00001-of-00002.safetensors": WEIGHTS,
+    "model-00002-of-00002.safetensors": LARGE_BYTES,
+}
+"""Weights in a file of one part and a file of three."""
 LINES = b'{"prompt": "a", "answer": "b"}\n\n{"prompt": "c", "answer": "d"}\n'
 
 

@@ -74,7 +74,7 @@ def test_a_cut_connection_goes_on_where_it_ended(connect, hub, tmp_path):
 
     assert (tmp_path / WEIGHTS_FILE).read_bytes() == WEIGHTS
     hub.switch_off()
-    requests = hub.requests(WEIGHTS_FILE)
+    requests = hub.requests(f"acme/model/{WEIGHTS_FILE}")
     assert len(requests) == 3
     assert requests[0]["range"] is None
     assert requests[1]["range"].startswith("bytes=")
@@ -82,9 +82,9 @@ def test_a_cut_connection_goes_on_where_it_ended(connect, hub, tmp_path):
 
 
 def test_a_file_that_stands_still_is_given_up(connect, hub, tmp_path):
-    source = connect(stall_s=30).resolve("acme/model", "v1")
+    source = connect(stall_s=30).resolve("acme/slow", "v1")
     (weights,) = [file for file in source.files if file.path == WEIGHTS_FILE]
-    hub.switch_on(repo="acme/model", file=WEIGHTS_FILE, kind="slow", bytes_per_s=1)
+    hub.switch_on(repo="acme/slow", file=WEIGHTS_FILE, kind="slow", bytes_per_s=1)
     client = connect(stall_s=0.3)  # only now: its limit is that of all requests of this process
 
     with pytest.raises(UnavailableError) as caught:
