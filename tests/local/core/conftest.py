@@ -8,13 +8,13 @@ import sys
 import pytest
 import yaml
 
-from tasks.adapters.s3 import S3ObjectStore
 from tests.fakes.releases import SPEC
 from tests.local.core.servers import (
     FILES,
     LINES,
     PARTS,
     TOKEN,
+    connected,
     credentials,
     object_store,
     place,
@@ -67,7 +67,7 @@ class Steps:
 
     def __init__(self, folder, place, hub):
         self.folder, self.place, self.said = folder, place, ""
-        self.store = S3ObjectStore(place)
+        self.store = connected(place)
         self.scratch, self.termination = folder / "scratch", folder / "termination-log"
         self.scratch.mkdir()
         self.environment = {

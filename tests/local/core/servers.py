@@ -36,6 +36,7 @@ PLANTED = {"AWS_ACCESS_KEY_ID": "slipway", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS
 BUCKET = "slipway-test"
 NO_BUCKET = "slipway-tests-nobody-makes-this-one"  # the name must be free in all of S3
 NUMBERS = itertools.count(1)
+STORES = {}
 
 
 @contextlib.contextmanager
@@ -184,5 +185,13 @@ def place(object_store, credentials):
     prefix = f"{object_store.prefix}/test-{os.getpid()}-{next(NUMBERS)}".lstrip("/")
     made = object_store.model_copy(update={"prefix": prefix})
     yield made
-    store = S3ObjectStore(made)
+    store = connected(made)
     store.delete([item.uri for item in store.list(f"{made.root}/")])
+
+
+def connected(place):
+    """The store of a place. One client serves all places of a bucket: boto3 takes half a second of CPU to make one."""
+    key = (place.endpoint, place.bucket)
+    if key not in STORES:
+        STORES[key] = S3ObjectStore(place)
+    return STORES[key]

@@ -16,6 +16,7 @@ from tasks.contracts.artifact import Layout
 from tasks.contracts.errors import UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.fakes.faulty_s3 import FaultyS3
+from tests.local.core.servers import connected
 
 DATA = bytes(range(256)) * (3 * PART_BYTES // 256)
 BUILT, PUBLISHED = "d" * 64, "e" * 64
@@ -56,7 +57,7 @@ def counting(place):
 
 def test_publish_composes_without_a_byte_through_its_pod(place, tmp_path):
     (tmp_path / "rank0.engine").write_bytes(DATA)
-    direct = ArtifactStore(S3ObjectStore(place), Layout(place.root), ManualClock())
+    direct = ArtifactStore(connected(place), Layout(place.root), ManualClock())
     built = direct.store("build", BUILT, tmp_path, inputs={}, producer={}, metrics={}, seconds=1)
 
     with counting(place) as (wire, counted):
@@ -70,7 +71,7 @@ def test_publish_composes_without_a_byte_through_its_pod(place, tmp_path):
 
 
 def test_the_wire_counts_what_is_read(place):
-    S3ObjectStore(place).put_bytes(f"{place.root}/file", DATA)
+    connected(place).put_bytes(f"{place.root}/file", DATA)
 
     with counting(place) as (wire, counted):
         S3ObjectStore(counted).read_bytes(f"{place.root}/file")
@@ -80,7 +81,7 @@ def test_the_wire_counts_what_is_read(place):
 
 def test_a_source_that_changes_while_it_is_copied_in_parts_is_tried_again(place, monkeypatch):
     monkeypatch.setattr(s3_files, "COPY_PART_BYTES", PART_BYTES)
-    S3ObjectStore(place).put_bytes(f"{place.root}/file", DATA)
+    connected(place).put_bytes(f"{place.root}/file", DATA)
 
     with (
         FaultyS3(place.endpoint) as front,

@@ -12,50 +12,64 @@ from tasks.adapters.s3 import S3ObjectStore
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.site import ObjectStoreSite
 from tests.fakes.object_store_contract import ObjectStoreContract
-from tests.local.core.servers import NO_BUCKET
+from tests.local.core.servers import NO_BUCKET, PLANTED, connected
 
 
 class TestS3ObjectStore(ObjectStoreContract):
     @pytest.fixture
     def store(self, place):
-        return S3ObjectStore(place)
+        return connected(place)
 
     @pytest.fixture
     def root(self, place):
         return place.root
 
 
+@pytest.fixture(scope="module")
+def refuser():
+    """A store, and the handler of its server, which answers everything with one status and code."""
+
+    class Handler(BaseHTTPRequestHandler):
+        status, code = 200, ""
+
+        def answer(self):
+            body = f"<?xml version='1.0'?><Error><Code>{self.code}</Code><Message>no</Message></Error>".encode()
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_response(self.status)
+            self.send_header("Content-Length", "0" if self.command == "HEAD" else str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_GET = do_PUT = do_POST = do_HEAD = answer  # noqa: N815 - the names that the server calls
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    site = ObjectStoreSite(bucket=NO_BUCKET, endpoint=f"http://127.0.0.1:{server.server_port}")
+    yield S3ObjectStore(site, PLANTED), Handler
+    server.shutdown()
+    server.server_close()
+
+
 @pytest.fixture
-def refusing(credentials):
-    """A store whose server answers everything with one status and code."""
-    servers = []
+def refusing(refuser):
+    """The store, whose server answers with this status and code from now on."""
+    store, handler = refuser
 
-    def start(status, code):
-        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+    def refuse(status, code):
+        handler.status, handler.code = status, code
+        return store
 
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self):
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                self.send_response(status)
-                self.send_header("Content-Length", "0" if self.command == "HEAD" else str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
+    return refuse
 
-            do_GET = do_PUT = do_POST = do_HEAD = answer  # noqa: N815 - the names that the server calls
 
-            def log_message(self, *_):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        servers.append(server)
-        return S3ObjectStore(ObjectStoreSite(bucket=NO_BUCKET, endpoint=f"http://127.0.0.1:{server.server_port}"))
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+@pytest.fixture(scope="module")
+def unreachable():
+    """A store whose server does not exist."""
+    return S3ObjectStore(ObjectStoreSite(bucket=NO_BUCKET, endpoint="http://127.0.0.1:9"), PLANTED)
 
 
 @pytest.fixture
@@ -171,7 +185,7 @@ def test_another_region_is_named_as_such(refusing):
 @pytest.mark.parametrize("call", CALLS)
 def test_a_bucket_that_does_not_exist_is_named_with_its_endpoint(object_store, credentials, tmp_path, call):
     (tmp_path / "file").write_bytes(b"x")
-    store = S3ObjectStore(object_store)
+    store = connected(object_store)
 
     with pytest.raises(InputError) as caught:
         CALLS[call](store, tmp_path / "file")
@@ -190,23 +204,20 @@ def test_the_bucket_of_a_new_site_is_created_once(object_store, credentials):
     assert store.read_bytes(f"{place.root}/object") == b"{}"
 
 
-def test_a_store_that_is_out_of_reach_names_the_policies_that_may_block_it(credentials):
-    store = S3ObjectStore(ObjectStoreSite(bucket=NO_BUCKET, endpoint="http://127.0.0.1:9"))
-
+def test_a_store_that_is_out_of_reach_names_the_policies_that_may_block_it(unreachable):
     with pytest.raises(UnavailableError) as caught:
-        store.ensure_bucket()
+        unreachable.ensure_bucket()
 
     assert "object-store or site-object-store" in caught.value.remedy
     assert "object_store.networks" in caught.value.remedy
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_store_that_is_down_is_unavailable(credentials, tmp_path, call):
+def test_a_store_that_is_down_is_unavailable(unreachable, tmp_path, call):
     (tmp_path / "file").write_bytes(b"x")
-    store = S3ObjectStore(ObjectStoreSite(bucket=NO_BUCKET, endpoint="http://127.0.0.1:9"))
 
     with pytest.raises(UnavailableError) as caught:
-        CALLS[call](store, tmp_path / "file")
+        CALLS[call](unreachable, tmp_path / "file")
 
     assert caught.value.what.startswith("http://127.0.0.1:9 does not answer")
 

@@ -2,7 +2,6 @@
 
 import os
 
-import boto3
 import pytest
 
 from local.cluster import certificate
@@ -10,37 +9,47 @@ from tasks.adapters.object_store import LostRaceError
 from tasks.adapters.s3 import S3ObjectStore
 from tests.fakes.object_store_contract import LARGE, ObjectStoreContract
 from tests.fakes.tls_s3 import LimitedS3, passing_everything
+from tests.local.core.servers import PLANTED
 
 
-@pytest.fixture
-def tls(tmp_path_factory, monkeypatch):
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
     if "SLIPWAY_SITE" in os.environ:
         pytest.skip("puts TLS before a server of the tests' own")
     folder = tmp_path_factory.mktemp("tls")
     _, context = certificate.ensure(folder, "object store")
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(folder / "server.crt"))
-    return context
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_CA_BUNDLE", str(folder / "server.crt"))
+        yield context
 
 
-@pytest.fixture
-def amazon(place, tls, monkeypatch):
-    """A site without an endpoint, so on Amazon S3, which boto3 is told to look for on loopback."""
-    with passing_everything(place.endpoint, tls) as address:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
-        yield place.model_copy(update={"endpoint": None})
+@pytest.fixture(scope="module")
+def amazon(object_store, tls):
+    """A store without an endpoint, so on Amazon S3, which boto3 is told to look for on loopback."""
+    with (
+        passing_everything(object_store.endpoint, tls) as address,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        environment.setenv("AWS_ENDPOINT_URL_S3", address)
+        yield S3ObjectStore(object_store.model_copy(update={"endpoint": None}), PLANTED)
+
+
+@pytest.fixture(scope="module")
+def limited(object_store, tls):
+    with LimitedS3(object_store.endpoint, tls) as server:
+        yield S3ObjectStore(object_store.model_copy(update={"endpoint": server.endpoint}), PLANTED)
 
 
 class TestLimitedS3(ObjectStoreContract):
     @pytest.fixture
-    def store(self, place, tls):
-        with LimitedS3(place.endpoint, tls) as limited:
-            yield S3ObjectStore(place.model_copy(update={"endpoint": limited.endpoint}))
+    def store(self, limited):
+        return limited
 
     @pytest.fixture
     def root(self, place):
         return place.root
 
-    def test_a_write_between_the_refusal_of_quotes_and_the_second_try_is_not_lost(self, store, root):
+    def test_a_write_between_the_refusal_of_quotes_and_the_second_try_is_not_lost(self, store, root, monkeypatch):
         etag = store.put_if(f"{root}/channel", b"first", etag=None)
         looked = store._client.head_object
 
@@ -49,7 +58,7 @@ class TestLimitedS3(ObjectStoreContract):
             store.put_bytes(f"{root}/channel", b"theirs")
             return answer
 
-        store._client.head_object = overtaken
+        monkeypatch.setattr(store._client, "head_object", overtaken)
         with pytest.raises(LostRaceError):
             store.put_if(f"{root}/channel", b"ours", etag=etag)
 
@@ -59,7 +68,7 @@ class TestLimitedS3(ObjectStoreContract):
 class TestAmazonS3(ObjectStoreContract):
     @pytest.fixture
     def store(self, amazon):
-        return S3ObjectStore(amazon)
+        return amazon
 
     @pytest.fixture
     def root(self, place):
@@ -67,13 +76,12 @@ class TestAmazonS3(ObjectStoreContract):
 
 
 @pytest.mark.parametrize("size_bytes", [5, LARGE])
-def test_amazon_s3_gets_a_crc32_of_each_file(amazon, tmp_path, size_bytes):
+def test_amazon_s3_gets_a_crc32_of_each_file(amazon, place, tmp_path, size_bytes):
     (tmp_path / "file").write_bytes(b"x" * size_bytes)
-    store = S3ObjectStore(amazon)
 
-    store.put_file(tmp_path / "file", f"{amazon.root}/file")
+    amazon.put_file(tmp_path / "file", f"{place.root}/file")
 
-    key = f"{amazon.prefix}/file"
-    head = boto3.client("s3").head_object(Bucket=amazon.bucket, Key=key, ChecksumMode="ENABLED")
+    key = f"{place.prefix}/file"
+    head = amazon._client.head_object(Bucket=place.bucket, Key=key, ChecksumMode="ENABLED")
     assert head["ContentLength"] == size_bytes
     assert "ChecksumCRC32" in head

@@ -13,10 +13,10 @@ import pytest
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.hub import HuggingFaceHub
 from tasks.adapters.parts import PART_BYTES
-from tasks.adapters.s3 import S3ObjectStore
 from tasks.contracts.artifact import Layout
 from tasks.contracts.errors import DigestMismatchError, InputError
 from tests.fakes.clock import ManualClock
+from tests.local.core.servers import connected
 from tests.local.core.test_hostile_hubs import SHA, serving, whole
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
@@ -29,7 +29,7 @@ LONGEST_S = 60
 
 @pytest.fixture
 def store(place):
-    return S3ObjectStore(place)
+    return connected(place)
 
 
 class FileServer:
