@@ -1,4 +1,4 @@
-"""A fixture repository written for each test, and the real server process over it."""
+"""Fixture repositories written for each file of tests, and the real server process over them."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class Hub:
 
     def __init__(self, fixtures: Path, state: Path, *further: str) -> None:
         python = LOCAL_PYTHON if LOCAL_PYTHON.exists() else Path(sys.executable)
-        self.state = state
+        self.state, self._before = state, 0
         self.process = subprocess.Popen(
             [python, "-m", "local.hub", "--fixtures", fixtures, "--state", state, *further],
             cwd=REPOSITORY,
@@ -34,6 +34,12 @@ class Hub:
         self.said = self.process.stdout.readline()
         self.announced = json.loads((state / "server.json").read_text())
         self.endpoint = f"http://127.0.0.1:{self.announced['port']}"
+
+    def begin(self):
+        """Forget faults and requests of the tests before."""
+        self.admin("DELETE")
+        self._before = len(self._log())
+        return self
 
     def api(self, token=False):
         return HfApi(endpoint=self.endpoint, token=token)
@@ -47,10 +53,15 @@ class Hub:
 
     def requests(self, method=None, ending=""):
         self.admin("DELETE")  # answered after every request before it was logged
-        lines = [json.loads(line) for line in (self.state / "access.jsonl").read_text().splitlines()]
         return [
-            line for line in lines if line["method"] == (method or line["method"]) and line["path"].endswith(ending)
+            line
+            for line in self._log()[self._before :]
+            if line["method"] == (method or line["method"]) and line["path"].endswith(ending)
         ]
+
+    def _log(self):
+        file = self.state / "access.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -59,12 +70,18 @@ class Hub:
         return code
 
 
-@pytest.fixture
-def start_hub(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("hub")
+
+
+@pytest.fixture(scope="module")
+def start_hub(folder):
+    """Start the server over the repositories that are written by then."""
     started = []
 
     def start(state="state", *further):
-        started.append(Hub(tmp_path / "fixtures", tmp_path / state, *further))
+        started.append(Hub(folder / "fixtures", folder / state, *further))
         return started[-1]
 
     yield start
@@ -73,24 +90,24 @@ def start_hub(tmp_path):
             hub.stop()
 
 
-@pytest.fixture
-def write_repository(tmp_path):
+@pytest.fixture(scope="module")
+def write_repository(folder):
     """Write `<org>/<name>` (or `datasets/<org>/<name>`): its declaration and its folders of files."""
 
     def write(repo, declaration, **folders):
-        folder = tmp_path / "fixtures" / repo
+        target = folder / "fixtures" / repo
         for revision, files in folders.items():
             for name, content in files.items():
-                path = folder / revision / name
+                path = target / revision / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-        (folder / "repository.yaml").write_text(json.dumps(declaration))  # JSON is YAML
-        return folder
+        (target / "repository.yaml").write_text(json.dumps(declaration))  # JSON is YAML
+        return target
 
     return write
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def safetensors():
     """Bytes of a safetensors file from {name: (dtype, shape, raw bytes)}."""
 

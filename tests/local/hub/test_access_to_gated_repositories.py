@@ -6,8 +6,8 @@ from huggingface_hub.errors import GatedRepoError
 GOOD, OTHER = "hf_fixture_reader", "hf_fixture_stranger"
 
 
-@pytest.fixture
-def hub(write_repository, start_hub):
+@pytest.fixture(scope="module")
+def running(write_repository, start_hub):
     write_repository(
         "acme/gated",
         {
@@ -19,6 +19,11 @@ def hub(write_repository, start_hub):
         r1={"config.json": b"{}"},
     )
     return start_hub()
+
+
+@pytest.fixture
+def hub(running):
+    return running.begin()
 
 
 @pytest.mark.parametrize(("token", "status"), [(False, 401), (OTHER, 403)])

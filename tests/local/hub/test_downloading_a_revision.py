@@ -29,8 +29,8 @@ def git_blob_id(content):
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-@pytest.fixture
-def hub(write_repository, start_hub):
+@pytest.fixture(scope="module")
+def running(write_repository, start_hub):
     write_repository("acme/tiny", MODEL, first=FIRST, overlay={"README.md": b"# new\n"})
     write_repository(
         "datasets/acme/prompts",
@@ -38,6 +38,11 @@ def hub(write_repository, start_hub):
         r1={"data/train.jsonl": b'{"text": "a"}\n'},
     )
     return start_hub()
+
+
+@pytest.fixture
+def hub(running):
+    return running.begin()
 
 
 @pytest.mark.parametrize(
@@ -82,10 +87,10 @@ def test_a_readme_only_revision_has_another_commit_and_the_same_other_digests(hu
 
 
 def test_commit_ids_stay_when_the_server_starts_again(hub, start_hub):
-    before = hub.api().model_info("acme/tiny").sha
-    hub.stop()
+    again = start_hub("other")
 
-    assert start_hub(state="other").api().model_info("acme/tiny").sha == before
+    assert again.api().model_info("acme/tiny").sha == hub.api().model_info("acme/tiny").sha
+    again.stop()
 
 
 def test_the_tree_lists_folders_and_what_is_in_them(hub):
@@ -149,7 +154,8 @@ def test_an_unknown_file_is_the_clients_entry_not_found(hub, tmp_path):
         hub.api().hf_hub_download("acme/tiny", "absent.json", cache_dir=tmp_path)
 
 
-def test_the_server_writes_its_address_privately_and_ends_on_sigterm(hub):
+def test_the_server_writes_its_address_privately_and_ends_on_sigterm(running, start_hub):
+    hub = start_hub("ended")
     announcement = hub.state / "server.json"
 
     assert announcement.stat().st_mode & 0o777 == 0o600
