@@ -11,6 +11,7 @@
 # make down        stop it and everything it started
 PYTHON ?= python3
 ENVS := .slipway/envs
+BEGAN := $(shell date +%s.%N)
 GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
 # Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
 SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
@@ -18,7 +19,7 @@ SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-c
 .PHONY: demo test check lint types wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
 
 demo: environments
-	@$(ENVS)/local/bin/python -m demo $(if $(CANARY),--canary)
+	@$(ENVS)/local/bin/python -m demo --began $(BEGAN) $(if $(CANARY),--canary)
 
 up: environments
 	@$(ENVS)/local/bin/python -m local up $(if $(HUB),--hub $(HUB))

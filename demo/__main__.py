@@ -12,8 +12,9 @@ from cli.screens import console_on_stdout
 from cli.settings import Settings
 from demo import canary
 from demo.canary import CanaryDemo, write_specs
-from demo.observers import resident_bytes
+from demo.observers import PodWatch, resident_bytes
 from demo.story import SPEC, Demo, DemoError
+from demo.timeline import Timeline
 from local.private_files import PRIVATE_UMASK
 from local.stack import DEFAULT_FOLDER, Stack
 from tasks.adapters.progress import size
@@ -30,17 +31,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
     parser.add_argument("--canary", action="store_true", help="add a chapter: a canary that fails under real traffic")
+    parser.add_argument("--began", type=float, default=time.time(), help="when the command began: seconds since 1970")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
-    console, started_at = console_on_stdout(), time.monotonic()
+    console, timeline = console_on_stdout(), Timeline(arguments.began)
     specs = arguments.folder.resolve() / "specs" if arguments.canary else None
     stack = Stack(arguments.folder, specs=specs)
     try:
         if specs:
             write_specs(specs)
-        _bring_up(stack, console)
+        _bring_up(stack, console, timeline)
         os.environ.update(stack.client_environment())
-        _tell(stack, console, specs)
+        _tell(stack, console, specs, timeline)
     except (DemoError, PipelineError, OSError) as error:
         console.print(f"\ndemo failed: {error}", style="bold red", highlight=False, soft_wrap=True, markup=False)
         console.print(f"The stack keeps running. Its logs are in {stack.folder}; `make down` stops it.", soft_wrap=True)
@@ -50,31 +52,37 @@ def main() -> int:
         return INTERRUPTED
     memory = resident_bytes(stack.folder)
     used = f", {size(memory)} of memory in the stack's processes" if memory else ""
-    console.print(f"\ndemo passed in {time.monotonic() - started_at:.0f} s{used}", style="bold green")
+    console.print()
+    console.print(timeline.table())
+    console.print(f"every run's times: {timeline.write(stack.folder)}", highlight=False, soft_wrap=True)
+    console.print(f"\ndemo passed in {timeline.now():.0f} s{used}", style="bold green")
     return 0
 
 
-def _bring_up(stack: Stack, console: Console) -> None:
+def _bring_up(stack: Stack, console: Console, timeline: Timeline) -> None:
     console.rule("the stack", align="left")
-    started_at = time.monotonic()
+    timeline.mark("the stack begins")
 
     def say(text: str) -> None:
-        console.print(f"{time.monotonic() - started_at:5.1f} s  {text}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"{timeline.now():5.1f} s  {text}", highlight=False, soft_wrap=True, markup=False)
 
     stack.up(say)
+    timeline.mark("the stack answers")
 
 
-def _tell(stack: Stack, console: Console, specs: Path | None) -> None:
+def _tell(stack: Stack, console: Console, specs: Path | None, timeline: Timeline) -> None:
     settings = Settings.resolve(os.environ)
-    with settings.airflow() as airflow:
-        demo = Demo(stack, console, settings, airflow, _spec(SPEC))
+    pods = PodWatch(stack.kubeconfig, settings.site().kubernetes.pipeline_namespace)
+    with settings.airflow() as airflow, pods:
+        demo = Demo(stack, console, settings, airflow, _spec(SPEC), pods, timeline)
         demo.release_a_good_model()
         demo.release_the_same_weights()
         refused = demo.refuse_a_damaged_model()
         demo.show_evidence(refused)
         demo.roll_back_to_the_previous_release()
         if specs:
-            CanaryDemo(stack, console, settings, airflow, _spec(canary.SPEC), specs).roll_back_a_canary()
+            fifth = CanaryDemo(stack, console, settings, airflow, _spec(canary.SPEC), pods, timeline, specs)
+            fifth.roll_back_a_canary()
         demo.say_where_everything_is()
 
 

@@ -1,8 +1,10 @@
-"""What the demo observes: the pods that start, and memory in use."""
+"""What the demo observes: the pods of steps, and memory in use."""
 
 import contextlib
 import os
 import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,23 +12,35 @@ from kubernetes import client, config, watch
 from urllib3.exceptions import HTTPError
 
 WATCH_TIMEOUT_S = 600
+STEP, RUN = "slipway.dev/step", "slipway.dev/run"
+"""Labels of a step's pod."""
 KIB = 1024
 
 
-class PodCount:
-    """Counts the pods of a run by watching them, because successful pods are deleted. Used as a context."""
+@dataclass
+class Pod:
+    """A pod of a step. Its times are when this process heard of them, in seconds since the epoch."""
 
-    def __init__(self, kubeconfig: Path, namespace: str, label: str) -> None:
+    step: str
+    run: str
+    requested: float
+    started: float | None = None
+    """Its container runs, or has ended."""
+
+
+class PodWatch:
+    """The pods of all steps, by watching them, because successful pods are deleted. Used as a context."""
+
+    def __init__(self, kubeconfig: Path, namespace: str) -> None:
         self._api = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
-        self._watch, self._namespace, self._label = watch.Watch(), namespace, label
+        self._watch, self._namespace = watch.Watch(), namespace
         self._left = threading.Event()
-        self.steps: dict[str, str] = {}
-        """Step by pod name."""
+        self._pods: dict[str, Pod] = {}
         self.problem: str | None = None
-        """Why the count may be too small."""
+        """Why pods or times may be missing."""
 
     def __enter__(self) -> Self:
-        pods = self._api.list_namespaced_pod(self._namespace, label_selector=self._label)
+        pods = self._api.list_namespaced_pod(self._namespace, label_selector=STEP)
         version = pods.metadata.resource_version
         threading.Thread(target=self._read, args=(version,), name="demo-pods", daemon=True).start()
         return self
@@ -35,21 +49,33 @@ class PodCount:
         self._left.set()
         self._watch.stop()
 
+    def of(self, run: str) -> dict[str, Pod]:
+        """The pods of a run, by step; the last one where a step was tried again."""
+        return {pod.step: pod for pod in list(self._pods.values()) if pod.run == run}
+
     def _read(self, version: str) -> None:
-        stream = self._watch.stream(
-            self._api.list_namespaced_pod,
-            self._namespace,
-            label_selector=self._label,
-            resource_version=version,
-            timeout_seconds=WATCH_TIMEOUT_S,
-        )
         try:
-            for event in stream:
-                pod: Any = event["object"]
-                self.steps[pod.metadata.name] = pod.metadata.labels.get("slipway.dev/step", pod.metadata.name)
+            while not self._left.is_set():
+                stream = self._watch.stream(
+                    self._api.list_namespaced_pod,
+                    self._namespace,
+                    label_selector=STEP,
+                    resource_version=version,
+                    timeout_seconds=WATCH_TIMEOUT_S,
+                )
+                for event in stream:
+                    self._look(event["object"])
+                    version = event["object"].metadata.resource_version
         except (client.ApiException, HTTPError) as error:
             if not self._left.is_set():
                 self.problem = f"the watch of pods broke: {error}"[:200]
+
+    def _look(self, found: Any) -> None:
+        labels = found.metadata.labels
+        pod = self._pods.setdefault(found.metadata.name, Pod(labels[STEP], labels.get(RUN, ""), time.time()))
+        states = [status.state for status in found.status.container_statuses or []]
+        if pod.started is None and any(state.running or state.terminated for state in states):
+            pod.started = time.time()
 
 
 def resident_bytes(folder: Path) -> int | None:

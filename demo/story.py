@@ -23,7 +23,8 @@ from cli.screens import screen_on
 from cli.settings import Settings
 from cli.state import read_channel
 from cli.tables import gate_table
-from demo.observers import PodCount
+from demo.observers import PodWatch
+from demo.timeline import Timeline
 from demo.traffic import Traffic, ask
 from local.stack import REPOSITORY, Stack
 from tasks.contracts.gate import Verdict
@@ -55,6 +56,8 @@ class Demo:
     settings: Settings
     airflow: Airflow
     spec: ReleaseSpec
+    pods: PodWatch
+    timeline: Timeline
 
     def release_a_good_model(self) -> None:
         """First release: the model goes live and answers."""
@@ -64,21 +67,21 @@ class Demo:
         self._expect(outcome.exit_code == 0, f"revision {GOOD} to go live", outcome.text)
         self._say(outcome.text)
         self._ask_live()
+        answered_s = self.timeline.mark("the first promoted answer")
+        self._say(f"that is the first answer of a promoted model, {answered_s:.0f} s after the command began")
 
     def release_the_same_weights(self) -> None:
         """Second release: another commit with the same weights starts no step but plan."""
         self._title(2, f"revision {SAME_WEIGHTS}: a commit that changes only the README")
         run_id = _run_id(SAME_WEIGHTS)
-        namespace = self.settings.site().kubernetes.pipeline_namespace
-        with PodCount(self.stack.kubeconfig, namespace, f"slipway.dev/run={run_id}") as pods:
-            view = self._release(SAME_WEIGHTS, run_id)
+        view = self._release(SAME_WEIGHTS, run_id)
         plan = plan_of(view)
         action = plan.action if plan else "no plan"
         self._expect(action == "nothing", "a plan with nothing to do", action)
         ran = sorted(name for name, task in view.tasks.items() if task.state != "skipped")
         self._expect(ran == ["plan"], "only plan to run", ", ".join(ran))
-        self._expect(pods.problem is None, "to count the run's pods", pods.problem)
-        started = sorted(pods.steps.values())
+        self._expect(self.pods.problem is None, "to count the run's pods", self.pods.problem)
+        started = sorted(self.pods.of(run_id))
         self._expect(started == ["plan"], "one pod to start, for plan", ", ".join(started) or "none")
         skipped = len(view.tasks) - 1
         self._say(f"{outcome_of(self.airflow, view).text}; {skipped} steps skipped, 1 pod started (plan)")
@@ -163,9 +166,11 @@ class Demo:
     def _followed(self, run: Run, until: Callable[[RunView], bool] = run_ended) -> RunView:
         with screen_on(self.console) as screen:
             try:
-                return follow(self.airflow, run, screen, until=until, timeout_s=RUN_TIMEOUT_S, poll_s=POLL_S)
+                view = follow(self.airflow, run, screen, until=until, timeout_s=RUN_TIMEOUT_S, poll_s=POLL_S)
             except TimeoutError as error:
                 raise DemoError(f"{error}. Look at {self.airflow.run_url(run)}") from error
+        self.timeline.add(view, self.pods.of(run.run_id))
+        return view
 
     def _await_gone(self, release: str) -> None:
         """Wait until the pods of a retired release have ended: that is when kept connections would break."""
