@@ -29,18 +29,19 @@ class Pod:
 
 
 class PodWatch:
-    """The pods of all steps, by watching them, because successful pods are deleted. Used as a context."""
+    """The pods of steps, by watching them, because successful pods are deleted. Used as a context."""
 
-    def __init__(self, kubeconfig: Path, namespace: str) -> None:
+    def __init__(self, kubeconfig: Path, namespace: str, label: str = STEP) -> None:
+        """`label` selects the pods; it is a label selector of Kubernetes."""
         self._api = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
-        self._watch, self._namespace = watch.Watch(), namespace
+        self._watch, self._namespace, self._label = watch.Watch(), namespace, label
         self._left = threading.Event()
         self._pods: dict[str, Pod] = {}
         self.problem: str | None = None
         """Why pods or times may be missing."""
 
     def __enter__(self) -> Self:
-        pods = self._api.list_namespaced_pod(self._namespace, label_selector=STEP)
+        pods = self._api.list_namespaced_pod(self._namespace, label_selector=self._label)
         version = pods.metadata.resource_version
         threading.Thread(target=self._read, args=(version,), name="demo-pods", daemon=True).start()
         return self
@@ -48,6 +49,11 @@ class PodWatch:
     def __exit__(self, *_: object) -> None:
         self._left.set()
         self._watch.stop()
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """Step by pod name."""
+        return {name: pod.step for name, pod in list(self._pods.items())}
 
     def of(self, run: str) -> dict[str, Pod]:
         """The pods of a run, by step; the last one where a step was tried again."""
@@ -59,7 +65,7 @@ class PodWatch:
                 stream = self._watch.stream(
                     self._api.list_namespaced_pod,
                     self._namespace,
-                    label_selector=STEP,
+                    label_selector=self._label,
                     resource_version=version,
                     timeout_seconds=WATCH_TIMEOUT_S,
                 )
@@ -72,7 +78,9 @@ class PodWatch:
 
     def _look(self, found: Any) -> None:
         labels = found.metadata.labels
-        pod = self._pods.setdefault(found.metadata.name, Pod(labels[STEP], labels.get(RUN, ""), time.time()))
+        pod = self._pods.setdefault(
+            found.metadata.name, Pod(labels.get(STEP, found.metadata.name), labels.get(RUN, ""), time.time())
+        )
         states = [status.state for status in found.status.container_statuses or []]
         if pod.started is None and any(state.running or state.terminated for state in states):
             pod.started = time.time()

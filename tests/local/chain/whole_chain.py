@@ -20,7 +20,7 @@ from kubernetes import client, config
 from cli.airflow_api import Airflow, NoSuchDagError
 from cli.follow import follow
 from cli.login import Login
-from demo.observers import PodCount
+from demo.observers import PodWatch
 from demo.traffic import Traffic, ask
 from tasks.adapters.heads import exists
 from tasks.adapters.kube import Cluster
@@ -140,7 +140,7 @@ class Chain:
     def counting_pods(self, **labels):
         """Counts the pods that carry these labels and start within the block."""
         selector = ",".join(f"slipway.dev/{name}={value}" for name, value in labels.items())
-        return PodCount(self.kubeconfig, self.site.kubernetes.pipeline_namespace, selector)
+        return PodWatch(self.kubeconfig, self.site.kubernetes.pipeline_namespace, selector)
 
     # what stands in cluster and store
 
