@@ -13,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from local.airflow.services import AirflowServices
 from local.cluster import NOT_ENFORCED
 from local.cluster.confinement import DESCRIPTIONS
 from local.object_store import LocalObjectStore
+from local.patience import Patience
 from local.private_files import make_private, open_private, write_private
 from local.processes import free_port
 from local.settings import LISTENING, Settings
@@ -47,7 +48,6 @@ CLUSTER_NAME = "slipway-local"
 SERVERS = {"cluster": 3, "hub": 3, "object-store": 1}
 """How many seconds each server may take to stop; Airflow's are in airflow_services."""
 STOPPED_FIRST = "scheduler"
-READY_TIMEOUT_S = 150.0  # for slow machines; a service that keeps failing is noticed sooner
 POLL_S = 0.1
 UNVERIFIED = ssl._create_unverified_context()  # noqa: S323, SLF001 - only checks that our loopback server answers
 
@@ -247,10 +247,10 @@ class Stack:
         airflow.prepare()
         depends_on = f"{self.site_file.read_text()}\n{self.settings.ports}"
         self.supervisor.start(airflow.services(depends_on))
-        deadline = time.monotonic() + READY_TIMEOUT_S
+        patience = self._patience(airflow_services.COMMANDS)
         while unhealthy := airflow.unhealthy_parts():
             gave_up = [name for name in airflow_services.COMMANDS if self.status()[name].gave_up]
-            if gave_up or time.monotonic() > deadline:
+            if gave_up or patience.is_over():
                 service = gave_up[0] if gave_up else unhealthy[0].replace("_", "-")
                 service = service if service in airflow_services.COMMANDS else "api-server"
                 raise self._not_started(f"Airflow at {airflow.address}", service, f"{', '.join(unhealthy)} not healthy")
@@ -287,12 +287,17 @@ class Stack:
         return Service("hub", command, _bare_environment(), REPOSITORY)
 
     def _wait(self, service: str, url: str, answers: int = 200) -> None:
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline and not self.status()[service].gave_up:
+        patience = self._patience([service])
+        while not patience.is_over() and not self.status()[service].gave_up:
             if _status_of(url) == answers:
                 return
             time.sleep(POLL_S)
         raise self._not_started(f"the embedded {service} at {url}", service, "no answer")
+
+    def _patience(self, services: Iterable[str]) -> Patience:
+        """Patience with services, and with the processes that they start."""
+        names = tuple(services)
+        return Patience(lambda: set().union(*(self.supervisor.processes_of(name) for name in names)))
 
     def _not_started(self, what: str, service: str, state: str) -> PipelineError:
         log, tail = self.supervisor.log(service), self.supervisor.tail(service)

@@ -191,6 +191,10 @@ class Supervisor:
                 states[item["name"]] = State(item["name"], item["statename"], item["pid"], seconds)
         return states
 
+    def processes_of(self, name: str) -> set[int]:
+        """Pids of a service and of everything that it started."""
+        return having(**{STACK: str(self._stack), SERVICE: name})
+
     def left_over(self) -> int:
         """How many processes a killed supervisord has left behind."""
         return 0 if self.answers() else len(self._processes())
