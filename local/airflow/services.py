@@ -1,15 +1,18 @@
 """Airflow on a laptop: its configuration, its database, and the services that the supervisor runs."""
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
+import sqlite3
 import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from local.airflow.settings import AirflowHome
-from local.private_files import PRIVATE_UMASK, write_private
+from local.airflow.settings import AirflowHome, database_address
+from local.private_files import PRIVATE_UMASK, make_private, open_private, write_private
 from local.supervisor import Service
 from tasks.contracts.errors import PipelineError
 
@@ -61,12 +64,34 @@ class AirflowServices:
             PipelineError: the migration failed.
         """
         self._home.write()
-        stamp, lock_digest = self.folder / "migrated-for", hashlib.sha256(self._lock.read_bytes()).hexdigest()
-        if stamp.exists() and stamp.read_text() == lock_digest and (self.folder / "airflow.db").exists():
+        stamp, database = self.folder / "migrated-for", self.folder / "airflow.db"
+        lock_digest = hashlib.sha256(self._lock.read_bytes()).hexdigest()
+        if stamp.exists() and stamp.read_text() == lock_digest and database.exists():
             return
+        if database.exists():
+            self._migrate(database)
+        else:
+            self._copy_migrated(database, lock_digest)
+        write_private(stamp, lock_digest)
+
+    def _copy_migrated(self, database: Path, lock_digest: str) -> None:
+        """Copy an empty database, which is made once for each version of Airflow and serves every stack."""
+        made = self._repository / ".slipway" / "airflow-databases" / f"{lock_digest}.db"
+        make_private(made.parent)
+        with open_private(made.with_suffix(".lock")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                unfinished = made.with_suffix(".new")
+                unfinished.unlink(missing_ok=True)
+                self._migrate(unfinished)
+                _copy(unfinished, made)
+                unfinished.unlink()
+        _copy(made, database)
+
+    def _migrate(self, database: Path) -> None:
         done = subprocess.run(
             [str(self._bin / "airflow"), "db", "migrate"],
-            env=self.environment(),
+            env={**self.environment(), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database_address(database)},
             cwd=self._repository,
             capture_output=True,
             text=True,
@@ -77,7 +102,6 @@ class AirflowServices:
             raise PipelineError(
                 f"`airflow db migrate` exited with {done.returncode}", found=(done.stdout + done.stderr)[-2000:]
             )
-        write_private(stamp, lock_digest)
 
     def services(self, depends_on: str) -> list[Service]:
         """Airflow's services, for the supervisor. Call `prepare` first.
@@ -93,21 +117,21 @@ class AirflowServices:
     def unhealthy_parts(self) -> list[str]:
         """The parts that do not report that they are healthy, by Airflow's names.
 
-        The API of tasks is asked last: Airflow 3.3.2 builds it for the first request, which takes 6 s on two cores and
-        more on busy ones, and answers nobody meanwhile. Whoever waits for a healthy Airflow waits for that too.
+        Airflow 3.3.2 builds the API of tasks for its first request, which takes 6 s on two cores and more on busy ones,
+        and answers nobody meanwhile. So it is asked from the beginning, while the other services start.
         """
+        unhealthy = []
         try:
             health = self._answer(f"{self.address}/api/v2/monitor/health")
         except (OSError, ValueError):
-            return ["api_server"]
-        unhealthy = [part for part in HEALTHY_PARTS if (health.get(part) or {}).get("status") != "healthy"]
-        if unhealthy:
-            return unhealthy
+            unhealthy.append("api_server")
+        else:
+            unhealthy += [part for part in HEALTHY_PARTS if (health.get(part) or {}).get("status") != "healthy"]
         try:
             self._answer(f"http://127.0.0.1:{self._execution_port}/execution/health")
         except (OSError, ValueError):
-            return ["execution_api"]
-        return []
+            unhealthy.append("execution_api")
+        return unhealthy
 
     def _answer(self, url: str) -> dict[str, Any]:
         with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - own loopback address
@@ -129,3 +153,14 @@ class AirflowServices:
             "PYTHONPATH": str(self._repository),
             **self._environment,
         }
+
+
+def _copy(database: Path, copy: Path) -> None:
+    """Copy a database with what SQLite keeps beside it; the copy is whole or not there."""
+    unfinished = copy.with_suffix(".copy")
+    unfinished.unlink(missing_ok=True)
+    with open_private(unfinished):
+        pass
+    with contextlib.closing(sqlite3.connect(database)) as source, contextlib.closing(sqlite3.connect(unfinished)) as to:
+        source.backup(to)
+    unfinished.rename(copy)

@@ -25,6 +25,11 @@ SETTINGS = Path("k8s_manifests/airflow/settings.yaml")
 """What is the same wherever Airflow runs Slipway's DAGs."""
 
 
+def database_address(database: Path) -> str:
+    """The address of a database for Airflow."""
+    return f"sqlite:///{database}?timeout={LOCK_WAIT_S}"
+
+
 class AirflowHome:
     """The folder AIRFLOW_HOME: configuration, passwords, database and logs."""
 
@@ -81,7 +86,7 @@ class AirflowHome:
                 "simple_auth_manager_users": ",".join(f"{name}:{role}" for name, role in USERS.items()),
                 "simple_auth_manager_passwords_file": str(self.passwords_file),
             },
-            "database": {"sql_alchemy_conn": f"sqlite:///{self.folder / 'airflow.db'}?timeout={LOCK_WAIT_S}"},
+            "database": {"sql_alchemy_conn": database_address(self.folder / "airflow.db")},
             # there are six small files, and a second process would take memory for nothing
             "dag_processor": {"parsing_processes": 1},
             "api": {
