@@ -11,6 +11,7 @@
 # make down        stop it and everything it started
 PYTHON ?= python3
 ENVS := .slipway/envs
+LAPTOP := local airflow tasks triton front
 BEGAN := $(shell date +%s.%N)
 GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
 # Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
@@ -18,11 +19,11 @@ SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-c
 
 .PHONY: demo test check lint types wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
 
-demo: environments
-	@$(ENVS)/local/bin/python -m demo --began $(BEGAN) $(if $(CANARY),--canary)
+demo:
+	@$(PYTHON) -m local.environments $(LAPTOP) --then -m demo --began $(BEGAN) $(if $(CANARY),--canary)
 
-up: environments
-	@$(ENVS)/local/bin/python -m local up $(if $(HUB),--hub $(HUB))
+up:
+	@$(PYTHON) -m local.environments $(LAPTOP) --then -m local up $(if $(HUB),--hub $(HUB))
 
 down:
 	@if [ -x $(ENVS)/local/bin/python ]; then $(ENVS)/local/bin/python -m local down; fi
@@ -86,7 +87,7 @@ gpu-check: $(if $(filter $(ENVS)/%,$(GPU_PYTHON)),modelopt)
 
 .PHONY: environments dev modelopt clients peers
 environments:
-	@$(PYTHON) -m local.environments airflow tasks triton front local
+	@$(PYTHON) -m local.environments $(LAPTOP)
 
 dev modelopt clients peers:
 	@$(PYTHON) -m local.environments $@

@@ -1,6 +1,9 @@
 """Builds the Python environments from their lock files. Runs on any Python from 3.11, with the standard library only.
 
-    python3 -m local.environments airflow tasks triton front local
+    python3 -m local.environments local airflow tasks triton front
+
+They are built side by side. `--then -m demo` runs a module of Python as soon as the environment `local` is built, while
+the others are being built; it calls `wait_for` before it uses one of them.
 
 The locks are for CPython 3.11 on Linux x86-64. If another Python runs this, uv finds a 3.11 on the machine, or
 downloads one into .slipway/python. An environment whose lock has not changed is kept. uv installs from the indexes that
@@ -8,15 +11,21 @@ environment variables configure for pip. All environments are in .slipway/envs.
 """
 
 import argparse
+import contextlib
+import fcntl
 import functools
 import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import TextIO
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 REQUIREMENTS = REPOSITORY / "requirements"
@@ -40,6 +49,14 @@ TORCH = "torch==2.13.0"
 WITH_TORCH = ("tasks", "modelopt")
 OF_PODS = ("tasks", "triton", "modelopt", "harness")
 """Compiled on installation, as pip does in an image: a pod cannot write bytecode to its read-only root."""
+NOT_COMPILED = (
+    r"/(tests?|kubernetes/aio|torch/testing|torch/_inductor/\w+|sympy/physics|pygments/lexers)/"
+    r"|/transformers/models/(?!auto/|llama/)"
+)
+"""Two fifths of the code: steps import none of it, or one file of many, which Python then compiles in memory."""
+AT_ONCE = 2
+"""Environments: one is downloaded while another one is compiled. Those named first are built first."""
+SIGNALLED = 128
 NOT_OURS = ["--overrides", str(REQUIREMENTS / "of-the-image.txt"), "--no-emit-package", "scipy"]
 IMAGE_ONLY = {
     "tasks-gpu": ("tasks-gpu", ["--no-emit-package", "numpy"]),
@@ -53,6 +70,10 @@ OLDEST_PYTHON = (3, 11)
 PYTHON_OF_LOCKS = "3.11"
 PLATFORM = ("Linux", "x86_64")
 PYTHON_OF_IMAGES = "3.12"
+LAPTOP = "local"
+"""Environment of the laptop's stack and of the demo."""
+STAMP = "made-from"
+"""File of a finished environment."""
 
 
 class SetupError(Exception):
@@ -64,18 +85,81 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*NAMES, *IMAGE_ONLY, []], help="environments to build")
     parser.add_argument("--lock", action="store_true", help="write the lock files instead")
+    parser.add_argument("--then", nargs=argparse.REMAINDER, default=[], help="arguments of Python, as in `-m demo`")
     arguments = parser.parse_args()
     try:
         uv = installer()
-        for name in arguments.names or ((*NAMES, *IMAGE_ONLY) if arguments.lock else ()):
-            if arguments.lock:
+        if arguments.lock:
+            for name in arguments.names or (*NAMES, *IMAGE_ONLY):
                 lock(uv, name)
-            else:
-                make(uv, name)
+            return 0
+        return build(uv, list(dict.fromkeys(arguments.names)), arguments.then)
     except SetupError as error:
         print(f"environments: {error}", file=sys.stderr)
         return 1
-    return 0
+    except KeyboardInterrupt:
+        return SIGNALLED + signal.SIGINT
+
+
+def build(uv: Path, names: list[str], then: Sequence[str] = ()) -> int:
+    """Build environments side by side, and run `then` in `local` beside the others; return the exit code of both.
+
+    Raises:
+        SetupError: one cannot be built; the text says what to do. None is begun after that.
+    """
+    interpreter(uv)
+    with contextlib.ExitStack() as locks, ThreadPoolExecutor(AT_ONCE) as pool:
+        held = {name: locks.enter_context(_lock(name)) for name in sorted(names)}
+        if then:
+            _make_locked(uv, LAPTOP, held.pop(LAPTOP))
+        building = [pool.submit(_make_locked, uv, name, held[name]) for name in names if name in held]
+        code = _exit_code([str(ENVIRONMENTS / LAPTOP / "bin" / "python"), *then]) if then else 0
+        if code != SIGNALLED + signal.SIGINT:
+            wait(building, return_when=FIRST_EXCEPTION)
+        pool.shutdown(cancel_futures=True)
+        for error in (future.exception() for future in building if future.done() and not future.cancelled()):
+            if error and code != SIGNALLED + signal.SIGINT:
+                raise error
+        return code
+
+
+def _exit_code(command: list[str]) -> int:
+    """Run a command, which gets the terminal's interrupts as this process does, and decides what follows from them."""
+    with subprocess.Popen(command) as process:
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                return process.wait()
+
+
+def wait_for(*names: str) -> None:
+    """Wait while a process builds these environments.
+
+    Raises:
+        SetupError: it could not build one of them.
+    """
+    for name in names:
+        with _lock(name) as lock:
+            if error := lock.read():
+                raise SetupError(error)
+
+
+def _lock(name: str) -> TextIO:
+    """The file that whoever builds an environment holds, with the error of the last attempt. Closing it lets go."""
+    stream = (ENVIRONMENTS / f".{name}.lock").open("a+")
+    fcntl.flock(stream, fcntl.LOCK_EX)
+    stream.seek(0)
+    return stream
+
+
+def _make_locked(uv: Path, name: str, lock: TextIO) -> None:
+    """Build an environment, and let go of its lock."""
+    with lock:
+        lock.truncate(0)
+        try:
+            make(uv, name)
+        except SetupError as error:
+            lock.write(f"environment {name}: {error}")
+            raise
 
 
 def installer() -> Path:
@@ -135,7 +219,7 @@ def make(uv: Path, name: str) -> None:
     if name in IMAGE_ONLY:
         raise SetupError(f"{name} is added to an image and is not an environment here. Give --lock to resolve it.")
     target, (python, version) = ENVIRONMENTS / name, interpreter(uv)
-    stamp, digest = target / "made-from", _digest(name, version)
+    stamp, digest = target / STAMP, _digest(name, version)
     if stamp.exists() and stamp.read_text() == digest:
         return
     started_at = time.monotonic()
@@ -145,13 +229,14 @@ def make(uv: Path, name: str) -> None:
     install = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin" / "python")]
     if name in WITH_TORCH:
         _install_torch(install)
-    last = [*install, "--compile-bytecode"] if name in OF_PODS else install
     if name == "triton":
         _run([*install, "--require-hashes", "-r", str(REQUIREMENTS / "triton-server.txt")], "cannot install Triton")
-    _run([*last, "--require-hashes", "-r", str(REQUIREMENTS / f"{name}.lock")], f"cannot install {name}.lock")
+    _run([*install, "--require-hashes", "-r", str(REQUIREMENTS / f"{name}.lock")], f"cannot install {name}.lock")
     if name == "triton":
         own = str(target / "bin" / "python")
         _run([own, str(REPOSITORY / "images" / "triton-cpu" / "install_triton.py")], "cannot lay out Triton")
+    if name in OF_PODS:
+        _compile(target)
     stamp.write_text(digest)
     print(f"environments: {name} built in {time.monotonic() - started_at:.0f} s", flush=True)
 
@@ -170,6 +255,12 @@ def _install_torch(install: list[str]) -> None:
     cpu_build = f"{TORCH}+cpu"
     if subprocess.run([*install, cpu_build], env=_environment(), capture_output=True, check=False).returncode:
         _run([*install, "--index-url", TORCH_CPU_INDEX, cpu_build], f"no index has {cpu_build}")
+
+
+def _compile(target: Path) -> None:
+    """Store the bytecode of what a pod may import. Some packages ship files that no Python can compile."""
+    command = [str(target / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0", "-x", NOT_COMPILED]
+    subprocess.run([*command, str(target / "lib")], stdout=subprocess.DEVNULL, check=False)
 
 
 def _digest(name: str, version: str) -> str:

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from local.airflow import services as airflow_services
 from local.airflow.services import AirflowServices
 from local.cluster import NOT_ENFORCED
 from local.cluster.confinement import DESCRIPTIONS
+from local.environments import ENVIRONMENTS, SetupError, wait_for
 from local.object_store import LocalObjectStore
 from local.patience import Patience
 from local.private_files import make_private, open_private, write_private
@@ -39,7 +41,6 @@ from tasks.contracts.store_access import IDENTITY_VARIABLE
 from tasks.document_files import read_document
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 DEFAULT_FOLDER = REPOSITORY / ".slipway" / "stack"
 AIRFLOW_ACCOUNT = "slipway-airflow"
 SIGNING_SECRET = "slipway-signing"  # noqa: S105 - a name
@@ -120,21 +121,30 @@ class Stack:
             if left_over := self.supervisor.end_left_over():
                 say(f"the supervisor had been killed: stopped the {left_over} processes that it left behind")
             self._settle_ports(say)
-            # pods run the checkout's code from a read-only root, where Python cannot store bytecode
-            compileall.compile_dir(REPOSITORY / "tasks", quiet=2)
             self.supervisor.start([self._cluster(), self._hub(), self.object_store.service(REPOSITORY)])
-            self._wait("cluster", f"https://127.0.0.1:{self.settings.ports['cluster']}/readyz")
-            self._wait("hub", f"{self.hub_endpoint}/api/models/slipway/demo-llama")
-            self._wait("object-store", self.object_store.endpoint, answers=403)
-            say(f"cluster, hub and object store answer (kubeconfig {self.kubeconfig})")
-            server = json.loads((self.folder / "cluster" / "server.json").read_text())
-            say(f"pods: {DESCRIPTIONS[server['confinement']]}")
-            say(NOT_ENFORCED)
-            self._prepare_site()
-            if airflow:
+            write_private(self.site_file, yaml.safe_dump(self.site(), sort_keys=False))
+            with ThreadPoolExecutor(1) as beside:
+                prepared = beside.submit(self._prepare_airflow) if airflow else None
+                self._start_servers(say)
+            if prepared:
+                prepared.result()
                 self._start_airflow()
                 say(f"Airflow answers at {self.airflow.address}")
+            _wait_for_environments("tasks", "triton", "front")
             client_file.write_running(self.folder, self.client_environment(airflow=airflow))
+
+    def _start_servers(self, say: Say) -> None:
+        """Wait for cluster, Hub and object store, and prepare them for the site."""
+        # pods run the checkout's code from a read-only root, where Python cannot store bytecode
+        compileall.compile_dir(REPOSITORY / "tasks", quiet=2)
+        self._wait("cluster", f"https://127.0.0.1:{self.settings.ports['cluster']}/readyz")
+        self._wait("hub", f"{self.hub_endpoint}/api/models/slipway/demo-llama")
+        self._wait("object-store", self.object_store.endpoint, answers=403)
+        say(f"cluster, hub and object store answer (kubeconfig {self.kubeconfig})")
+        server = json.loads((self.folder / "cluster" / "server.json").read_text())
+        say(f"pods: {DESCRIPTIONS[server['confinement']]}")
+        say(NOT_ENFORCED)
+        self._prepare_site()
 
     def down(self) -> None:
         """Stop every process of the stack, including pods. Buckets, Airflow's history and the cluster's objects stay.
@@ -235,16 +245,18 @@ class Stack:
         # imported here: the Kubernetes client takes two seconds, and looking up addresses does not need it
         from local import objects  # noqa: PLC0415
 
-        text, manifests = yaml.safe_dump(self.site(), sort_keys=False), REPOSITORY / "k8s_manifests"
-        write_private(self.site_file, text)
+        text, manifests = self.site_file.read_text(), REPOSITORY / "k8s_manifests"
         site = read_contract(Site, self.site(), str(self.site_file))
         objects.prepare(site, text, self.kubeconfig, manifests, self.settings)
         namespace = site.kubernetes.pipeline_namespace
         objects.write_kubeconfig(self.kubeconfig, namespace, AIRFLOW_ACCOUNT, self._airflow_kubeconfig)
 
+    def _prepare_airflow(self) -> None:
+        _wait_for_environments("airflow")
+        self.airflow.prepare()
+
     def _start_airflow(self) -> None:
         airflow = self.airflow
-        airflow.prepare()
         depends_on = f"{self.site_file.read_text()}\n{self.settings.ports}"
         self.supervisor.start(airflow.services(depends_on))
         patience = self._patience(airflow_services.COMMANDS)
@@ -304,6 +316,13 @@ class Stack:
         return PipelineError(
             f"{what} did not start", found=f"{state}; its log ends with\n{tail}", remedy=f"Read {log}."
         )
+
+
+def _wait_for_environments(*names: str) -> None:
+    try:
+        wait_for(*names)
+    except SetupError as error:
+        raise PipelineError(str(error)) from error
 
 
 def _status_of(url: str) -> int | None:
