@@ -1,0 +1,91 @@
+"""Building environments side by side, with a program in the place of uv."""
+
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from local import environments
+from local.environments import SetupError, build, wait_for
+
+UV = """\
+    #!/usr/bin/env python3
+    import pathlib, sys, time
+    if sys.argv[1] == "venv":
+        target = pathlib.Path(sys.argv[-1])
+        (target / "bin").mkdir(parents=True)
+        (target / "bin" / "python").symlink_to(sys.executable)
+    elif sys.argv[-1].endswith("front.lock"):
+        sys.exit("no such package")
+    elif sys.argv[-1].endswith("airflow.lock"):
+        time.sleep(0.5)
+    """
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    made = tmp_path / "envs"
+    made.mkdir()
+    monkeypatch.setattr(environments, "ENVIRONMENTS", made)
+    return made
+
+
+@pytest.fixture
+def uv(tmp_path):
+    program = tmp_path / "uv"
+    program.write_text(textwrap.dedent(UV).replace("/usr/bin/env python3", sys.executable, 1))
+    program.chmod(0o700)
+    return program
+
+
+def waiting_for(name, folder, tmp_path):
+    """Arguments of a Python that waits for an environment, and writes whether it is there, or why it is not."""
+    code = f"""\
+        import pathlib
+        from local import environments
+        environments.ENVIRONMENTS = folder = pathlib.Path({str(folder)!r})
+        try:
+            environments.wait_for({name!r})
+            said = str((folder / {name!r} / "made-from").exists())
+        except environments.SetupError as error:
+            said = str(error)
+        pathlib.Path({str(tmp_path / "said")!r}).write_text(said)
+        """
+    return ["-c", textwrap.dedent(code)]
+
+
+def test_what_runs_meanwhile_waits_for_an_environment_that_it_needs(uv, folder, tmp_path):
+    assert build(uv, ["local", "airflow"], waiting_for("airflow", folder, tmp_path)) == 0
+
+    assert (tmp_path / "said").read_text() == "True"
+
+
+def test_a_failed_environment_ends_both_with_its_error(uv, folder, tmp_path):
+    with pytest.raises(SetupError, match=r"cannot install front\.lock"):
+        build(uv, ["local", "front"], waiting_for("front", folder, tmp_path))
+
+    assert (tmp_path / "said").read_text().startswith("environment front: cannot install front.lock")
+
+
+def test_the_exit_code_of_what_ran_meanwhile_is_passed_on(uv):
+    assert build(uv, ["local", "airflow"], ["-c", "raise SystemExit(7)"]) == 7
+
+
+def test_an_environment_that_is_built_now_makes_the_last_error_history(uv, folder):
+    with pytest.raises(SetupError):
+        build(uv, ["front"])
+    uv.write_text(uv.read_text().replace("front.lock", "other.lock"))
+
+    assert build(uv, ["front"]) == 0
+    wait_for("front")
+
+
+def test_two_commands_build_an_environment_once(uv, folder, capfd):
+    both = [threading.Thread(target=build, args=(uv, ["airflow"])) for _ in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+
+    assert capfd.readouterr().out.count("building airflow") == 1
