@@ -90,7 +90,7 @@ class AirflowServices:
 
     def _migrate(self, database: Path) -> None:
         done = subprocess.run(
-            [str(self._bin / "airflow"), "db", "migrate"],
+            [str(self._bin / "python"), "-m", "local.airflow.program", "db", "migrate"],
             env={**self.environment(), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database_address(database)},
             cwd=self._repository,
             capture_output=True,
@@ -110,9 +110,9 @@ class AirflowServices:
             depends_on: whatever else they read when they start; they are restarted when it changes.
         """
         text = f"{self._home.configuration_file.read_text()}\n{depends_on}"
-        airflow, environment = str(self._bin / "airflow"), self.environment()
+        airflow, environment = (str(self._bin / "python"), "-m", "local.airflow.program"), self.environment()
         commands = COMMANDS | {EXECUTION_API: (*COMMANDS[EXECUTION_API], "--port", str(self._execution_port))}
-        return [Service(name, (airflow, *commands[name]), environment, self._repository, text) for name in commands]
+        return [Service(name, (*airflow, *commands[name]), environment, self._repository, text) for name in commands]
 
     def unhealthy_parts(self) -> list[str]:
         """The parts that do not report that they are healthy, by Airflow's names.
