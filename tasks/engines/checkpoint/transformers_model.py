@@ -10,6 +10,10 @@ from tasks.engines.checkpoint.foreign import refusing
 from tasks.engines.checkpoint.perplexity import Logits
 
 REMEDY = "Choose a revision or an architecture that it can load."
+OTHER_LOADERS = ("quantization_config", "transformers_weights")
+"""Keys of a configuration by which transformers 5.5 loads by other code, kernels of the Hub included, or other files
+than those that plan listed (modeling_utils.py, `from_pretrained`). No model that is loaded here has one: plan refuses
+to quantize what is quantized."""
 
 
 def load_model(checkpoint: Path, *, dtype: Any, device_map: str | None = None) -> Any:
@@ -21,16 +25,24 @@ def load_model(checkpoint: Path, *, dtype: Any, device_map: str | None = None) -
         device_map: "auto" spreads it over all GPUs; None is the CPU.
 
     Raises:
-        InputError: transformers does not know the architecture, or the checkpoint is damaged or lacks tensors.
+        InputError: transformers does not know the architecture, or the checkpoint is damaged or lacks tensors, or its
+            configuration names another loader.
     """
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     auto: Any = AutoModelForCausalLM
     with refusing(f"transformers {version('transformers')} cannot load the checkpoint", REMEDY):
+        config = AutoConfig.from_pretrained(checkpoint, local_files_only=True, trust_remote_code=False)
+        _check_loader(config)
         model, loading = auto.from_pretrained(
             checkpoint,
+            config=config,
+            # a configuration may name a repository of the Hub here, whose code would run as a kernel. Its values are
+            # overruled only where the configuration was read before
+            attn_implementation=None,
+            experts_implementation=None,
             dtype=dtype,
             device_map=device_map,
             use_safetensors=True,
@@ -44,6 +56,16 @@ def load_model(checkpoint: Path, *, dtype: Any, device_map: str | None = None) -
             remedy="Choose a complete revision.",
         )
     return model.eval()
+
+
+def _check_loader(config: Any) -> None:
+    if named := [key for key in OTHER_LOADERS if getattr(config, key, None) is not None]:
+        raise InputError(
+            "config.json names another loader of the weights",
+            found=", ".join(named),
+            expected="plain safetensors weights",
+            remedy="Choose the unquantized model.",
+        )
 
 
 def load_tokenizer(checkpoint: Path) -> Any:
