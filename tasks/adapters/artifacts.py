@@ -20,7 +20,7 @@ from tasks.adapters.object_store import ByteSource, LostRaceError, NotFoundError
 from tasks.adapters.stage_files import StageFiles
 from tasks.adapters.transfer import FILES_AT_ONCE, Count, Sized, transfer
 from tasks.contracts.artifact import MANIFEST, File, Layout, Manifest, Stage
-from tasks.contracts.base import canonical_json, read_contract, read_contract_json
+from tasks.contracts.base import canonical_json, check_address, read_contract, read_contract_json
 from tasks.contracts.errors import DigestMismatchError, InputError
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,9 @@ class ArtifactStore:
         document = self._store.read_with_etag(uri)
         if document is None or not exists(document[0], uri):
             return None
-        return read_contract_json(Manifest, document[0], uri), document[1]
+        manifest = read_contract_json(Manifest, document[0], uri)
+        check_address(uri, self._uri(manifest.stage, manifest.key, MANIFEST))
+        return manifest, document[1]
 
     def fetch(
         self,

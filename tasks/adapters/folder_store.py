@@ -28,7 +28,10 @@ READ_BYTES = 2**20
 
 
 class FolderStore(ObjectStore):
-    """Files below one folder. A file appears complete or not at all; its digest is computed from its bytes."""
+    """Files below one folder. A file appears complete or not at all; its digest is computed from its bytes.
+
+    Whoever packed the folder may have put links into it, to files of this machine: no link is followed.
+    """
 
     def __init__(self, folder: Path) -> None:
         """`folder` is made when something is written to it."""
@@ -84,7 +87,8 @@ class FolderStore(ObjectStore):
     @override
     def list(self, prefix_uri: str) -> Iterator[StoredObject]:
         for path in sorted(self._folder.rglob("*")):
-            if path.is_file() and not path.name.endswith(PARTIAL) and f"{SCHEME}{path}".startswith(prefix_uri):
+            uri = f"{SCHEME}{path}"
+            if uri.startswith(prefix_uri) and not path.name.endswith(PARTIAL) and self._path(uri).is_file():
                 yield self._described(path, None)
 
     @override
@@ -170,4 +174,10 @@ class FolderStore(ObjectStore):
         path = Path(uri.removeprefix(SCHEME))
         if not uri.startswith(SCHEME) or ".." in path.parts or not path.is_relative_to(self._folder):
             raise InputError("invalid address of a file", found=repr(uri), expected=f"{self.root}/<key>")
+        if path.resolve() != path or (path.exists() and not (path.is_file() or path.is_dir())):
+            raise InputError(
+                f"{path} is a link, or not a file",
+                expected="files and folders alone",
+                remedy="Remove it, or export again.",
+            )
         return path

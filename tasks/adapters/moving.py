@@ -16,7 +16,7 @@ from tasks.adapters.heads import Heads, exists
 from tasks.adapters.object_store import ObjectStore
 from tasks.contracts.artifact import STAGES, Layout, Stage
 from tasks.contracts.attestation import ATTESTATIONS
-from tasks.contracts.base import canonical_json, read_contract_json
+from tasks.contracts.base import canonical_json, check_address, read_contract_json
 from tasks.contracts.channel import Channel, ChannelEntry
 from tasks.contracts.errors import ConflictError, InputError
 from tasks.contracts.release import Release
@@ -40,7 +40,22 @@ class Place:
         """A model's channel and its ETag; None when it has none."""
         uri = self.layout.channel(name)
         stored = self.store.read_with_etag(uri)
-        return (read_contract_json(Channel, stored[0], uri), stored[1]) if stored else None
+        if stored is None:
+            return None
+        channel = read_contract_json(Channel, stored[0], uri)
+        check_address(uri, self.layout.channel(channel.name))
+        return channel, stored[1]
+
+    def release(self, name: str, release_id: str) -> tuple[Release, bytes]:
+        """A release and its document."""
+        uri = self.layout.release(name, release_id)
+        data = self.store.read_bytes(uri)
+        release = read_contract_json(Release, data, uri)
+        plan = release.plan
+        check_address(
+            uri, self.layout.release(release.spec.name, release.id), self.layout.release(plan.name, plan.release_id)
+        )
+        return release, data
 
 
 @dataclass(frozen=True)
@@ -105,8 +120,7 @@ class Move:
         """Copy a release: first its document, so that retention at the target keeps what follows."""
         source, target = self.source, self.target
         uri, there = source.layout.release(name, entry.release_id), target.layout.release(name, entry.release_id)
-        data = source.store.read_bytes(uri)
-        release = read_contract_json(Release, data, uri)
+        release, data = source.release(name, entry.release_id)
         head = target.store.read_with_etag(there)
         if head is None or not exists(head[0], there):
             Heads(target.store, self.clock).replace(there, data, patience_s=PATIENCE_S)

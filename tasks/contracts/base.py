@@ -86,6 +86,25 @@ def read_contract_json(model: type[C], data: bytes, what: str) -> C:
     return read_contract(model, parse_json(data, what, expected=f"a {model.__name__}"), what)
 
 
+def check_address(uri: str, *own: str) -> None:
+    """Refuse a document that lies where another belongs: whoever wrote it there could pass it off as that one.
+
+    Args:
+        uri: where it was read.
+        own: the addresses that follow from its content.
+
+    Raises:
+        InputError: they differ.
+    """
+    if wrong := [address for address in own if address != uri]:
+        raise InputError(
+            f"{uri} holds the document of another address",
+            found=wrong[0],
+            expected=uri,
+            remedy="Copy it again from a store that you trust.",
+        )
+
+
 def _violations(error: ValidationError) -> str:
     violations = error.errors(include_url=False, include_context=False)
     lines = []

@@ -5,7 +5,8 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from tasks.contracts.base import Contract
+from tasks.contracts.base import DNS_LABEL, Contract
+from tasks.contracts.kubernetes_text import ReleaseId
 
 HISTORY_LENGTH = 200
 
@@ -17,7 +18,7 @@ ReleaseState = Literal["live", "previous", "promoted", "rolled-back", "refused"]
 class ChannelEntry(Contract):
     """A release that is or was live."""
 
-    release_id: str
+    release_id: ReleaseId
     release_uri: str
     since: datetime
 
@@ -26,7 +27,7 @@ class ChannelEvent(Contract):
     """One change, or one refusal."""
 
     event: Literal["promoted", "rolled-back", "refused"]
-    release_id: str
+    release_id: ReleaseId
     at: datetime
     run: str
     reason: str = ""
@@ -35,7 +36,7 @@ class ChannelEvent(Contract):
 class Channel(Contract):
     """channels/<name>.json. Changed only by compare-and-swap on its ETag."""
 
-    name: str
+    name: str = Field(pattern=DNS_LABEL)
     live: ChannelEntry | None = None
     previous: tuple[ChannelEntry, ...] = Field(default=(), description="newest first; still deployed while kept")
     history: tuple[ChannelEvent, ...] = Field(default=(), description="newest first")

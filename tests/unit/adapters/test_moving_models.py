@@ -1,11 +1,16 @@
 """Models move between object stores and folders: verified, resumable, and never over a channel that differs."""
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
 from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.folder_store import FolderStore
 from tasks.adapters.moving import ONLY_SERVED, Move, Place
 from tasks.contracts.artifact import STAGES, Layout
+from tasks.contracts.base import canonical_json
 from tasks.contracts.channel import Channel
 from tasks.contracts.errors import ConflictError, DigestMismatchError, InputError, UnavailableError
 from tests.fakes.clock import ManualClock
@@ -154,3 +159,91 @@ def test_signatures_move_with_their_releases(old, source, target):
     assert not target.store.exists(
         f"{ELSEWHERE.artifact('publish', old.previous.plan.stages['publish'].key)}/model.sig"
     )
+
+
+@pytest.fixture
+def backup(source, tmp_path):
+    """A folder that a stranger may have changed after the export."""
+    folder = FolderStore(tmp_path / "backup")
+    place = Place(folder, Layout(folder.root))
+    moved(source, place)
+    return place
+
+
+def path_of(uri):
+    return Path(uri.removeprefix("file://"))
+
+
+@pytest.mark.parametrize("odd", ["file", "folder", "above", "fifo"])
+def test_links_and_pipes_in_a_folder_are_not_followed(odd, old, backup, target, tmp_path):
+    evidence = path_of(backup.layout.evidence("demo", old.live.id, old.live.plan.run))
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "gate.json").write_text("of this machine")
+    match odd:
+        case "file":
+            (evidence / "more.json").symlink_to(secret / "gate.json")
+        case "folder":
+            (evidence / "gate.json").unlink()
+            evidence.rmdir()
+            evidence.symlink_to(secret)
+        case "above":
+            channels = path_of(backup.layout.channels())
+            channels.rename(tmp_path / "channels")
+            channels.symlink_to(tmp_path / "channels")
+        case _:
+            os.mkfifo(evidence / "more.json")
+
+    with pytest.raises(InputError, match="is a link, or not a file"):
+        moved(backup, target)
+
+    assert not [item for item in target.store.list(ELSEWHERE.root) if b"machine" in target.store.read_bytes(item.uri)]
+    assert target.channel("demo") is None
+
+
+def swap(place, there, own):
+    """Put the document of one address at another."""
+    place.store.put_bytes(there, place.store.read_bytes(own))
+
+
+def test_a_document_of_another_address_is_refused(old, source, backup, target):
+    layout, live, previous = backup.layout, old.live, old.previous
+    documents = {
+        layout.release("demo", live.id): layout.release("demo", previous.id),
+        f"{layout.artifact('publish', live.plan.stages['publish'].key)}/manifest.json": (
+            f"{layout.artifact('publish', previous.plan.stages['publish'].key)}/manifest.json"
+        ),
+        layout.channel("other"): layout.channel("demo"),
+    }
+    for there, own in documents.items():
+        before = backup.store.read_bytes(there) if backup.store.exists(there) else None
+        swap(backup, there, own)
+
+        with pytest.raises(InputError) as caught:
+            moved(backup, target, names=("other" if before is None else "demo",))
+
+        assert (caught.value.expected, caught.value.found) == (there, own)
+        assert target.channel("demo") is None
+        if before is not None:
+            backup.store.put_bytes(there, before)
+
+
+def test_a_release_whose_plan_is_of_another_release_is_refused(old, source, target):
+    plan = old.live.plan.model_copy(update={"release_id": old.previous.id})
+    changed = old.live.model_copy(update={"plan": plan})
+    uri = source.layout.release("demo", old.live.id)
+    source.store.put_bytes(uri, canonical_json(changed.model_dump(mode="json")))
+
+    with pytest.raises(InputError) as caught:
+        moved(source, target)
+
+    assert caught.value.found == source.layout.release("demo", old.previous.id)
+
+
+def test_a_channel_names_releases_by_ids_that_are_no_paths(source, target):
+    document = json.loads(source.store.read_bytes(source.layout.channel("demo")))
+    document["live"]["release_id"] = "../other/release-1"
+    source.store.put_bytes(source.layout.channel("demo"), canonical_json(document))
+
+    with pytest.raises(InputError, match=r"live\.release_id"):
+        moved(source, target)
