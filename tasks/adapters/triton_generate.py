@@ -22,8 +22,9 @@ QUOTED_CHARS = 512
 CONNECT_S = 5.0
 KEPT_S = 2.0
 """How long an idle connection is kept. Triton 2.51 counts it as a request and waits for it when it ends."""
-PASSING = ("unknown model", "is not ready")
-"""Parts of messages about a model that loads or unloads. The names that are asked for are those of the repository."""
+PASSING = ("unknown model", "is not ready", "the model is stopping", "the engine failed", "no answer: ")
+"""Parts of messages about a model that loads, unloads or fails. The names that are asked for are those of the
+repository. Triton answers every refusal of a stream with status 400, whatever the model calls it (2.51)."""
 
 
 class GenerateStreams:
@@ -103,7 +104,10 @@ async def _ok(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _response(line: bytes) -> Mapping[str, Any]:
-    document: Mapping[str, Any] = from_json(line.removeprefix(EVENT))
+    try:
+        document: Mapping[str, Any] = from_json(line.removeprefix(EVENT))
+    except ValueError as error:
+        raise UnavailableError("the model's server sent an event that is not JSON", found=str(error)) from error
     if "error" in document:
         raise _refusal(str(document["error"]), HTTPStatus.SERVICE_UNAVAILABLE)
     return document

@@ -1,15 +1,18 @@
 """The prompt of a request: a question, a conversation, or a text that is a prompt already. Computes only."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from generation.bounded_json import Bounds, BoundsError, read
 from generation.question import Question, RefusedError
 from generation.runtime import Tokenizer
 from generation.template_arguments import NO_TEMPLATE
 
 MESSAGES, TOOLS = "messages", "tools"
+MAX_MESSAGES = 4096
 MAX_TOOLS, MAX_TOOL_CHARS = 128, 65_536
+MESSAGE_BOUNDS, TOOL_BOUNDS = Bounds(chars=16 << 20), Bounds(chars=MAX_TOOL_CHARS, depth=80)
+"""Levels of tools are those of schemas."""
 NO_MESSAGES = (
     "this model applies no chat template, so it takes no messages: its checkpoint has none, or the release's "
     "engine.options.chat_template is none. Send a prompt: text_input, or /v1/completions of OpenAI's API."
@@ -22,7 +25,9 @@ def read_messages(text: str) -> tuple[Mapping[str, Any], ...]:
     Raises:
         RefusedError: it is not a list of such objects, or the list is empty.
     """
-    found = _list(MESSAGES, text, "message")
+    found = _list(MESSAGES, text, "message", MESSAGE_BOUNDS)
+    if len(found) > MAX_MESSAGES:
+        raise RefusedError(f"{MESSAGES} has {len(found)} messages; the limit is {MAX_MESSAGES}.")
     for number, message in enumerate(found):
         parts = [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else []
         if not parts or not all(isinstance(part, str) for part in parts):
@@ -36,9 +41,7 @@ def read_tools(text: str) -> tuple[Mapping[str, Any], ...]:
     Raises:
         RefusedError: it is not a list of such objects, the list is empty or too long, or a name occurs twice.
     """
-    if len(text) > MAX_TOOL_CHARS:
-        raise RefusedError(f"{TOOLS} has {len(text)} characters; the limit is {MAX_TOOL_CHARS}.")
-    found = _list(TOOLS, text, "tool")
+    found = _list(TOOLS, text, "tool", TOOL_BOUNDS)
     names = [tool["function"].get("name") for tool in found if isinstance(tool, dict) and _is_function(tool)]
     if len(names) < len(found) or not all(isinstance(name, str) and name for name in names):
         raise RefusedError(f'{TOOLS} has a tool that is not {{"type": "function", "function": {{"name": ...}}}}.')
@@ -51,11 +54,11 @@ def _is_function(tool: Mapping[str, Any]) -> bool:
     return tool.get("type") == "function" and isinstance(tool.get("function"), dict)
 
 
-def _list(name: str, text: str, item: str) -> tuple[Any, ...]:
+def _list(name: str, text: str, item: str, bounds: Bounds) -> tuple[Any, ...]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{name} is not valid JSON: {error}. Send a list of objects.") from error
+        found = read(text, bounds)
+    except BoundsError as error:
+        raise RefusedError(f"{name} {error}. Send a list of objects.") from error
     if not isinstance(found, list) or not found:
         raise RefusedError(f"{name} is {text[:64]}; expected a list of at least one {item}.")
     return tuple(found)

@@ -11,7 +11,7 @@ from generation.runtime import Tokenizer, TokenLogprob
 from generation.text_stream import UNFINISHED
 
 LEAST = -9999.0
-"""Stands for a probability of zero, as in vLLM and OpenAI's API: JSON has no infinity."""
+"""Stands for a probability of zero, as in vLLM and OpenAI's API: JSON has no infinity, and no NaN."""
 
 
 def logprobs_document(entries: Sequence[TokenLogprob], tokenizer: Tokenizer) -> str:
@@ -32,7 +32,7 @@ def _entry(text: str, logprob: float) -> dict[str, Any]:
     """A token that is a part of a character has no text of its own, so its bytes are not known."""
     return {
         "token": text,
-        "logprob": max(logprob, LEAST),
+        "logprob": max(LEAST, logprob),  # in this order a value that is not a number becomes the least as well
         "bytes": None if UNFINISHED in text else list(text.encode()),
     }
 

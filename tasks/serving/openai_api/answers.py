@@ -212,7 +212,7 @@ class Answer:
 
     def _event(self, choices: list[dict[str, Any]], **usage: Any) -> bytes:
         empty = {"usage": None} if self.includes_usage else {}
-        return self._event_head + to_json({"choices": choices, **empty, **usage})[1:] + b"\n\n"
+        return self._event_head + written({"choices": choices, **empty, **usage})[1:] + b"\n\n"
 
     @cached_property
     def _event_head(self) -> bytes:
@@ -231,7 +231,12 @@ class Answer:
 
 def event(document: Mapping[str, Any]) -> bytes:
     """One server-sent event. pydantic's writer takes a fifth of the time of json's (docs/decisions/0022)."""
-    return b"data: " + to_json(document) + b"\n\n"
+    return b"data: " + written(document) + b"\n\n"
+
+
+def written(document: Mapping[str, Any]) -> bytes:
+    """A document as it is sent. A number that is not finite becomes null: JSON has none."""
+    return to_json(document, inf_nan_mode="null")
 
 
 def _first(value: Any) -> Any:

@@ -18,19 +18,29 @@ from tasks.contracts import exposition
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.prompt_model import Prompt, prompt_of, with_prompt
 from tasks.serving.openai_api.adapters import ModelName, adapters_of, with_adapter
-from tasks.serving.openai_api.answers import CANCELLED, Answer, ChatForm, CompletionForm, Form, Piece, event, piece
+from tasks.serving.openai_api.answers import (
+    CANCELLED,
+    Answer,
+    ChatForm,
+    CompletionForm,
+    Form,
+    Piece,
+    event,
+    piece,
+    written,
+)
 from tasks.serving.openai_api.errors import ApiError, unavailable
 from tasks.serving.openai_api.formats import call_reader
 from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_inputs, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
-from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest, read_chat, read_completion
+from tasks.serving.openai_api.requests import BODY_BYTES, ChatRequest, CompletionRequest, read_chat, read_completion
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES = 16 << 20
 CLIENT_LEFT = 499
 """Counted for a client that left before its answer ended; nginx's number."""
 OWN, PAGE_TIMEOUT = "own", ClientTimeout(total=5)
+RETRY_AFTER_S = 1
 STREAM_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -168,7 +178,7 @@ class Routes:
             async for together in pieces:
                 for each in together:
                     answer.add(each)
-            return web.json_response(answer.document())
+            return web.Response(body=written(answer.document()), content_type="application/json")
 
     async def _timed(self, model: str, question: Question) -> AsyncGenerator[list[Piece], None]:
         """Yield what `_pieces` does, and count it. Errors before a request reaches the model are not counted."""
@@ -275,7 +285,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except Exception:
         log.exception("unexpected error")
         refused = ApiError("unexpected error; see the log of the container.", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-    return web.json_response(refused.body, status=refused.status)
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    return web.json_response(refused.body, status=refused.status, headers=retry)
 
 
 def _model(name: ModelName) -> dict[str, Any]:

@@ -77,7 +77,14 @@ def _one_call(tools: tuple[Tool, ...]) -> dict[str, Any]:
     for tool in tools:
         parameters: dict[str, Any] = dict(tool.function.parameters or ANY_OBJECT)
         for group in ("$defs", "definitions"):
-            for name, definition in (parameters.pop(group, None) or {}).items():
+            found = parameters.pop(group, {})
+            if not isinstance(found, dict):
+                raise ApiError(
+                    f"tools: {group} of {tool.function.name} is {str(found)[:64]!r}; expected an object.",
+                    param="tools",
+                    code="invalid_json_schema",
+                )
+            for name, definition in found.items():
                 if definitions.setdefault(group, {}).setdefault(name, definition) != definition:
                     raise ApiError(f"tools: two functions define {name[:64]!r} differently. Rename one.", param="tools")
         calls.append(
@@ -99,7 +106,7 @@ def _format_schema(wanted: Mapping[str, Any] | None) -> str:
         return json.dumps(ANY_OBJECT)
     described = wanted.get("json_schema")
     schema = described.get("schema") if isinstance(described, Mapping) else None
-    known = set(wanted) == {"type", "json_schema"} and set(described or ()) <= DESCRIPTION
+    known = set(wanted) == {"type", "json_schema"} and isinstance(described, Mapping) and set(described) <= DESCRIPTION
     if kind == "json_schema" and known and isinstance(schema, Mapping):
         return _checked(schema, "response_format.json_schema.schema", "response_format")
     raise ApiError(
@@ -112,5 +119,5 @@ def _format_schema(wanted: Mapping[str, Any] | None) -> str:
 def _checked(schema: Any, what: str, param: str) -> str:
     try:
         return checked_schema(json.dumps(schema))
-    except (SchemaError, RecursionError) as error:
+    except SchemaError as error:
         raise ApiError(f"{what}: {error}", param=param, code="invalid_json_schema") from error

@@ -44,6 +44,6 @@ def _entry(token: Mapping[str, Any]) -> dict[str, Any]:
     text = token["decoded_token"] or ""
     return {
         "token": text,
-        "logprob": max(float(token["logprob"]), LEAST),
+        "logprob": max(LEAST, float(token["logprob"])),  # in this order NaN becomes the least as well
         "bytes": None if "\ufffd" in text else list(text.encode()),
     }

@@ -1,9 +1,13 @@
 """What a conversation of OpenAI's API is made of: messages, definitions of tools, and calls of tools."""
 
-import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from tasks.contracts.bounded_json import Bounds, NotJsonError, read
+
+ARGUMENTS = Bounds(chars=1 << 20)
+"""Of one call in a conversation."""
 
 
 class Strict(BaseModel):
@@ -48,11 +52,29 @@ class Tool(Strict):
         return {"type": self.type, "function": self.function.model_dump(exclude_none=True, exclude={"strict"})}
 
 
+def _arguments(text: str) -> str:
+    """The text as it is, unless it is JSON beyond its bounds: a model may have written anything."""
+    read_arguments(text)
+    return text
+
+
+def read_arguments(text: str) -> Any:
+    """The arguments of a call; the text itself where it is not JSON.
+
+    Raises:
+        BoundsError: they are JSON that a chat template must not get.
+    """
+    try:
+        return read(text or "{}", ARGUMENTS)
+    except NotJsonError:
+        return text
+
+
 class CalledFunction(Strict):
     """A function as a model called it; the arguments are JSON."""
 
     name: str = Field(min_length=1, max_length=64)
-    arguments: str
+    arguments: Annotated[str, AfterValidator(_arguments)]
 
 
 class ToolCall(Strict):
@@ -65,10 +87,7 @@ class ToolCall(Strict):
 
     def plain(self) -> dict[str, Any]:
         """The call as chat templates expect it: arguments are an object, where they are valid."""
-        try:
-            arguments = json.loads(self.function.arguments or "{}")
-        except (ValueError, RecursionError):
-            arguments = self.function.arguments
+        arguments = read_arguments(self.function.arguments)
         return {"id": self.id, "type": self.type, "function": {"name": self.function.name, "arguments": arguments}}
 
 

@@ -8,11 +8,16 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
+from tasks.contracts.bounded_json import Bounds, BoundsError, read
 from tasks.contracts.sampling import NEUTRAL as NEUTRAL_SAMPLING
 from tasks.contracts.sampling import Sampling, Temperature, TextOfAnAnswer
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.messages import Message, StreamOptions, Tool
 
+BODY_BYTES = 16 << 20
+BODY = Bounds(chars=BODY_BYTES, depth=80)
+"""Deep enough for the deepest schema of a tool."""
+MAX_MESSAGES = 4096
 MAX_ALTERNATIVES = 20
 MAX_TOOLS = 128
 DEFAULT_COMPLETION_TOKENS = 16
@@ -81,7 +86,7 @@ RequestT = TypeVar("RequestT", bound=_Request)
 class ChatRequest(_Request):
     """POST /v1/chat/completions."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
     tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
@@ -154,7 +159,9 @@ def read_completion(body: bytes) -> CompletionRequest:
 
 def _read(kind: type[RequestT], body: bytes) -> RequestT:
     try:
-        request = kind.model_validate_json(body)
+        request = kind.model_validate(read(body, BODY))
+    except BoundsError as error:
+        raise ApiError(f"the request {error}.") from error
     except ValidationError as error:
         raise _wrong(error) from error
     if request.stream_options is not None and not request.stream:
@@ -166,8 +173,6 @@ def _wrong(error: ValidationError) -> ApiError:
     first = error.errors(include_url=False, include_context=False)[0]
     place = [part for part in first["loc"] if isinstance(part, int) or part.isidentifier()]
     param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
-    if first["type"] == "json_invalid":
-        return ApiError(f"the request is not valid JSON: {first['msg']}.")
     found = "" if first["type"] == "missing" else f" Found {str(first['input'])[:64]!r}."
     return ApiError(f"{param or 'the request'}: {first['msg']}.{found}", param=param or None)
 

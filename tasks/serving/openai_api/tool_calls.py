@@ -14,7 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from tasks.contracts.bounded_json import Bounds, BoundsError, read
+
 OPENS, CLOSES = "<tool_call>", "</tool_call>"
+
+
+BOUNDS = Bounds(chars=1 << 20)
+"""What looks like a call and is beyond them stays text: a model may write NaN and half surrogate pairs."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,8 @@ def _objects(text: str) -> list[str]:
 
 def _mistral_calls(text: str) -> list[Call]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = read(text, BOUNDS)
+    except BoundsError:
         return []
     calls = [_call_of(each, "arguments") for each in found] if isinstance(found, list) else []
     return [call for call in calls if call] if all(calls) else []
@@ -145,8 +151,8 @@ def _mistral_calls(text: str) -> list[Call]:
 
 def _call(text: str, arguments: str) -> Call | None:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = read(text, BOUNDS)
+    except BoundsError:
         return None
     return _call_of(found, arguments)
 

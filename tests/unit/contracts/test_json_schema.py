@@ -16,7 +16,7 @@ def checked(schema):
 @pytest.mark.parametrize(
     "schema",
     [
-        {"type": "boolean", "title": "x", "description": "y"},
+        {"type": "boolean"},
         {"enum": ["a", 1, None, True, 1.5]},
         {"const": "a", "type": "string"},
         {"type": ["string", "null"], "maxLength": 256},
@@ -32,6 +32,37 @@ def checked(schema):
 )
 def test_a_schema_that_can_be_enforced_stays_as_it_is(schema):
     assert checked(schema) == schema
+
+
+@pytest.mark.parametrize("value", ["x", "1e300", "[[[1]]]", '{"a": {"b": null}}'])
+@pytest.mark.parametrize("annotation", ["title", "default", "examples", "$id", "readOnly"])
+def test_annotations_are_left_out_whatever_they_say(annotation, value):
+    text = json.dumps(
+        {"type": "object", "properties": {annotation: {"type": "null", annotation: "@"}}, annotation: "@"}
+    )
+    checked_text = checked_schema(text.replace('"@"', value if value != "x" else '"x"'))
+
+    assert json.loads(checked_text) == {"type": "object", "properties": {annotation: {"type": "null"}}}
+
+
+def test_a_definition_is_looked_at_once_however_often_it_is_referred_to():
+    levels = 60
+    choices = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
+    schema = {"$ref": "#/$defs/a0", "$defs": {**choices, f"a{levels}": {"type": "null"}}}
+
+    assert checked(schema) == schema
+
+
+def test_a_long_chain_of_definitions_that_closes_is_refused():
+    schema = {"$ref": "#/$defs/a0", "$defs": {f"a{n}": {"$ref": f"#/$defs/a{(n + 1) % 200}"} for n in range(200)}}
+    with pytest.raises(SchemaError, match="without end"):
+        checked(schema)
+
+
+def test_bounds_of_length_are_limited_all_together():
+    texts = [{"type": "string", "minLength": number, "maxLength": 256} for number in range(80)]
+    with pytest.raises(SchemaError, match="together"):
+        checked({"anyOf": texts})
 
 
 def test_what_json_schema_leaves_open_is_written_down():
@@ -80,6 +111,13 @@ def test_what_json_schema_leaves_open_is_written_down():
         ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}, "without end"),
         ({"$ref": "#/$defs/a b", "$defs": {"a b": {}}}, "a b"),
         ({"type": "null", "$defs": 3}, "$defs"),
+        ({"type": "null", "definitions": None}, "definitions"),
+        ({"$ref": "#/definitions/A", "definitions": None}, "definitions"),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": 3}}}, "anyOf"),
+        ({"$ref": "#/$defs/A", "$defs": {"A": 3}}, "#/$defs/A"),
+        ({"enum": [2**53 + 1]}, "2^53"),
+        ({"const": 10**400}, "2^64"),
+        ({"type": "null", "title": "\ud800"}, "surrogate"),
         ({"type": "object", "properties": {"a": {"type": "null", "$defs": {}}}}, "$defs"),
         ({"anyOf": [{"type": "null"}] * MAX_SCHEMAS}, "too large"),
     ],

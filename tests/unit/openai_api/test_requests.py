@@ -324,3 +324,57 @@ def test_vllm_is_sent_names_that_it_has():
 
     assert sent == {*asked, "max_tokens", "structured_outputs"}
     assert sent <= set(record["fields"])
+
+
+FORCED = {"type": "function", "function": {"name": "f"}}
+
+
+def forced(parameters, choice):
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    return refused(chat, tools=tools, tool_choice=choice)
+
+
+@pytest.mark.parametrize("choice", ["required", FORCED])
+@pytest.mark.parametrize(
+    "parameters", [{"definitions": None}, {"$defs": 3}, {"$defs": [1]}, {"type": "zebra"}, {"$ref": "#/$defs/a"}]
+)
+def test_odd_parameters_of_a_forced_tool_are_refused_by_name(parameters, choice):
+    error = forced(parameters, choice)
+
+    assert (error.status, error.param, error.code) == (400, "tools", "invalid_json_schema")
+
+
+@pytest.mark.parametrize("described", [1, None, "x", [], {"name": "x"}, {"schema": 3}, {"schema": {}, "odd": 1}])
+def test_a_wrong_response_format_is_refused_by_name(described):
+    error = refused(chat, response_format={"type": "json_schema", "json_schema": described})
+
+    assert (error.status, error.param) == (400, "response_format")
+
+
+@pytest.mark.parametrize("value", [r'"\ud800"', "1e999", "1" + "0" * 400, "[" * 50 + "]" * 50])
+def test_a_call_with_arguments_beyond_json_s_bounds_is_refused_by_its_place(value):
+    call = {**CALL, "function": {"name": "f", "arguments": f'{{"a": {value}}}'}}
+    error = refused(chat, messages=[*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}])
+
+    assert (error.status, error.param) == (400, "messages[2].tool_calls[0].function.arguments")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"model": "demo", "seed": 1%s}' % ("0" * 400),
+        '{"model": "demo", "temperature": NaN}',
+        '{"model": "\\ud800"}',
+        '{"model": ' + "[" * 5000 + "]" * 5000 + "}",
+        '{"model": "demo", "messages": [%s1]}' % ("1," * 200_000),
+    ],
+)
+def test_a_body_beyond_json_s_bounds_is_refused(text):
+    with pytest.raises(ApiError, match=r"^the request "):
+        read_chat(text.encode())
+
+
+def test_more_messages_than_the_limit_are_refused():
+    error = refused(chat, messages=[MESSAGES[1]] * 5000)
+
+    assert (error.status, error.param) == (400, "messages")

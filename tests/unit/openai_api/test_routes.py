@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from math import nan
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -237,6 +238,11 @@ def answer_of(text, call_format="hermes", reason="stop"):
             [],
         ),
         ("<tool_call>cut off", "hermes", "<tool_call>cut off", []),
+        *(
+            (text, "hermes", text, [])
+            for value in ("NaN", "-Infinity", "1e999", r'"\ud800"', "1" + "0" * 400)
+            for text in [f'<tool_call>{{"name": "f", "arguments": {{"a": {value}}}}}</tool_call>']
+        ),
         ("[1, 2] is a list", "mistral", "[1, 2] is a list", []),
         ('{"answer": 1}', "llama3_json", '{"answer": 1}', []),
         ("Paris.", "llama3_json", "Paris.", []),
@@ -292,6 +298,15 @@ def test_log_probabilities_come_with_the_text_of_their_tokens():
 
     assert whole["logprobs"]["content"] == [ENTRY]
     assert [choice["logprobs"] and choice["logprobs"]["content"] for choice in stream] == [None, [ENTRY], None]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_log_probability_that_is_no_number_is_still_json(stream):
+    answer = [[{"text_output": " Hi", "finish_reason": "", "logprobs": json.dumps([{**ENTRY, "logprob": nan}])}], [END]]
+    triton = Triton(answer, config_of((*OURS, "logprobs")))
+    text = post(triton, {**CHAT, "logprobs": True, "stream": stream})[1]
+
+    assert "NaN" not in text
 
 
 def test_a_completion_has_log_probabilities_in_lists():

@@ -98,18 +98,18 @@ def test_a_requests_arguments_are_an_object_of_texts_numbers_and_switches():
     ("text", "message"),
     [
         ("{", "is not valid JSON"),
-        ("[" * 100_000, "is not valid JSON"),
+        ("[" * 100_000, "levels deep"),
         ("[1]", "expected a JSON object"),
         (json.dumps({f"a{number}": 1 for number in range(21)}), "at most 20 members"),
         ('{"messages": "x"}', "may not set 'messages'"),
         ('{"a b": 1}', "may not set 'a b'"),
         ('{"a": null}', "for a; expected a text"),
         (r'{"a": "\ud800"}', "half a surrogate pair"),
-        ('{"a": 1e999}', "for a; expected a text"),
-        ('{"a": NaN}', "for a; expected a text"),
+        ('{"a": 1e999}', "too large for a double"),
+        ('{"a": NaN}', "is not valid JSON"),
         ('{"a": {"b": 1}}', "for a; expected a text"),
         (json.dumps({"a": "x" * 1001}), "at most 1000 characters"),
-        (json.dumps({"a": int("9" * 1001)}), "at most 1000 characters"),
+        (json.dumps({"a": 10**400}), "whole numbers are from"),
     ],
 )
 def test_other_arguments_are_refused(text, message):

@@ -1,0 +1,1 @@
+../../../tasks/contracts/bounded_json.py
