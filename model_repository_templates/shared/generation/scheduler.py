@@ -35,8 +35,8 @@ class Scheduler:
         self._arrived: deque[Request] = deque()
         self._waiting: deque[Request] = deque()
         self._running: dict[int, Request] = {}
-        self._closing = self._abandoned = self._failing = False
-        self._delivery = Delivery(tokenizer, self._clients, self.fail)
+        self._closing = self._abandoned = self._woken = False
+        self._delivery = Delivery(tokenizer, self._clients, self.wake)
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -55,13 +55,13 @@ class Scheduler:
             self._arrived.append(Request(job, reply, shown))
             self._changed.notify()
 
-    def fail(self) -> None:
-        """Find out at once what went wrong: the runtime's next step or the delivery's check raises it.
+    def wake(self) -> None:
+        """Find out at once what went wrong: the runtime's next step or the delivery's check says it.
 
         Else an idle model would find out with its next request.
         """
         with self._changed:
-            self._failing = True
+            self._woken = True
             self._changed.notify()
 
     def close(self, timeout_s: float) -> None:
@@ -92,8 +92,9 @@ class Scheduler:
         """Wait for something to do; False when it is time to end."""
         with self._changed:
             busy = self._running or self._waiting or self._runtime.has_work()
-            while not (busy or self._arrived or self._closing or self._failing):
+            while not (busy or self._arrived or self._closing or self._woken):
                 self._changed.wait()
+            self._woken = False
             self._waiting.extend(self._arrived)
             self._arrived.clear()
             return not self._abandoned and bool(self._running or self._waiting or not self._closing)

@@ -51,9 +51,9 @@ class Service:
         """Finish what runs, within the pod's SLIPWAY_DRAIN_S."""
         self._scheduler.close(self._drain_s)
 
-    def fail(self) -> None:
-        """Stop the server: the runtime has failed, which its next step says."""
-        self._scheduler.fail()
+    def wake(self) -> None:
+        """Have the runtime take its next step, though it has no work: it may have failed."""
+        self._scheduler.wake()
 
     def _accept(self, request: Any, sender: "Sender") -> None:
         try:

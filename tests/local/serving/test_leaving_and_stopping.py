@@ -121,13 +121,44 @@ def test_the_launcher_passes_everything_on_to_the_real_server():
     assert "--no-such-option" in told.stdout + told.stderr
 
 
-def test_a_server_whose_engine_is_killed_ends_though_nobody_asks_it(start_server, make_repository):
+def test_an_engine_that_is_killed_is_started_again_and_its_stream_goes_on(start_server, make_long_repository):
+    server = start_server(make_long_repository(2))
+    asked = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 4, "max_tokens": 300}
+    whole = [event["text_output"] for event in server.stream(**asked)]
+    stream = server.stream(**asked)
+    events = iter(stream)
+    texts = [next(events)["text_output"] for _ in range(3)]
+    (engine,) = engines_of(server)
+    os.kill(engine, signal.SIGKILL)
+    last = list(events)
+
+    assert "".join([*texts, *(event["text_output"] for event in last)]) == "".join(whole)
+    assert last[-1]["finish_reason"] == "length"
+    assert engines_of(server) != [engine]
+
+
+def test_an_idle_engine_that_is_killed_is_started_again(start_server, make_repository):
     server = start_server(make_repository())
     (engine,) = engines_of(server)
     os.kill(engine, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while engines_of(server) in ([], [engine]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
-    assert server.process.wait(30) == 0
-    assert "was ended by signal 9" in server.log.read_text()
+    asked_briefly(server)
+
+
+def test_a_grammar_at_which_the_engine_fails_fails_its_own_request_only(start_server, make_long_repository):
+    repository = make_long_repository(4)
+    schemas = repository / "demo" / "1" / "generation" / "json_schema.py"
+    schemas.write_text(schemas.read_text() + "\n\ndef checked_schema(text):\n    return text\n")
+    server = start_server(repository)
+    with RunningAnswer(server, text_input="Tell me everything.", temperature=8.0, max_tokens=15_000) as other:
+        status, refused = server.generate(text_input="Hi", json_schema='{"enum": [1%s]}' % ("0" * 400))
+
+        assert (status, "the engine cannot take this request" in refused["error"]) == (400, True)
+        assert other.outlasts(lambda: asked_briefly(server))
 
 
 def test_no_engine_is_left_of_a_server_that_is_killed(start_server, make_repository):

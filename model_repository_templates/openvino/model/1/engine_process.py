@@ -1,4 +1,4 @@
-"""The engine in a process of its own, and the way to it: an EngineProcess is a Runtime.
+"""The engine in a process of its own, and the way to it: an EngineProcess is an Engine.
 
 ContinuousBatchingPipeline.step of OpenVINO GenAI (2026.4) keeps Python's lock until it returns. In one process nothing
 else runs while the model computes: each tokenization and each response waits for several steps to end.
@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from generation.restarts import EngineError
 from generation.runtime import Progress, Runtime, Sampling, TokenLogprob
 
 AHEAD = 16
@@ -27,10 +28,8 @@ PAUSE_S = 0.01
 CPU together, and clients get what was made within 10 ms in one response anyway (generation/delivery.py)."""
 END_S = 5.0
 """How long the process may take to end: it looks at its socket after each step."""
-
-
-class EngineError(Exception):
-    """The engine failed, or its process ended."""
+STALL_S = 120.0
+"""A step that takes longer has stopped: a prompt is read in parts, of which each is one."""
 
 
 class EngineProcess:
@@ -85,7 +84,7 @@ class EngineProcess:
             if self._over.is_set():
                 raise self._ended()
             return []
-        made, fields = self._receive()
+        made, fields = self._receive(STALL_S)
         steps = [_progress(*each) for each in fields]
         self._running -= {step.number for step in steps if step.finish_reason or step.failure}
         self._read += made
@@ -105,9 +104,10 @@ class EngineProcess:
 
     def close(self) -> None:
         """End the child."""
-        self._closing = True
-        self._connection.close()
-        self._wait()
+        if not self._closing:
+            self._closing = True
+            self._connection.close()
+            self._wait()
 
     def _wait(self) -> int:
         """The exit code of the child, which is ending."""
@@ -123,8 +123,10 @@ class EngineProcess:
         except OSError as error:
             raise self._ended() from error
 
-    def _receive(self) -> Any:
+    def _receive(self, within_s: float | None = None) -> Any:
         try:
+            if not self._connection.poll(within_s):
+                self._child.kill()
             failed, answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error

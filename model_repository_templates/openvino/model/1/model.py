@@ -9,6 +9,7 @@ from engine_process import EngineProcess
 from generation.channels import CHANNEL, Harmony, harmony_of
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
+from generation.restarts import RestartedEngine
 from generation.runtime import Shown
 from generation.service import Service
 from generation.settings import SettingsError, check_numpy, read_settings
@@ -31,7 +32,8 @@ class TritonPythonModel:
         check_numpy(np.__version__)
         settings = read_settings(args)
         properties = {**PROPERTIES, **settings.document("properties")}
-        self._engine = EngineProcess(settings.engine, settings.document("scheduler"), properties)
+        scheduler = settings.document("scheduler")
+        self._engine = RestartedEngine(lambda: EngineProcess(settings.engine, scheduler, properties))
         tokenizer = OpenVinoTokenizer(
             genai.Tokenizer(str(settings.engine), **PROPERTIES),
             settings.engine,
@@ -40,7 +42,7 @@ class TritonPythonModel:
         )
         limits = settings.limits(self._engine.max_new_tokens)
         self._service = Service(self._engine, tokenizer, limits, slots=settings.max_batch_size)
-        self._engine.watch(self._service.fail)
+        self._engine.watch(self._service.wake)
 
     def execute(self, requests: list[Any]) -> None:
         """Take requests; their answers follow."""
