@@ -3,6 +3,7 @@
 One more has a pod of its own: the exporter of the channels' metrics.
 """
 
+import secrets
 import tempfile
 from argparse import Namespace
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never
 
     folder = Path(environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir())
     cluster = Cluster.connect(site)
-    server = mpi_leader.multinode_server(parsed, site.telemetry)
+    server = mpi_leader.multinode_server(parsed, site.telemetry, control_key=secrets.token_hex(16))
     become(
         mpi_leader.command(
             server, cluster, SystemClock(), public_key=mpi_leader.PUBLIC_KEY, folder=folder, environment=environment

@@ -20,7 +20,9 @@ TRITON = "tritonserver"
 MPIRUN = "mpirun"
 SSH = "ssh"
 CONTROL_HEADER = "slipway-model-control"
-"""Header that a request to load or unload a model would need. Slipway sends none."""
+"""Header that a request of an administrator would need. Slipway sends none."""
+ADMINISTRATION = ("shared-memory", "logging", "trace", "model-repository")
+"""What Triton keeps for its administrator. The front does not let it through either (tasks/serving/front_routes.py)."""
 SSH_PORT = 2222
 """Port of the workers' sshd, which does not run as root."""
 KILL_AFTER_S = 5
@@ -59,7 +61,7 @@ class Server:
     unloads_models: bool = False
     """Whether a model may unload itself, which Triton allows in explicit model control only."""
     control_key: str = "$(POD_UID)"
-    """What a client would have to know to load or unload models; by default, what Kubernetes alone knows beforehand."""
+    """What an administrator would have to know; by default, what Kubernetes alone knows beforehand."""
     launcher: str | None = None
     """Program that each rank on several nodes starts with, where only rank 0 is a tritonserver."""
     program: tuple[str, ...] = ()
@@ -189,18 +191,18 @@ def _listening(server: Server) -> list[str]:
             if port is None
             else [f"--{name}-address={server.bind_address}", f"--{name}-port={port}"]
         )
-    return arguments
+    return [*arguments, *_restricted(server)] if server.ports else arguments
+
+
+def _restricted(server: Server) -> list[str]:
+    """Close what is no client's business: one that loads a model may send its files, which Triton runs."""
+    restricted = f"{','.join(ADMINISTRATION)}:{CONTROL_HEADER}={server.control_key}"
+    return [f"--http-restricted-api={restricted}", f"--grpc-restricted-protocol={restricted}"]
 
 
 def _model_control(server: Server) -> list[str]:
-    """Let models unload themselves. Clients may not: one that loads a model may send its files, which Triton runs."""
-    if not server.unloads_models:
-        return []
-    restricted = f"model-repository:{CONTROL_HEADER}={server.control_key}"
-    return [
-        *("--model-control-mode=explicit", "--load-model=*"),
-        *(f"--http-restricted-api={restricted}", f"--grpc-restricted-protocol={restricted}"),
-    ]
+    """Let models unload themselves."""
+    return ["--model-control-mode=explicit", "--load-model=*"] if server.unloads_models else []
 
 
 def _common(server: Server, prefix: str) -> list[str]:

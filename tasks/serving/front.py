@@ -14,8 +14,10 @@ from typing import Any
 import yaml
 
 from tasks.contracts.site import Site
+from tasks.serving import front_routes
 from tasks.serving import templates as template_files
 from tasks.serving.commands import PORTS, TRITON_PORTS
+from tasks.serving.front_routes import Limits
 
 SOCKET = "/run/front/admin.sock"
 """The front's admin interface. It may do anything, so only the pod's own containers can reach it."""
@@ -31,6 +33,25 @@ LEAVE_S = 10
 and every client that sends a request is told to close its connection."""
 STATS_PORT = 8003
 """Port of the metrics of the front and of OpenAI's API, where a scaler or telemetry.metrics asks for them."""
+LIVE_PORT = 8004
+"""Port that says whether the front makes progress, for its liveness probe; clients' connections do not count there."""
+MEMORY_MIB = 512
+"""The most memory that the front may use."""
+HEAP_BYTES = MEMORY_MIB * 4 // 5 << 20
+"""The most that it may hold of requests and answers; beyond, it resets the largest streams."""
+CONNECTIONS = 4096
+"""Connections of clients at once, HTTP and gRPC together: an idle one takes about 30 KiB."""
+HEADERS_S, UPLOAD_S = 10, 60
+"""How long a client may take to send the headers of a request, and over HTTP all of it."""
+WINDOW_BYTES = 256 << 10
+"""What a gRPC stream may send ahead of what Triton has read; a connection four times that."""
+DEFAULT_LIMITS = Limits(body_bytes=384 << 10, openai_bytes=1152 << 10, requests=500)
+"""Limits of a model of 2,048 tokens in the memory of the laptop's servers."""
+ERROR = '{"error":"%s"}'
+OPENAI_ERROR = '{"error":{"message":"%s","type":"invalid_request_error","param":null,"code":null}}'
+TOO_LARGE = "the request is larger than this model's longest prompt needs"
+COMPRESSED = "requests must not be compressed: remove Content-Encoding"
+NOT_SERVED = "not served here: clients may ask for health, metadata, config, stats, infer, generate, generate_stream"
 GRPC_IDLE_S, GOAWAY_S = 4, 3
 """Time until an idle gRPC connection is sent GOAWAY, and from then until it is closed. Their sum is less than LEAVE_S,
 so that no idle connection is left when the front ends."""
@@ -44,6 +65,7 @@ def values(
     cpu: str,
     connection_age_s: int,
     drain_s: int,
+    limits: Limits,
     counted: bool = False,
 ) -> dict[str, Any]:
     """Template values of the front's container, of OpenAI's API behind it, and of the hook that ends the front.
@@ -55,6 +77,7 @@ def values(
         cpu: CPUs of the server, as Kubernetes writes them.
         connection_age_s: age at which a client is told to open another connection.
         drain_s: how long requests in flight may take when the server stops.
+        limits: what the front lets through at most.
         counted: whether a scaler asks how many requests are in flight.
     """
     stats_port = STATS_PORT if counted or site.telemetry.metrics else None
@@ -63,8 +86,10 @@ def values(
         "triton_ports": TRITON_PORTS,
         "front": {
             "image": site.images.front,
-            "config": config(site.serving.bind_address, connection_age_s, folder, stats_port, sockets),
+            "config": config(site.serving.bind_address, connection_age_s, folder, stats_port, sockets, limits),
             "stats_port": stats_port,
+            "live_port": LIVE_PORT,
+            "memory": f"{MEMORY_MIB}Mi",
             "drain": drain_command(drain_s),
         },
         "openai": {
@@ -86,6 +111,7 @@ def config(
     folder: Path,
     stats_port: int | None = None,
     sockets: tuple[str, ...] = (OPENAI_SOCKET,),
+    limits: Limits = DEFAULT_LIMITS,
 ) -> str:
     """Envoy's bootstrap as JSON, which its --config-yaml takes."""
     text = template_files.text(
@@ -101,6 +127,20 @@ def config(
             "stats_port": stats_port,
             "grpc_idle_s": GRPC_IDLE_S,
             "goaway_s": GOAWAY_S,
+            "live_port": LIVE_PORT,
+            "limits": limits,
+            "heap_bytes": HEAP_BYTES,
+            "connections": CONNECTIONS,
+            "headers_s": HEADERS_S,
+            "upload_s": UPLOAD_S,
+            "window_bytes": WINDOW_BYTES,
+            "http_routes": front_routes.HTTP_ROUTES,
+            "grpc_paths": front_routes.GRPC_PATHS,
+            "message_limit": front_routes.message_limit(limits.body_bytes, TOO_LARGE),
+            "too_large": ERROR % TOO_LARGE,
+            "compressed": ERROR % COMPRESSED,
+            "not_served": ERROR % NOT_SERVED,
+            "openai_too_large": OPENAI_ERROR % TOO_LARGE,
         },
     )
     return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)

@@ -19,9 +19,10 @@ from tasks.contracts.placement import Placement
 from tasks.contracts.plan import RELEASE_DIGITS
 from tasks.contracts.release import Release
 from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.site import Site
+from tasks.contracts.site import Site, quantity
 from tasks.contracts.spec import ReleaseSpec
 from tasks.serving import commands, front, manifests
+from tasks.serving.front_routes import limits_of
 from tasks.serving.manifests import Document
 
 GROUP_LABEL = "slipway.dev/group"
@@ -122,6 +123,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
             cpu=where.shape.cpu,
             connection_age_s=min(spec.serving.connection_age_s for spec in specs),
             drain_s=drain_s,
+            limits=limits_of(specs, int(quantity(where.shape.memory))),
         ),
     }
     return manifests.workload(templates, "deployment.yaml.j2", values)

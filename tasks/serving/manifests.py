@@ -15,12 +15,13 @@ from tasks.contracts.kubernetes_text import check_pod_values, container_values
 from tasks.contracts.placement import GPU_PRODUCT, GPU_RESOURCE, Placement
 from tasks.contracts.release import Release
 from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.site import Site
+from tasks.contracts.site import Site, quantity
 from tasks.contracts.spec import ReleaseSpec
 from tasks.contracts.writes import FRONT, MODELS, SHARED_MEMORY, TEMPORARY, WRITES, ServingContainer, volumes
 from tasks.serving import commands, front, load_balancer
 from tasks.serving import templates as template_files
 from tasks.serving.commands import PORTS, TRITON_PORTS, Server
+from tasks.serving.front_routes import limits_of
 
 __all__ = ["GPU_PRODUCT", "GPU_RESOURCE", "MANIFEST", "PORTS", "deployment", "service"]
 
@@ -86,6 +87,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
             cpu=where.shape.cpu,
             connection_age_s=spec.serving.connection_age_s,
             drain_s=spec.drain_s,
+            limits=limits_of([spec], int(quantity(where.shape.memory))),
             counted=is_counted(spec, site),
         ),
     }
@@ -101,7 +103,7 @@ def is_counted(spec: ReleaseSpec, site: Site) -> bool:
 
 
 def probes(*specs: ReleaseSpec) -> dict[str, Any]:
-    """Template values of the server's probes, and of what they need.
+    """Template values of the server's probes.
 
     Triton calls a server ready although a model has unloaded itself (core, src/server.cc, InferenceServer::IsReady, at
     r26.06, eaff04d). A model's own path tells; a server with several such models needs one answer about all of them.
@@ -112,7 +114,6 @@ def probes(*specs: ReleaseSpec) -> dict[str, Any]:
     return {
         "live_path": f"/v2/models/{names[0]}/ready" if by_name else "/v2/health/ready",
         "ready_command": [*READY, *names] if unloading and not by_name else None,
-        "pod_uid": unloading,
     }
 
 

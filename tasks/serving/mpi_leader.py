@@ -52,12 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ready-timeout-s", type=float, required=True, help="how long the pods may take to be ready")
 
 
-def multinode_server(parsed: argparse.Namespace, telemetry: Telemetry | None = None) -> MultinodeServer:
+def multinode_server(
+    parsed: argparse.Namespace, telemetry: Telemetry | None = None, *, control_key: str
+) -> MultinodeServer:
     """The server that the arguments describe."""
     server = commands.Server(
         parsed.bind_address,
         parsed.exit_timeout_s,
         "slipway",
+        control_key=control_key,
         ranked_model=parsed.ranked_model,
         launcher=parsed.launcher,
         completes_configs=parsed.launcher is not None,

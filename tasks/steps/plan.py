@@ -59,6 +59,7 @@ from tasks.engines.preflight.sources import (
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.registry import planner_for
 from tasks.rollout import server_target
+from tasks.serving.front_routes import limits_of
 from tasks.serving.repository import template_files
 
 log = logging.getLogger(__name__)
@@ -266,6 +267,7 @@ def _check_fit(resolved: ResolvedRelease, estimate: Estimate) -> None:
                 found=f"{given} in {field} of site {site.name}",
                 remedy=f"Raise {field} in the site file.",
             )
+    limits_of([spec], int(quantity(resolved.serving.shape.memory)))
 
 
 def _pinned(spec: ReleaseSpec, workspace: Workspace) -> Datasets:

@@ -28,11 +28,11 @@ class OpenAiServer:
     """Both processes; `with` ends them."""
 
     def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1):
-        self.port, grpc_port = free_ports(2)
+        self.port, self.grpc_port, self.live_port = free_ports(3)
         self.folder, self.log = folder, folder / "openai.log"
         self._ports = {
             (PORTS["http"], TRITON_PORTS["http"]): (self.port, triton.http_port),
-            (PORTS["grpc"], TRITON_PORTS["grpc"]): (grpc_port, triton.grpc_port),
+            (PORTS["grpc"], TRITON_PORTS["grpc"]): (self.grpc_port, triton.grpc_port),
         }
         self.sockets = front.openai_sockets(str(processes * front.CPUS_PER_PROCESS))
         command = [ENVIRONMENTS / "triton/bin/python", "-m", "tasks", "openai"]
@@ -86,6 +86,7 @@ class OpenAiServer:
         """The shipped configuration, on ports that are free."""
         document = json.loads(front.config(LOOPBACK, connection_age_s, TEMPLATES, sockets=self.sockets))
         resources = document["static_resources"]
+        resources["listeners"][-1]["address"]["socket_address"]["port_value"] = self.live_port
         for (front_port, triton_port), (own_port, own_triton_port) in self._ports.items():
             listeners = [each["address"]["socket_address"] for each in resources["listeners"]]
             (listener,) = [each for each in listeners if each["port_value"] == front_port]

@@ -69,7 +69,9 @@ def led(leader, folder):
     parser = argparse.ArgumentParser()
     mpi_leader.add_arguments(parser)
     told = [word.replace("$(GROUP_KEY)", GROUP_KEY).replace("$(POD_IP)", "10.0.0.1") for word in leader["command"]]
-    group = mpi_leader.multinode_server(parser.parse_args(told[told.index("lead") + 1 :]))
+    group = mpi_leader.multinode_server(
+        parser.parse_args(told[told.index("lead") + 1 :]), control_key="drawn-by-the-leader"
+    )
     (folder / "ssh-publickey").write_text("ssh-ed25519 AAAA slipway\n")
     prefix = folder / "opt/hpcx/ompi"
     image = {**IMAGE_ENVIRONMENT, "PATH": install_mpi(prefix), "OPAL_PREFIX": str(prefix)}

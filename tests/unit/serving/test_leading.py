@@ -137,14 +137,14 @@ def test_the_manifests_arguments_describe_the_group():
     mpi_leader.add_arguments(parser)
     said = "--group=abc --nodes=2 --ranks-per-node=4 --ranked-model=demo_tensorrt_llm --bind-address=10.0.0.1 --exit-timeout-s=30 --ready-timeout-s=60"
 
-    assert mpi_leader.multinode_server(parser.parse_args(said.split())) == GROUP
+    assert mpi_leader.multinode_server(parser.parse_args(said.split()), control_key="$(POD_UID)") == GROUP
 
 
 def parsed(said):
     parser = argparse.ArgumentParser()
     mpi_leader.add_arguments(parser)
     rest = "--group=abc --nodes=2 --ranks-per-node=4 --bind-address=10.0.0.1 --exit-timeout-s=30 --ready-timeout-s=60"
-    return mpi_leader.multinode_server(parser.parse_args([*said, *rest.split()]))
+    return mpi_leader.multinode_server(parser.parse_args([*said, *rest.split()]), control_key="key")
 
 
 def test_ranks_of_the_llm_api_start_by_its_launcher_which_alone_knows_which_is_the_server(tmp_path):
@@ -185,4 +185,4 @@ def test_a_server_that_a_launcher_starts_lets_its_models_unload_themselves_too()
 
     started = words[words.index("launch") :]
     assert {"--model-control-mode=explicit", "--load-model=*"} <= set(started)
-    assert "--http-restricted-api=model-repository:slipway-model-control=key" in started
+    assert "--http-restricted-api=shared-memory,logging,trace,model-repository:slipway-model-control=key" in started

@@ -1,0 +1,274 @@
+"""Every route of Triton, through the real front to a real Triton: clients' own work, and nothing of its administrator.
+
+The routes are those of src/http_server.cc of triton-inference-server/server at r26.08 (e1db8a60), the methods those of
+the client's own descriptors.
+"""
+
+import json
+import socket
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+from tritonclient import grpc as triton_grpc
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import InferenceServerException
+
+from tasks.serving import commands, front, front_routes
+from tests.local.serving.openai_server import OpenAiServer
+from tests.local.serving.triton_server import LOOPBACK
+
+CONFIG = """
+name: "demo" backend: "python" max_batch_size: 0
+input [ { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] } ]
+output [ { name: "text_output" data_type: TYPE_STRING dims: [ 1 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
+"""
+MODEL = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        sizes = [len(pb_utils.get_input_tensor_by_name(each, "text_input").as_numpy()[0]) for each in requests]
+        outputs = [pb_utils.Tensor("text_output", np.array([str(size).encode()], dtype=object)) for size in sizes]
+        return [pb_utils.InferenceResponse([output]) for output in outputs]
+"""
+SERVER = commands.Server(LOOPBACK, 30, "region", control_key="nobody-knows")
+RESTRICTED = [word for word in commands.single(SERVER) if "restricted" in word]
+REGION = "/v2/{kind}sharedmemory{region}/{action}"
+LIMIT = front.DEFAULT_LIMITS.body_bytes
+
+INFER = {"inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES", "data": ["hello"]}]}
+GENERATE = {"text_input": "hello"}
+ALLOWED = [
+    ("GET", "/v2", None),
+    ("GET", "/v2/health/live", None),
+    ("GET", "/v2/health/ready", None),
+    ("GET", "/v2/models/stats", None),
+    *(
+        ("GET", f"/v2/models/demo{version}{rest}", None)
+        for version in ("", "/versions/1")
+        for rest in ("", "/ready", "/config", "/stats")
+    ),
+    *(
+        ("POST", f"/v2/models/demo{version}/{verb}", INFER if verb == "infer" else GENERATE)
+        for version in ("", "/versions/1")
+        for verb in ("infer", "generate")
+    ),
+    ("GET", "/v2/health/live/../ready", None),
+    ("GET", "//v2//models/demo/ready", None),
+]
+ADMINISTRATION = [
+    ("GET", "/v2/logging"),
+    ("POST", "/v2/logging"),
+    *((method, f"/v2{model}/trace/setting") for method in ("GET", "POST") for model in ("", "/models/demo")),
+    ("POST", "/v2/models/demo/versions/1/trace/setting"),
+    *(
+        ("POST", f"/v2/repository{name}/{action}")
+        for name in ("", "/models")
+        for action in ("index", "models/demo/load", "models/demo/unload")
+    ),
+    *(
+        (
+            "GET" if action == "status" else "POST",
+            REGION.format(kind=kind, region=region, action=action),
+        )
+        for kind in ("system", "cuda")
+        for region in ("", "/region/mine")
+        for action in ("status", "register", "unregister")
+    ),
+]
+OTHER_SPELLINGS = [
+    ("GET", "/v2/models/../logging"),
+    ("GET", "/v2/models/demo/ready/../../../logging"),
+    ("GET", "/v2//logging"),
+    ("GET", "/v2/./logging"),
+    ("GET", "/v2/logging/"),
+    ("GET", "/V2/logging"),
+    ("GET", "/v2/LOGGING"),
+    ("GET", "/v2%2flogging"),
+    ("GET", "/v2/%6cogging"),
+    ("GET", "/v2/models/demo%2f..%2f..%2flogging"),
+    ("GET", "/v2/models/%2e%2e/logging"),
+    ("GET", "/v2/models/..%5c..%5clogging/config"),
+    ("GET", "/v2/models/demo/config;/../../logging"),
+    ("GET", "/v2/logging?/v2/health/live"),
+    ("GET", "/v1/../v2/logging"),
+    ("GET", "http://x/v2/logging"),
+    ("GET", "/metrics"),
+    ("GET", "/"),
+    ("DELETE", "/v2/models/demo"),
+    ("POST", "/v2/models/demo/config"),
+    ("CONNECT", "/v2/logging"),
+]
+
+
+@pytest.fixture(scope="module")
+def triton(start_server, tmp_path_factory):
+    repository = tmp_path_factory.mktemp("door")
+    (repository / "demo" / "1").mkdir(parents=True)
+    (repository / "demo" / "config.pbtxt").write_text(CONFIG)
+    (repository / "demo" / "1" / "model.py").write_text(MODEL)
+    return start_server(repository, arguments=RESTRICTED)
+
+
+@pytest.fixture(scope="module")
+def door(triton, tmp_path_factory):
+    with OpenAiServer(triton, tmp_path_factory.mktemp("front")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def channel(door):
+    with grpc.insecure_channel(f"{LOOPBACK}:{door.grpc_port}") as opened:
+        yield opened
+
+
+def raw_status(port, method, path):
+    """Status of a request whose path no client library touches."""
+    with socket.create_connection((LOOPBACK, port), timeout=30) as connection:
+        body = "{}" if method == "POST" else ""
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        connection.sendall(head.encode())
+        return int(connection.makefile("rb").readline().split()[1])
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ALLOWED)
+def test_what_clients_need_passes(door, method, path, body):
+    assert httpx.request(method, f"{door.url}{path}", json=body).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path"), [*ADMINISTRATION, *OTHER_SPELLINGS])
+def test_nothing_else_passes_over_http(door, method, path):
+    assert raw_status(door.port, method, path) in {400, 404}
+
+
+@pytest.mark.parametrize(("method", "path"), ADMINISTRATION)
+def test_triton_itself_refuses_its_administration_over_http(triton, method, path):
+    assert raw_status(triton.http_port, method, path) in {400, 403, 404}
+
+
+def call(channel, name):
+    method = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name[name]
+    request = getattr(service_pb2, method.input_type.name)()
+    stream = name == "ModelStreamInfer"
+    opened = (channel.stream_stream if stream else channel.unary_unary)(
+        f"/{method.containing_service.full_name}/{name}",
+        request_serializer=lambda message: message.SerializeToString(),
+        response_deserializer=lambda read: read,
+    )
+    try:
+        if stream:
+            list(opened(iter([request]), timeout=30))
+        else:
+            opened(request, timeout=30)
+    except grpc.RpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+METHODS = sorted(service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name)
+OF_MODELS = {"ModelMetadata", "ModelInfer", "ModelConfig", "ModelReady"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_grpc_lets_the_same_methods_through(channel, triton, name):
+    allowed = name in front_routes.GRPC_METHODS
+    assert (call(channel, name) != grpc.StatusCode.UNIMPLEMENTED) == allowed
+
+    with grpc.insecure_channel(f"{LOOPBACK}:{triton.grpc_port}") as direct:
+        refused = call(direct, name) in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED}
+    assert refused != allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        "/grpc.health.v1.Health/Watch",
+        "/inference.GRPCInferenceService/../inference.GRPCInferenceService/LogSettings",
+        "/inference.GRPCInferenceService//ServerLive",
+        "/inference.grpcinferenceservice/ServerLive",
+    ],
+)
+def test_no_other_service_is_reached(channel, path):
+    with pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary(path)(b"", timeout=30)
+
+    assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.fixture(scope="module")
+def client(door):
+    return triton_grpc.InferenceServerClient(f"{LOOPBACK}:{door.grpc_port}")
+
+
+def text(size):
+    tensor = triton_grpc.InferInput("text_input", [1], "BYTES")
+    tensor.set_data_from_numpy(np.array([b"x" * size], dtype=np.object_))
+    return [tensor]
+
+
+@pytest.mark.parametrize("size", [1, LIMIT // 2, LIMIT - 1000])
+def test_prompts_within_the_limit_pass(door, client, size):
+    answer = httpx.post(f"{door.url}/v2/models/demo/generate", json={"text_input": "x" * size}, timeout=60)
+
+    assert answer.json()["text_output"] == str(size)
+    assert client.infer("demo", text(size)).as_numpy("text_output")[0] == str(size).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "size"),
+    [("infer", 90 << 20), ("generate", 20 << 20), ("generate", LIMIT + 1), ("generate_stream", 1 << 20)],
+)
+def test_a_larger_body_is_refused_over_http(door, triton, path, size):
+    begun = triton.begun()
+    body = json.dumps({"text_input": "x" * size}).encode()
+    answer = httpx.post(f"{door.url}/v2/models/demo/{path}", content=body, timeout=60)
+
+    assert (answer.status_code, answer.json()) == (413, {"error": front.TOO_LARGE})
+    assert triton.begun() == begun
+
+
+def test_a_larger_body_without_a_length_is_refused(door):
+    answer = httpx.post(f"{door.url}/v2/models/demo/generate", content=(b"x" * 1000 for _ in range(2000)), timeout=60)
+
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("size", [LIMIT + 1, 90 << 20])
+def test_a_larger_message_is_refused_over_grpc(client, triton, size):
+    begun = triton.begun()
+    with pytest.raises(InferenceServerException) as refused:
+        client.infer("demo", text(size))
+
+    assert refused.value.status() == "StatusCode.RESOURCE_EXHAUSTED"
+    assert triton.begun() == begun
+    assert client.infer("demo", text(5)).as_numpy("text_output")[0] == b"5"
+
+
+def test_a_larger_message_is_refused_within_a_stream(door):
+    path = "/inference.GRPCInferenceService/ModelStreamInfer"
+    small, large = (service_pb2.ModelInferRequest(model_name="demo", id="x" * size) for size in (10, LIMIT + 1))
+    with grpc.insecure_channel(f"{LOOPBACK}:{door.grpc_port}") as opened:
+        call_stream = opened.stream_stream(path, request_serializer=service_pb2.ModelInferRequest.SerializeToString)
+        answers = call_stream(iter([small, small, large, small]), timeout=30)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(answers)
+
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_compressed_request_is_not_unpacked(door, client):
+    packed = httpx.post(f"{door.url}/v2/models/demo/generate", content=b"x", headers={"Content-Encoding": "gzip"})
+    with pytest.raises(InferenceServerException) as refused:
+        client.infer("demo", text(5), compression_algorithm="gzip")
+
+    assert (packed.status_code, refused.value.status()) == (415, "StatusCode.UNIMPLEMENTED")
+
+
+def test_the_front_says_that_it_is_alive_on_a_port_of_its_own(door):
+    assert httpx.get(f"http://{LOOPBACK}:{door.live_port}/live").status_code == 200
