@@ -33,6 +33,7 @@ BENCHMARKS = (
     Benchmark("parse", "tasks", "--specs 1 1000 --readings 3", "--specs 1 40 1000"),
     Benchmark("orchestration", "tasks", None),
     Benchmark("startup", "local", "--readings 3", ""),
+    Benchmark("step_imports", "local", ""),
     Benchmark("step_overhead", "local", "--runs 3", "--notice-s 0 1"),
     Benchmark("queued_releases", "local", "--quick"),
     Benchmark("scale", "dev", "--replications 2"),
