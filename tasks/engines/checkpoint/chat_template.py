@@ -1,55 +1,43 @@
 """Renders a checkpoint's chat template once, in a process of its own: a template is a program that a stranger wrote.
 
-Jinja's sandbox, in which transformers renders, keeps a template away from files and processes. It does not stop long
-loops: two nested loops over `range(99999)` run for hours. A deadline and a memory limit do.
+The code is that of the servers (model_repository_templates/shared/generation/chat_template.py). Jinja's sandbox, in
+which it renders, keeps a template away from files and processes. It does not stop long loops: two nested loops over
+`range(99999)` run for hours. Limits of CPU seconds and memory do.
 
-    python -m tasks.engines.checkpoint.chat_template FOLDER
+    python -m tasks.engines.checkpoint.chat_template FOLDER CPU_SECONDS
 """
 
-import resource
-import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from tasks.contracts.errors import InputError
+from tasks.engines.checkpoint.apart import limited, run_apart
 
-DEADLINE_S = 600.0  # importing transformers takes seconds, minutes on an overloaded node; rendering takes milliseconds
-MEMORY_BYTES = 8 * 2**30  # address space; torch maps some of it without using it
-QUESTION = [{"role": "user", "content": "1"}]
-QUOTED_CHARS = 160
+SERVING_CODE = Path(__file__).resolve().parents[3] / "model_repository_templates" / "shared"
+CPU_S = 20  # importing Jinja takes less than one, rendering milliseconds
+MEMORY_BYTES = 512 * 2**20  # address space; the process without a template has 60 MiB
+REMEDY = "Choose another revision, or correct the template."
 
 
-def check_renders(folder: Path, *, deadline_s: float = DEADLINE_S) -> None:
-    """Refuse a tokenizer whose chat template does not render a user's message within the deadline.
+def check_renders(folder: Path, *, cpu_s: int = CPU_S) -> None:
+    """Refuse a checkpoint whose chat template does not render a user's message within the limits.
 
     Raises:
         InputError: it fails, or does not finish.
     """
-    command = [sys.executable, "-m", "tasks.engines.checkpoint.chat_template", str(folder)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=deadline_s, check=False)  # noqa: S603 - this module
-    except subprocess.TimeoutExpired as error:
-        raise InputError(
-            f"the chat template did not render one message within {deadline_s:.0f} s, and a server would hang as well",
-            remedy="Choose another revision, or correct the template.",
-        ) from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit code {done.returncode}"]
-        raise InputError(
-            "the chat template does not render one user message",
-            found=lines[-1][:QUOTED_CHARS],
-            remedy="Choose another revision, or correct the template.",
-        )
+    what = "the chat template does not render one user message"
+    run_apart("tasks.engines.checkpoint.chat_template", [str(folder), str(cpu_s)], what=what, remedy=REMEDY)
 
 
-def main(folder: str) -> None:
-    """Render the template of the tokenizer in `folder`; raises what the template raises."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    tokenizer.apply_chat_template(QUESTION, tokenize=False, add_generation_prompt=True)
+def main(folder: Path) -> None:
+    """Render the template of the tokenizer in `folder`, as its reader does before it takes one."""
+    sys.path.insert(0, str(SERVING_CODE))
+    serving: Any = import_module("generation.chat_template")
+    if serving.read_chat_template(folder) is None:
+        raise LookupError("no chat template named default")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    with limited(cpu_s=int(sys.argv[2]), memory_bytes=MEMORY_BYTES):
+        main(Path(sys.argv[1]))

@@ -12,6 +12,7 @@ from tasks.engines.checkpoint.chat_template import check_renders
 from tasks.engines.checkpoint.files import check_limits, copy_companions, read_config
 from tasks.engines.checkpoint.foreign import refusing
 from tasks.engines.openvino.ir import KV_CACHE_PRECISION, MODEL
+from tasks.engines.openvino.tokenizer import convert
 from tasks.engines.passthrough import link_file
 from tasks.serving.paths import ENGINE_DESCRIPTION
 
@@ -40,7 +41,9 @@ def build(checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
     for file in (MODEL, MODEL.replace(".xml", ".bin")):
         link_file(checkpoint / file, out / file)
     copy_companions(checkpoint, out)
-    has_chat_template = _convert_tokenizer(checkpoint, out)
+    has_chat_template = convert(checkpoint, out)
+    if has_chat_template:
+        check_renders(checkpoint)
     precision = read_precision(out)
     check_precision(precision, spec)
     description = {
@@ -128,23 +131,6 @@ def check_precision(precision: dict[str, Any], spec: ReleaseSpec) -> None:
             expected=cache,
             remedy="Run quantize again.",
         )
-
-
-def _convert_tokenizer(checkpoint: Path, out: Path) -> bool:
-    """Write tokenizer and detokenizer as IR; return whether there is a chat template."""
-    import openvino
-    from openvino_tokenizers import convert_tokenizer
-    from transformers import AutoTokenizer
-
-    what = f"openvino-tokenizers {version('openvino-tokenizers')} cannot convert the tokenizer"
-    with refusing(what, "Choose a model with a fast tokenizer."):
-        tokenizer = AutoTokenizer.from_pretrained(checkpoint, local_files_only=True, trust_remote_code=False)
-        encode, decode = convert_tokenizer(tokenizer, with_detokenizer=True)
-    if tokenizer.chat_template:
-        check_renders(checkpoint)
-    openvino.save_model(encode, out / "openvino_tokenizer.xml")
-    openvino.save_model(decode, out / "openvino_detokenizer.xml")
-    return bool(tokenizer.chat_template)
 
 
 def _prove(engine_dir: Path, description: dict[str, Any]) -> dict[str, Any]:
