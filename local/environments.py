@@ -248,6 +248,8 @@ def lock(uv: Path, name: str) -> None:
     command = [str(uv), "pip", "compile", "--quiet", "--no-header", "--generate-hashes", *options]
     command += ["--python-version", PYTHON_OF_IMAGES if name in IMAGE_ONLY else PYTHON_OF_LOCKS]
     command += ["--overrides", str(REQUIREMENTS / "overrides.txt"), "--no-emit-package", "torch"]
+    if (own := REQUIREMENTS / f"{name}-overrides.txt").exists():
+        command += ["--overrides", str(own)]
     _run([*command, "-o", str(target), str(source)], f"cannot resolve {source.name}")
 
 
