@@ -60,28 +60,29 @@ class Process:
         return [line for line in text.splitlines() if line.strip()][-lines:]
 
     def end(self) -> None:
-        """End the process and its children. A second call changes nothing."""
-        started = self._children()
+        """End the process and all that it started. A second call changes nothing."""
+        started = _started_by(self._child.pid)
         self._child.terminate()
         try:
             self._child.wait(self._grace_s)
         except subprocess.TimeoutExpired:
-            started |= self._children()
+            started |= _started_by(self._child.pid)
             self._child.kill()
             self._child.wait()
         for child in started:
             _kill(child)
 
-    def _children(self) -> set[tuple[int, str]]:
-        """Process ids of direct children with their start times, so that a reused id is not mistaken for one."""
-        children = set()
-        for task in Path(f"/proc/{self._child.pid}/task").glob("*/children"):
-            try:
-                pids = [int(pid) for pid in task.read_text().split()]
-            except OSError:  # the thread has ended
-                continue
-            children |= {(pid, _start_time(pid)) for pid in pids}
-        return children
+
+def _started_by(process: int) -> set[tuple[int, str]]:
+    """Children and theirs, by process id and start time, so that a reused id is not mistaken for one."""
+    started = set()
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            children = [int(child) for child in task.read_text().split()]
+        except OSError:  # the thread has ended
+            continue
+        started |= {(child, _start_time(child)) for child in children}.union(*map(_started_by, children))
+    return started
 
 
 def become(command: Sequence[str]) -> NoReturn:

@@ -25,14 +25,15 @@ def wait_for(file):
     return int(until(lambda: file.exists() and file.read_text().strip()))
 
 
-def test_a_child_that_ignores_sigterm_is_killed_with_its_own_children(tmp_path):
-    script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/grandchild; echo $$ > {tmp_path}/child; wait; sleep 60"
+def test_a_child_that_ignores_sigterm_is_killed_with_all_that_it_started(tmp_path):
+    inner = f"sleep 60 & echo $! > {tmp_path}/inner; wait"
+    script = f"trap '' TERM; sh -c '{inner}' & echo $! > {tmp_path}/outer; echo $$ > {tmp_path}/child; wait; sleep 60"
 
     with Process(["sh", "-c", script], tmp_path / "log", grace_s=0.2):
-        child, grandchild = wait_for(tmp_path / "child"), wait_for(tmp_path / "grandchild")
+        child, outer, innermost = (wait_for(tmp_path / name) for name in ("child", "outer", "inner"))
 
     assert state(child) == ""
-    until(lambda: is_gone(grandchild))
+    until(lambda: is_gone(outer) and is_gone(innermost))
 
 
 def test_a_child_is_ended_when_the_block_fails(tmp_path):
