@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from plugins.slipway_airflow.step_documents import s3_client_of  # noqa: E402
 from tests.dags.step_runs import StepRuns  # noqa: E402
 from tests.fakes.kubernetes_pods import PodServer  # noqa: E402
 from tests.support.ports import free_ports  # noqa: E402
-from tests.support.waiting import PATIENCE_S  # noqa: E402
+from tests.support.waiting import PATIENCE_S, until  # noqa: E402
 
 
 def pytest_collection_modifyitems(items):
@@ -58,16 +57,19 @@ def s3_endpoint():
     )
     endpoint = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
+        until(lambda: _answers(f"{endpoint}/moto-api/"))
         yield endpoint
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
+
+
+def _answers(url):
+    try:
+        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What each DAG file makes in a fresh process, as Airflow's dag-processor reads it: no DAG of another file, none twice."""
+"""What each DAG file makes in a process of its own, as Airflow's dag-processor reads it: no DAG of another file, none twice."""
 
 import os
 import subprocess
@@ -11,29 +11,35 @@ from tests.dags.places import SITE
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 
+FILES = {
+    "release.py": ("release",),
+    "rollback.py": ("rollback",),
+    "drill.py": ("drill",),
+    "broken_specs.py": ("drill", "release", "rollback"),
+}
 PROGRAM = """
-import gc, sys
+import gc, os, sys
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 
 gc.disable()  # a DAG and its tasks refer to each other, so each one that was made is still there
-bag = DagBag(sys.argv[1])
-assert not bag.import_errors, bag.import_errors
-print("made", *sorted(each.dag_id for each in gc.get_objects() if isinstance(each, DAG)))
+for file in sys.argv[2:]:
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0, file
+        continue
+    bag = DagBag(f"{sys.argv[1]}/{file}")
+    assert not bag.import_errors, bag.import_errors
+    made = sorted(each.dag_id for each in gc.get_objects() if isinstance(each, DAG))
+    print("made", file, *made, flush=True)
+    os._exit(0)
 """
 
 
-@pytest.mark.parametrize(
-    ("file", "kinds"),
-    [
-        ("release.py", ("release",)),
-        ("rollback.py", ("rollback",)),
-        ("drill.py", ("drill",)),
-        ("broken_specs.py", ("drill", "release", "rollback")),
-    ],
-)
-def test_a_file_makes_each_of_its_dags_once(file, kinds, tmp_path):
-    specs, home = tmp_path / "specs", tmp_path / "home"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The ids of the DAGs that each file makes of two specs."""
+    folder = tmp_path_factory.mktemp("files")
+    specs, home = folder / "specs", folder / "home"
     specs.mkdir()
     for name in ("a", "b"):
         (specs / f"{name}.yaml").write_text(yaml.safe_dump({**SPEC, "name": name, "rollout": {"drill": {}}}))
@@ -48,18 +54,19 @@ def test_a_file_makes_each_of_its_dags_once(file, kinds, tmp_path):
         "SLIPWAY_SITE": str(SITE),
         "SLIPWAY_SPECS": str(specs),
     }
-
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(REPOSITORY / "dags" / file)],
+        [sys.executable, "-c", PROGRAM, str(REPOSITORY / "dags"), *FILES],
         env=environment,
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1].split() == [
-        "made",
-        *(f"{kind}__{name}" for kind in kinds for name in ("a", "b")),
-    ]
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("made ")]
+    return {file: ids for _, file, *ids in lines}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_makes_each_of_its_dags_once(made, file):
+    assert made[file] == [f"{kind}__{name}" for kind in FILES[file] for name in ("a", "b")]

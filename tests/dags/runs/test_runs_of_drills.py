@@ -6,18 +6,10 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
-from airflow.models.dagbundle import DagBundleModel  # noqa: F401 - its table has to be known when the database is made
-from airflow.utils.db import initdb
 
 from tests.fakes.kubernetes_pods import PodEnd
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
-
-
-@pytest.fixture(scope="module")
-def database():
-    """Airflow's own, in the tier's AIRFLOW_HOME."""
-    initdb()
 
 
 @pytest.mark.parametrize(

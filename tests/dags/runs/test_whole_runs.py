@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
-from airflow.models.dagbundle import DagBundleModel  # noqa: F401 - its table has to be known when the database is made
-from airflow.utils.db import initdb
 
 from plugins.slipway_airflow.step_operator import StepOperator
 from tests.fakes.kubernetes_pods import PodEnd
@@ -20,15 +18,10 @@ AHEAD = (
 )
 
 
-@pytest.fixture(scope="module")
-def database():
-    """Airflow's own, in the tier's AIRFLOW_HOME."""
-    initdb()
-
-
-@pytest.fixture(params=[False, True], ids=["normal", "deferrable"])
+@pytest.fixture
 def run(request, runs, database, tmp_path, monkeypatch, caplog):
     """Run the DAG of the demo spec to its end; the run's state and the state of each task."""
+    deferrable = getattr(request, "param", False)
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC))
     monkeypatch.setenv("SLIPWAY_SPECS", str(tmp_path))
 
@@ -39,7 +32,7 @@ def run(request, runs, database, tmp_path, monkeypatch, caplog):
         for task in dag.tasks:
             task.retries = 0
             if isinstance(task, StepOperator):
-                task.deferrable = request.param  # as airflow.deferrable of the site says
+                task.deferrable = deferrable  # as airflow.deferrable of the site says
 
         def script(pod):
             step = pod["metadata"]["labels"]["slipway.dev/step"]
@@ -56,17 +49,22 @@ def run(request, runs, database, tmp_path, monkeypatch, caplog):
             finished = dag.test(run_conf=conf)
         tis = finished.get_task_instances()
         # a task that never waits in the triggerer would make both modes the same
-        assert ("running trigger in line" in caplog.text) == request.param
+        assert ("running trigger in line" in caplog.text) == deferrable
         to_the_end.started = {ti.task_id for ti in tis if ti.pid is not None}  # had a process
         return finished.state, {ti.task_id: str(ti.state) for ti in tis}
 
     return to_the_end
 
 
+in_both_modes = pytest.mark.parametrize("run", [False, True], ids=["normal", "deferrable"], indirect=True)
+"""How a deferred task ends is in tests/dags/operator."""
+
+
 def steps_of_pods(runs):
     return [pod["metadata"]["labels"]["slipway.dev/step"] for pod in runs.cluster.created]
 
 
+@in_both_modes
 def test_a_release_that_passes_is_promoted_and_nothing_is_rolled_back(runs, run):
     state, tasks = run(stored=("download", "quantize"))
 
@@ -84,6 +82,7 @@ def test_a_release_that_passes_is_promoted_and_nothing_is_rolled_back(runs, run)
     assert set(tasks) - run.started == {"approval"}  # the run needs none, which plan already knows
 
 
+@in_both_modes
 def test_a_refused_release_is_rolled_back_and_the_run_ends_failed(runs, run):
     state, tasks = run({"gate": ({"data": {"verdict": "failed"}}, PodEnd())})
 
