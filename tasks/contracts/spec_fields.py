@@ -49,14 +49,41 @@ SecretRef = Annotated[
 ]
 """`<secret name>/<key>` of a Secret in the step's namespace, as Kubernetes accepts them."""
 
-HubRepo = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", max_length=200)]
+
+def _as_the_hub_names(repo: str) -> str:
+    """Refuse what the Hub's client refuses: it would be a path of the Hub's API (huggingface_hub, validate_repo_id)."""
+    if any(mark in repo for mark in ("--", "..")) or repo.endswith(".git"):
+        raise ValueError(f"{repo} is no repository of the Hub: it has -- or .., or ends in .git")
+    return repo
+
+
+def _as_git_names(revision: str) -> str:
+    """Refuse what git refuses: it would be a path of the Hub's API (git-check-ref-format)."""
+    parts = revision.split("/")
+    if ".." in revision or not all(parts) or any(part.startswith(".") or part.endswith(".lock") for part in parts):
+        raise ValueError(
+            f"{revision} is no branch, tag or commit: a part of it is empty, or has dots where git has none"
+        )
+    return revision
+
+
+HubRepo = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?/[A-Za-z0-9_]([A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?$",
+        max_length=200,
+    ),
+    AfterValidator(_as_the_hub_names),
+]
 """`<org>/<name>` on the Hub."""
 
 HubFileUri = Annotated[str, StringConstraints(pattern=r"^hf://datasets/[^@\s]+/[^@\s]+@[^/\s]+/\S+$")]
 """`hf://datasets/<org>/<name>@<revision>/<file>`."""
 
 Revision = Annotated[
-    str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]+$", min_length=1, max_length=MAX_REVISION_CHARS)
+    str,
+    StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]+$", min_length=1, max_length=MAX_REVISION_CHARS),
+    AfterValidator(_as_git_names),
 ]
 """A branch, a tag or a commit, as git and the Hub name them."""
 
