@@ -1,11 +1,12 @@
 """How clients outside the cluster reach a model: what a site has for it. A spec only names the way."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from tasks.contracts.base import PRINTABLE, Written
+from tasks.contracts.base import DNS_LABEL, PRINTABLE, Written
 from tasks.contracts.kubernetes_text import LabelKey, Namespace, ObjectName
 
 NAME, TIMEOUT = "{name}", "{timeout_s}"
@@ -77,6 +78,17 @@ class Routes(Written):
         if self.kind == "gateway" and self.class_name:
             raise ValueError("class_name is an Ingress's; a Gateway has its own class")
         return self
+
+    def shared_with(self, name: str) -> str | None:
+        """Another model whose gRPC would have the host of this model's HTTP; None if none could."""
+        if self.grpc_host is None:
+            return None
+        before, _, after = self.grpc_host.partition(NAME)
+        host = self.host.replace(NAME, name)
+        if not (host.startswith(before) and host.endswith(after)):
+            return None
+        other = host[len(before) : len(host) - len(after)]
+        return other if re.fullmatch(DNS_LABEL, other) else None
 
 
 class AccessLogs(Written):

@@ -178,7 +178,7 @@ class ResolvedRelease:
         """What leads clients outside the cluster to the model; None: it is exposed in no way or in another one.
 
         Raises:
-            InputError: the spec asks for it, and the site does not say how.
+            InputError: the spec asks for it, and the site does not say how, or another model may have its host.
         """
         if self.spec.serving.exposure != "ingress":
             return None
@@ -195,6 +195,13 @@ class ResolvedRelease:
                 found=f"serving.routes of kind {self.site.serving.routes.kind} in the site file",
                 expected="kind gateway",
                 remedy="Choose blue-green, or a site with a Gateway as docs/reach.md says.",
+            )
+        if other := self.site.serving.routes.shared_with(self.spec.name):
+            raise InputError(
+                f"model {self.spec.name} cannot have a host at site {self.site.name}: it would be that of model "
+                f"{other} for gRPC",
+                found=f"host {self.site.serving.routes.host} and grpc_host {self.site.serving.routes.grpc_host}",
+                remedy="Choose another name, such as one that does not end in -grpc.",
             )
         return self.site.serving.routes
 

@@ -247,3 +247,16 @@ def test_a_roll_out_may_do_with_routes_what_it_does_and_no_more(group, resources
     [verbs] = [rule["verbs"] for rule in rules if (rule["apiGroups"], rule["resources"]) == ([group], resources)]
 
     assert sorted(verbs) == ["create", "delete", "get", "patch"]
+
+
+@pytest.mark.parametrize(("name", "other"), [("demo-grpc", "demo"), ("a-grpc-grpc", "a-grpc")])
+def test_a_model_whose_host_is_that_of_another_for_grpc_is_refused(name, other):
+    with refused(what=f"it would be that of model {other} for gRPC", remedy="another name"):
+        _ = resolve(spec(name=name, serving=EXPOSED), site(serving={"routes": INGRESS})).routes
+
+
+@pytest.mark.parametrize("changes", [{"grpc_host": "{name}.grpc.example.com"}, {"grpc_host": None}])
+def test_hosts_that_no_two_models_share_are_taken(changes):
+    routes = INGRESS | changes
+
+    assert resolve(spec(name="demo-grpc", serving=EXPOSED), site(serving={"routes": routes})).routes
