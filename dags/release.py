@@ -12,6 +12,7 @@ from airflow.sdk import DAG, Param, TriggerRule, chain
 from airflow.sdk.definitions.param import ParamsDict
 
 from plugins.slipway_airflow.approval import Approval
+from plugins.slipway_airflow.doc_text import code, fenced
 from plugins.slipway_airflow.released import Released
 from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
 from plugins.slipway_airflow.specs import make_dags, name_in_task
@@ -31,7 +32,7 @@ DEFAULTS = {
     "retry_exponential_backoff": True,
     "max_retry_delay": timedelta(minutes=10),
 }
-DOC = """Releases **{spec.name}**: `{spec.source.repo}` at `{spec.source.revision}`, quantized to
+DOC = """Releases **{spec.name}**: `{spec.source.repo}` at {revision}, quantized to
 `{spec.quantization.format}`, served by `{spec.engine.kind}`.
 
 `plan` computes a key for each stage. A stage whose artifact is stored succeeds without a pod; when the requested
@@ -39,9 +40,7 @@ release is live already, every step is skipped. The gate compares the candidate 
 refuses it, a person rejects it or any step after `roll-out` fails, the candidate is rolled back and the run fails. A
 run that is marked as failed rolls back as well.
 
-```yaml
 {text}
-```
 """
 
 
@@ -79,7 +78,9 @@ def release_dag(spec: ReleaseSpec) -> DAG:
         max_active_runs=1,
         tags={"slipway", spec.engine.kind, spec.quantization.format, spec.engine.gpu or "cpu"},
         default_args=DEFAULTS,
-        doc_md=DOC.format(spec=spec, text=bounded(text, DOC_CHARS)),
+        doc_md=DOC.format(
+            spec=spec, revision=code(spec.source.revision), text=fenced(bounded(text, DOC_CHARS), "yaml")
+        ),
         auto_register=False,
     ) as dag:
         rules: dict[Step, TriggerRule] = {
