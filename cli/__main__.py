@@ -6,6 +6,7 @@ import functools
 import gc
 import importlib
 import keyword
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -16,11 +17,15 @@ import click
 import typer
 from typer.core import TyperGroup
 
-from cli.error_text import print_error
+from cli.error_text import deliberate, print_error
 from cli.settings import Settings
-from tasks.contracts.errors import InputError, PipelineError
+from tasks.contracts.errors import InputError
 
 PROGRAM = "slipway"
+TRACEBACK = "SLIPWAY_TRACEBACK"
+"""If this variable is set, an error ends the command with a traceback."""
+LARGEST = 1e8
+"""Of every option that is a fraction or a number of seconds: three years, which every clock can wait."""
 COMMANDS = {
     "validate": "cli.documents",
     "schema": "cli.documents",
@@ -66,7 +71,11 @@ class Commands(TyperGroup):
         one = typer.Typer(**TYPER)
         function = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
         one.command(cmd_name)(getattr(importlib.import_module(COMMANDS[cmd_name]), function))
-        return typer.main.get_command(one)
+        command = typer.main.get_command(one)
+        for parameter in command.params:
+            if isinstance(parameter.type, click.FloatRange):
+                parameter.type = _Finite(parameter.type)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,6 +96,20 @@ class Commands(TyperGroup):
         """Parse the command's own arguments and run it."""
         with _usage_errors_are_input_errors():
             return super().invoke(ctx)
+
+
+class _Finite(click.FloatRange):
+    """A range without `nan`, which click lets through because it is neither below nor above anything."""
+
+    def __init__(self, given: click.FloatRange) -> None:
+        super().__init__(given.min, LARGEST if given.max is None else given.max)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        number = super().convert(value, param, ctx)
+        if number is not None and not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 app = typer.Typer(
@@ -125,16 +148,33 @@ def _usage_errors_are_input_errors() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command; a deliberate error goes to stderr, and its class gives the exit code."""
+    """Run the command; an error goes to stderr, and its class gives the exit code."""
     # Importing makes objects that stay: looking for garbage among them took 0.05 to 0.1 s. `options` ends this.
     gc.disable()
     try:
-        app(prog_name=PROGRAM)
-    except PipelineError as error:
+        with _everything_is_written():
+            app(prog_name=PROGRAM)
+    except Exception as unexpected:
+        if os.environ.get(TRACEBACK):
+            raise
+        error = deliberate(unexpected)
         print_error(error, f"{PROGRAM}: ")
         sys.exit(error.exit_code)
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def _everything_is_written() -> Iterator[None]:
+    """Write what is still buffered: at its own end the interpreter could not say any more that a disk is full."""
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The part of Airflow's REST API (v2, as of Airflow 3.3.2) that releases need. Only this module knows its documents."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,11 +8,12 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
-from pydantic import ValidationError
+from pydantic import AwareDatetime, ValidationError
 
-from cli.airflow_session import Session
+from cli.airflow_session import Document, Session, document_of
 from cli.login import Login
 from tasks.contracts.errors import InputError
+from tasks.contracts.json_text import parse_json
 from tasks.contracts.redaction import redacted
 from tasks.contracts.release import REMEDY_PREFIX, StepResult
 
@@ -26,6 +26,90 @@ BROKEN_SPECS = "broken_specs.py"
 """The DAG file whose import error names the specs that make no DAG; it lies beside those that make them."""
 WIRING = "Released"
 """Tasks of this operator do no work of the release; they only decide whether its run succeeded."""
+
+
+class _Run(Document):
+    dag_id: str
+    dag_run_id: str
+    state: str
+    start_date: AwareDatetime | None
+    end_date: AwareDatetime | None
+    conf: dict[str, Any] | None
+
+    def read(self) -> "Run":
+        """What the command knows of it."""
+        return Run(self.dag_id, self.dag_run_id, self.state, self.start_date, self.end_date, self.conf or {})
+
+
+class _Runs(Document):
+    dag_runs: list[_Run]
+
+
+class _Task(Document):
+    task_id: str
+    state: str | None
+    try_number: int
+    start_date: AwareDatetime | None
+    end_date: AwareDatetime | None
+    operator: str | None
+
+    def read(self) -> "Task":
+        """What the command knows of it."""
+        return Task(self.task_id, self.state, self.try_number, self.start_date, self.end_date)
+
+
+class _Tasks(Document):
+    task_instances: list[_Task]
+
+
+class _DagId(Document):
+    dag_id: str
+
+
+class _Dags(Document):
+    dags: list[_DagId]
+
+
+class _Dag(_DagId):
+    is_paused: bool
+    is_stale: bool
+    has_import_errors: bool
+    relative_fileloc: str
+    bundle_name: str | None
+
+
+class _ImportError(Document):
+    filename: str
+    bundle_name: str | None
+    stack_trace: str
+
+
+class _ImportErrors(Document):
+    import_errors: list[_ImportError]
+
+
+class _XCom(Document):
+    value: Any
+
+
+class _Exception(Document):
+    exc_type: str
+    exc_value: str
+
+
+class LogEvent(Document):
+    """One event of a task's log."""
+
+    event: str | None = None
+    error_detail: list[_Exception] | None = None
+
+
+class _Log(Document):
+    content: list[LogEvent | str]
+
+
+class _Anything(Document):
+    """An answer of which nothing is read."""
 
 
 class RunExistsError(InputError):
@@ -108,10 +192,10 @@ class Airflow:
             InputError: the DAG is paused, or does not accept `conf`.
             UnavailableError: Airflow does not answer.
         """
-        dag = self._session.get(_path(dag_id), missing=_no_such_dag(dag_id))
+        dag = self._session.get(_Dag, _path(dag_id), missing=_no_such_dag(dag_id))
         if error := self._unreadable(dag):
             raise error
-        if dag["is_paused"]:
+        if dag.is_paused:
             raise InputError(
                 f"DAG {dag_id} is paused, so a run of it would never start", remedy=f"Unpause it at {self.address}."
             )
@@ -121,24 +205,25 @@ class Airflow:
             raise RunExistsError(
                 f"{dag_id} already has a run {run_id}", remedy="Give another run id, or follow that run."
             )
-        return _run(self._session.checked(response, _no_such_dag(dag_id)))
+        return self._session.checked(_Run, response, _no_such_dag(dag_id)).read()
 
     def unreadable(self, dag_id: str) -> NoSuchDagError | None:
         """What keeps Airflow from reading a DAG of which there is a run, so that no further task of it is scheduled."""
-        return self._unreadable(self._session.get(_path(dag_id), missing=_no_such_dag(dag_id)))
+        return self._unreadable(self._session.get(_Dag, _path(dag_id), missing=_no_such_dag(dag_id)))
 
-    def _unreadable(self, dag: Mapping[str, Any]) -> NoSuchDagError | None:
+    def _unreadable(self, dag: _Dag) -> NoSuchDagError | None:
         """What keeps Airflow from reading a DAG that it knew before; None if nothing does."""
-        if not (dag["is_stale"] or dag["has_import_errors"]):
+        if not (dag.is_stale or dag.has_import_errors):
             return None
-        file, dag_id = dag["relative_fileloc"], dag["dag_id"]
+        file, dag_id = dag.relative_fileloc, dag.dag_id
         response = self._session.send("GET", "/api/v2/importErrors", params={"limit": 100})
         # not everybody may read them
-        errors = response.json()["import_errors"] if response.status_code == httpx.codes.OK else []
+        allowed = response.status_code == httpx.codes.OK
+        errors = document_of(_ImportErrors, response).import_errors if allowed else []
         texts = {
-            error["filename"]: redacted(_exception(error["stack_trace"]))
+            error.filename: redacted(_exception(error.stack_trace))
             for error in errors
-            if error["bundle_name"] == dag["bundle_name"]
+            if error.bundle_name == dag.bundle_name
         }
         found = texts.get(file) or f"{file} no longer makes it, or was not read for a while"
         if file not in texts and (broken := texts.get(str(PurePosixPath(file).with_name(BROKEN_SPECS)))):
@@ -157,28 +242,19 @@ class Airflow:
             InputError: there is no such run.
         """
         missing = InputError(f"DAG {dag_id} has no run {run_id}", remedy="See `slipway status` for the newest runs.")
-        return _run(self._session.get(_path(dag_id, "dagRuns", run_id), missing=missing))
+        return self._session.get(_Run, _path(dag_id, "dagRuns", run_id), missing=missing).read()
 
     def runs(self, dag_id: str, limit: int) -> list[Run]:
         """The newest runs, newest first."""
         query = {"limit": limit, "order_by": "-run_after"}
-        document = self._session.get(_path(dag_id, "dagRuns"), query, missing=_no_such_dag(dag_id))
-        return [_run(run) for run in document["dag_runs"]]
+        found = self._session.get(_Runs, _path(dag_id, "dagRuns"), query, missing=_no_such_dag(dag_id))
+        return [run.read() for run in found.dag_runs]
 
     def tasks(self, run: Run) -> list[Task]:
         """The run's tasks, in no particular order; those that do no work are left out."""
-        document = self._session.get(_path(run.dag_id, "dagRuns", run.run_id, "taskInstances"), {"limit": 100})
-        return [
-            Task(
-                task["task_id"],
-                task["state"],
-                task["try_number"],
-                _time(task["start_date"]),
-                _time(task["end_date"]),
-            )
-            for task in document["task_instances"]
-            if task["operator"] != WIRING
-        ]
+        path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances")
+        found = self._session.get(_Tasks, path, {"limit": 100})
+        return [task.read() for task in found.task_instances if task.operator != WIRING]
 
     def result(self, run: Run, task_id: str) -> StepResult | None:
         """What the step reported; None if it has reported nothing."""
@@ -186,13 +262,13 @@ class Airflow:
         response = self._session.send("GET", path)
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        value = self._session.checked(response)["value"]
+        value = self._session.checked(_XCom, response).value
         try:
-            return StepResult.model_validate(json.loads(value) if isinstance(value, str) else value)
-        except (ValueError, ValidationError):
+            return StepResult.model_validate(parse_json(value, task_id) if isinstance(value, str) else value)
+        except (InputError, ValidationError):
             return None
 
-    def log(self, run: Run, task: Task) -> list[dict[str, Any]]:
+    def log(self, run: Run, task: Task) -> list[LogEvent]:
         """Log events of the task's current try; none when there is no log yet."""
         path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances", task.task_id, "logs", str(task.try_number))
         response = self._session.send(
@@ -200,27 +276,28 @@ class Airflow:
         )
         if response.status_code == httpx.codes.NOT_FOUND:
             return []
-        content = self._session.checked(response)["content"]
-        return [event if isinstance(event, dict) else {"event": str(event)} for event in content]
+        content = self._session.checked(_Log, response).content
+        return [LogEvent(event=event) if isinstance(event, str) else event for event in content]
 
     def error(self, run: Run, task: Task) -> TaskError:
         """Why the task failed, according to its log."""
         events = self.log(run, task)
-        texts = [str(event["event"]).strip() for event in events if event.get("event")]
+        texts = [event.event.strip() for event in events if event.event]
         remedy = next((text[len(REMEDY_PREFIX) :] for text in reversed(texts) if text.startswith(REMEDY_PREFIX)), "")
         # "::group::" and the like are marks for Airflow's own page
         hidden = ("::", REMEDY_PREFIX)
         lines = [text.splitlines()[0][:LINE_CHARS] for text in texts if text and not text.startswith(hidden)]
         last_lines = tuple(lines[-LAST_LINES:])
         for event in reversed(events):
-            if details := event.get("error_detail"):
-                return TaskError(details[0]["exc_type"], details[0]["exc_value"], last_lines, remedy)
+            if event.error_detail:
+                first = event.error_detail[0]
+                return TaskError(first.exc_type, first.exc_value, last_lines, remedy)
         return TaskError("", lines[-1] if lines else "its log is empty", last_lines)
 
     def dags(self, prefix: str) -> list[str]:
         """Ids of the DAGs that begin with `prefix`."""
-        document = self._session.get("/api/v2/dags", {"dag_id_pattern": prefix, "limit": 100})
-        return sorted(dag["dag_id"] for dag in document["dags"] if dag["dag_id"].startswith(prefix))
+        found = self._session.get(_Dags, "/api/v2/dags", {"dag_id_pattern": prefix, "limit": 100})
+        return sorted(dag.dag_id for dag in found.dags if dag.dag_id.startswith(prefix))
 
     def answer(self, run: Run, task_id: str, option: str) -> None:
         """Answer a task that waits for a person.
@@ -235,12 +312,12 @@ class Airflow:
         response = self._session.send("PATCH", path, json={"chosen_options": [option], "params_input": {}})
         if response.status_code == httpx.codes.CONFLICT:
             raise InputError(f"{task_id} of run {run.run_id} already has an answer, which cannot be changed")
-        self._session.checked(response, missing)
+        self._session.checked(_Anything, response, missing)
 
 
-def progress_lines(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def progress_lines(events: Sequence[LogEvent]) -> Iterator[str]:
     """The lines that the step printed, newest first."""
-    return (str(event["event"]).strip() for event in reversed(events) if event.get("event"))
+    return (event.event.strip() for event in reversed(events) if event.event)
 
 
 def _path(dag_id: str, *parts: str) -> str:
@@ -252,21 +329,6 @@ def _exception(stack_trace: str) -> str:
     lines = stack_trace.strip().splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith(" ")]
     return "\n".join(lines[frames[-1] + 1 :] if frames else lines)
-
-
-def _run(document: Mapping[str, Any]) -> Run:
-    return Run(
-        document["dag_id"],
-        document["dag_run_id"],
-        document["state"],
-        _time(document["start_date"]),
-        _time(document["end_date"]),
-        document["conf"] or {},
-    )
-
-
-def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
 
 
 def _no_such_dag(dag_id: str) -> NoSuchDagError:

@@ -2,17 +2,47 @@
 
 import unicodedata
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import httpx
+from pydantic import BaseModel, ConfigDict, ValidationError
+from typing_extensions import TypedDict
 
+from cli.deadline import within
 from cli.login import Login
+from tasks.adapters.bounded_http import UnboundedAnswerError, bound
 from tasks.adapters.header_token import header_token
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.json_text import parse_json
 
 REQUEST_TIMEOUT_S = 15.0
-BODY_CHARS = 256
+ANSWER_S = 30.0
+"""With everything that leads to it: connections, redirects and headers."""
+QUOTED_CHARS = 256
 EXAMPLE = "http://127.0.0.1:8080"
+
+
+class Document(BaseModel):
+    """A part of an answer of Airflow's that Slipway reads; it may hold more."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+
+D = TypeVar("D", bound=Document)
+
+
+class _Token(Document):
+    access_token: str
+
+
+class _Violation(TypedDict, total=False):
+    loc: list[str | int]
+    msg: str
+
+
+class _Refusal(Document):
+    detail: str | list[_Violation] | dict[str, Any]
 
 
 class Session:
@@ -24,7 +54,13 @@ class Session:
         self._password = _one_line(login.password, "SLIPWAY_AIRFLOW_PASSWORD")
         self._token = header_token(login.token, "SLIPWAY_AIRFLOW_TOKEN") if login.token is not None else None
         try:
-            self._client = httpx.Client(base_url=self.address, timeout=REQUEST_TIMEOUT_S, follow_redirects=True)
+            self._client = httpx.Client(
+                base_url=self.address,
+                timeout=REQUEST_TIMEOUT_S,
+                follow_redirects=True,
+                headers={"Accept-Encoding": "identity"},
+                event_hooks={"response": [partial(bound, answer_s=REQUEST_TIMEOUT_S)]},
+            )
         except httpx.InvalidURL as error:
             raise self._no_address() from error
 
@@ -33,10 +69,10 @@ class Session:
         self._client.close()
 
     def get(
-        self, path: str, query: Mapping[str, Any] | None = None, *, missing: InputError | None = None
-    ) -> dict[str, Any]:
+        self, model: type[D], path: str, query: Mapping[str, Any] | None = None, *, missing: InputError | None = None
+    ) -> D:
         """The document at `path`; see `checked` for the errors."""
-        return self.checked(self.send("GET", path, params=dict(query or {})), missing)
+        return self.checked(model, self.send("GET", path, params=dict(query or {})), missing)
 
     def send(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request with the token; a token that Airflow no longer accepts is renewed once."""
@@ -51,15 +87,16 @@ class Session:
                 return response
             self._token, fresh = None, True
 
-    def checked(self, response: httpx.Response, missing: InputError | None = None) -> dict[str, Any]:
+    def checked(self, model: type[D], response: httpx.Response, missing: InputError | None = None) -> D:
         """The response's document.
 
         Raises:
-            InputError: Airflow refused the request; this is `missing` if the response is a 404.
+            InputError: Airflow refused the request; this is `missing` if the response is a 404. Or it answered with
+                something else than this document.
             UnavailableError: Airflow failed to serve the request.
         """
         if response.is_success:
-            return _document(response)
+            return document_of(model, response)
         if response.status_code == httpx.codes.NOT_FOUND and missing is not None:
             raise missing
         request = f"{response.request.method} {response.request.url.path}"
@@ -83,11 +120,11 @@ class Session:
                 f"Airflow at {self.address} refused user {self._user}",
                 remedy="Check SLIPWAY_AIRFLOW_USER and SLIPWAY_AIRFLOW_PASSWORD.",
             )
-        return header_token(str(self.checked(response)["access_token"]), f"the token from Airflow at {self.address}")
+        return header_token(self.checked(_Token, response).access_token, f"the token from Airflow at {self.address}")
 
     def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
-            return self._client.request(method, path, **request)
+            return within(ANSWER_S, lambda: self._client.request(method, path, **request))
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._no_address() from error
         except httpx.LocalProtocolError:  # its text and its chain quote the header, which may hold a token
@@ -96,7 +133,9 @@ class Session:
                 found="a header that HTTP does not allow",
                 remedy="Check SLIPWAY_AIRFLOW_TOKEN.",
             ) from None
-        except httpx.TransportError as error:
+        except (httpx.TooManyRedirects, UnboundedAnswerError, httpx.DecodingError) as error:
+            raise not_airflow(f"{self.address}{path}", str(error)) from error
+        except (httpx.TransportError, TimeoutError) as error:
             raise UnavailableError(
                 f"Airflow at {self.address} does not answer",
                 found=error,
@@ -136,24 +175,39 @@ def _one_line(text: str | None, variable: str) -> str | None:
     return line
 
 
-def _document(response: httpx.Response) -> dict[str, Any]:
+def document_of(model: type[D], response: httpx.Response) -> D:
+    """A response's document.
+
+    Raises:
+        InputError: it is another one, or none.
+    """
+    url = str(response.request.url)
     try:
-        document = response.json()
-    except ValueError as error:
-        raise InputError(
-            f"{response.request.url} is not Airflow's API",
-            found=response.headers.get("content-type", "no content type"),
-            expected="JSON",
-            remedy="Set SLIPWAY_AIRFLOW to the address of an Airflow 3.",
-        ) from error
-    return document if isinstance(document, dict) else {"value": document}
+        return model.model_validate(parse_json(response.content, url))
+    except InputError as error:
+        raise not_airflow(url, response.headers.get("content-type", "no content type")[:QUOTED_CHARS]) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise not_airflow(url, f"{where}: {first['msg']}"[:QUOTED_CHARS], f"a {model.__name__.strip('_')}") from error
+
+
+def not_airflow(url: str, found: str, expected: str = "JSON") -> InputError:
+    """The error about an answer that no Airflow 3 gives."""
+    return InputError(
+        f"{url} is not Airflow's API",
+        found=found,
+        expected=expected,
+        remedy="Set SLIPWAY_AIRFLOW to the address of an Airflow 3.",
+    )
 
 
 def _detail(response: httpx.Response) -> str:
     try:
-        detail = response.json()["detail"]
-    except (ValueError, KeyError, TypeError):
-        detail = response.reason_phrase
+        refusal = document_of(_Refusal, response)
+    except InputError:
+        return response.reason_phrase
+    detail = refusal.detail
     if isinstance(detail, list):
-        detail = "; ".join(f"{'.'.join(map(str, one.get('loc', ())))}: {one.get('msg')}" for one in detail)
-    return " ".join(str(detail).split())[:BODY_CHARS].rstrip(".")
+        detail = "; ".join(f"{'.'.join(map(str, one.get('loc') or ()))}: {one.get('msg')}" for one in detail)
+    return " ".join(str(detail).split())[:QUOTED_CHARS].rstrip(".")

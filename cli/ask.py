@@ -3,10 +3,9 @@
 Nothing here imports the Kubernetes client, gRPC or numpy, which take longer than the first token of an answer may.
 """
 
-import json
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,11 +18,14 @@ from cli.generate import GenerateClient
 from cli.model_connection import ModelServers
 from cli.printed_answer import PrintedAnswer
 from cli.prompt_inputs import Message, Sampling, check_takes_messages, prompt_inputs
+from cli.terminal import echo
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.json_text import parse_json
 
 ANSWER_TIMEOUT_S = 120.0
 LOOK_TIMEOUT_S = 10.0
 STDIN = "-"
+MAX_INPUT_BYTES = 64 << 20
 SAMPLING = "How to answer (a model that does not support an option refuses it by name)"
 
 
@@ -157,7 +159,7 @@ class _Asking:
             self._servers.forget()
             raise
         if self._stats:
-            typer.echo(f"[{printed.measured(client.sent_at_s)}; {where}]", err=True)
+            echo(f"[{printed.measured(client.sent_at_s)}; {where}]", err=True)
 
 
 def _prompt(question: str | None, system: str | None, history: Sequence[Message]) -> str | Sequence[Message]:
@@ -169,7 +171,9 @@ def _prompt(question: str | None, system: str | None, history: Sequence[Message]
 
 
 def _prompt_of_stdin() -> str:
-    text = sys.stdin.read().strip()
+    text = sys.stdin.read(MAX_INPUT_BYTES + 1).strip()
+    if len(text) > MAX_INPUT_BYTES:
+        raise InputError("the prompt on stdin is too long", expected=f"at most {MAX_INPUT_BYTES} characters")
     if not text:
         raise InputError(
             "there is no prompt: stdin is empty and not a terminal",
@@ -180,13 +184,15 @@ def _prompt_of_stdin() -> str:
 
 def _messages(file: Path) -> list[Message]:
     expected = 'a list of objects such as {"role": "user", "content": "..."}'
-    try:
-        text = sys.stdin.read() if str(file) == STDIN else file.read_text(encoding="utf-8")
-        found = json.loads(text)
-    except OSError as error:
-        raise InputError(f"--messages {file} cannot be read", found=error.strerror or error) from error
-    except ValueError as error:
-        raise InputError(f"--messages {file} is not valid JSON", found=error, expected=expected) from error
+    if str(file) == STDIN:
+        text = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    else:
+        from tasks.document_files import read_regular_file  # noqa: PLC0415 - imports a reader of YAML
+
+        text = read_regular_file(file, MAX_INPUT_BYTES, expected=expected)
+    if len(text) > MAX_INPUT_BYTES:
+        raise InputError(f"--messages {file} is too long", expected=f"at most {MAX_INPUT_BYTES} bytes")
+    found = parse_json(text, f"--messages {file}", expected=expected)
     if not isinstance(found, list) or not found:
         raise InputError(f"--messages {file} is not a list of messages", found=repr(found)[:60], expected=expected)
     for number, message in enumerate(found):
@@ -199,10 +205,9 @@ def _messages(file: Path) -> list[Message]:
 
 
 def _object(option: str, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
+    value: Any = None
+    with suppress(InputError):
+        value = parse_json(text, option)
     if not isinstance(value, dict):
         raise InputError(
             f"{option} is not a JSON object",

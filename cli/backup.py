@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.arguments import settings_of
+from cli.terminal import echo
 from tasks.contracts.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _run(move: "Move", names: list[str] | None) -> None:
             remedy="Check the place and its prefix.",
         )
     for line in move.run(chosen):
-        typer.echo(line)
+        echo(line)
 
 
 def _move(source: "Place", target: "Place", *, replace: bool, only_published: bool) -> "Move":

@@ -16,6 +16,7 @@ from cli.error_text import print_error
 from cli.exit_codes import INTERRUPTED, REFUSED
 from cli.model_connection import ModelServers
 from cli.prompt_sender import NoServerError, PromptSender
+from cli.terminal import echo
 from tasks.contracts.errors import PipelineError
 
 PROGRESS_EVERY_S = 5.0
@@ -158,4 +159,4 @@ class _Batch:
         return f"{self._before + self._answered} of {self._total} prompts answered{failed}"
 
     def _say(self, text: str) -> None:
-        typer.echo(text, err=True)
+        echo(text, err=True)

@@ -6,6 +6,7 @@ of the batch removes.
 
 import fcntl
 import os
+import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +19,12 @@ from tasks.contracts.base import Contract, canonical_json, read_contract_json, s
 from tasks.contracts.errors import InputError
 from tasks.contracts.sampling import SamplingParameters
 from tasks.contracts.spec_fields import MAX_TOKENS, TemplateArguments
+from tasks.document_files import read_regular_file
 
 DIGEST_DIGITS = 16
 MAX_PROMPT_CHARS = 1 << 22
+MAX_FILE_BYTES = 1 << 30
+"""Of the prompts of a batch, which are all in memory."""
 
 
 class Prompt(SamplingParameters):
@@ -76,10 +80,12 @@ def read_prompts(file: Path) -> list[Prompt]:
     Raises:
         InputError: the file cannot be read, has no prompt, a line is not a prompt, or two prompts have one id.
     """
-    try:
-        lines = file.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(f"the prompts in {file} cannot be read", found=error.strerror or error) from error
+    data = read_regular_file(file, MAX_FILE_BYTES, expected="a file of prompts")
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(
+            f"{file} is too long", expected=f"at most {MAX_FILE_BYTES} bytes", remedy="Split it into several batches."
+        )
+    lines = data.split(b"\n")
     prompts: dict[str, Prompt] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -110,10 +116,12 @@ class ResultsFile:
         """
         self._path, self._appending, self._open = path, threading.Lock(), True
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            # O_NONBLOCK: a pipe would hold the command until somebody reads from it
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644)
         except OSError as error:
             raise InputError(f"results cannot be written to {path}", found=error.strerror or error) from error
         try:
+            self._check_is_a_file()
             self._lock()
             self._results = {result.id: result for result in self._read()}
         except BaseException:
@@ -154,6 +162,12 @@ class ResultsFile:
             while line:
                 line = line[os.write(self._descriptor, line) :]
             os.fsync(self._descriptor)
+
+    def _check_is_a_file(self) -> None:
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            raise InputError(
+                f"results cannot be written to {self._path}", found="a pipe or a device", expected="a file"
+            )
 
     def _lock(self) -> None:
         try:

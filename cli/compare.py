@@ -1,5 +1,6 @@
 """`slipway compare`: the answers of two servers to the same prompts, side by side."""
 
+import os
 import statistics
 import threading
 from collections.abc import Callable, Sequence
@@ -16,7 +17,8 @@ from cli.comparison_page import Pair, page
 from cli.exit_codes import REFUSED
 from cli.model_connection import ModelServers
 from cli.prompt_sender import NoServerError, PromptSender
-from cli.screens import console_on_stdout
+from cli.screens import console_on
+from cli.terminal import echo
 from tasks.contracts.errors import InputError, PipelineError
 
 if TYPE_CHECKING:
@@ -50,12 +52,18 @@ def compare(
     _print(pairs, (a, b))
     if html:
         try:
-            html.write_text(page(pairs, (a, b), summary(pairs, (a, b))), encoding="utf-8")
+            write_new(html, page(pairs, (a, b), summary(pairs, (a, b))).encode(errors="replace"))
         except OSError as error:
             raise InputError(f"the page cannot be written to {html}", found=error.strerror or error) from error
-        typer.echo(f"wrote {html}", err=True)
+        echo(f"wrote {html}", err=True)
     if any(isinstance(answer, PipelineError) for pair in pairs for answer in pair.answers):
         raise typer.Exit(REFUSED)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file; a pipe that nobody reads is an error instead of a wait."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644), "wb") as file:  # noqa: PTH123 - of a descriptor
+        file.write(data)
 
 
 def sender_of(side: str, cluster: Callable[[], "KubeApi"], max_tokens: int) -> PromptSender:
@@ -109,15 +117,13 @@ def _print(pairs: Sequence[Pair], names: Sequence[str]) -> None:
     for pair in pairs:
         texts = [_shown(text) for text in (pair.prompt.prompt, *pair.texts)]
         table.add_row(*texts, "yes" if pair.same else "no")
-    console = console_on_stdout()
+    console = console_on()
     with suppress(BrokenPipeError):
         console.print(table)
         for line in summary(pairs, names):
-            console.print(line, markup=False, highlight=False)
+            console.print(line)
 
 
 def _shown(text: str) -> str:
-    from rich.markup import escape  # noqa: PLC0415 - beside its only use
-
     flat = " ".join(text.split())
-    return escape(flat if len(flat) <= SHOWN_CHARS else f"{flat[:SHOWN_CHARS]}…")
+    return flat if len(flat) <= SHOWN_CHARS else f"{flat[:SHOWN_CHARS]}…"

@@ -4,11 +4,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import typer
-
 from cli.error_text import print_error
 from cli.printed_answer import PrintedAnswer
 from cli.prompt_inputs import Message
+from cli.terminal import echo
 from tasks.contracts.errors import PipelineError
 
 HELP = """\
@@ -37,15 +36,15 @@ class Conversation:
         with suppress(ImportError):
             import readline  # noqa: F401, PLC0415 - lines can be edited and recalled once it is imported
 
-        typer.echo("/help lists the commands; Ctrl-D ends the conversation.", err=True)
+        echo("/help lists the commands; Ctrl-D ends the conversation.", err=True)
         while True:
             try:
                 line = self._read_line(PROMPT)
             except EOFError:
-                typer.echo("", err=True)
+                echo("", err=True)
                 return
             except KeyboardInterrupt:
-                typer.echo("\nCtrl-D or /quit ends the conversation.", err=True)
+                echo("\nCtrl-D or /quit ends the conversation.", err=True)
                 continue
             if line.startswith("/"):
                 if not self._obey(line):
@@ -61,15 +60,15 @@ class Conversation:
                 return False
             case "/reset":
                 self._messages.clear()
-                typer.echo("All messages are forgotten.", err=True)
+                echo("All messages are forgotten.", err=True)
             case "/system" if argument.strip():
                 self._system = argument.strip()
             case "/system":
-                typer.echo(self._system or "There is no system prompt.", err=True)
+                echo(self._system or "There is no system prompt.", err=True)
             case "/help":
-                typer.echo(HELP, err=True)
+                echo(HELP, err=True)
             case other:
-                typer.echo(f"There is no command {other}. Commands:\n{HELP}", err=True)
+                echo(f"There is no command {other}. Commands:\n{HELP}", err=True)
         return True
 
     def _ask(self, text: str) -> None:
@@ -79,10 +78,10 @@ class Conversation:
         try:
             self._answer(answer, [*system, *asked])
         except KeyboardInterrupt:
-            typer.echo("[stopped]", err=True)
+            echo("[stopped]", err=True)
         except PipelineError as error:
             print_error(error)
-            typer.echo("Your last message is not part of the conversation.", err=True)
+            echo("Your last message is not part of the conversation.", err=True)
             return
         if answer.text:
             self._messages = [*asked, {"role": "assistant", "content": answer.text}]

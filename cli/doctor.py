@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
+from cli.terminal import echo
 from tasks.contracts.base import read_contract
 from tasks.contracts.engine_kinds import CONFIRMED_RELEASES, ENGINE_KINDS, Flavour
 from tasks.contracts.errors import InputError
@@ -52,7 +53,7 @@ def doctor(
     site = site or _site_of_program(context)
     built = _of_site(read_contract(Site, read_document(site), str(site))) if site else PLACEHOLDERS
     for each in CONFIRMATIONS:
-        typer.echo(_printed(each, release, built))
+        echo(_printed(each, release, built))
 
 
 def _site_of_program(context: typer.Context) -> Path | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.error_text import print_error
+from cli.terminal import echo
 from tasks.contracts.base import Contract, read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import redacted
@@ -24,7 +25,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a release spec, for an editor to complete and check it."""
     document = {"$schema": DRAFT, **(Site if site else ReleaseSpec).model_json_schema()}
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def validate(
@@ -39,7 +40,7 @@ def validate(
             invalid = True
             print_error(error)
         else:
-            typer.echo(f"{path}: {description} is valid")
+            echo(f"{path}: {description} is valid")
     if invalid:
         raise typer.Exit(InputError.exit_code)
 

@@ -1,8 +1,40 @@
 """Prints errors so that the remedy stands out: on a line of its own, on stderr. stdout stays readable for programs."""
 
-import typer
+import errno
 
-from tasks.contracts.errors import PipelineError
+from cli.terminal import echo
+from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+
+OUT_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE})
+QUOTED_CHARS = 256
+
+
+def deliberate(error: Exception) -> PipelineError:
+    """The error of a command, as one with fields: also one that the command did not expect."""
+    if isinstance(error, PipelineError):
+        return error
+    found = " ".join(str(error).split())[:QUOTED_CHARS]
+    if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
+        return UnavailableError(
+            f"{error.filename or 'the output'} cannot be read or written",
+            found=error.strerror or found,
+            remedy="Make room on the disk, and run the command again.",
+        )
+    if isinstance(error, OSError):
+        return InputError(
+            f"{error.filename or 'a file or a connection'} cannot be used",
+            found=error.strerror or found or type(error).__name__,
+            remedy="Correct the path, or its mode.",
+        )
+    if isinstance(error, MemoryError):
+        return InputError(
+            "the input or an answer does not fit into memory", remedy="Check what is read, and from where."
+        )
+    return PipelineError(
+        "unexpected error",
+        found=f"{type(error).__name__}: {found}",
+        remedy="Report it, with the traceback that SLIPWAY_TRACEBACK=1 prints.",
+    )
 
 
 def parts(error: PipelineError) -> tuple[str, str]:
@@ -16,6 +48,6 @@ def parts(error: PipelineError) -> tuple[str, str]:
 def print_error(error: PipelineError, prefix: str = "") -> None:
     """Print an error on stderr; on a terminal the remedy is bold."""
     statement, remedy = parts(error)
-    typer.echo(f"{prefix}{statement}", err=True)
+    echo(f"{prefix}{statement}", err=True)
     if remedy:
-        typer.secho(f"  → {remedy}", err=True, bold=True)
+        echo(f"  → {remedy}", err=True, bold=True)

@@ -147,7 +147,8 @@ class Follower:
         """Why the task's current try failed, in one line."""
         current_try = (task.task_id, task.try_number)
         if current_try not in self._failures:
-            self._failures[current_try] = self.airflow.error(self.run, task).message.splitlines()[0][:LINE_CHARS]
+            lines = self.airflow.error(self.run, task).message.splitlines() or [""]
+            self._failures[current_try] = lines[0][:LINE_CHARS]
         return self._failures[current_try]
 
     def _seconds(self, task: Task) -> float | None:

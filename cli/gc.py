@@ -3,14 +3,31 @@
 from typing import Annotated
 
 import typer
+from pydantic import ConfigDict
 
 from cli.arguments import RunId, Timeout, settings_of
 from cli.exit_codes import DONE
 from cli.outcome import Outcome, outcome_of
 from cli.releases import announce, end, followed, start
-from cli.screens import console_on_stdout
+from cli.screens import console_on
+from tasks.contracts.base import Contract, read_contract
 
 RETENTION = "retention"
+
+
+class Deletions(Contract):
+    """Where a run of retention wrote what it deleted."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    parts: tuple[str, ...]
+
+
+class Retained(Contract):
+    """What a run of retention says for a person."""
+
+    first: tuple[str, ...] | None
+    report: Deletions | None
 
 
 def gc(
@@ -26,16 +43,17 @@ def gc(
     What is live, previous, deployed or planned lately is kept. Exit 65: the site has no `retention`, or it is not known
     what has to be kept.
     """
-    console = console_on_stdout()
+    console = console_on()
     with settings_of(context).airflow() as airflow:
         run, new = start(airflow, RETENTION, {"dry_run": dry_run}, run_id)
         announce(console, airflow, run, new=new)
         view = followed(console, airflow, run, timeout)
         outcome = outcome_of(airflow, view)
     result = view.results.get(RETENTION)
-    for line in result.data.get("first", []) if result else []:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
-    if result and (report := result.data.get("report")):
-        for part in report["parts"]:
-            console.print(f"every deletion: {part}", highlight=False, soft_wrap=True, markup=False)
+    if result:
+        told = read_contract(Retained, {name: result.data.get(name) for name in Retained.model_fields}, "its result")
+        for line in told.first or ():
+            console.print(line, soft_wrap=True)
+        for part in told.report.parts if told.report else ():
+            console.print(f"every deletion: {part}", soft_wrap=True)
     end(console, Outcome(DONE, result.summary) if result and view.run.state == "success" else outcome)

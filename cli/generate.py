@@ -8,20 +8,26 @@ import http.client
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from cli.deadline import within
 from cli.prompt_inputs import Body
 from tasks.adapters.generate_request import Column, GenerateRequest, columns, prompt_columns, rendered
 from tasks.adapters.triton import Chunk
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from tasks.contracts.json_text import parse_json
 from tasks.contracts.prompt_model import ModelInputs, Prompt, model_inputs, prompt_of, with_prompt
 
 QUOTED_CHARS = 256
 EVENT = b"data:"
 LINE_BYTES = 1 << 20
+ANSWER_BYTES = 64 << 20
+"""Of a whole answer. A million tokens are a tenth of it."""
+MISREAD = (LookupError, TypeError, ValueError, AttributeError)
+"""What reading a document of the wrong shape raises."""
 
 MakeBody = Callable[[ModelInputs], Body]
 """From a model's inputs to the body of a request."""
@@ -105,33 +111,51 @@ class GenerateClient:
             ) from error
 
     def _known(self, model: str, deadline: float) -> ModelInputs:
-        return model_inputs(self._document(model, self._send("GET", f"{_path(model)}/config", deadline)))
+        document = self._document(model, self._send("GET", f"{_path(model)}/config", deadline), deadline)
+        with self._understood(document):
+            return model_inputs(document)
 
     def _prompt(self, model: str, inputs: Mapping[str, Any], deadline: float) -> Prompt:
         response = self._send("POST", f"{_path(model)}/generate", deadline, json.dumps(inputs).encode())
-        return prompt_of(self._document(model, response))
+        document = self._document(model, response, deadline)
+        with self._understood(document):
+            return prompt_of(document)
 
     def _pieces(self, model: str, inputs: Mapping[str, Any], deadline: float) -> Iterator[Piece]:
         body = json.dumps(inputs).encode()
         response = self._send("POST", f"{_path(model)}/generate_stream", deadline, body)
         if response.status != http.client.OK:
-            self._document(model, response)
+            self._document(model, response, deadline)
         for line in self._lines(response, deadline):
             if line.startswith(EVENT):
                 yield self._piece(model, line.removeprefix(EVENT))
 
     def _piece(self, model: str, event: bytes) -> Piece:
-        try:
-            fields = json.loads(event)
-        except ValueError as error:
-            raise self._foreign(event) from error
+        fields = self._object(event)
         if "error" in fields:
             raise self._refusal(model, str(fields["error"]), 400)
-        reason = _first(fields.get("finish_reason"))
-        # vLLM's backend writes None until the answer ends
-        tokens = _first(fields.get("completion_tokens", fields.get("num_output_tokens")))
-        text, ended = _first(fields.get("text_output")), "" if reason == "None" else reason
-        return Piece(text, time.monotonic(), ended, int(tokens) if tokens else None)
+        with self._understood(fields):
+            reason = _first(fields.get("finish_reason"))
+            # vLLM's backend writes None until the answer ends
+            tokens = _first(fields.get("completion_tokens", fields.get("num_output_tokens")))
+            text, ended = _first(fields.get("text_output")), "" if reason == "None" else reason
+            return Piece(text, time.monotonic(), ended, int(tokens) if tokens else None)
+
+    def _object(self, text: bytes) -> dict[str, Any]:
+        try:
+            document = parse_json(text, "an answer")
+        except InputError as error:
+            raise self._foreign(text) from error
+        if not isinstance(document, dict):
+            raise self._foreign(text)
+        return document
+
+    @contextmanager
+    def _understood(self, document: Mapping[str, Any]) -> Iterator[None]:
+        try:
+            yield
+        except MISREAD as error:
+            raise self._foreign(str(document)[:QUOTED_CHARS].encode(errors="replace")) from error
 
     def _send(self, method: str, path: str, deadline: float, body: bytes | None = None) -> http.client.HTTPResponse:
         headers = {"Content-Type": "application/json"} if body else {}
@@ -139,12 +163,15 @@ class GenerateClient:
             self._connection.connect()
         self._wait_until(deadline)
         self._connection.request(method, path, body, headers)
-        return self._connection.getresponse()
+        return within(deadline - time.monotonic(), self._connection.getresponse)
 
     def _lines(self, response: http.client.HTTPResponse, deadline: float) -> Iterator[bytes]:
         # not readline(): at a connection that breaks off between two chunks it returns as at the end of the answer
-        unread = b""
+        unread, left = b"", ANSWER_BYTES
         while data := self._read(response, deadline):
+            left -= len(data)
+            if left < 0:
+                raise self._foreign(data)
             *lines, unread = (unread + data).split(b"\n")
             yield from lines
             if len(unread) > LINE_BYTES:
@@ -161,21 +188,19 @@ class GenerateClient:
         if self._connection.sock is not None:  # None after the server announced that it closes the connection
             self._connection.sock.settimeout(left_s)
 
-    def _document(self, model: str, response: http.client.HTTPResponse) -> dict[str, Any]:
+    def _document(self, model: str, response: http.client.HTTPResponse, deadline: float) -> dict[str, Any]:
         # Triton refuses a streamed request with an event instead of a document
-        text = response.read(LINE_BYTES).removeprefix(EVENT)
-        try:
-            document = json.loads(text)
-        except ValueError:
-            document = None
-        if response.status != http.client.OK:
-            message = document.get("error") if isinstance(document, dict) else None
-            raise self._refusal(
-                model, str(message or text.decode(errors="replace") or response.reason), response.status
-            )
-        if not isinstance(document, dict):
-            raise self._foreign(text)
-        return document
+        text = b""
+        while len(text) < LINE_BYTES and (data := self._read(response, deadline)):
+            text += data
+        response.close()  # read1, unlike read, does not notice the end, and the connection waits for it
+        text = text.removeprefix(EVENT)
+        if response.status == http.client.OK:
+            return self._object(text)
+        message: Any = None
+        with suppress(InputError):
+            message = self._object(text).get("error")
+        raise self._refusal(model, str(message or text.decode(errors="replace") or response.reason), response.status)
 
     def _refusal(self, model: str, message: str, status: int) -> PipelineError:
         what = f"{self._address}: {model}: {' '.join(message.split())[:QUOTED_CHARS].rstrip('.')}"
@@ -210,7 +235,13 @@ def _json(value: bytes | float | tuple[bytes, ...]) -> str | float | list[str]:
 
 
 def _first(value: Any) -> str:
-    """The text of an output tensor, which is a list if it has more than one element."""
+    """The text of an output tensor, which is a list if it has more than one element.
+
+    Raises:
+        TypeError: it is neither text nor a number.
+    """
     while isinstance(value, list):
         value = value[0] if value else None
+    if not isinstance(value, str | int | float | None):
+        raise TypeError
     return "" if value is None else str(value)

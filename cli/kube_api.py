@@ -2,21 +2,27 @@
 
 import contextlib
 import ipaddress
-import json
+import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from cli.deadline import within
 from cli.kubeconfig import Access
 from cli.port_forward import PROTOCOL, ForwardedPort
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from tasks.contracts.json_text import parse_json
 
 ROLE = "slipway-user"
 """The Role in k8s_manifests/base that permits every request of this module."""
 
 TIMEOUT_S = 5.0
+BODY_S = 30.0
+BODY_BYTES = 64 << 20
+PIECE_BYTES = 1 << 20
 QUOTED_CHARS = 256
 
 Document = dict[str, Any]
@@ -55,8 +61,11 @@ class KubeApi:
 
         url = f"{self._access.server}{self._path(path)}{'?' + urlencode(query) if query else ''}"
         try:
-            answer = self._pool.request("GET", url, headers={**self._access.headers, "Accept": "application/json"})
-        except HTTPError as error:
+            headers = {**self._access.headers, "Accept": "application/json"}
+            ask = partial(self._pool.request, "GET", url, headers=headers, preload_content=False)
+            answer = within(BODY_S, ask)
+            data = _body(answer)
+        except (HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except ValueError:  # its text and its chain quote the header, which holds a token
             raise InputError(
@@ -67,15 +76,35 @@ class KubeApi:
         if answer.status == HTTPStatus.NOT_FOUND:
             return None
         if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise self._refusal(path, answer.status, answer.data)
+            raise self._refusal(path, answer.status, data)
         try:
-            document: Document = json.loads(answer.data)
-        except ValueError as error:
-            raise InputError(
-                f"{self._access.server} did not answer with JSON",
-                remedy="Check that the kubeconfig names a Kubernetes API server.",
-            ) from error
+            document = parse_json(data, path)
+        except InputError as error:
+            raise self.not_kubernetes(error.what) from error
+        if not isinstance(document, dict):
+            raise self.not_kubernetes(repr(document)[:QUOTED_CHARS])
         return document
+
+    def not_kubernetes(self, found: str) -> InputError:
+        """The error about an answer that no Kubernetes API gives."""
+        return InputError(
+            f"{self._access.server} is not a Kubernetes API",
+            found=found,
+            expected="Services, EndpointSlices and pods",
+            remedy="Check that the kubeconfig names a Kubernetes API server.",
+        )
+
+    @contextlib.contextmanager
+    def understood(self) -> Iterator[None]:
+        """Reading the documents of this API: what a wrong shape of theirs raises is its error.
+
+        Raises:
+            InputError: they have another shape.
+        """
+        try:
+            yield
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise self.not_kubernetes(f"{type(error).__name__}: {error}"[:QUOTED_CHARS]) from error
 
     def items(self, path: str, **query: str) -> list[Document]:
         """Objects of a list; see `get`."""
@@ -167,6 +196,18 @@ class KubeApi:
         )
 
 
+def _body(answer: Any) -> bytes:
+    """The body of an answer, whose size and time are limited, however it is compressed."""
+    data, deadline = b"", time.monotonic() + BODY_S
+    while piece := answer.read1(PIECE_BYTES, decode_content=False):
+        data += piece
+        if len(data) > BODY_BYTES or time.monotonic() > deadline:
+            answer.close()
+            raise OSError(f"an answer of more than {BODY_BYTES} bytes, or that takes longer than {BODY_S:.0f} s")
+    answer.release_conn()
+    return data
+
+
 def _proxy_of(scheme: str, host: str) -> str | None:
     """The proxy that the environment names for a host. As in kubectl, none is used for this machine itself."""
     return None if _is_loopback(host) or proxy_bypass(host) else getproxies().get(scheme)
@@ -182,7 +223,7 @@ def _is_loopback(host: str) -> bool:
 def _message(body: bytes | None) -> str:
     """The message of a Status object, or the beginning of any other body."""
     text = (body or b"").decode(errors="replace")
-    with contextlib.suppress(ValueError):
-        document = json.loads(text)
+    with contextlib.suppress(InputError):
+        document = parse_json(text, "an answer")
         text = str(document.get("message", text)) if isinstance(document, Mapping) else text
     return " ".join(text.split())[:QUOTED_CHARS].rstrip(".")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from cli.terminal import echo
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.migrate import to_llmapi
@@ -34,9 +35,9 @@ def migrate(
             f"{file} cannot be migrated", found="a site file", expected="a release spec", remedy="Name a release spec."
         )
     migration = to_llmapi(read_contract(ReleaseSpec, document, str(file)), document)
-    typer.echo(f"{file}: trt-engine to {to.value}", err=True)
+    echo(f"{file}: trt-engine to {to.value}", err=True)
     for line in migration.changes:
-        typer.echo(f"  changed: {line}", err=True)
+        echo(f"  changed: {line}", err=True)
     for line in migration.without_equivalent:
-        typer.echo(f"  no equivalent: {line}", err=True)
-    typer.echo(yaml.safe_dump(migration.document, sort_keys=False, allow_unicode=True, width=120), nl=False)
+        echo(f"  no equivalent: {line}", err=True)
+    echo(yaml.safe_dump(migration.document, sort_keys=False, allow_unicode=True, width=120), nl=False)

@@ -37,7 +37,10 @@ class ModelServers:
             InputError: there is no such release, or the cluster refuses the credentials.
             UnavailableError: no pod is ready, or the cluster or the server does not answer.
         """
-        where = self._given or self._found or find_route(self._cluster, self._name, candidate=self._candidate)
+        where = self._given or self._found
+        if where is None:
+            with self._cluster.understood():
+                where = find_route(self._cluster, self._name, candidate=self._candidate)
         connection = connect(where, self._api)
         self._found = where
         return connection, where

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from cli.airflow_api import Airflow, TaskError
 from cli.exit_codes import DONE, REFUSED, WRONG_INPUT
 from cli.follow import ORDER, RunView
+from tasks.contracts.base import read_contract
 from tasks.contracts.forecast import Preview
 from tasks.contracts.gate import GateReport, Verdict
 from tasks.contracts.plan import Plan
 
+PLANNED = "the result of plan"
 FINAL_ERROR = "AirflowFailException"
 """What the operator raises when a retry cannot help."""
 
@@ -30,7 +32,7 @@ class Outcome:
 def plan_of(view: RunView) -> Plan | None:
     """The run's plan, once the plan step has reported it."""
     result = view.results.get("plan")
-    return Plan.model_validate(result.data["plan"]) if result and "plan" in result.data else None
+    return read_contract(Plan, result.data["plan"], PLANNED) if result and "plan" in result.data else None
 
 
 def preview_of(view: RunView) -> Preview | None:
@@ -39,19 +41,24 @@ def preview_of(view: RunView) -> Preview | None:
     if result is None or "plan" not in result.data:
         return None
     told = {name: result.data[name] for name in Preview.model_fields if name in result.data}
-    return Preview.model_validate({"forecast": None, **told})
+    return read_contract(Preview, {"forecast": None, **told}, PLANNED)
 
 
 def gate_of(view: RunView) -> GateReport | None:
     """The run's gate report, once the gate has judged."""
     result = view.results.get("gate")
-    return GateReport.model_validate(result.data["report"]) if result and "report" in result.data else None
+    return (
+        read_contract(GateReport, result.data["report"], "the result of gate")
+        if result and "report" in result.data
+        else None
+    )
 
 
 def evidence_of(view: RunView) -> str | None:
     """URI of the folder with the run's evidence."""
     result = view.results.get("gate")
-    return str(result.data["evidence"]) if result and "evidence" in result.data else None
+    evidence = result.data.get("evidence") if result else None
+    return evidence if isinstance(evidence, str) else None
 
 
 def outcome_of(airflow: Airflow, view: RunView) -> Outcome:

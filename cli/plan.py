@@ -12,6 +12,7 @@ import typer
 from cli.arguments import Force, Revision, RunId, Timeout, settings_of
 from cli.settings import Settings
 from cli.step_process import run_step
+from cli.terminal import echo
 from tasks.contracts.errors import InputError, PipelineError
 
 if TYPE_CHECKING:
@@ -47,13 +48,13 @@ def plan(
         failed(str(error), error.exit_code)
         raise
     if as_json:
-        typer.echo(preview.model_dump_json(indent=2))
+        echo(preview.model_dump_json(indent=2))
         return
     _show(preview)
 
 
 def _print_failure(error: str, exit_code: int) -> None:
-    typer.echo(json.dumps({"error": error, "exit_code": exit_code}, indent=2, ensure_ascii=False))
+    echo(json.dumps({"error": error, "exit_code": exit_code}, indent=2, ensure_ascii=False))
 
 
 def _print_nothing(_error: str, _exit_code: int) -> None:
@@ -102,10 +103,10 @@ def _here(file: Path, settings: Settings, revision: str | None, *, force: bool) 
 
 def _show(preview: "Preview") -> None:
     from cli.plan_tables import plan_footing, plan_heading, plan_table  # noqa: PLC0415 - as above
-    from cli.screens import console_on_stdout  # noqa: PLC0415
+    from cli.screens import console_on  # noqa: PLC0415
 
-    console = console_on_stdout()
-    console.print(plan_heading(preview.plan), highlight=False, soft_wrap=True)
-    console.print(plan_table(preview), highlight=False)
+    console = console_on()
+    console.print(plan_heading(preview.plan), soft_wrap=True)
+    console.print(plan_table(preview))
     for line in plan_footing(preview):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)

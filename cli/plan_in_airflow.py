@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import typer
-from rich.console import Console
 
 from cli.exit_codes import REFUSED
 from cli.follow import RunView
 from cli.outcome import outcome_of, preview_of
 from cli.releases import dag_of, end, followed, parameters, start
+from cli.screens import console_on
 from cli.settings import Settings
 from tasks.contracts.forecast import Preview
 
@@ -30,7 +30,7 @@ def plan_in_airflow(
     Raises:
         typer.Exit: there is no plan; the reason was printed.
     """
-    progress = Console(stderr=True)
+    progress = console_on(stderr=True)
     with settings.airflow() as airflow:
         run, _ = start(airflow, dag_of(name), parameters(revision, force=force, plan_only=True), run_id)
 

@@ -4,9 +4,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import typer
-
 from cli.generate import Piece
+from cli.terminal import echo
 
 
 @dataclass
@@ -30,11 +29,11 @@ class PrintedAnswer:
             for piece in arriving:
                 self._add(piece)
                 if stream:
-                    typer.echo(piece.text, nl=False)
+                    echo(piece.text, nl=False)
             ended = True
         finally:
             if ended or self.text:
-                typer.echo("" if stream else self.text)
+                echo("" if stream else self.text)
 
     def measured(self, sent_at_s: float) -> str:
         """One line with the answer's tokens, TTFT and tokens per second.

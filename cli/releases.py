@@ -12,9 +12,10 @@ from cli.arguments import Force, Name, Revision, RunId, Timeout, settings_of
 from cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from cli.follow import APPROVAL, RunView, follow
 from cli.outcome import Outcome, evidence_of, gate_of, outcome_of
-from cli.screens import console_on_stdout, screen_on
+from cli.screens import console_on, screen_on
 from cli.step_process import run_step
 from cli.tables import gate_table
+from cli.terminal import echo
 from tasks.contracts.errors import InputError
 
 RUNS_TO_SEARCH = 20
@@ -70,7 +71,7 @@ def release(
     """
     if approval not in {None, "none", "human"}:
         raise InputError("--approval is not valid", found=repr(approval), expected="none or human")
-    console = console_on_stdout()
+    console = console_on()
     with settings_of(context).airflow() as airflow:
         run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
         announce(console, airflow, run, new=new)
@@ -81,7 +82,7 @@ def release(
     if gate := gate_of(view):
         console.print(gate_table(gate))
     if evidence := evidence_of(view):
-        console.print(f"evidence: {evidence}/report.html", highlight=False, soft_wrap=True)
+        console.print(f"evidence: {evidence}/report.html", soft_wrap=True)
     end(console, outcome)
 
 
@@ -101,7 +102,7 @@ def rollback(
     With --direct this machine does what Airflow's step does, under the same lock: in a checkout, with KUBECONFIG and
     credentials of the object store that may do what the step may.
     """
-    console, settings = console_on_stdout(), settings_of(context)
+    console, settings = console_on(), settings_of(context)
     if direct:
         if timeout is not None:
             raise InputError(
@@ -130,7 +131,7 @@ def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id:
     Nothing is built or measured again. A release that serves already stays as it is, unless the model moved to another
     bucket: then its pods are replaced one by one, and fetch it from there.
     """
-    console = console_on_stdout()
+    console = console_on()
     with settings_of(context).airflow() as airflow:
         run, new = start(airflow, f"rollback__{name}", {"to": "live"}, run_id)
         announce(console, airflow, run, new=new)
@@ -150,7 +151,7 @@ def approve(
     with settings_of(context).airflow() as airflow:
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
         airflow.answer(run, APPROVAL, "Reject" if reject else "Approve")
-    typer.echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}")
+    echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}")
 
 
 def end(console: Console, outcome: Outcome) -> None:
@@ -160,9 +161,9 @@ def end(console: Console, outcome: Outcome) -> None:
         _show_error(console, outcome.error)
     style = "green" if outcome.exit_code == DONE else "bold red"
     statement = outcome.text.removesuffix(outcome.remedy).rstrip()
-    console.print(statement, style=style, highlight=False, soft_wrap=True, markup=False)
+    console.print(statement, style=style, soft_wrap=True)
     if outcome.remedy:
-        console.print(f"  → {outcome.remedy}", style="bold", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"  → {outcome.remedy}", style="bold", soft_wrap=True)
     if outcome.exit_code != DONE:
         raise typer.Exit(outcome.exit_code)
 
@@ -191,13 +192,13 @@ def followed(
 
 def _left(console: Console, airflow: Airflow, run: Run, why: str, what_it_does: str) -> None:
     text = f"{why}; the run {what_it_does} at {airflow.run_url(run)}. Follow it with --run-id {run.run_id}."
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    console.print(text, soft_wrap=True)
 
 
 def announce(console: Console, airflow: Airflow, run: Run, *, new: bool) -> None:
     """Print which run is followed, and where Airflow shows it."""
     verb = "started" if new else "following existing"
-    console.print(f"{verb} run {run.run_id}: {airflow.run_url(run)}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{verb} run {run.run_id}: {airflow.run_url(run)}", soft_wrap=True)
 
 
 def _waiting_run(airflow: Airflow, name: str) -> Run:
@@ -211,7 +212,7 @@ def _waiting_run(airflow: Airflow, name: str) -> Run:
 
 def _show_error(console: Console, error: TaskError) -> None:
     for line in error.last_lines:
-        console.print(f"  | {line}", style="dim", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"  | {line}", style="dim", soft_wrap=True)
 
 
 def _described(conf: Mapping[str, Any]) -> str:

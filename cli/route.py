@@ -46,7 +46,7 @@ def external(service: Document) -> Direct | None:
         return None
     entries = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     hosts = [host for entry in entries if (host := entry.get("hostname") or entry.get("ip"))]
-    return Direct(hosts[0], int(_port(service)["port"])) if hosts else None
+    return Direct(_text(hosts[0]), int(_port(service)["port"])) if hosts else None
 
 
 def through_pod(service: Document, slices: Sequence[Document]) -> ThroughPod | None:
@@ -59,7 +59,7 @@ def through_pod(service: Document, slices: Sequence[Document]) -> ThroughPod | N
             ready = (endpoint.get("conditions") or {}).get("ready") is not False
             target = endpoint.get("targetRef") or {}
             if number and ready and target.get("kind") == "Pod":
-                return ThroughPod(target["name"], int(number))
+                return ThroughPod(_text(target["name"]), int(number))
     return None
 
 
@@ -78,6 +78,12 @@ def given(host: str) -> Direct:
     raise InputError(
         "--host is not an address", found=repr(host), expected="HOST or HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000"
     )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a {type(value).__name__} where text belongs")
+    return value
 
 
 def _port(service: Document) -> Document:

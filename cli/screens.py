@@ -3,17 +3,20 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from cli.follow import RunView, Screen, StepView
+from cli.terminal import printable
 
 STYLES = {
     "done": "green",
@@ -34,10 +37,20 @@ BAR_WIDTH = 24
 LOG_WIDTH = 160
 
 
-def console_on_stdout() -> Console:
+class _Printable(Console):
+    """A console on which only its own code moves the cursor or sets a style; texts are shown as they are."""
+
+    @override
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+def console_on(*, stderr: bool = False) -> Console:
     """A console as wide as the terminal; without a terminal and COLUMNS, wide enough for every table."""
     unknown = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(width=LOG_WIDTH if unknown else None)
+    width = LOG_WIDTH if unknown and not stderr else None
+    return _Printable(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 class Lines:
@@ -53,11 +66,11 @@ class Lines:
         self._shown = {step.name: step.state for step in view.steps}
         for step in changed:
             if step.state not in SILENT and step.state not in NEVER_RAN:
-                self._console.print(self._line(step), soft_wrap=True, highlight=False)
+                self._console.print(self._line(step), soft_wrap=True)
         for state in NEVER_RAN if view.run.ended else ():
             if names := [step.name for step in view.steps if step.state == state]:
                 line = f"{time.strftime('%H:%M:%S')}  {state}: {', '.join(names)}"
-                self._console.print(line, soft_wrap=True, highlight=False)
+                self._console.print(line, soft_wrap=True)
 
     def _line(self, step: StepView) -> Text:
         seconds = "" if step.seconds is None or step.state == "running" else f"{step.seconds:.1f} s"

@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from cli.arguments import settings_of
+from cli.terminal import echo
 from tasks.contracts.site_objects import CREDENTIALS, credentials_secrets, site_objects
 from tasks.contracts.store_access import ACCOUNTS, iam_policy
 
@@ -40,7 +41,7 @@ def setup(
     settings = settings_of(context)
     site, text = settings.site(), settings.site_text()
     if render:
-        typer.echo(yaml.safe_dump_all(site_objects(site, text), sort_keys=False), nl=False)
+        echo(yaml.safe_dump_all(site_objects(site, text), sort_keys=False), nl=False)
         return
     if iam_policies is not None:
         iam_policies.mkdir(parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ def setup(
             path.write_text(
                 json.dumps(iam_policy(account, site.object_store, site.signing), indent=2) + "\n", encoding="utf-8"
             )
-            typer.echo(path)
+            echo(path)
         return
     # the S3 and Kubernetes clients take half a second to import, which `slipway schema` need not wait for
     from tasks.adapters.conditional_writes import check_conditional_writes  # noqa: PLC0415
@@ -58,12 +59,12 @@ def setup(
 
     store = S3ObjectStore(site.object_store)
     for line in set_up(site, text, settings.cluster(), store, os.environ):
-        typer.echo(line)
+        echo(line)
     secret = site.object_store.credentials_secret
     if secret and not credentials_secrets(site, os.environ):
-        typer.echo(
+        echo(
             f"Secret {secret} was not changed: {' and '.join(CREDENTIALS)} are not both set. Set them and run this "
             "again, or create it with kubectl as docs/cluster-setup.md shows.",
             err=True,
         )
-    typer.echo(check_conditional_writes(store, site.object_store.root))
+    echo(check_conditional_writes(store, site.object_store.root))

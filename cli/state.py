@@ -15,9 +15,10 @@ from cli.arguments import Name, settings_of
 from cli.error_text import parts
 from cli.releases import dag_of
 from cli.route import external
-from cli.screens import console_on_stdout
+from cli.screens import console_on
 from cli.settings import Settings
 from cli.tables import COMMIT_DIGITS, channel_lines, gate_table
+from cli.terminal import echo
 from cli.watch import watch
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import read_contract_json
@@ -54,7 +55,7 @@ def status(
     If a part cannot be read, the others are still shown, and the exit code is 65 or 75, depending on the reason. With
     --watch it is shown in place on a terminal; elsewhere, whenever it has changed.
     """
-    settings, console = settings_of(context), console_on_stdout()
+    settings, console = settings_of(context), console_on()
     sections = _of_one(settings, name) if name else [Section("models", lambda: _models(settings))]
     if keep_watching:
         watch(console, lambda: [part for section in sections for part in _read(section)[0]], every)
@@ -62,7 +63,7 @@ def status(
     read = [_read(section) for section in sections]
     for parts_of_section, _ in read:
         for part in parts_of_section:
-            console.print(part, highlight=False, soft_wrap=True)
+            console.print(part, soft_wrap=True)
     if worst := max(code for _, code in read):
         raise typer.Exit(worst)
 
@@ -81,12 +82,12 @@ def explain(
     release and what its pods loaded agree. If they do not, or one cannot be read, it says which, and the exit code is
     65 or 75. HF_TOKEN is sent to the Hub if it is set.
     """
-    settings, console = settings_of(context), console_on_stdout()
+    settings, console = settings_of(context), console_on()
     if verify:
-        typer.echo(verified(settings, name))
+        echo(verified(settings, name))
         return
     for part in explanation(*settings.store(), name):
-        console.print(part, highlight=False, soft_wrap=True)
+        console.print(part, soft_wrap=True)
 
 
 def explanation(store: "ObjectStore", layout: "Layout", name: str) -> Iterator[RenderableType]:

@@ -39,8 +39,8 @@ def _when_changed(console: Console, read: Callable[[], Parts], every_s: float, s
         parts = read()
         with console.capture() as captured:
             for part in parts:
-                console.print(part, highlight=False, soft_wrap=True)
+                console.print(part, soft_wrap=True)
         if (text := captured.get()) != shown:
-            console.print(text, end="", highlight=False, markup=False, soft_wrap=True)
+            console.print(text, end="", soft_wrap=True)
             shown = text
         sleep(every_s)

@@ -18,8 +18,8 @@ def read_document(path: Path) -> Any:
     return parse_document(read_regular_file(path), str(path))
 
 
-def read_regular_file(path: Path) -> bytes:
-    """The first MAX_BYTES + 1 bytes of a file.
+def read_regular_file(path: Path, limit: int = MAX_BYTES, *, expected: str = "a YAML file") -> bytes:
+    """The first `limit` + 1 bytes of a file.
 
     Raises:
         InputError: it cannot be read, or is not a regular file.
@@ -29,11 +29,11 @@ def read_regular_file(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InputError(f"{path} is not a regular file", expected="a YAML file", remedy="Remove or rename it.")
-            return file.read(MAX_BYTES + 1)
+                raise InputError(f"{path} is not a regular file", expected=expected, remedy="Remove or rename it.")
+            return file.read(limit + 1)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
-            expected="a YAML file",
+            expected=expected,
             remedy="Correct its path or its mode.",
         ) from error

@@ -24,9 +24,9 @@ from tasks.adapters.workspace import Outcome, Workspace
 from tasks.arguments import DRILL, FETCH_REPOSITORY, PLAN, RETENTION, REVERT
 from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import Contract, canonical_json, read_contract, read_contract_json
-from tasks.contracts.documents import parse_json
 from tasks.contracts.drill import DrillRequest
 from tasks.contracts.errors import InputError, PipelineError
+from tasks.contracts.json_text import parse_json
 from tasks.contracts.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.plan import Plan, PlanRequest
 from tasks.contracts.release import MAX_REQUEST_BYTES, Failure, Release, RevertRequest, Step, StepResult

@@ -1,4 +1,4 @@
-"""Bounds the size and the duration of an answer of the Hub's API, whatever the server does.
+"""Bounds the size and the duration of an answer of an API, whatever the server does.
 
 httpx 0.28 bounds only the wait for the next bytes: it would read for ever an answer that never ends, or that brings a
 byte every few seconds. The reader of a file bounds its body itself, because it knows the announced size, and marks its

@@ -34,8 +34,15 @@ class FolderStore(ObjectStore):
     """
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is made when something is written to it."""
-        self._folder = folder.resolve()
+        """`folder` is made when something is written to it.
+
+        Raises:
+            InputError: it cannot be a folder.
+        """
+        try:
+            self._folder = folder.resolve()
+        except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError
+            raise InputError(f"{folder} is not a folder", found=error, remedy="Name another place.") from error
 
     @property
     def root(self) -> str:

@@ -19,8 +19,8 @@ from tasks.adapters.clock import Clock
 from tasks.adapters.object_store import LostRaceError, ObjectStore
 from tasks.contracts.artifact import Claim, Removal
 from tasks.contracts.base import canonical_json, read_contract
-from tasks.contracts.documents import parse_json
 from tasks.contracts.errors import UnavailableError
+from tasks.contracts.json_text import parse_json
 
 TAKEOVER_S = 3600
 """After this a removal was cut short. It is longer than DELETING_S, the time-outs of a request and the difference of

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tasks.contracts.documents import parse_json
 from tasks.contracts.errors import InputError
+from tasks.contracts.json_text import parse_json
 from tasks.contracts.redaction import TOKEN, field_name, redacted
 from tasks.contracts.version import check_readable
 

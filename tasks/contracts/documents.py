@@ -1,11 +1,10 @@
-"""The one reader of documents: spec and site files in YAML, and JSON. Pure: it returns data or raises an error.
+"""The one reader of documents that people write: spec and site files in YAML. Pure: it returns data or raises an error.
 
 A document that people write is JSON in YAML's notation: one document, unique text keys, no tags, dates or merges. Size
 and depth, aliases included, are checked before anything is built, so that no document can exhaust memory, stack or time
 (docs/decisions/0014-one-bounded-reader.md).
 """
 
-import json
 import math
 import re
 from dataclasses import dataclass, field
@@ -14,12 +13,12 @@ from typing import Any, NoReturn
 import yaml
 
 from tasks.contracts.errors import InputError
+from tasks.contracts.json_text import MAX_NUMBER_CHARS
 from tasks.contracts.redaction import field_name, redacted
 
 MAX_BYTES = 2**20
 MAX_NODES = 20_000
 MAX_DEPTH = 20  # a spec needs 5
-MAX_NUMBER_CHARS = 32
 MAX_INTEGER = 2**53
 """Readers of JSON do not agree on integers beyond it (RFC 8259, section 6)."""
 UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -99,25 +98,6 @@ def parse_document(data: bytes, what: str) -> Any:
         raise InputError(f"{what}: not valid YAML: {redacted(str(error))}", remedy="Correct the file.") from error
     _check_text(document, what)
     return document
-
-
-def parse_json(data: bytes | str, what: str, *, expected: str = "JSON") -> Any:
-    """Parse JSON strictly: keys are unique and numbers finite.
-
-    Raises:
-        InputError: it is not valid JSON.
-    """
-    try:
-        return json.loads(
-            data, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer
-        )
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else redacted(str(error))
-        raise InputError(
-            f"{what} is not valid JSON ({reason})",
-            expected=expected,
-            remedy="Check whether it was truncated or overwritten.",
-        ) from error
 
 
 @dataclass
@@ -213,27 +193,3 @@ def _check_text(value: Any, what: str) -> None:
 
 def _refuse(node: Any, problem: str) -> NoReturn:
     raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        raise ValueError("a key occurs twice in one mapping")
-    return mapping
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a finite number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("a number is not finite")
-    return number
-
-
-def _integer(text: str) -> int:
-    if len(text) > MAX_NUMBER_CHARS:
-        raise ValueError(f"a number has {len(text)} digits")
-    return int(text)

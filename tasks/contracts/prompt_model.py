@@ -42,10 +42,21 @@ class Prompt:
 
 
 def model_inputs(config: Mapping[str, Any]) -> ModelInputs:
-    """The inputs of a document of GET /v2/models/<name>/config."""
+    """The inputs of a document of GET /v2/models/<name>/config.
+
+    Raises:
+        TypeError, LookupError, AttributeError: it is another document.
+    """
     parameter = (config.get("parameters") or {}).get(PARAMETER) or {}
-    names = frozenset(tensor["name"] for tensor in config.get("input") or ())
-    return ModelInputs(names, parameter.get("string_value"))
+    names = frozenset(_text(tensor["name"]) for tensor in config.get("input") or ())
+    renderer = parameter.get("string_value")
+    return ModelInputs(names, None if renderer is None else _text(renderer))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a {type(value).__name__} where text belongs")
+    return value
 
 
 def prompt_of(outputs: Mapping[str, Any]) -> Prompt:
@@ -53,7 +64,7 @@ def prompt_of(outputs: Mapping[str, Any]) -> Prompt:
     values = {name: value[0] if isinstance(value, list) else value for name, value in outputs.items()}
     call_format = values["tool_call_format"]
     return Prompt(
-        values["prompt"],
+        _text(values["prompt"]),
         int(values["prompt_tokens"]),
         int(values["max_tokens"]),
         None if call_format == "none" else call_format,

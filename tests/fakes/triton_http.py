@@ -3,6 +3,7 @@
 With `prompt`, a second model renders prompts: its outputs, or a status and an error.
 """
 
+import contextlib
 import json
 import threading
 from dataclasses import dataclass, field
@@ -102,6 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def handle(self):
+        with contextlib.suppress(OSError):  # clients leave
+            super().handle()
 
     def log_message(self, *_):
         pass

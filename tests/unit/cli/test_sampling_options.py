@@ -108,7 +108,7 @@ def test_a_missing_file_of_messages_is_a_wrong_input(ask, tmp_path):
     code, printed = ask("--messages", str(tmp_path / "none.json"))
 
     assert code == 65
-    assert "cannot be read: found No such file" in printed
+    assert "cannot be read: No such file" in printed
 
 
 def test_a_prompt_may_come_from_stdin(ask, triton, monkeypatch):

@@ -47,12 +47,6 @@ def test_a_terminal_shows_the_newest_state_in_place():
     assert text.index("live 1") < text.index("\x1b[2K") < text.index("live 2")
 
 
-def test_text_of_a_person_is_no_markup():
-    text, _ = shown("[bold]x[/bold] [/]")
-
-    assert text == "[bold]x[/bold] [/]\n"
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_an_error_that_is_not_ours_is_not_hidden(terminal):
     def broken():

@@ -10,8 +10,9 @@ import yaml
 
 from tasks.contracts import documents
 from tasks.contracts.base import read_contract
-from tasks.contracts.documents import parse_document, parse_json
+from tasks.contracts.documents import parse_document
 from tasks.contracts.errors import InputError
+from tasks.contracts.json_text import parse_json
 from tasks.contracts.redaction import MESSAGE_CHARS
 from tasks.contracts.spec import ReleaseSpec
 from tasks.document_files import read_document

@@ -1,0 +1,311 @@
+"""Runs every command of `slipway` against servers that answer wrongly, with odd files, and on full disks.
+
+    .slipway/envs/tasks/bin/python -m tests.hostile_cli [COUNT [SEED]]     prints what broke, and how many cases did
+
+Each case is a process of its own, with limits on its time and its memory. It may end with any exit code that is
+documented, and must explain itself: no traceback, no unexpected error, no control character for a terminal.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import random
+import re
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.__main__ import COMMANDS, main
+from cli.follow import ORDER
+from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer, Frame, Script, ScriptedRun
+from tests.fakes.hostile_proxy import DEEP, TERMINAL, HostileProxy
+from tests.fakes.triton_http import TritonHttpServer
+from tests.unit.cli.runs import failed, promoted, refused
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CODES = frozenset({0, 1, 65, 70, 75, 124, 130})
+DEADLINE_S = 60
+MEMORY_BYTES = 1 << 30
+RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+UNEXPECTED = "unexpected error"
+ANSWER = [{"text_output": f"Par{TERMINAL}"}, {"text_output": "is.", "finish_reason": "stop", "completion_tokens": 2}]
+ODD_NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1e400", "99999999999999999999")
+AIRFLOW_COMMANDS = (
+    ("release", "demo", "--timeout", "5"),
+    ("release", "demo", "--no-wait"),
+    ("plan", "demo", "--timeout", "5"),
+    ("plan", "demo", "--json", "--timeout", "5"),
+    ("status", "demo"),
+    ("status",),
+    ("approve", "demo"),
+    ("rollback", "demo", "--timeout", "5"),
+    ("restore", "demo", "--timeout", "5"),
+    ("gc", "--timeout", "5"),
+)
+NUMBERS = (
+    ("release", "demo", "--timeout", "{}"),
+    ("status", "demo", "--watch", "--every", "{}"),
+    ("ask", "demo", "q", "--temperature", "{}", "--host", "{triton}"),
+    ("ask", "demo", "q", "--top-p", "{}", "--host", "{triton}"),
+    ("ask", "demo", "q", "--seed", "{}", "--host", "{triton}"),
+    ("ask", "demo", "q", "--max-tokens", "{}", "--host", "{triton}"),
+    ("batch", "demo", "{prompts}", "-o", "{new}", "--rate", "{}", "--host", "{triton}"),
+    ("batch", "demo", "{prompts}", "-o", "{new}", "--timeout", "{}", "--host", "{triton}"),
+    ("gc", "--timeout", "{}"),
+)
+TRITON_COMMANDS = (
+    ("ask", "demo", "q", "--host", "{triton}", "--stats"),
+    ("ask", "demo", "q", "--host", "{triton}", "--no-stream"),
+    ("batch", "demo", "{prompts}", "-o", "{new}", "--host", "{triton}", "--attempts", "1", "--timeout", "5"),
+    ("compare", "demo@{triton}", "demo@{triton}", "{prompts}", "--html", "{new}"),
+)
+FILE_COMMANDS = (
+    ("validate", "{}"),
+    ("migrate", "{}"),
+    ("--site", "{}", "setup", "--render"),
+    ("doctor", "--image-contract", "--site", "{}"),
+    ("ask", "demo", "--messages", "{}", "--host", "{triton}"),
+    ("batch", "demo", "{}", "-o", "{new}", "--host", "{triton}"),
+    ("batch", "demo", "{prompts}", "-o", "{}", "--host", "{triton}"),
+    ("compare", "demo@{triton}", "demo@{triton}", "{}"),
+    ("compare", "demo@{triton}", "demo@{triton}", "{prompts}", "--html", "{}"),
+    ("--site", "{site}", "import", "--from", "{}"),
+    ("--site", "{site}", "export", "demo", "--to", "{}"),
+    ("--site", "{site}", "setup", "--iam-policies", "{}"),
+    ("--site", "{}", "status", "demo"),
+    ("plan", "{}"),
+)
+FULL_COMMANDS = (
+    ("schema",),
+    ("validate", "{site}"),
+    ("migrate", "{spec}"),
+    ("--site", "{site}", "setup", "--render"),
+    ("doctor", "--image-contract"),
+    ("status", "demo"),
+    ("release", "demo", "--timeout", "5"),
+    *TRITON_COMMANDS,
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, and what is wrong about the world around it."""
+
+    command: tuple[str, ...]
+    kubeconfig: str | None = None
+    stdout_full: bool = False
+    proxied: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a case ended. `problem` is empty if it ended as it should."""
+
+    case: Case
+    problem: str
+    detail: str
+
+
+def cases(count, seed, files):
+    """Every fixed case, and `count` cases with a wrong answer."""
+    fixed = [Case(_with(command, number)) for command in NUMBERS for number in ODD_NUMBERS]
+    fixed += [Case(_with(command, str(file))) for command in FILE_COMMANDS for file in files]
+    fixed += [Case(("--site", "{site}", "ask", "demo", "q"), kubeconfig=str(file)) for file in files]
+    fixed += [Case(command, stdout_full=True) for command in FULL_COMMANDS]
+    rng = random.Random(seed)  # noqa: S311
+    if count < len(fixed):
+        fixed = rng.sample(fixed, count)
+    proxied = [Case(rng.choice(AIRFLOW_COMMANDS + TRITON_COMMANDS), proxied=True) for _ in range(count)]
+    return [*fixed, *proxied]
+
+
+def odd_files(folder):
+    """Files that are not what a command reads."""
+    texts = {
+        "deep.json": "[" * DEEP + "]" * DEEP,
+        "deep.jsonl": '{"prompt": ' + "[" * DEEP + "]" * DEEP + "}\n",
+        "deep-messages.json": '[{"role": "user", "content": ' + "[" * DEEP + "]" * DEEP + "}]",
+        "null": "null",
+        "ones": "[1]",
+        "surrogate.jsonl": '{"prompt": "\\ud800"}\n',
+        "messages.json": '[{"role": "user", "content": "\\ud800"}]',
+        "number.json": "1" + "0" * 400,
+        "empty": "",
+        "terminal": TERMINAL,
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "latin-1").write_bytes(b"\xff\xfe\x00")
+    (folder / "loop").symlink_to(folder / "loop")
+    os.mkfifo(folder / "fifo")
+    (folder / "folder").mkdir()
+    (folder / "tty\x1b[2J").write_text("{}")
+    made = sorted(folder.iterdir())
+    return [*made, Path("/dev/zero"), Path("/dev/full"), folder / "missing", folder / ("x" * 300)]
+
+
+def _with(command, value):
+    return tuple(part.replace("{}", value) for part in command)
+
+
+def scripts(seed):
+    """Runs of every DAG that a command starts: one that is promoted, one that fails, or one that waits for a person."""
+    waiting = Script([Frame("running", dict.fromkeys(ORDER, "success") | {"approval": "awaiting_input"})])
+    hostile = failed("publish", "InputError", f"no such {TERMINAL}", f"Do {TERMINAL}.")
+    script = (promoted(), refused(), hostile, waiting)[seed % 4]
+    return dict.fromkeys(("release__demo", "rollback__demo", "retention"), script)
+
+
+def run_case(case, seed, folder):
+    """Run one case against servers of its own."""
+    with contextlib.ExitStack() as stack:
+        airflow = stack.enter_context(AirflowServer(dags=scripts(seed)))
+        if case.command[0] in {"approve", "status"}:
+            name, script = "release__demo", airflow.dags["release__demo"]
+            airflow.runs[name, "manual__0"] = ScriptedRun("manual__0", {}, script, frame=9)
+        triton = stack.enter_context(TritonHttpServer(answers=ANSWER))
+        ports = {"airflow": int(airflow.address.rpartition(":")[2]), "triton": triton.port}
+        proxies = {}
+        if case.proxied:
+            proxies = {name: stack.enter_context(HostileProxy(port, seed)) for name, port in ports.items()}
+        hosts = {name: proxies[name].host if name in proxies else f"127.0.0.1:{port}" for name, port in ports.items()}
+        new = folder / f"new-{seed}"
+        places = {
+            "{triton}": hosts["triton"],
+            "{prompts}": str(folder / "prompts.jsonl"),
+            "{new}": str(new),
+            "{site}": str(REPOSITORY / "sites/kind.yaml"),
+            "{spec}": str(REPOSITORY / "specs/llama-3-8b-awq-l4.yaml"),
+        }
+        arguments = []
+        for part in case.command:
+            for name, value in places.items():
+                part = part.replace(name, value)  # noqa: PLW2901
+            arguments.append(part)
+        environment = {
+            "PATH": os.defpath,
+            "SLIPWAY_AIRFLOW": f"http://{hosts['airflow']}",
+            "SLIPWAY_AIRFLOW_USER": USER,
+            "SLIPWAY_AIRFLOW_PASSWORD": PASSWORD,
+            "KUBECONFIG": case.kubeconfig or str(folder / "none"),
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_MAX_ATTEMPTS": "1",
+            "COLUMNS": "200",
+        }
+        if case.command[0] == "status":
+            environment["SLIPWAY_SITE"] = places["{site}"]
+        problem, detail = _forked(arguments, environment, folder, full=case.stdout_full)
+        wrong = "; ".join(proxy.what for proxy in proxies.values() if proxy.answers > proxy.at)
+        return Ended(case, problem, f"{wrong}: {detail}" if wrong else detail)
+
+
+def _forked(arguments, environment, folder, *, full):
+    out, err = folder / "out", folder / "err"
+    child = os.fork()
+    if child == 0:
+        _be_the_command(arguments, environment, "/dev/full" if full else out, err)
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        ended, status, used = os.wait4(child, os.WNOHANG)
+        if ended:
+            break
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return "hang", " ".join(arguments)
+        time.sleep(0.01)
+    code = os.waitstatus_to_exitcode(status)
+    printed = err.read_text(encoding="utf-8", errors="surrogateescape")
+    shown = printed + ("" if full else out.read_text(encoding="utf-8", errors="surrogateescape"))
+    del used
+    return _judged(code, printed, shown)
+
+
+def _judged(code, printed, shown):
+    last = (printed.strip().splitlines() or [""])[-1][:200]
+    if "Traceback" in printed:
+        return "traceback", last
+    if code not in CODES:
+        return f"exit {code}", last
+    if UNEXPECTED in printed:
+        return "unexpected", printed.strip()[:300]
+    if raw := RAW.search(shown):
+        return f"raw U+{ord(raw[0]):04X}", repr(shown[max(0, raw.start() - 60) : raw.end() + 20])
+    if code and not printed.strip() and code in {65, 70, 75} and not shown.strip():
+        return "no word", f"exit {code}"
+    return "", ""
+
+
+def _be_the_command(arguments, environment, out, err):
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+        for number, path in enumerate(("/dev/null", out, err)):
+            descriptor = os.open(path, os.O_RDONLY if not number else os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(descriptor, number)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+        sys.argv = ["slipway", *arguments]
+        os.environ.clear()
+        os.environ.update(environment)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        except BaseException:  # noqa: BLE001 - as the interpreter does
+            traceback.print_exc()
+            code = 1
+        try:
+            sys.stdout.flush()
+        except OSError:
+            traceback.print_exc()
+            code = 120
+        sys.stderr.flush()
+        os._exit(code)
+    finally:
+        os._exit(99)
+
+
+def run(count, seed):
+    """Run the cases; how each ended that did not end as it should, and how many there were."""
+    for module in {
+        *COMMANDS.values(),
+        "cli.airflow_api",
+        "cli.generate",
+        "cli.kube_api",
+        "httpx",
+        "boto3",
+        "kubernetes",
+    }:
+        importlib.import_module(module)
+    with tempfile.TemporaryDirectory(prefix="slipway-hostile-") as name:
+        folder = Path(name)
+        (folder / "odd").mkdir()
+        (folder / "prompts.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n')
+        chosen = cases(count, seed, odd_files(folder / "odd"))
+        ended = [run_case(case, seed + number, folder) for number, case in enumerate(chosen)]
+    return [each for each in ended if each.problem], len(chosen)
+
+
+def _command_line(arguments):
+    count = int(arguments[0]) if arguments else 1000
+    seed = int(arguments[1]) if arguments[1:] else time.time_ns() % 10**9
+    broken, total = run(count, seed)
+    for each in broken:
+        print(json.dumps([each.problem, " ".join(each.case.command), each.case.kubeconfig, each.detail[:300]]))
+    print(f"seed {seed}: {total} cases, {len(broken)} broken: {dict(Counter(each.problem for each in broken))}")
+    return bool(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(_command_line(sys.argv[1:]))
