@@ -50,8 +50,8 @@ WITH_TORCH = ("tasks", "modelopt")
 OF_PODS = ("tasks", "triton", "modelopt", "harness")
 """Compiled on installation, as pip does in an image: a pod cannot write bytecode to its read-only root."""
 NOT_COMPILED = (
-    r"/(tests?|kubernetes/aio|torch/testing|torch/_inductor/\w+|sympy/physics|pygments/lexers)/"
-    r"|/transformers/models/(?!auto/|llama/)"
+    r"/site-packages/(.+/)?(tests?|kubernetes/aio|torch/testing|torch/_inductor/\w+|sympy/physics|pygments/lexers)/"
+    r"|/site-packages/transformers/models/(?!auto/|llama/).+/"
 )
 """Two fifths of the code: steps import none of it, or one file of many, which Python then compiles in memory."""
 AT_ONCE = 2
