@@ -38,6 +38,14 @@ WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
 """Kinds that a release's workload may have; both are named after the release."""
 READY = ("python", "-m", "tasks.serving.ready", f"--port={TRITON_PORTS['http']}")
 """Start of the command that probes several models, whose names follow."""
+LIVE = (
+    *("python", "-m", "tasks.serving.live"),
+    *(f"--port={TRITON_PORTS['http']}", f"--metrics-port={TRITON_PORTS['metrics']}"),
+)
+"""Start of the command that probes whether the server makes progress."""
+STALLED_S, STALLED_DRAINS = 600, 5
+"""How long requests may wait while none is answered, before the server counts as hung: that long, and that many times
+what a request may take (drain_s). A prompt is read in seconds."""
 UNLOAD_S = 10
 """Part of Triton's --exit-timeout-secs in which models are unloaded, after requests in flight."""
 SPARE_S = 10
@@ -111,8 +119,10 @@ def probes(*specs: ReleaseSpec) -> dict[str, Any]:
     names = [spec.name for spec in specs]
     unloading = any(spec.engine.traits.unloads_dead_engine for spec in specs)
     by_name = unloading and len(names) == 1
+    paths = [f"/v2/models/{name}/ready" for name in names]
+    stalled_s = max(STALLED_S, *(STALLED_DRAINS * spec.drain_s for spec in specs))
     return {
-        "live_path": f"/v2/models/{names[0]}/ready" if by_name else "/v2/health/ready",
+        "live_command": [*LIVE, f"--stalled-s={stalled_s}", *(paths if unloading else ["/v2/health/ready"])],
         "ready_command": [*READY, *names] if unloading and not by_name else None,
     }
 

@@ -12,7 +12,7 @@ from tests.support.paths import REPOSITORY
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 SITE = gpu_site()
-PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+PROBES = ("startupProbe", "readinessProbe")
 
 
 def made(name="demo", kind="vllm", **serving):
@@ -50,17 +50,22 @@ def test_servers_whose_models_stay_loaded_keep_triton_from_unloading_them(server
     serving = server("llmapi")
 
     assert not [word for word in serving["command"] if "control-mode" in word]
-    assert serving["livenessProbe"]["httpGet"]["path"] == "/v2/health/ready"
+    assert serving["livenessProbe"]["exec"]["command"][-1] == "/v2/health/ready"
 
 
 def test_the_liveness_of_a_vllm_server_is_its_models():
     assert {alone("vllm")[probe]["httpGet"]["path"] for probe in PROBES} == {"/v2/models/demo/ready"}
+    assert alone("vllm")["livenessProbe"]["exec"]["command"][-1] == "/v2/models/demo/ready"
 
 
 def test_every_model_of_a_group_is_probed():
     command = ["python", "-m", "tasks.serving.ready", "--port=9000", "llama", "mistral"]
 
     assert [grouped("vllm")[probe]["exec"]["command"] for probe in PROBES] == [command] * len(PROBES)
+    assert grouped("vllm")["livenessProbe"]["exec"]["command"][-2:] == [
+        "/v2/models/llama/ready",
+        "/v2/models/mistral/ready",
+    ]
 
 
 class _Triton(http.server.BaseHTTPRequestHandler):

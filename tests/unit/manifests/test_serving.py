@@ -266,7 +266,7 @@ def test_the_model_itself_is_asked_whether_it_is_ready_and_a_server_that_lost_a_
 
     assert server["startupProbe"]["httpGet"]["path"] == server["readinessProbe"]["httpGet"]["path"]
     assert server["readinessProbe"]["httpGet"]["path"] == "/v2/models/demo/ready"
-    assert server["livenessProbe"]["httpGet"]["path"] == "/v2/health/ready"
+    assert server["livenessProbe"]["exec"]["command"][-1] == "/v2/health/ready"
 
 
 def test_an_update_never_takes_a_pod_before_the_next_one_is_available():
