@@ -22,9 +22,11 @@ QUOTED_CHARS = 512
 CONNECT_S = 5.0
 KEPT_S = 2.0
 """How long an idle connection is kept. Triton 2.51 counts it as a request and waits for it when it ends."""
-PASSING = ("unknown model", "is not ready", "the model is stopping", "the engine failed", "no answer: ")
-"""Parts of messages about a model that loads, unloads or fails. The names that are asked for are those of the
-repository. Triton answers every refusal of a stream with status 400, whatever the model calls it (2.51)."""
+PASSING = ("unknown model", "is not ready")
+"""Parts of messages about a model that loads or unloads. The names that are asked for are those of the repository."""
+RETRY = "Ask again."
+"""How messages of Slipway's models end where a retry may help. Triton answers every refusal of a stream with status
+400, whatever the model calls it (2.51)."""
 
 
 class GenerateStreams:
@@ -114,7 +116,9 @@ def _response(line: bytes) -> Mapping[str, Any]:
 
 
 def _refusal(message: str, status: int) -> PipelineError:
-    text = " ".join(message.split())[:QUOTED_CHARS]
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or any(part in text for part in PASSING):
+    whole = " ".join(message.split())
+    text = whole[:QUOTED_CHARS]
+    passes = whole.endswith(RETRY) or any(part in text for part in PASSING)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or passes:
         return UnavailableError(text)
     return InputError(text)

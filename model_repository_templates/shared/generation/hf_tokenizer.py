@@ -20,6 +20,7 @@ class HuggingFaceTokenizer:
         end_ids: ids that end an answer, the first one being the usual.
         pad_id: what fills up a batch; the usual end where the checkpoint names none.
         default_max_tokens: the checkpoint's own bound of an answer, or None.
+        longest_token: bytes of the longest text that one token may stand for.
     """
 
     def __init__(self, folder: Path, *, chat: bool, arguments: Mapping[str, Any] | None = None) -> None:
@@ -33,6 +34,7 @@ class HuggingFaceTokenizer:
         self._template = read_chat_template(folder, arguments) if chat else None
         if chat and self._template is None:
             raise SettingsError(f"the tokenizer of {folder} has no chat template; set chat_template to none.")
+        self.longest_token = max(len(token.encode()) for token in self._tokenizer.get_vocab())
         self._harmony = harmony_of(self._tokenizer.token_to_id, self.encode_word)
         generation = read_json(folder / "generation_config.json")
         tokens = special_tokens(read_json(folder / "tokenizer_config.json"))

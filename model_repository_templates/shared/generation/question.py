@@ -41,13 +41,24 @@ class Job:
     stop_words: tuple[str, ...] = ()
 
 
-def check(question: Question) -> None:
-    """Refuse what is wrong whatever the model.
+def check(question: Question, limits: Limits, longest_token: int) -> None:
+    """Refuse what is wrong before any work is done on it.
+
+    Args:
+        question: the request.
+        limits: those of the model.
+        longest_token: bytes of the longest text that one token may stand for.
 
     Raises:
-        RefusedError: empty text or stop word, text and messages together, tools without messages, max_tokens below 1,
-            or a temperature that is negative or not a number.
+        RefusedError: more text than the longest tokens could hold, empty text or stop word, text and messages together,
+            tools without messages, max_tokens below 1, or a temperature that is negative or not a number.
     """
+    size, most = _bytes(question), limits.max_input_tokens * longest_token
+    if size > most:
+        raise RefusedError(
+            f"text_input is {size} bytes long; this model takes at most {limits.max_input_tokens} tokens, of at most "
+            f"{longest_token} bytes each. Shorten the text, or release it with a larger engine.max_input_tokens."
+        )
     if question.messages and question.text:
         raise RefusedError("text_input and messages are both given; expected one. Leave text_input empty.")
     if not question.messages and not question.text.strip():
@@ -63,6 +74,10 @@ def check(question: Question) -> None:
         raise RefusedError("stop_words has an empty text; expected texts that end an answer. Leave it out.")
     if question.tools and not question.messages:
         raise RefusedError("tools need messages: they are part of a conversation. Send messages, or leave tools out.")
+
+
+def _bytes(question: Question) -> int:
+    return len(question.text.encode()) + sum(len(message["content"].encode()) for message in question.messages)
 
 
 def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:

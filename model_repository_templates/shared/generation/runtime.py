@@ -104,12 +104,30 @@ class Runtime(Protocol):
         """Whether `step` has anything to do, be it to free what was cancelled."""
 
 
+class Grammars(Protocol):
+    """Tells which JSON Schemas the engine can compile. Called from several threads."""
+
+    def knows(self, schema: str) -> bool:
+        """Whether `check` answers at once."""
+
+    def check(self, schema: str) -> None:
+        """Have a schema compiled outside of the engine.
+
+        Raises:
+            RefusedError: that fails, or takes too long.
+        """
+
+
 class Tokenizer(Protocol):
     """Text to ids and back. Called from several threads."""
 
     @property
     def tool_call_format(self) -> str:
         """How the model writes calls of tools, by its chat template: generation/tool_calls.py. Empty if not known."""
+
+    @property
+    def longest_token(self) -> int:
+        """Bytes of the longest text that one token may stand for."""
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> Sequence[int]:
         """Ids of a user's question as the model was trained to see it, BOS and chat template included.

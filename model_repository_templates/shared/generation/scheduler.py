@@ -50,7 +50,7 @@ class Scheduler:
         with self._changed:
             if self._closing:
                 raise StoppedError(
-                    "the model is stopping and takes no requests; ask again, another replica will answer."
+                    "the model is stopping and takes no requests; another replica will answer. Ask again."
                 )
             self._arrived.append(Request(job, reply, shown))
             self._changed.notify()
@@ -82,7 +82,7 @@ class Scheduler:
                 self._deliver(self._runtime.step())
         except Exception as error:  # noqa: BLE001 - whatever a vendor's runtime raises, nobody may be left waiting
             self._fail_all(
-                f"the engine failed and the model stops: {str(error)[:256]}. Ask again; see the server's log."
+                f"the engine failed and the model stops: {str(error)[:256]}. See the server's log. Ask again."
             )
             self._on_failure(error)
         else:

@@ -3,7 +3,8 @@
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import triton_python_backend_utils as pb_utils
 
 from generation.adapters import Adapter, chosen
 from generation.conversation import MESSAGES, TOOLS, prompt_of, read_messages, read_tools
+from generation.delivery import CANCELLED
 from generation.logprobs import logprobs_document
-from generation.question import Question, RefusedError, check, job
-from generation.runtime import Runtime, Tokenizer, TokenLogprob, Usage
+from generation.question import Job, Question, RefusedError, check, job
+from generation.runtime import Grammars, Runtime, Tokenizer, TokenLogprob, Usage
 from generation.sampling import BAD_WORDS, JSON_SCHEMA, VALUES, read_controls
 from generation.scheduler import Scheduler, StoppedError
 from generation.settings import Limits
@@ -24,6 +26,10 @@ DRAIN_S = "SLIPWAY_DRAIN_S"
 config.pbtxt, which would make another repository. Shorter than Triton's own --exit-timeout-secs."""
 DRAIN_UNLESS_SET_S = "20"
 """Below Triton's own 30 s."""
+READERS = 4
+"""Threads in which prompts are rendered and tokenized, so that no request waits long for the text of another one."""
+WAITING_GRAMMARS = 64
+"""Requests that wait for a grammar nobody has used before; what comes beyond is asked to come again."""
 
 
 class Service:
@@ -37,35 +43,76 @@ class Service:
         *,
         slots: int,
         adapters: Mapping[str, Adapter] | None = None,
+        grammars: Grammars | None = None,
     ) -> None:
+        """`grammars` judges the JSON Schemas of requests; None leaves it to the engine."""
         self._tokenizer, self._limits, self._adapters = tokenizer, limits, adapters or {}
+        self._grammars, self._new_grammars = grammars, threading.BoundedSemaphore(WAITING_GRAMMARS)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        self._judging = ThreadPoolExecutor(1, thread_name_prefix="grammars")
         self._drain_s = float(os.environ.get(DRAIN_S, DRAIN_UNLESS_SET_S))
         self._scheduler = Scheduler(runtime, tokenizer, slots=slots, on_failure=_stop_server)
 
     def accept(self, requests: Sequence[Any]) -> None:
         """Check Triton's requests and hand them on; the answers follow through their senders."""
         for request in requests:
-            self._accept(request, Sender(request.get_response_sender(), self._tokenizer))
+            sender = Sender(request.get_response_sender(), self._tokenizer)
+            self._readers.submit(_answering, sender, lambda request=request, sender=sender: self._read(request, sender))
 
     def drain(self) -> None:
         """Finish what runs, within the pod's SLIPWAY_DRAIN_S."""
+        self._readers.shutdown()
+        self._judging.shutdown()
         self._scheduler.close(self._drain_s)
 
     def wake(self) -> None:
         """Have the runtime take its next step, though it has no work: it may have failed."""
         self._scheduler.wake()
 
-    def _accept(self, request: Any, sender: "Sender") -> None:
+    def _read(self, request: Any, sender: "Sender") -> None:
+        if sender.is_cancelled():
+            sender.send("", CANCELLED)
+            return
+        question = question_of(request)
+        check(question, self._limits, self._tokenizer.longest_token)
+        chosen(question.lora_name, self._adapters)
+        sender.tool_call_format = self._tokenizer.tool_call_format if question.tools else None
+        taken = job(question, prompt_of(question, self._tokenizer), self._limits)
+        schema = taken.sampling.controls.json_schema
+        if not schema or self._grammars is None or self._grammars.knows(schema):
+            self._submit(taken, sender)
+        elif self._new_grammars.acquire(blocking=False):
+            self._judging.submit(_answering, sender, lambda: self._judge(taken, sender))
+        else:
+            sender.fail(f"{WAITING_GRAMMARS} requests wait for JSON Schemas that were not used before. Ask again.")
+
+    def _judge(self, taken: Job, sender: "Sender") -> None:
         try:
-            question = question_of(request)
-            check(question)
-            chosen(question.lora_name, self._adapters)
-            sender.tool_call_format = self._tokenizer.tool_call_format if question.tools else None
-            self._scheduler.submit(job(question, prompt_of(question, self._tokenizer), self._limits), sender)
-        except RefusedError as error:
-            sender.refuse(str(error))
-        except StoppedError as error:
-            sender.fail(str(error))
+            if not sender.is_cancelled():
+                self._submit(taken, sender)
+            else:
+                sender.send("", CANCELLED)
+        finally:
+            self._new_grammars.release()
+
+    def _submit(self, taken: Job, sender: "Sender") -> None:
+        schema = taken.sampling.controls.json_schema
+        if schema and self._grammars is not None:
+            self._grammars.check(schema)
+        self._scheduler.submit(taken, sender)
+
+
+def _answering(sender: "Sender", work: Callable[[], None]) -> None:
+    """Do the work for one request. Whatever it raises, its client gets an answer and others notice nothing."""
+    try:
+        work()
+    except RefusedError as error:
+        sender.refuse(str(error))
+    except StoppedError as error:
+        sender.fail(str(error))
+    except Exception as error:  # noqa: BLE001 - a thread's exception is seen by nobody
+        pb_utils.Logger.log_error(f"a request could not be read: {error!r}")
+        sender.fail(f"no answer: {type(error).__name__}; see the server's log. Ask again.")
 
 
 class Sender:

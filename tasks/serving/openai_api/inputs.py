@@ -20,16 +20,28 @@ LOGPROBS, ALTERNATIVES, JSON_SCHEMA = "logprobs", "top_logprobs", "json_schema"
 VLLM_LOGPROBS = "return_logprobs"
 STREAM = "stream"
 """Always on: Triton 2.51 notices that a client has left only when it sends a response, and generates until then."""
+BYTES_PER_TOKEN, LEAST_BYTES = 512, 65_536
+"""What is longer than so many bytes for each token that a model takes is not handed on: no vocabulary has such tokens.
+The model itself knows its longest one. A prompt of LEAST_BYTES is always handed on."""
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model by its configuration in Triton. `prompt_model` is the one that makes its prompts of messages, if any."""
+    """A model by its configuration in Triton.
+
+    Attributes:
+        name: its name.
+        inputs: names of what it takes.
+        outputs: names of what it answers.
+        prompt_model: the model that makes its prompts of messages, if any.
+        max_input_tokens: tokens of a prompt at most; None where the configuration does not say.
+    """
 
     name: str
     inputs: frozenset[str]
     outputs: frozenset[str]
     prompt_model: str | None = None
+    max_input_tokens: int | None = None
 
     @property
     def counts_tokens(self) -> bool:
@@ -41,7 +53,9 @@ class ServedModel:
 def served_model(config: Mapping[str, Any]) -> ServedModel:
     """The model of a document of GET /v2/models/<name>/config."""
     known, outputs = model_inputs(config), frozenset(tensor["name"] for tensor in config.get("output") or ())
-    return ServedModel(config["name"], known.names, outputs, known.prompt_model)
+    tokens = ((config.get("parameters") or {}).get("max_input_tokens") or {}).get("string_value")
+    most = int(tokens) if tokens else None
+    return ServedModel(config["name"], known.names, outputs, known.prompt_model, most)
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,7 @@ def chat_question(request: ChatRequest, model: ServedModel) -> Question:
             "prompt to /v1/completions, or release the model again.",
             param="messages",
         )
+    _refuse_long([message.text for message in request.messages], model, "messages")
     parameters = _parameters(request, model)
     if model.prompt_model is None:
         return Question({**_conversation(request, model), **parameters})
@@ -90,6 +105,7 @@ def completion_inputs(request: CompletionRequest, model: ServedModel) -> dict[st
     Raises:
         ApiError: the model cannot do something that was requested.
     """
+    _refuse_long([request.text], model, "prompt")
     if VLLM_SAMPLING in model.inputs:
         return {"text_input": request.text, **_parameters(request, model)}
     if RAW_PROMPT not in model.inputs:
@@ -99,6 +115,19 @@ def completion_inputs(request: CompletionRequest, model: ServedModel) -> dict[st
             param="prompt",
         )
     return {"text_input": request.text, RAW_PROMPT: False, **_parameters(request, model)}
+
+
+def _refuse_long(texts: Iterable[str], model: ServedModel, param: str) -> None:
+    if model.max_input_tokens is None:
+        return
+    size, most = sum(len(text.encode()) for text in texts), max(LEAST_BYTES, model.max_input_tokens * BYTES_PER_TOKEN)
+    if size > most:
+        raise ApiError(
+            f"{param} has {size} bytes of text; the model {model.name} takes at most {model.max_input_tokens} tokens. "
+            "Shorten it.",
+            param=param,
+            code="context_length_exceeded",
+        )
 
 
 def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:

@@ -109,11 +109,15 @@ class Message(Strict):
             raise ValueError("tool_calls belong to messages of the assistant")
         return self
 
+    @property
+    def text(self) -> str:
+        """Its content as one text."""
+        parts = self.content or ""
+        return parts if isinstance(parts, str) else "".join(part.text for part in parts)
+
     def plain(self) -> dict[str, Any]:
         """The message as chat templates expect it: content is one text."""
-        parts = self.content or ""
-        content = parts if isinstance(parts, str) else "".join(part.text for part in parts)
         rest = {"name": self.name, "tool_call_id": self.tool_call_id}
         calls = {"tool_calls": [call.plain() for call in self.tool_calls]} if self.tool_calls else {}
         given = {key: value for key, value in rest.items() if value is not None}
-        return {"role": self.role, "content": content, **given, **calls}
+        return {"role": self.role, "content": self.text, **given, **calls}

@@ -133,6 +133,18 @@ def test_a_client_that_does_not_wait_for_a_whole_answer_frees_its_slot(api, long
         assert other.outlasts(lambda: client.chat.completions.create(**SHORT, max_tokens=6))
 
 
+def test_a_model_that_is_stopping_asks_its_clients_for_another_try(start_server, make_long_repository, tmp_path):
+    triton = start_server(make_long_repository(2))
+    with OpenAiServer(triton, tmp_path) as api, RunningAnswer(triton, **{**STAYS, "max_tokens": 1500}):
+        triton.process.terminate()
+        answer = httpx.post(f"{api.url}/v1/chat/completions", json={**SHORT, "max_tokens": 6}, timeout=60)
+        while answer.status_code == 200:
+            answer = httpx.post(f"{api.url}/v1/chat/completions", json={**SHORT, "max_tokens": 6}, timeout=60)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+    assert int(answer.headers["Retry-After"]) > 0
+
+
 def test_a_server_that_ends_does_not_wait_for_the_connections_of_the_api(start_server, make_repository, tmp_path):
     triton = start_server(make_repository())
     with OpenAiServer(triton, tmp_path) as api, client_of(api) as client:

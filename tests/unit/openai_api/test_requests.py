@@ -1,6 +1,7 @@
 """What becomes of each parameter of a request: served, without effect, or refused by its name."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -378,3 +379,18 @@ def test_more_messages_than_the_limit_are_refused():
     error = refused(chat, messages=[MESSAGES[1]] * 5000)
 
     assert (error.status, error.param) == (400, "messages")
+
+
+def test_a_text_that_no_tokenizer_could_make_short_enough_is_not_handed_on():
+    model = replace(model_of(), max_input_tokens=256)
+    long = [{"role": "user", "content": [{"type": "text", "text": "é" * 40_000}] * 2}]
+    errors = [
+        refused(lambda **_: chat(model, messages=long)),
+        refused(lambda **_: completion(model, prompt="é" * 80_000)),
+    ]
+
+    assert [(error.status, error.param, error.code) for error in errors] == [
+        (400, "messages", "context_length_exceeded"),
+        (400, "prompt", "context_length_exceeded"),
+    ]
+    assert completion(model, prompt="x" * 131_072)["text_input"]

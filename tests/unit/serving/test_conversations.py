@@ -6,6 +6,7 @@ import pytest
 from generation.chat_template import ChatTemplate
 from generation.conversation import prompt_of, read_messages
 from generation.question import Question, RefusedError, check
+from generation.settings import Limits
 
 TURNS = (
     {"role": "system", "content": "Be brief."},
@@ -57,7 +58,7 @@ def test_a_conversation_that_the_template_does_not_take_is_refused_in_its_words(
     ],
 )
 def test_a_request_says_how_its_prompt_is_made(question, prompt):
-    check(question)
+    check(question, Limits(100, 200, 9), 16)
 
     assert prompt_of(question, NamedPrompts()) == prompt
 
@@ -82,7 +83,7 @@ def test_arguments_of_a_request_reach_the_template_with_the_messages():
 
 def test_text_and_messages_together_are_refused():
     with pytest.raises(RefusedError, match="both given"):
-        check(Question("Hi", messages=TURNS))
+        check(Question("Hi", messages=TURNS), Limits(100, 200, 9), 16)
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,17 @@ def test_the_models_own_default_bounds_an_answer_nobody_bounded():
         (Question("hi", temperature=-0.5), "temperature is -0.5"),
         (Question("hi", temperature=math.nan), "temperature is nan"),
         (Question("hi", temperature=math.inf), "temperature is inf"),
+        (Question("é" * 81), "text_input is 162 bytes long; this model takes at most 10 tokens, of at most 16 bytes"),
+        (Question("", messages=({"role": "user", "content": "x" * 80},) * 3), "text_input is 240 bytes long"),
     ],
 )
 def test_a_question_that_is_wrong_in_itself_is_refused(question, message):
     with pytest.raises(RefusedError, match=message):
-        check(question)
+        check(question, LIMITS, 16)
+
+
+def test_a_text_that_its_longest_tokens_could_hold_is_not_refused_unread():
+    check(Question("x" * 160), LIMITS, 16)
 
 
 def test_a_prompt_is_refused_by_its_first_token_too_many_and_never_cut():

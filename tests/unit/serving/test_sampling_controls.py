@@ -68,7 +68,7 @@ def test_an_answer_cannot_have_more_tokens_than_it_has_room_for():
 
 def test_tools_need_a_conversation():
     with pytest.raises(RefusedError, match="tools need messages"):
-        check(Question("Hi?", tools=({"type": "function"},)))
+        check(Question("Hi?", tools=({"type": "function"},)), Limits(100, 200, 9), 16)
 
 
 def test_a_part_of_a_character_has_no_bytes_and_no_probability_is_written_as_a_number():

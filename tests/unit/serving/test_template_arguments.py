@@ -122,6 +122,9 @@ class OpenVinoGenAi:
 
     chat_template = THINKS
 
+    def get_vocab(self):
+        return {b"Hi": 0}
+
     def apply_chat_template(self, messages, add_generation_prompt, *, tools=None, extra_context=None):
         return f"{messages[0]['content']} {extra_context}"
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from generation.restarts import EngineError
 from generation.runtime import Progress, Runtime, Sampling, TokenLogprob
+from generation.worker import python
 
 AHEAD = 16
 """The child makes so many steps before the first of them has been read. With many more, a full socket could keep both
@@ -44,7 +45,7 @@ class EngineProcess:
         ours, its = socket.socketpair()
         with its:
             self._child = subprocess.Popen(  # noqa: S603 - this file
-                [_python(), __file__, str(its.fileno())],
+                [python(), __file__, str(its.fileno())],
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -140,14 +141,6 @@ class EngineProcess:
         return EngineError(
             f"the engine's process {how}; see the server's log above. Signal 9 may mean too little memory"
         )
-
-
-def _python() -> str:
-    """The interpreter of this process: Triton's stub has embedded it and may not know its file."""
-    named = Path(sys.executable or "")
-    if named.name.startswith("python"):
-        return str(named)
-    return str(Path(sys.exec_prefix, "bin", "python3"))
 
 
 def _progress(number: int, tokens: Sequence[int], reason: str, failure: str, logprobs: Sequence[Any]) -> Progress:

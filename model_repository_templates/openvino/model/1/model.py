@@ -15,6 +15,7 @@ from generation.service import Service
 from generation.settings import SettingsError, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
 from generation.tool_calls import check_tools, format_of
+from grammar_judge import GrammarJudge
 
 PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "ENABLE_CPU_PINNING": False}
 """Unless the release asks for more threads: OpenVINO alone would take every CPU of the machine, whatever the pod's
@@ -41,7 +42,9 @@ class TritonPythonModel:
             arguments=settings.template_arguments(),
         )
         limits = settings.limits(self._engine.max_new_tokens)
-        self._service = Service(self._engine, tokenizer, limits, slots=settings.max_batch_size)
+        self._judge = GrammarJudge(settings.engine)
+        slots = settings.max_batch_size
+        self._service = Service(self._engine, tokenizer, limits, slots=slots, grammars=self._judge)
         self._engine.watch(self._service.wake)
 
     def execute(self, requests: list[Any]) -> None:
@@ -52,6 +55,7 @@ class TritonPythonModel:
         """Finish what runs."""
         self._service.drain()
         self._engine.close()
+        self._judge.close()
 
 
 class OpenVinoTokenizer:
@@ -64,6 +68,7 @@ class OpenVinoTokenizer:
         self._tokenizer, self._chat, self._arguments = tokenizer, chat, dict(arguments or {})
         self._harmony = self._channels() if CHANNEL in (tokenizer.chat_template or "") else None
         self.tool_call_format = format_of(tokenizer.chat_template or "") if chat else ""
+        self.longest_token = max(map(len, tokenizer.get_vocab()))  # its tokens are bytes
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""

@@ -51,5 +51,5 @@ def _first(responses: Any) -> Any:
     """The response that carries something: the last one of a decoupled model may be empty."""
     found = [response for response in responses if response.has_error() or response.output_tensors()]
     if not found:
-        raise pb_utils.TritonModelException("the model ended without an answer. It may be stopping; ask again.")
+        raise pb_utils.TritonModelException("the model ended without an answer. It may be stopping. Ask again.")
     return found[0]

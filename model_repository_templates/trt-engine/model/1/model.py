@@ -93,7 +93,7 @@ class TritonPythonModel:
         except RefusedError as error:
             reply.refuse(str(error))
         except Exception as error:  # noqa: BLE001 - a thread's exception is seen by nobody, and a client must not be left waiting
-            reply.fail(f"no answer: {str(error)[:256]}. Ask again; see the server's log.")
+            reply.fail(f"no answer: {str(error)[:256]}. See the server's log. Ask again.")
 
     def _prepared(self, request: Any) -> Any:
         inputs = [tensor for tensor in request.inputs() if tensor.name() not in NOT_PREPARED]

@@ -31,7 +31,7 @@ class TritonPythonModel:
         tokenizer = self._tokenizer
         try:
             question = question_of(request)
-            check(question)
+            check(question, self._limits, tokenizer.longest_token)
             taken = job(question, prompt_of(question, tokenizer), self._limits)
         except RefusedError as error:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))

@@ -31,7 +31,7 @@ class TritonPythonModel:
     def _prompt(self, request: Any) -> Any:
         try:
             question = question_of(request)
-            check(question)
+            check(question, self._limits, self._tokenizer.longest_token)
             text, tokens = self._prompts.prompt(question)
             taken = job(question, tokens, self._limits)
         except RefusedError as error:
