@@ -58,6 +58,14 @@ class GenerateStreams:
             document: Mapping[str, Any] = json.loads(await _ok(response))
         return document
 
+    async def is_ready(self, model: str) -> bool:
+        """Whether the model takes requests; False where Triton does not answer."""
+        try:
+            async with self._exchange("GET", f"{self._base}/{quote(model, safe='')}/ready") as response:
+                return response.status == HTTPStatus.OK
+        except UnavailableError:
+            return False
+
     async def responses(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Mapping[str, Any]], None]:
         """Yield the model's responses, as many together as arrive together.
 

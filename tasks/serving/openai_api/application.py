@@ -56,6 +56,9 @@ class Models(Protocol):
             UnavailableError: Triton does not answer, or the model is not loaded.
         """
 
+    async def is_ready(self, model: str) -> bool:
+        """Whether the model takes requests; False where Triton does not answer."""
+
     def responses(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Mapping[str, Any]], None]:
         """Yield the model's responses, as many together as arrive together.
 
@@ -91,8 +94,10 @@ class Routes:
                 web.get("/v1/models/{name}", self.model),
                 web.post("/v1/chat/completions", self.chat),
                 web.post("/v1/completions", self.completion),
-                # not below /v1/, so only the front's port for metrics leads here
+                # not below /v1/, so only the pod's own containers and the front's port for metrics get here
                 web.get("/metrics", self.metrics),
+                web.get("/health", self.health),
+                web.get("/health/live", self.live),
             ]
         )
         return application
@@ -103,6 +108,17 @@ class Routes:
         if OWN not in request.query and self._others:
             page = exposition.summed([page, *[await _page_of(socket) for socket in self._others]])
         return web.Response(text=page, headers={"Content-Type": exposition.CONTENT_TYPE})
+
+    async def health(self, _: web.Request) -> web.Response:
+        """GET /health: 200 if every model takes requests, else 503."""
+        waiting = [name for name in self._names if not await self._models.is_ready(name)]
+        if waiting:
+            raise unavailable(f"{', '.join(waiting)} is not ready")
+        return web.json_response({"status": "ok"})
+
+    async def live(self, _: web.Request) -> web.Response:
+        """GET /health/live: 200 from a process whose loop turns, whatever the models do."""
+        return web.json_response({"status": "ok"})
 
     async def models(self, _: web.Request) -> web.Response:
         """GET /v1/models: the models, and their adapters as further ones."""

@@ -30,6 +30,9 @@ class Triton:
             raise self.document
         return self.document
 
+    async def is_ready(self, model):
+        return not isinstance(self.document, Exception)
+
     async def responses(self, model, inputs):
         self.asked.append((model, inputs))
         try:
@@ -181,6 +184,13 @@ def test_other_routes_are_errors_in_the_same_form(method, path, status):
     ((found, text),) = exchange(Triton(), (method, path, b""))
 
     assert (found, set(json.loads(text)["error"])) == (status, {"message", "type", "param", "code"})
+
+
+@pytest.mark.parametrize(("config", "status"), [(None, 200), (UnavailableError("loading"), 503)])
+def test_health_follows_the_models_and_life_only_the_process(config, status):
+    answers = exchange(Triton(config=config), ("GET", "/health", {}), ("GET", "/health/live", {}))
+
+    assert [found for found, _ in answers] == [status, 200]
 
 
 def test_a_request_that_is_too_large_is_refused():
