@@ -55,6 +55,9 @@ class Part:
         return self.paths or (f"tests/{self.name}",)
 
 
+UNIT = "tests/unit"
+SECOND_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("contracts", "engines", "evidence", "manifests"))
+THIRD_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("adapters", "compatibility", "retention", "rollout"))
 STACK = ("airflow", "local", "triton", "front")
 CHAIN, SERVING = "tests/local/chain", "tests/local/serving"
 SECOND_STACK = (
@@ -65,7 +68,9 @@ SECOND_STACK = (
 )
 """Tests of the chain that have a stack of their own, beside the one of all others."""
 PARTS = (
-    Part("unit", 260),
+    Part("unit", 85),
+    Part("unit, second of three", 75, paths=SECOND_OF_UNIT),
+    Part("unit, third of three", 75, paths=THIRD_OF_UNIT),
     Part("contracts", 20),
     Part("dags", 95, python="airflow", besides=("local",)),
     Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),

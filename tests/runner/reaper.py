@@ -16,8 +16,9 @@ PR_SET_CHILD_SUBREAPER = 36
 def main(command: list[str]) -> int:
     """The exit code of the command, once it has ended."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # the terminal interrupts the command itself, to which a handler gives back the default that `&` of a script took away
+    signal.signal(signal.SIGINT, lambda *_: None)
     child = subprocess.Popen(command)
-    signal.signal(signal.SIGINT, lambda *_: None)  # the terminal interrupts the command itself
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     while True:
         pid, status = os.wait()

@@ -1,5 +1,6 @@
 """`python3 -m tests`: which parts a name means, and what runs beside what."""
 
+import signal
 import sys
 
 import pytest
@@ -117,6 +118,17 @@ def test_jobs_that_wait_run_beside_each_other_and_jobs_that_compute_do_not(job):
     assert not ROOM.holds(computes, [computes, waits])
     assert not ROOM.holds(job("large", cpus=0.1, memory_mb=999), [job("second", memory_mb=2)])
     assert ROOM.holds(job("larger than the machine", cpus=9, memory_mb=9999), [])
+
+
+def test_tests_can_be_interrupted_where_the_shell_that_started_them_ignores_interrupts(job):
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        interrupted = job("interrupted", "kill -INT $$; sleep 0.1")
+        run(interrupted)
+    finally:
+        signal.signal(signal.SIGINT, ignored)
+
+    assert interrupted.code == signal.SIGINT
 
 
 def test_the_cpu_seconds_of_a_process_that_left_its_parent_count(job, tmp_path):
