@@ -6,8 +6,9 @@ from itertools import groupby
 from tasks.contracts.triton_images import triton_image
 from tasks.engines.openvino.families import LIMIT_LIFTED, TRACED
 from tests.families import cpu, planning, reasons, records
+from tests.support.paths import REPOSITORY
 
-FILE = records.ROOT / "docs" / "models.md"
+FILE = REPOSITORY / "docs" / "models.md"
 COMMAND = "`.slipway/envs/tasks/bin/python -m tests.families`"
 GIB = 2**30
 WIDTH = 126

@@ -9,9 +9,9 @@ from tasks.engines.registry import maker_for
 from tasks.serving.paths import ENGINE_DESCRIPTION
 from tasks.serving.repository import render
 from tests.contracts.recorded import check_document, contract
-from tests.families import records
+from tests.support.paths import REPOSITORY
 
-TEMPLATES = records.ROOT / "model_repository_templates"
+TEMPLATES = REPOSITORY / "model_repository_templates"
 ARGUMENTS = {"model.yaml": "llm_arguments.yaml", "model.json": "vllm_engine_arguments.yaml"}
 """Recorded fields by the file with a runtime's arguments."""
 
