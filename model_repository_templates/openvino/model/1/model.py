@@ -1,6 +1,7 @@
 """Triton model over OpenVINO GenAI's continuous batching. Everything that is not OpenVINO is in generation/."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from generation.question import RefusedError
 from generation.restarts import RestartedEngine
 from generation.runtime import Shown
 from generation.service import Service
-from generation.settings import SettingsError, check_numpy, read_settings
+from generation.settings import Settings, SettingsError, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
 from generation.tool_calls import check_tools, format_of
 from grammar_judge import GrammarJudge
@@ -28,19 +29,14 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the engine; an error here keeps the model from becoming ready."""
-        import openvino_genai as genai
-
         check_numpy(np.__version__)
         settings = read_settings(args)
         properties = {**PROPERTIES, **settings.document("properties")}
         scheduler = settings.document("scheduler")
-        self._engine = RestartedEngine(lambda: EngineProcess(settings.engine, scheduler, properties))
-        tokenizer = OpenVinoTokenizer(
-            genai.Tokenizer(str(settings.engine), **PROPERTIES),
-            settings.engine,
-            chat=settings.apply_chat_template,
-            arguments=settings.template_arguments(),
-        )
+        with ThreadPoolExecutor(1) as beside:  # the engine loads in its own process, and takes as long
+            loading = beside.submit(_tokenizer, settings)
+            self._engine = RestartedEngine(lambda: EngineProcess(settings.engine, scheduler, properties))
+            tokenizer = loading.result()
         limits = settings.limits(self._engine.max_new_tokens)
         self._judge = GrammarJudge(settings.engine)
         slots = settings.max_batch_size
@@ -56,6 +52,17 @@ class TritonPythonModel:
         self._service.drain()
         self._engine.close()
         self._judge.close()
+
+
+def _tokenizer(settings: Settings) -> "OpenVinoTokenizer":
+    import openvino_genai as genai
+
+    return OpenVinoTokenizer(
+        genai.Tokenizer(str(settings.engine), **PROPERTIES),
+        settings.engine,
+        chat=settings.apply_chat_template,
+        arguments=settings.template_arguments(),
+    )
 
 
 class OpenVinoTokenizer:
