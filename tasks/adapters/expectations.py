@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tasks.adapters.importing import importing
+
 
 @dataclass(frozen=True)
 class Check:
@@ -33,9 +35,10 @@ class Checked:
 def validate(checks: Sequence[Check]) -> list[Checked]:
     """Validate each check as an expectation suite over its own table. Values must be present and finite."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # great_expectations reads it when it is imported
-    import great_expectations as gx
-    import pandas as pd
-    from great_expectations.data_context.types.base import ProgressBarsConfig
+    with importing():
+        import great_expectations as gx
+        import pandas as pd
+        from great_expectations.data_context.types.base import ProgressBarsConfig
 
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)

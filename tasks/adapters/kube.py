@@ -11,6 +11,7 @@ from tasks.adapters.availability import Wait
 from tasks.adapters.clock import Clock, SystemClock
 from tasks.adapters.event_object import MoveEvent
 from tasks.adapters.header_token import header_token
+from tasks.adapters.importing import importing
 from tasks.adapters.kube_errors import MissingError, StaleError, UnknownKindError, translated
 from tasks.adapters.kubeconfig_errors import BROKEN, of_kubeconfig
 from tasks.adapters.lease_object import LeaseHolder
@@ -76,7 +77,8 @@ class Cluster:
         Raises:
             InputError: there is neither, or the kubeconfig is damaged.
         """
-        from kubernetes import client, config
+        with importing():
+            from kubernetes import client, config
 
         settings = client.Configuration()
         known = [Path(name).expanduser() for name in config.KUBE_CONFIG_DEFAULT_LOCATION.split(":") if name]

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tasks.adapters.importing import importing
 from tasks.contracts.errors import InputError
 from tasks.engines.checkpoint.foreign import refusing
 from tasks.engines.checkpoint.perplexity import Logits
@@ -28,8 +29,9 @@ def load_model(checkpoint: Path, *, dtype: Any, device_map: str | None = None) -
         InputError: transformers does not know the architecture, or the checkpoint is damaged or lacks tensors, or its
             configuration names another loader.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.utils import logging
+    with importing():
+        from transformers import AutoConfig, AutoModelForCausalLM
+        from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     auto: Any = AutoModelForCausalLM

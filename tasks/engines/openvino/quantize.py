@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tasks.adapters.importing import importing
 from tasks.contracts.engine_kinds import QuantizationFormat
 from tasks.contracts.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import check_limits, check_weights, copy_companions, read_config
@@ -24,8 +25,9 @@ INT4_GROUP_SIZE = 128
 
 def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str]) -> dict[str, Any]:
     """Trace the checkpoint and compress its weights; `texts` are those to measure perplexity on."""
-    import openvino
-    import torch
+    with importing():
+        import openvino
+        import torch
 
     check_limits(read_config(checkpoint), spec)
     source_bytes = check_weights(checkpoint)
