@@ -24,7 +24,7 @@ def silent(sockets: Sequence[str]) -> list[str]:
             connection.request("GET", PATH)
             status = connection.getresponse().status
         except (OSError, http.client.HTTPException) as error:
-            problems.append(f"{name}: {error or type(error).__name__}")
+            problems.append(f"{name}: {str(error) or type(error).__name__}")
         else:
             problems += [f"{name}: HTTP status {status}"] if status >= http.client.INTERNAL_SERVER_ERROR else []
         finally:

@@ -11,7 +11,7 @@ from tasks.contracts.release import RevertRequest
 from tasks.steps import revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import judged
-from tests.local.rollout.kept_clients import GrpcKept, GrpcStreamKept, HttpKept, HttpStreamKept, OpenAiKept
+from tests.local.rollout.kept_clients import GrpcKept, GrpcStreamKept, HttpStreamKept, OpenAiKept
 from tests.support.waiting import until
 
 
