@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import httpx
+import openai
+import pytest
 
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.front import EnvoyFront
@@ -18,6 +20,7 @@ from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
 from tests.support.service_logs import LogFiles, tell
+from tests.support.waiting import PATIENCE_S
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 RELEASE = "demo-0123456789ab"
@@ -25,9 +28,9 @@ START_S = 100
 
 
 class OpenAiServer:
-    """Both processes; `with` ends them."""
+    """Both processes; `with` ends them. With `behind`, only a further front, before the API of that one."""
 
-    def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1):
+    def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1, behind=None):
         self.port, self.grpc_port, self.live_port = free_ports(3)
         self.folder, self.log = folder, folder / "openai.log"
         self._ports = {
@@ -51,8 +54,15 @@ class OpenAiServer:
         envoy += ["--config-yaml", self._config(connection_age_s)]
         tell(LogFiles(self.log))
         with self.log.open("wb") as log:
-            self.openai = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
+            if behind is None:
+                self.openai = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
+                self._processes = [self.openai]
+            else:
+                self.openai, self._processes = behind.openai, []
+                for name in self.sockets:
+                    (folder / name).symlink_to(behind.folder / name)
             self.front = subprocess.Popen(envoy, cwd=folder, stdout=log, stderr=log, env=environment)
+            self._processes.append(self.front)
 
     def __enter__(self):
         deadline = time.monotonic() + START_S
@@ -64,7 +74,7 @@ class OpenAiServer:
         return self
 
     def __exit__(self, *_):
-        for process in (self.front, self.openai):
+        for process in reversed(self._processes):
             process.terminate()
             process.wait(20)
 
@@ -102,6 +112,30 @@ class OpenAiServer:
             ]
             upstream["port_value"] = own_triton_port
         return json.dumps(document)
+
+
+def _shared(triton, folder, **options):
+    """A fixture of the session: the API over the server of another fixture."""
+
+    @pytest.fixture(scope="session")
+    def running(request, tmp_path_factory):
+        server = request.getfixturevalue(triton)
+        with OpenAiServer(server, tmp_path_factory.mktemp(folder), **options) as api:
+            yield api
+
+    return running
+
+
+api = _shared("server", "openai")
+long_api = _shared("long_server", "long")
+five_api = _shared("five", "five")
+both_api = _shared("both", "both")
+vllm_api = _shared("both", "vllm", models=("other",))
+
+
+def client_of(api):
+    """OpenAI's own client."""
+    return openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE_S)
 
 
 class KeptClient:

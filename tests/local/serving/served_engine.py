@@ -1,4 +1,4 @@
-"""An engine made by the steps' own code from the fixture model, and servers over it."""
+"""An engine made by the steps' own code from the fixture model, and one server for each shape of repository over it."""
 
 import contextlib
 import fcntl
@@ -25,6 +25,11 @@ CACHE = REPOSITORY / ".slipway" / "cache" / "test-engines"
 TEMPLATES = REPOSITORY / "model_repository_templates"
 BLOCK_TOKENS = 32
 NO_TOKEN = 100_000
+STAND_INS = REPOSITORY / "tests" / "local" / "serving" / "stand_in"
+LORAS = {"polite": "lora/polite", "terse": "lora/terse"}
+REFUSES = "{% if mood != 'fine' %}{{ raise_exception('the mood is ' ~ mood) }}{% endif %}"
+SHARED = {"gpus": [], "kv_cache_fraction": 0.9, "kv_cache": "auto", "tensor_parallel": 1, "pipeline_parallel": 1}
+SHARED |= {"prefix_caching": True, "loras": {}, "host_cache_bytes": 0, "speculation": {}}
 
 
 @pytest.fixture(scope="session")
@@ -108,6 +113,12 @@ def server(start_server, make_repository):
 
 
 @pytest.fixture(scope="session")
+def long_server(start_server, make_long_repository):
+    """A server with a slot for an answer that stays and one for another, neither of which ends by itself."""
+    return start_server(make_long_repository(2))
+
+
+@pytest.fixture(scope="session")
 def make_topology(engine, tmp_path_factory):
     """Render the five models as assemble does, with the stand-in where the backend would be."""
     if not has_package("tokenizers"):
@@ -136,10 +147,60 @@ def make_topology(engine, tmp_path_factory):
         config = (stand_in / "config.pbtxt").read_text()
         assert config.count('backend: "tensorrtllm"') == 1
         (stand_in / "config.pbtxt").write_text(config.replace('backend: "tensorrtllm"', 'backend: "python"'))
-        shutil.copy(REPOSITORY / "tests/local/serving/stand_in/tensorrt_llm_backend.py", stand_in / "1" / "model.py")
+        shutil.copy(STAND_INS / "tensorrt_llm_backend.py", stand_in / "1" / "model.py")
         openvino = TEMPLATES / "openvino" / "model" / "1"
         shutil.copy(openvino / "openvino_runtime.py", stand_in / "1")
         shutil.copytree(openvino / "generation", stand_in / "1" / "generation")
         return repository
 
     return make
+
+
+@pytest.fixture(scope="session")
+def five(start_server, make_topology):
+    """A trt-engine with everything that a release may ask for: adapters, guided decoding, a GPU of its node's own, and a
+    template that takes no question without a mood, which the release sets."""
+    asked = {"loras": LORAS, "guided_decoding_backend": "xgrammar", "chat_template_kwargs": {"mood": "fine"}}
+    repository = make_topology(gpus_per_node=3, gpus=[2], **asked)
+    template = repository / "demo" / "1" / "engine" / "chat_template.jinja"
+    template.write_text(REFUSES + template.read_text())
+    return start_server(repository)
+
+
+@pytest.fixture(scope="session")
+def both(engine, start_server, tmp_path_factory):
+    """A server of `demo` of the llmapi kind, and `other` and `odd` of the vllm kind."""
+    if not has_package("tokenizers"):
+        pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
+    repository = tmp_path_factory.mktemp("both")
+    values = {**json.loads((engine / "template_values.json").read_text()), **SHARED, "options": {}}
+    render(TEMPLATES, "llmapi", {**values, "loras": LORAS}, repository)
+    placed = {"repository_root": str(repository)}
+    adapted = {"loras": {"polite": "lora/polite"}, "options": {"enable_lora": True}}
+    render(TEMPLATES, "vllm", {**values, **placed, **adapted, "name": "other"}, repository)
+    render(TEMPLATES, "vllm", {**values, **placed, "name": "odd"}, repository)
+    shutil.copytree(engine, repository / "demo" / "1" / "engine")
+    for tokens, folder in enumerate(LORAS.values(), start=2):
+        write_adapter(repository / "demo" / "1" / "engine" / folder, tokens=tokens)
+    shutil.copytree(STAND_INS / "tensorrt_llm", repository / "demo" / "1" / "tensorrt_llm")
+    for name in ("other", "odd"):
+        version = repository / name / "1"
+        shutil.copytree(engine, version / "engine", ignore=shutil.ignore_patterns("*.bin", "*.xml"))
+        config = repository / name / "config.pbtxt"
+        cpu = config.read_text().replace('backend: "vllm"', 'backend: "python"').replace("KIND_MODEL", "KIND_CPU")
+        config.write_text(cpu)
+        shutil.copy(STAND_INS / "vllm_backend.py", version / "model.py")
+    begin_texts_twice(repository / "odd" / "1")
+    return start_server(repository)
+
+
+def begin_texts_twice(version):
+    """Let the stand-in for vLLM have another tokenizer than the model that renders its prompts."""
+    folder = version / "as_vllm_loads_it"
+    folder.mkdir()
+    tokenizer = json.loads((version / "engine" / "tokenizer.json").read_text())
+    begins, *rest = tokenizer["post_processor"]["single"]
+    tokenizer["post_processor"]["single"] = [begins, begins, *rest]
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    arguments = json.loads((version / "model.json").read_text())
+    (version / "model.json").write_text(json.dumps({**arguments, "model": str(folder)}))

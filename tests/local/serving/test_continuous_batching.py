@@ -25,22 +25,19 @@ def test_sixteen_streams_run_side_by_side(server):
     assert max(each[0] for each in arrivals) < min(each[-1] for each in arrivals)
 
 
-def test_a_short_question_overtakes_a_long_answer(start_server, make_long_repository):
-    server = start_server(make_long_repository(2))
-    with RunningAnswer(server, **{**LONG, "max_tokens": 15_000}, seed=1) as long:
+def test_a_short_question_overtakes_a_long_answer(long_server):
+    with RunningAnswer(long_server, **{**LONG, "max_tokens": 15_000}, seed=1) as long:
 
         def ask():
-            status, body = server.generate(text_input="What is the capital of France?", max_tokens=9)
+            status, body = long_server.generate(text_input="What is the capital of France?", max_tokens=9)
             assert (status, body["text_output"]) == (200, "The capital of France is Paris.")
 
         assert long.outlasts(ask)
-    server.end()
 
 
-def test_more_requests_than_slots_wait_and_are_served(start_server, make_repository):
-    server = start_server(make_repository(max_batch_size=2))
+def test_more_requests_than_slots_wait_and_are_served(long_server):
+    asked = {"text_input": "What is the capital of France?", "max_tokens": 9}
 
-    answers = together(8, lambda _: server.generate(text_input="What is the capital of France?")[1])
-    server.end()
+    answers = together(8, lambda _: long_server.generate(**asked)[1])
 
     assert {answer["text_output"] for answer in answers} == {"The capital of France is Paris."}

@@ -1,6 +1,5 @@
 """The repository of a TensorRT-LLM engine in real Triton, with tokens from OpenVINO where TensorRT-LLM would make them."""
 
-import contextlib
 import json
 import time
 from collections import Counter
@@ -18,13 +17,6 @@ WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "seed":
 LONG = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 3, "max_tokens": 15_000}
 STAYS = {**LONG, "seed": 4, "max_tokens": 14_000}
 """Begins before LONG and has fewer tokens, so it ends long before that one does."""
-
-
-@pytest.fixture(scope="module")
-def five(start_server, make_topology):
-    server = start_server(make_topology(loras={"polite": "lora/polite", "terse": "lora/terse"}))
-    yield server
-    server.end()
 
 
 def test_generate_gives_the_whole_answer(five):
@@ -167,33 +159,21 @@ def test_a_request_that_cannot_be_served_is_refused_in_words(five, model, inputs
 
 
 @pytest.fixture(scope="module")
-def start_long(start_server, make_topology):
-    """Start servers whose answers never end by themselves, far beyond what the model was trained on."""
-
-    def start(slots):
-        blocks = {"num_kv_blocks": 512 * slots, "max_num_seqs": slots}
-        repository = make_topology(max_batch_size=slots, max_sequence_tokens=16_000, scheduler=blocks)
-        config = repository / "demo" / "1" / "engine" / "generation_config.json"
-        config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
-        return start_server(repository)
-
-    return start
-
-
-def test_sixteen_streams_run_side_by_side(start_long):
-    server = start_long(16)
-    with contextlib.ExitStack() as running:
-        answers = [running.enter_context(RunningAnswer(server, **{**LONG, "seed": seed})) for seed in range(16)]
-
-        assert not any(answer.has_ended for answer in answers)
-    server.end()
-
-
-@pytest.fixture(scope="module")
-def two_slots(start_long):
-    server = start_long(2)
+def two_slots(start_server, make_topology):
+    """A server whose answers never end by themselves, far beyond what the model was trained on."""
+    blocks = {"num_kv_blocks": 512 * 2, "max_num_seqs": 2}
+    repository = make_topology(max_batch_size=2, max_sequence_tokens=16_000, scheduler=blocks)
+    config = repository / "demo" / "1" / "engine" / "generation_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "eos_token_id": NO_TOKEN}))
+    server = start_server(repository)
     yield server
     server.end()
+
+
+def test_streams_run_side_by_side(two_slots):
+    with RunningAnswer(two_slots, **STAYS) as first, RunningAnswer(two_slots, **LONG) as second:
+        assert not first.has_ended
+        assert not second.has_ended
 
 
 def test_a_client_that_leaves_a_stream_frees_its_slot(two_slots):

@@ -1,7 +1,6 @@
 """Repositories of llmapi and vllm in one real Triton, with stand-ins where TensorRT-LLM and vLLM would be."""
 
 import json
-import shutil
 
 import pytest
 from tokenizers import Tokenizer
@@ -9,67 +8,12 @@ from tokenizers import Tokenizer
 from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.triton import TritonClient
 from tasks.contracts.errors import InputError
-from tasks.serving.repository import render
-from tests.local.serving.served_engine import TEMPLATES, write_adapter
 from tests.local.serving.test_continuous_batching import QUESTIONS
-from tests.local.serving.triton_server import LOOPBACK, GrpcStream, has_package, together
-from tests.support.paths import REPOSITORY
+from tests.local.serving.triton_server import LOOPBACK, GrpcStream, together
 
-STAND_INS = REPOSITORY / "tests" / "local" / "serving" / "stand_in"
 TEMPLATED = "<|user|>Hi?<|assistant|>"
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 WARM = {"text_input": "Erzähl mir von 東京 😀", "temperature": 4.0, "max_tokens": 150}
-SHARED = {"gpus": [], "kv_cache_fraction": 0.9, "kv_cache": "auto", "tensor_parallel": 1, "pipeline_parallel": 1}
-SHARED |= {"prefix_caching": True, "loras": {}, "host_cache_bytes": 0, "speculation": {}}
-
-
-@pytest.fixture(scope="module")
-def both(engine, start_server, tmp_path_factory):
-    """A server of `demo` of the llmapi kind, and `other` and `odd` of the vllm kind."""
-    if not has_package("tokenizers"):
-        pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
-    repository = tmp_path_factory.mktemp("both")
-    values = {**json.loads((engine / "template_values.json").read_text()), **SHARED, "options": {}}
-    render(TEMPLATES, "llmapi", {**values, "loras": {"terse": "lora/terse"}}, repository)
-    render(
-        TEMPLATES,
-        "vllm",
-        {
-            **values,
-            "name": "other",
-            "repository_root": str(repository),
-            "loras": {"polite": "lora/polite"},
-            "options": {"enable_lora": True},
-        },
-        repository,
-    )
-    render(TEMPLATES, "vllm", {**values, "name": "odd", "repository_root": str(repository)}, repository)
-    shutil.copytree(engine, repository / "demo" / "1" / "engine")
-    write_adapter(repository / "demo" / "1" / "engine" / "lora" / "terse", tokens=3)
-    shutil.copytree(STAND_INS / "tensorrt_llm", repository / "demo" / "1" / "tensorrt_llm")
-    for name in ("other", "odd"):
-        version = repository / name / "1"
-        shutil.copytree(engine, version / "engine", ignore=shutil.ignore_patterns("*.bin", "*.xml"))
-        config = repository / name / "config.pbtxt"
-        cpu = config.read_text().replace('backend: "vllm"', 'backend: "python"').replace("KIND_MODEL", "KIND_CPU")
-        config.write_text(cpu)
-        shutil.copy(STAND_INS / "vllm_backend.py", version / "model.py")
-    begin_texts_twice(repository / "odd" / "1")
-    server = start_server(repository)
-    yield server
-    server.end()
-
-
-def begin_texts_twice(version):
-    """Let the stand-in for vLLM have another tokenizer than the model that renders its prompts."""
-    folder = version / "as_vllm_loads_it"
-    folder.mkdir()
-    tokenizer = json.loads((version / "engine" / "tokenizer.json").read_text())
-    begins, *rest = tokenizer["post_processor"]["single"]
-    tokenizer["post_processor"]["single"] = [begins, begins, *rest]
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    arguments = json.loads((version / "model.json").read_text())
-    (version / "model.json").write_text(json.dumps({**arguments, "model": str(folder)}))
 
 
 @pytest.fixture
@@ -195,8 +139,8 @@ def test_an_adapter_of_the_llm_api_answers_and_an_unknown_one_is_refused_in_word
     answer = client.generate("demo", GenerateRequest(QUESTION, 40, lora="terse"), timeout_s=30)
 
     assert answer.text == "The capital of"
-    with pytest.raises(InputError, match="lora_name is 'polite'; this release has terse"):
-        client.generate("demo", GenerateRequest(QUESTION, 40, lora="polite"), timeout_s=30)
+    with pytest.raises(InputError, match="lora_name is 'rude'; this release has polite, terse"):
+        client.generate("demo", GenerateRequest(QUESTION, 40, lora="rude"), timeout_s=30)
 
 
 def test_a_model_that_is_not_there_is_an_error_of_the_one_who_asks(client):

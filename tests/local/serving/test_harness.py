@@ -38,7 +38,7 @@ def questions(tmp_path_factory):
 def evaluate(questions, tmp_path_factory):
     """Run the task on a server; what was measured."""
 
-    def run(triton, api="chat"):
+    def run(server, api="chat"):
         folder = tmp_path_factory.mktemp("evaluate")
         environment = {
             "PATH": os.environ["PATH"],
@@ -46,11 +46,10 @@ def evaluate(questions, tmp_path_factory):
             "HOME": str(folder),
             "TMPDIR": str(folder),
         }
-        with OpenAiServer(triton, tmp_path_factory.mktemp("openai")) as api_server:
-            command = [PYTHON, "-m", "tests.local.serving.run_harness", f"{api_server.url}/v1", api, questions]
-            done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
-            )
+        command = [PYTHON, "-m", "tests.local.serving.run_harness", f"{server.url}/v1", api, questions]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -58,16 +57,20 @@ def evaluate(questions, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def good(evaluate, server):
-    return evaluate(server)
+def good(evaluate, api):
+    return evaluate(api)
 
 
 @pytest.fixture(scope="module")
-def damaged(evaluate, start_server, make_repository):
+def damaged(evaluate, start_server, make_repository, tmp_path_factory):
     repository = make_repository()
     (weights,) = (repository / "demo" / "1" / "engine").glob("openvino_model.bin")
     damage(weights)
-    return evaluate(start_server(repository))
+    server = start_server(repository)
+    with OpenAiServer(server, tmp_path_factory.mktemp("openai")) as api:
+        measured = evaluate(api)
+    server.end()
+    return measured
 
 
 def damage(weights: Path):
@@ -124,8 +127,8 @@ def test_a_damaged_model_fails_its_line(good, damaged):
     assert judged(damaged, live=good, max_drop_of_live=0.05).verdict is Verdict.FAILED
 
 
-def test_prompts_may_be_continued_as_they_are(evaluate, server):
-    measured = evaluate(server, "completions")
+def test_prompts_may_be_continued_as_they_are(evaluate, api):
+    measured = evaluate(api, "completions")
 
     assert measured["samples"] == QUESTIONS
     assert measured["log"][0]["arguments"]

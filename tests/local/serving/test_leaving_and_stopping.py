@@ -6,8 +6,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.local.serving.triton_server import LAUNCHER, GrpcStream, RunningAnswer, TritonServer
 from tests.support.paths import REPOSITORY
 
@@ -17,35 +15,27 @@ STAYS = {**LONG, "seed": 4, "max_tokens": 14_000}
 SHORT = {"text_input": "What is the capital of France?", "max_tokens": 9}
 
 
-@pytest.fixture(scope="module")
-def two_slots(start_server, make_long_repository):
-    """A server with a slot for an answer that stays and one for the answer whose client leaves."""
-    server = start_server(make_long_repository(2))
-    yield server
-    server.end()
-
-
-def test_an_http_client_that_disconnects_frees_its_slot(two_slots):
-    with RunningAnswer(two_slots, **STAYS) as other:
-        stream = two_slots.stream(**LONG)
+def test_an_http_client_that_disconnects_frees_its_slot(long_server):
+    with RunningAnswer(long_server, **STAYS) as other:
+        stream = long_server.stream(**LONG)
         next(iter(stream))
         stream.disconnect()
 
-        assert other.outlasts(lambda: asked_briefly(two_slots))
+        assert other.outlasts(lambda: asked_briefly(long_server))
 
 
-def test_a_cancelled_grpc_stream_frees_its_slot(two_slots):
-    with RunningAnswer(two_slots, **STAYS) as other:
-        stream = GrpcStream(two_slots.grpc_port, **LONG)
+def test_a_cancelled_grpc_stream_frees_its_slot(long_server):
+    with RunningAnswer(long_server, **STAYS) as other:
+        stream = GrpcStream(long_server.grpc_port, **LONG)
         next(iter(stream))
         stream.leave(cancel=True)
 
-        assert other.outlasts(lambda: asked_briefly(two_slots))
+        assert other.outlasts(lambda: asked_briefly(long_server))
 
 
-def test_a_model_whose_end_is_no_token_takes_a_least_number_of_tokens(two_slots):
+def test_a_model_whose_end_is_no_token_takes_a_least_number_of_tokens(long_server):
     """OpenVINO GenAI writes to the logits of the end, beyond the last one here, and the process dies."""
-    status, body = two_slots.generate(**SHORT, min_tokens=3)
+    status, body = long_server.generate(**SHORT, min_tokens=3)
 
     assert (status, body["text_output"]) == (200, "The capital of France is Paris.")
 

@@ -6,21 +6,15 @@ import httpx
 import openai
 import pytest
 
-from tests.local.serving.openai_server import RELEASE, OpenAiServer
+from tests.local.serving.openai_server import RELEASE, client_of
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 ASKED = [{"role": "user", "content": QUESTION}]
 
 
 @pytest.fixture(scope="module")
-def api(server, tmp_path_factory):
-    with OpenAiServer(server, tmp_path_factory.mktemp("openai")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def client(api):
-    with openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0) as made:
+    with client_of(api) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ from tasks.adapters.clock import SystemClock
 from tasks.adapters.front import EnvoyFront
 from tasks.serving.drain import drain
 from tasks.serving.front import SOCKET
-from tests.local.serving.openai_server import KeptClient, OpenAiServer
+from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
 from tests.local.serving.triton_server import RunningAnswer
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
@@ -28,22 +28,11 @@ STAYS = {"text_input": "Tell me everything.", "temperature": 8.0, "seed": 4, "ma
 """Begins before an answer of 15,000 tokens, so it ends long before that one does."""
 
 
-@pytest.fixture(scope="module")
-def long_triton(start_server, make_long_repository):
-    """A model that never ends an answer by itself, and has two slots."""
-    server = start_server(make_long_repository(2))
-    yield server
-    server.end()
-
-
 @pytest.fixture
-def api(long_triton, tmp_path):
-    with OpenAiServer(long_triton, tmp_path) as running:
+def own_front(long_server, long_api, tmp_path):
+    """A front that a test may end, before the API of the session."""
+    with OpenAiServer(long_server, tmp_path, behind=long_api) as running:
         yield running
-
-
-def client_of(api):
-    return openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0, timeout=60)
 
 
 class UntilItLeft(SystemClock):
@@ -57,9 +46,9 @@ class UntilItLeft(SystemClock):
         super().sleep(seconds)
 
 
-def test_a_kept_connection_is_told_to_close_at_a_drain_and_no_request_is_lost(api):
-    front, clock = EnvoyFront(api.folder / Path(SOCKET).name), UntilItLeft()
-    with httpx.Client(base_url=api.url, timeout=60) as http:
+def test_a_kept_connection_is_told_to_close_at_a_drain_and_no_request_is_lost(own_front):
+    front, clock = EnvoyFront(own_front.folder / Path(SOCKET).name), UntilItLeft()
+    with httpx.Client(base_url=own_front.url, timeout=60) as http:
         said = []
 
         def ask():
@@ -78,23 +67,23 @@ def test_a_kept_connection_is_told_to_close_at_a_drain_and_no_request_is_lost(ap
         drained.join()
 
     assert (kept.failures, said[0], said[-1]) == ([], "", "close")
-    assert api.front.wait(10) == 0
+    assert own_front.front.wait(10) == 0
 
 
-def test_a_stream_in_flight_at_a_drain_is_finished(api):
-    with client_of(api) as client:
+def test_a_stream_in_flight_at_a_drain_is_finished(own_front):
+    with client_of(own_front) as client:
         stream = client.chat.completions.create(**LONG, max_tokens=1500)
         next(stream)
-        drained = threading.Thread(target=api.drain, args=(0.5, 60))
+        drained = threading.Thread(target=own_front.drain, args=(0.5, 60))
         drained.start()
         rest = [chunk.choices[0] for chunk in stream]
         drained.join()
 
     assert rest[-1].finish_reason == "length"
-    assert api.front.wait(10) == 0
+    assert own_front.front.wait(10) == 0
 
 
-def test_a_connection_is_closed_at_its_age(long_triton, tmp_path):
+def test_a_connection_is_closed_at_its_age(long_server, long_api, tmp_path):
     said, connections = [], []
 
     def note(response):
@@ -102,7 +91,8 @@ def test_a_connection_is_closed_at_its_age(long_triton, tmp_path):
         connections.append(response.extensions["network_stream"].get_extra_info("client_addr"))
 
     kept = {"limits": httpx.Limits(keepalive_expiry=None), "event_hooks": {"response": [note]}, "timeout": 60}
-    with OpenAiServer(long_triton, tmp_path, connection_age_s=5) as api, httpx.Client(base_url=api.url, **kept) as http:
+    aging = OpenAiServer(long_server, tmp_path, connection_age_s=5, behind=long_api)
+    with aging as front, httpx.Client(base_url=front.url, **kept) as http:
         deadline = time.monotonic() + 60
         while "close" not in said and time.monotonic() < deadline:
             http.get("/v1/models")
@@ -114,8 +104,8 @@ def test_a_connection_is_closed_at_its_age(long_triton, tmp_path):
     assert first == last != other
 
 
-def test_a_client_that_leaves_frees_its_slot(api, long_triton):
-    with RunningAnswer(long_triton, **STAYS) as other, client_of(api) as client:
+def test_a_client_that_leaves_frees_its_slot(long_api, long_server):
+    with RunningAnswer(long_server, **STAYS) as other, client_of(long_api) as client:
         stream = client.chat.completions.create(**LONG, max_tokens=15_000)
         next(stream)
         stream.close()
@@ -123,11 +113,11 @@ def test_a_client_that_leaves_frees_its_slot(api, long_triton):
         assert other.outlasts(lambda: client.chat.completions.create(**SHORT, max_tokens=6))
 
 
-def test_a_client_that_does_not_wait_for_a_whole_answer_frees_its_slot(api, long_triton):
-    with RunningAnswer(long_triton, **STAYS) as other, client_of(api) as client:
-        begun = long_triton.begun()
-        while long_triton.begun() == begun:
-            with httpx.Client(base_url=api.url, timeout=0.5) as http, pytest.raises(httpx.ReadTimeout):
+def test_a_client_that_does_not_wait_for_a_whole_answer_frees_its_slot(long_api, long_server):
+    with RunningAnswer(long_server, **STAYS) as other, client_of(long_api) as client:
+        begun = long_server.begun()
+        while long_server.begun() == begun:
+            with httpx.Client(base_url=long_api.url, timeout=0.5) as http, pytest.raises(httpx.ReadTimeout):
                 http.post("/v1/chat/completions", json={**LONG, "stream": False, "max_tokens": 15_000})
 
         assert other.outlasts(lambda: client.chat.completions.create(**SHORT, max_tokens=6))

@@ -5,41 +5,24 @@ import json
 import openai
 import pytest
 
-from tests.local.serving.openai_server import OpenAiServer
-from tests.local.serving.test_gpu_models import both
+from tests.local.serving.openai_server import client_of
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 ASKED = [{"role": "user", "content": QUESTION}]
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 
-__all__ = ["both"]
 
-
-@pytest.fixture(scope="module")
-def five(start_server, make_topology):
-    server = start_server(make_topology(loras={"terse": "lora/terse"}))
-    yield server
-    server.end()
-
-
-@pytest.fixture(scope="module", params=["trt-engine", "llmapi"])
-def client(request, tmp_path_factory):
-    """A client of each kind's model, which is called demo."""
-    triton = request.getfixturevalue({"trt-engine": "five", "llmapi": "both"}[request.param])
-    with (
-        OpenAiServer(triton, tmp_path_factory.mktemp("openai")) as api,
-        openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0) as made,
-    ):
+@pytest.fixture(params=["five_api", "both_api"])
+def client(request):
+    """A client of trt-engine's and of llmapi's model, which are called demo."""
+    with client_of(request.getfixturevalue(request.param)) as made:
         yield made
 
 
-@pytest.fixture(scope="module")
-def vllm(both, tmp_path_factory):
-    with (
-        OpenAiServer(both, tmp_path_factory.mktemp("openai"), models=("other",)) as api,
-        openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0) as made,
-    ):
+@pytest.fixture
+def vllm(vllm_api):
+    with client_of(vllm_api) as made:
         yield made
 
 
@@ -175,7 +158,7 @@ def test_adapters_are_listed_as_models_and_answer_by_their_names(client):
     answer = client.chat.completions.create(model="demo:terse", messages=ASKED)
     chunks = list(client.chat.completions.create(model="demo:terse", messages=ASKED, stream=True))
 
-    assert [model.id for model in client.models.list()] == ["demo", "demo:terse"]
+    assert [model.id for model in client.models.list()] == ["demo", "demo:polite", "demo:terse"]
     assert client.models.retrieve("demo:terse").model_extra == {"root": "terse", "parent": "demo"}
     assert ANSWER.startswith(answer.choices[0].message.content)
     assert (answer.model, answer.choices[0].message.content != ANSWER) == ("demo:terse", True)
@@ -183,8 +166,8 @@ def test_adapters_are_listed_as_models_and_answer_by_their_names(client):
 
 
 def test_an_adapter_that_the_release_lacks_is_not_found(client):
-    with pytest.raises(openai.NotFoundError, match="there is demo, demo:terse"):
-        client.chat.completions.create(model="demo:polite", messages=ASKED)
+    with pytest.raises(openai.NotFoundError, match="there is demo, demo:polite, demo:terse"):
+        client.chat.completions.create(model="demo:rude", messages=ASKED)
 
 
 def test_vllm_is_told_the_adapter_among_its_parameters(vllm):

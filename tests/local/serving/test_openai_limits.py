@@ -3,20 +3,12 @@
 import socket
 
 import httpx
-import pytest
 
 from tasks.serving.openai_api.application import BODY_BYTES
-from tests.local.serving.openai_server import OpenAiServer
 from tests.local.serving.triton_server import LOOPBACK
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 ASKED = {"model": "demo", "messages": [{"role": "user", "content": QUESTION}]}
-
-
-@pytest.fixture(scope="module")
-def api(server, tmp_path_factory):
-    with OpenAiServer(server, tmp_path_factory.mktemp("openai")) as running:
-        yield running
 
 
 def ask(api, **options):

@@ -16,8 +16,15 @@ PROCESSES = 2
 
 
 @pytest.fixture
-def api(server, tmp_path):
+def own(server, tmp_path):
+    """An API that a test may end."""
     with OpenAiServer(server, tmp_path, processes=PROCESSES) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def two(server, tmp_path_factory):
+    with OpenAiServer(server, tmp_path_factory.mktemp("two"), processes=PROCESSES) as running:
         yield running
 
 
@@ -37,49 +44,54 @@ def ask(url):
     return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).json()["choices"][0]["message"]["content"]
 
 
-def test_every_process_answers_through_the_front_and_by_its_own_socket(api):
-    answers = together(16, lambda _: ask(api.url))
+def test_every_process_answers_through_the_front_and_by_its_own_socket(two):
+    answers = together(16, lambda _: ask(two.url))
     models = []
-    for socket in api.sockets:
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(api.folder / socket))) as own:
+    for socket in two.sockets:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(two.folder / socket))) as own:
             models.append(own.get("http://pod/v1/models").json()["data"][0]["id"])
 
     assert (answers, models) == ([ANSWER] * 16, ["demo"] * PROCESSES)
-    assert len(children(api.openai)) == PROCESSES
+    assert len(children(two.openai)) == PROCESSES
 
 
-def test_each_process_tells_what_all_of_them_counted(api):
-    together(8, lambda _: ask(api.url))
-    counted = []
+def counted_by(api, query=""):
+    """Requests that each process has counted, as it tells them by its own socket."""
+    name, counted = 'slipway_openai_requests_total{model="demo",code="200"} ', []
     for socket in api.sockets:
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(api.folder / socket))) as own:
-            lines = own.get("http://pod/metrics").text.splitlines()
-            alone = own.get("http://pod/metrics?own=1").text.splitlines()
-        name = 'slipway_openai_requests_total{model="demo",code="200"} '
-        counted.append((sum(float(line.removeprefix(name)) for line in lines if line.startswith(name)), alone == lines))
-
-    assert counted == [(8.0, False)] * PROCESSES
+            lines = own.get(f"http://pod/metrics{query}").text.splitlines()
+        counted.append(sum(float(line.removeprefix(name)) for line in lines if line.startswith(name)))
+    return counted
 
 
-def test_they_end_together_when_they_are_told_to(api):
-    pids = children(api.openai)
-    api.openai.terminate()
+def test_each_process_tells_what_all_of_them_counted(two):
+    before = counted_by(two)
+    together(8, lambda _: ask(two.url))
 
-    assert api.openai.wait(20) == 128 + signal.SIGTERM
+    assert counted_by(two) == [before[0] + 8] * PROCESSES
+    assert sum(counted_by(two, "?own=1")) == before[0] + 8
+
+
+def test_they_end_together_when_they_are_told_to(own):
+    pids = children(own.openai)
+    own.openai.terminate()
+
+    assert own.openai.wait(20) == 128 + signal.SIGTERM
     assert gone(pids)
 
 
-def test_one_that_dies_ends_the_container_so_that_it_is_started_again(api):
-    first, *others = children(api.openai)
+def test_one_that_dies_ends_the_container_so_that_it_is_started_again(own):
+    first, *others = children(own.openai)
     os.kill(first, signal.SIGKILL)
 
-    assert api.openai.wait(20) == 70
+    assert own.openai.wait(20) == 70
     assert gone(others)
-    assert "a process of OpenAI's API ended with -9" in api.log.read_text()
+    assert "a process of OpenAI's API ended with -9" in own.log.read_text()
 
 
-def test_none_outlives_a_parent_that_is_killed(api):
-    pids = children(api.openai)
-    api.openai.kill()
+def test_none_outlives_a_parent_that_is_killed(own):
+    pids = children(own.openai)
+    own.openai.kill()
 
     assert gone(pids)

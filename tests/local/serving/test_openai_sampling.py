@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import openai
 import pytest
 
-from tests.local.serving.openai_server import OpenAiServer
+from tests.local.serving.openai_server import OpenAiServer, client_of
 
 ASKED = [{"role": "user", "content": "What is the capital of France?"}]
 ANSWER = "The capital of France is Paris."
@@ -21,13 +21,9 @@ TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": CITY
 
 
 @pytest.fixture(scope="module")
-def client(server, tmp_path_factory):
-    with OpenAiServer(server, tmp_path_factory.mktemp("openai")) as api, client_of(api) as made:
+def client(api):
+    with client_of(api) as made:
         yield made
-
-
-def client_of(api):
-    return openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0)
 
 
 def ask(client, **parameters):
@@ -162,8 +158,10 @@ def without_tools(make_repository, start_server, tmp_path_factory):
     for node in tokenizer.iter("chat_template"):
         node.set("value", "{% for message in messages %}<|user|>{{ message.content }}{% endfor %}<|assistant|>")
     tokenizer.write(file)
-    with OpenAiServer(start_server(repository), tmp_path_factory.mktemp("plain")) as api, client_of(api) as made:
+    server = start_server(repository)
+    with OpenAiServer(server, tmp_path_factory.mktemp("plain")) as api, client_of(api) as made:
         yield made
+    server.end()
 
 
 @pytest.mark.parametrize(

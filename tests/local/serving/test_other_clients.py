@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.serving.openai_server import OpenAiServer
 from tests.support.paths import ENVIRONMENTS, HUB
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
@@ -18,12 +17,6 @@ TOKENIZER = HUB / "slipway" / "demo-llama" / "v1"
 CLIENTS = ENVIRONMENTS / "clients" / "bin"
 LIMIT_S = 240
 REQUESTS = 12
-
-
-@pytest.fixture(scope="module")
-def api(server, tmp_path_factory):
-    with OpenAiServer(server, tmp_path_factory.mktemp("openai")) as running:
-        yield running
 
 
 def run(command, folder):

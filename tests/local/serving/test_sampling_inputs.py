@@ -3,14 +3,12 @@
 import json
 
 import numpy as np
-import openai
 import pytest
 from tokenizers import Tokenizer
 from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
-from tests.local.serving.openai_server import OpenAiServer
-from tests.local.serving.test_gpu_models import both
+from tests.local.serving.openai_server import client_of
 from tests.local.serving.triton_server import LOOPBACK
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
@@ -35,33 +33,23 @@ GREEDY = {
 """Inputs of the tensorrt_llm model for a question with max_tokens 5; every other one depends on the prompt."""
 WORDS = {"bad_words_list", "stop_words_list"}
 
-__all__ = ["both"]
+
+def asked_by(file):
+    """What an engine was asked with so far."""
+    return lambda: [json.loads(line) for line in file.read_text().splitlines()]
 
 
-@pytest.fixture(scope="module")
-def five_repository(make_topology):
-    return make_topology(guided_decoding_backend="xgrammar")
-
-
-@pytest.fixture(scope="module")
-def engine_kind(five_repository, start_server, tmp_path_factory):
+@pytest.fixture
+def engine_kind(five, five_api):
     """A client of trt-engine, and what its engine was asked with so far."""
-    server = start_server(five_repository)
-    log = five_repository / "demo_tensorrt_llm" / "asked.jsonl"
-    with OpenAiServer(server, tmp_path_factory.mktemp("openai")) as api, client_of(api) as client:
-        yield server, client, lambda: [json.loads(line) for line in log.read_text().splitlines()]
-    server.end()
+    with client_of(five_api) as client:
+        yield five, client, asked_by(five.repository / "demo_tensorrt_llm" / "asked.jsonl")
 
 
-@pytest.fixture(scope="module")
-def llm_api(both, tmp_path_factory):
-    log = both.repository / "demo" / "asked.jsonl"
-    with OpenAiServer(both, tmp_path_factory.mktemp("openai")) as api, client_of(api) as client:
-        yield client, lambda: [json.loads(line) for line in log.read_text().splitlines()]
-
-
-def client_of(api):
-    return openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0)
+@pytest.fixture
+def llm_api(both, both_api):
+    with client_of(both_api) as client:
+        yield client, asked_by(both.repository / "demo" / "asked.jsonl")
 
 
 def ask(client, **parameters):

@@ -1,7 +1,6 @@
 """What a canary reads of the real Triton about requests that clients sent."""
 
 import http.client
-import time
 
 import pytest
 
@@ -9,6 +8,7 @@ from tasks.adapters.generate_request import GenerateRequest
 from tasks.adapters.triton import TritonClient
 from tasks.contracts.errors import InputError
 from tasks.contracts.traffic import grown, read_page
+from tests.support.waiting import until
 
 LONG = "What is the capital of France? " * 200
 
@@ -23,11 +23,8 @@ def served(server):
 
 def counted(server, requests):
     """What is counted once there are so many requests: Triton counts one a moment after its answer has arrived."""
-    deadline = time.monotonic() + 10
-    while (found := served(server))["pod"].requests < requests:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.01)
-    return found
+    until(lambda: served(server)["pod"].requests >= requests)
+    return served(server)
 
 
 def test_answers_and_refusals_of_the_real_server_are_counted(start_server, make_repository):
@@ -39,6 +36,8 @@ def test_answers_and_refusals_of_the_real_server_are_counted(start_server, make_
         with pytest.raises(InputError):
             client.generate("demo", GenerateRequest(LONG, 8), 30)
         every = grown({}, counted(server, 6))
+
+    server.end()
 
     assert (answered.succeeded, answered.failed) == (5, 0)
     assert answered.request_s >= answered.queue_s > 0
