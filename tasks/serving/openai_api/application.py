@@ -31,14 +31,7 @@ from tasks.serving.openai_api.answers import (
 )
 from tasks.serving.openai_api.errors import ApiError, unavailable
 from tasks.serving.openai_api.formats import call_reader
-from tasks.serving.openai_api.inputs import (
-    BODY_BASE_BYTES,
-    Question,
-    ServedModel,
-    chat_question,
-    completion_inputs,
-    served_model,
-)
+from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_inputs, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
 from tasks.serving.openai_api.requests import BODY_BYTES, ChatRequest, CompletionRequest, read_chat, read_completion
 
@@ -143,7 +136,7 @@ class Routes:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
-        asked = read_chat(await self._body(request))
+        asked = read_chat(await request.read())
         name = ModelName.read(asked.model)
         question = chat_question(asked, await self._served(name))
         question = replace(question, inputs=with_adapter(question.inputs, name.adapter))
@@ -151,19 +144,10 @@ class Routes:
 
     async def completion(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions."""
-        asked = read_completion(await self._body(request))
+        asked = read_completion(await request.read())
         name = ModelName.read(asked.model)
         inputs = with_adapter(completion_inputs(asked, await self._served(name)), name.adapter)
         return await self._answer(request, asked, Question(inputs), CompletionForm())
-
-    async def _body(self, request: web.Request) -> bytes:
-        """The body, which is parsed in one go: no more of it than the largest of the models could take."""
-        body = await request.read()
-        if len(body) > BODY_BASE_BYTES:
-            most = max([(await self._read(name))[0].body_bytes for name in self._names])
-            if len(body) > most:
-                raise web.HTTPRequestEntityTooLarge(max_size=most, actual_size=len(body))
-        return body
 
     async def _check(self, name: ModelName) -> None:
         if name.base in self._names and name.adapter is None:
@@ -310,8 +294,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         refused = ApiError(str(error))
     except UnavailableError as error:
         refused = unavailable(str(error))
-    except web.HTTPRequestEntityTooLarge as error:
-        refused = ApiError(f"the request is too large: {error.text}.", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    except web.HTTPRequestEntityTooLarge:
+        refused = ApiError(f"the request has more than {BODY_BYTES} bytes.", status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     except web.HTTPException as error:
         refused = ApiError(f"{request.method} {request.path[:64]}: {error.reason}.", status=error.status)
     except Exception:

@@ -12,7 +12,7 @@ from typing import Any
 from tasks.contracts.prompt_model import VLLM_SAMPLING, model_inputs
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.formats import answer_schema
-from tasks.serving.openai_api.requests import BODY_BYTES, ChatRequest, CompletionRequest
+from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
 
 MESSAGES, RAW_PROMPT, STOP_WORDS = "messages", "apply_chat_template", "stop_words"
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
@@ -23,8 +23,6 @@ STREAM = "stream"
 BYTES_PER_TOKEN, LEAST_BYTES = 512, 65_536
 """What is longer than so many bytes for each token that a model takes is not handed on: no vocabulary has such tokens.
 The model itself knows its longest one. A prompt of LEAST_BYTES is always handed on."""
-BODY_BASE_BYTES, BODY_BYTES_PER_TOKEN = 1 << 20, 2048
-"""A body may have so many bytes: room for tools, a schema and words, and for a prompt with escapes."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,6 @@ class ServedModel:
     outputs: frozenset[str]
     prompt_model: str | None = None
     max_input_tokens: int | None = None
-
-    @property
-    def body_bytes(self) -> int:
-        """Bytes of a request's body at most."""
-        if self.max_input_tokens is None:
-            return BODY_BYTES
-        return min(BODY_BYTES, BODY_BASE_BYTES + self.max_input_tokens * BODY_BYTES_PER_TOKEN)
 
     @property
     def counts_tokens(self) -> bool:

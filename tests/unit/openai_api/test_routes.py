@@ -193,14 +193,6 @@ def test_health_follows_the_models_and_life_only_the_process(config, status):
     assert [found for found, _ in answers] == [status, 200]
 
 
-@pytest.mark.parametrize(("tokens", "status"), [("64", 413), ("4096", 400)])
-def test_a_body_is_bounded_by_what_the_models_of_the_pod_take(tokens, status):
-    config = config_of(max_input_tokens={"string_value": tokens})
-    found, text = post(Triton(config=config), b" " * (2 << 20))
-
-    assert (found, "error" in json.loads(text)) == (status, True)
-
-
 def test_a_request_that_is_too_large_is_refused():
     ((status, text),) = exchange(Triton(), ("POST", "/v1/completions", b" " * (BODY_BYTES + 1)))
 
