@@ -50,7 +50,7 @@ def _check_depth(text: str) -> None:
         return
     brackets = NO_BRACKET.sub("", STRING.sub("", text))
     if max(itertools.accumulate(map(STEP.__getitem__, brackets)), default=0) > MAX_DEPTH:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        raise ValueError(f"it is nested too deeply: more than {MAX_DEPTH} levels")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
