@@ -12,6 +12,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from generation.runtime import Progress, Runtime, Sampling
@@ -121,7 +122,7 @@ class RestartedEngine:
     def _pause(self, number: int) -> None:
         for known_as in [each for each, running in self._running.items() if running == number]:
             del self._running[known_as]
-            self._try(lambda known_as=known_as: self._engine.cancel(known_as))
+            self._try(partial(self._engine.cancel, known_as))
 
     def _try(self, call: Callable[[], None]) -> None:
         try:
