@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Service:
         """Check Triton's requests and hand them on; the answers follow through their senders."""
         for request in requests:
             sender = Sender(request.get_response_sender(), self._tokenizer)
-            self._readers.submit(_answering, sender, lambda request=request, sender=sender: self._read(request, sender))
+            self._readers.submit(_answering, sender, partial(self._read, request, sender))
 
     def drain(self) -> None:
         """Finish what runs, within the pod's SLIPWAY_DRAIN_S."""
@@ -82,7 +83,7 @@ class Service:
         if not schema or self._grammars is None or self._grammars.knows(schema):
             self._submit(taken, sender)
         elif self._new_grammars.acquire(blocking=False):
-            self._judging.submit(_answering, sender, lambda: self._judge(taken, sender))
+            self._judging.submit(_answering, sender, partial(self._judge, taken, sender))
         else:
             sender.fail(f"{WAITING_GRAMMARS} requests wait for JSON Schemas that were not used before. Ask again.")
 
