@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.stack import ENVIRONMENTS, REPOSITORY, Stack
+from local.environments import ENVIRONMENTS
+from local.stack import REPOSITORY, Stack
 from tasks.adapters.s3 import S3ObjectStore
 from tasks.contracts.artifact import Layout
 from tasks.contracts.base import read_contract

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.screens import console_on_stdout
+from cli.screens import console_on
 from cli.settings import Settings
 from demo import canary
 from demo.canary import CanaryDemo, write_specs
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--began", type=float, default=time.time(), help="when the command began: seconds since 1970")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
-    console, timeline = console_on_stdout(), Timeline(arguments.began)
+    console, timeline = console_on(), Timeline(arguments.began)
     specs = arguments.folder.resolve() / "specs" if arguments.canary else None
     stack = Stack(arguments.folder, specs=specs)
     try:

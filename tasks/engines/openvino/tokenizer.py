@@ -10,6 +10,7 @@ what it cannot import, which is for a process of its own: this one has torch in 
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from tasks.engines.checkpoint.apart import limited, run_apart
 
@@ -37,7 +38,8 @@ def convert(checkpoint: Path, out: Path) -> bool:
 
 def main(checkpoint: Path, out: Path) -> None:
     """Convert, and say whether there is a chat template."""
-    sys.modules.update(dict.fromkeys(UNUSED))  # None: importing one fails as if it were not installed
+    absent: dict[str, Any] = dict.fromkeys(UNUSED)
+    sys.modules.update(absent)  # None: importing one fails as if it were not installed
     import openvino
     from openvino_tokenizers import convert_tokenizer
     from transformers import AutoTokenizer

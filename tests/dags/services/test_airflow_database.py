@@ -6,7 +6,7 @@ from contextlib import closing
 
 from local.airflow.services import AirflowServices
 from local.stack import ENVIRONMENTS
-from tests.dags.conftest import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 
 def prepared(folder):

@@ -15,6 +15,7 @@ from tasks.serving.repository import render
 from tasks.steps.assemble import serving_command
 from tests.local.engines.demo_model import demo_spec
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import until
 
 SHAPE = PodShape(cpu="1", memory="1Gi", scratch="1Gi")
 RIGHT = SmokeQuestion(prompt="What is the capital of France?", answer="The capital of France is Paris.")
@@ -56,21 +57,13 @@ def processes_on(repository):
     return found
 
 
-def left_on(repository):
-    """Processes that do not end: those that were killed take a moment."""
-    deadline = time.monotonic() + 60
-    while (found := processes_on(repository)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return found
-
-
 def test_a_right_answer_passes_and_leaves_nothing_behind(boot, repository):
     before = set(SHARED_MEMORY.glob("slipway-boot-*"))
 
     answer = boot.ask(repository, "demo", RIGHT)
 
     assert answer.text.strip() == RIGHT.answer
-    assert left_on(repository) == []
+    until(lambda: not processes_on(repository))  # those that were killed take a moment
     assert set(SHARED_MEMORY.glob("slipway-boot-*")) <= before
 
 
@@ -80,7 +73,7 @@ def test_a_wrong_answer_is_refused_and_leaves_nothing_behind(boot, repository):
 
     assert "The capital of France is Paris" in caught.value.found
     assert "Rome" in caught.value.expected
-    assert left_on(repository) == []
+    until(lambda: not processes_on(repository))  # those that were killed take a moment
 
 
 def test_a_model_that_does_not_load_is_refused_with_the_reason(boot, repository):
@@ -91,4 +84,4 @@ def test_a_model_that_does_not_load_is_refused_with_the_reason(boot, repository)
 
     assert caught.value.expected == "the model to load"
     assert "failed to load 'demo'" in caught.value.found
-    assert left_on(repository) == []
+    until(lambda: not processes_on(repository))  # those that were killed take a moment

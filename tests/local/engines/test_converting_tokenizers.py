@@ -7,7 +7,7 @@ import pytest
 
 from tasks.engines.openvino.tokenizer import convert
 from tests.fixtures.family_checkpoints import SPECIAL, TEMPLATE
-from tests.refused import refused
+from tests.support.refused import refused
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.serving.front_routes import COPIES, SHARE, limits_of
 from tests.fakes.releases import SPEC, release
-from tests.refused import refused
+from tests.support.refused import refused
 
 GIB = 1 << 30
 
