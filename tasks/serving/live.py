@@ -20,7 +20,7 @@ from pathlib import Path
 
 TIMEOUT_S = 8.0
 STATE = Path("/tmp/slipway-live.json")  # noqa: S108 - the container's
-MOST_GAP_S = 45.0
+MOST_GAP_S = 90.0
 """Three periods of the probe. After a longer gap another server may run, which is not blamed for the last one's."""
 COUNTS = re.compile(r'^nv_inference_(pending_request_count|request_success|request_failure)\{model="([^"]+)".*\} (\d+)')
 
