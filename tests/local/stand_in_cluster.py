@@ -196,7 +196,7 @@ class Client(InThreads):
     """Asks again and again over new connections, and remembers who answered and what failed."""
 
     def __init__(self, address, at_once=4):
-        self.url = f"http://{address.host}:{address.ports['http']}/"
+        self.url = f"http://{address.host}:{address.ports['http']}/v2"
         self.answers, self.failures, self.at_once = [], [], at_once
         super().__init__(*[self._ask] * at_once)
 

@@ -152,7 +152,7 @@ class Model:
     def answers(self):
         """The release that answers at the model's Service over HTTP."""
         address = self.cluster.live_address(NAME)
-        with urllib.request.urlopen(f"http://{address.host}:{address.ports['http']}/", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{address.host}:{address.ports['http']}/v2", timeout=10) as answer:
             return answer.read().decode().rsplit("-", 2)[0]
 
     def answers_again(self, release_id):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.local.serving.openai_server import OpenAiServer
-from tests.local.serving.triton_server import ROOT
+from tests.support.paths import REPOSITORY
 
 
 class NoTriton:
@@ -21,7 +21,7 @@ class NoTriton:
 def probe(tmp_path):
     def run(*sockets):
         command = [sys.executable, "-m", "tasks.serving.openai_live", *sockets]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     return run
