@@ -88,7 +88,7 @@ def is_listening():
 
 
 def test_requests_that_wait_for_an_answer_are_counted(envoy):
-    clients = [threading.Thread(target=asked, args=(PORTS["http"], "/v2/models/demo/generate")) for _ in range(3)]
+    clients = [threading.Thread(target=asked, args=(PORTS["http"], "/v2/models/demo/stats")) for _ in range(3)]
     for client in clients:
         client.start()
 
@@ -102,7 +102,7 @@ def test_requests_that_wait_for_an_answer_are_counted(envoy):
 
 def test_answers_are_counted_by_their_status(envoy):
     envoy.set()
-    asked(PORTS["http"], "/v2/models/demo/generate")
+    asked(PORTS["http"], "/v2/models/demo/stats")
     asked(PORTS["http"], "/v1/models")  # there is no OpenAI API behind this front
 
     def found(status_class):
@@ -113,7 +113,7 @@ def test_answers_are_counted_by_their_status(envoy):
 
 
 def test_a_canary_reads_how_many_answers_there_were_and_how_long_they_took(envoy):
-    waiting = threading.Thread(target=asked, args=(PORTS["http"], "/v2/models/demo/generate"))
+    waiting = threading.Thread(target=asked, args=(PORTS["http"], "/v2/models/demo/stats"))
     waiting.start()
     until(lambda: in_flight() == 1)
     time.sleep(0.5)
