@@ -141,8 +141,12 @@ def test_an_idle_engine_that_is_killed_is_started_again(start_server, make_repos
 
 def test_a_grammar_at_which_the_engine_fails_fails_its_own_request_only(start_server, make_long_repository):
     repository = make_long_repository(4)
-    schemas = repository / "demo" / "1" / "generation" / "json_schema.py"
-    schemas.write_text(schemas.read_text() + "\n\ndef checked_schema(text):\n    return text\n")
+    model = repository / "demo" / "1"
+    for file, unchecked in (  # nothing judges the schema before the engine
+        (model / "generation" / "json_schema.py", "def checked_schema(text):\n    return text"),
+        (model / "grammar_judge.py", "GrammarJudge.check = lambda self, schema: None"),
+    ):
+        file.write_text(f"{file.read_text()}\n\n{unchecked}\n")
     server = start_server(repository)
     with RunningAnswer(server, text_input="Tell me everything.", temperature=8.0, max_tokens=15_000) as other:
         status, refused = server.generate(text_input="Hi", json_schema='{"enum": [1%s]}' % ("0" * 400))
