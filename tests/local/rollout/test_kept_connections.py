@@ -117,11 +117,11 @@ def test_a_client_that_is_idle_while_its_pod_goes_finds_the_next_one(workspace, 
     first, second = released(workspace, 1), released(workspace, 2)
     address = cluster.live_address("demo")
     pool, channel = urllib3.HTTPConnectionPool(address.host, address.ports["http"], retries=False), GrpcKept(address)
-    asked = [pool.request("GET", "/").data.decode(), channel.ask()]
+    asked = [pool.request("GET", "/v2").data.decode(), channel.ask()]
 
     revert.run(RevertRequest(name="demo", run="run-9", reason="drill"), workspace)
     until(lambda: not pods_of(cluster, second))
-    asked += [pool.request("GET", "/").data.decode(), channel.ask()]
+    asked += [pool.request("GET", "/v2").data.decode(), channel.ask()]
 
     assert [answer.rsplit("-", 2)[0] for answer in asked] == [second.id, second.id, first.id, first.id]
     pool.close()
