@@ -42,7 +42,7 @@ RECORDER = Path(__file__).resolve().parent / "import_profile"
 
 @dataclass(frozen=True)
 class Process:
-    """What one process of a step imported."""
+    """The imports of one process of a step."""
 
     program: str
     cpu_s: float
@@ -71,7 +71,7 @@ class Steps:
         self._place = read_contract(Site, stack.site(), "the stack's site").object_store
 
     def planned_release(self) -> str:
-        """Where plan put the release."""
+        """The URI of the release that plan wrote."""
         layout, name = Layout(self._place.root), read_document(SPEC)["name"]
         os.environ |= {name: self._environment[name] for name in CREDENTIALS}
         document = S3ObjectStore(self._place).read_bytes(layout.plan(name, RUN))

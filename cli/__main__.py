@@ -25,7 +25,7 @@ PROGRAM = "slipway"
 TRACEBACK = "SLIPWAY_TRACEBACK"
 """If this variable is set, an error ends the command with a traceback."""
 LARGEST = 1e8
-"""Of every option that is a fraction or a number of seconds: three years, which every clock can wait."""
+"""The largest value of an option in seconds: three years, which every clock can wait."""
 COMMANDS = {
     "validate": "cli.documents",
     "schema": "cli.documents",

@@ -24,7 +24,7 @@ from tasks.document_files import read_regular_file
 DIGEST_DIGITS = 16
 MAX_PROMPT_CHARS = 1 << 22
 MAX_FILE_BYTES = 1 << 30
-"""Of the prompts of a batch, which are all in memory."""
+"""The largest file of prompts: all of them are held in memory."""
 
 
 class Prompt(SamplingParameters):

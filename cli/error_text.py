@@ -20,11 +20,13 @@ def deliberate(error: Exception) -> PipelineError:
             found=error.strerror or found,
             remedy="Make room on the disk, and run the command again.",
         )
+    if isinstance(error, ConnectionError | TimeoutError):
+        return UnavailableError("a connection failed", found=found or type(error).__name__, remedy="Try again.")
     if isinstance(error, OSError):
         return InputError(
-            f"{error.filename or 'a file or a connection'} cannot be used",
+            f"{error.filename or 'a file'} cannot be used",
             found=error.strerror or found or type(error).__name__,
-            remedy="Correct the path, or its mode.",
+            remedy="Check the path and its permissions.",
         )
     if isinstance(error, MemoryError):
         return InputError(

@@ -16,7 +16,7 @@ RETENTION = "retention"
 
 
 class Deletions(Contract):
-    """Where a run of retention wrote what it deleted."""
+    """The URI of the list of what a retention run deleted."""
 
     model_config = ConfigDict(extra="ignore")
 

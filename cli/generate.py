@@ -25,7 +25,7 @@ QUOTED_CHARS = 256
 EVENT = b"data:"
 LINE_BYTES = 1 << 20
 ANSWER_BYTES = 64 << 20
-"""Of a whole answer. A million tokens are a tenth of it."""
+"""The most that a whole answer may have. A million tokens take a tenth of it."""
 MISREAD = (LookupError, TypeError, ValueError, AttributeError)
 """What reading a document of the wrong shape raises."""
 

@@ -35,5 +35,5 @@ def read_regular_file(path: Path, limit: int = MAX_BYTES, *, expected: str = "a 
         raise InputError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
             expected=expected,
-            remedy="Correct its path or its mode.",
+            remedy="Check its path and its permissions.",
         ) from error

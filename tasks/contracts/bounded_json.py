@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 MAX_DIGITS = 400
-"""Of one number as it is written: more than any double needs, and less than Python's own limit of 4,300."""
+"""The longest number, as it is written: more than any double needs, and below Python's own limit of 4,300."""
 MAX_INTEGER = 2**64
 """What a program reads into 64 bits. Beyond it, runtimes disagree about whole numbers."""
 

@@ -14,7 +14,7 @@ from tasks.contracts.redaction import redacted
 
 MAX_NUMBER_CHARS = 32
 MAX_DEPTH = 100
-"""Of values within values; far fewer than Python's own functions can visit."""
+"""The deepest nesting of values, far below what Python's own functions can visit."""
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 NO_BRACKET = re.compile(r"[^][{}]+")

@@ -107,11 +107,11 @@ class Limits:
     """What a pod's servers take."""
 
     body_bytes: int
-    """Of a request to Triton, in HTTP, and of a message in gRPC."""
+    """The largest HTTP request body, and the largest gRPC message, to Triton."""
     openai_bytes: int
-    """Of a request to OpenAI's API."""
+    """The largest request body to OpenAI's API."""
     requests: int
-    """In flight at once, for each of HTTP, gRPC and OpenAI's API."""
+    """The most requests in flight, for each of HTTP, gRPC and OpenAI's API."""
 
 
 def limits_of(specs: Iterable[ReleaseSpec], memory_bytes: int) -> Limits:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -25,7 +26,7 @@ image holds."""
 
 
 @dataclass(eq=False)
-class Job:
+class Job(ABC):
     """A process that may begin when the jobs named by `needs` have ended well."""
 
     name: str
@@ -59,9 +60,9 @@ class Job:
         finally:
             self.ended_at = time.monotonic()
 
+    @abstractmethod
     def command(self) -> list[str]:
         """The command line."""
-        raise NotImplementedError
 
     def _run(self, output: IO[bytes] | None) -> None:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
