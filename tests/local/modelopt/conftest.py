@@ -1,4 +1,5 @@
-"""The demo model in ModelOpt's formats and what it refuses, made in one process of ModelOpt's own environment."""
+"""Checkpoints in ModelOpt's formats and what it refuses, made in one process of its environment, and what versions of
+transformers read, each in one process of its own."""
 
 import json
 import os
@@ -8,18 +9,24 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tests.fixtures.odd_checkpoints import write_checkpoint
+from tests.contracts.recorded import contract
+from tests.fixtures.odd_checkpoints import FORMS, THETA, write_checkpoint
+from tests.local.modelopt.configurations import CONFIGURATIONS
 from tests.local.modelopt.runs import (
     AWQ_TEXTS,
     CACHE_TEXTS,
     CHECKPOINT,
+    DROPPED,
     MADE,
     ODD,
     ODD_TEXTS,
+    VERSIONS,
     interpreter,
     quantized,
+    read_by,
 )
 
+CLASSES = contract("causal_models.yaml")["classes"]
 FURTHER = {
     "fp8 again": {"format": "fp8", "measure": False},
     "int8_sq again": {"format": "int8_sq", "measure": False},
@@ -52,30 +59,55 @@ def of_no_architecture(folder):
 
 
 @pytest.fixture(scope="session")
-def results(modelopt_python, tmp_path_factory):
-    """What came of each run, by its name. A process with ModelOpt takes longer to start than to quantize this model."""
+def odd_checkpoints(tmp_path_factory):
+    """Folders of checkpoints in which no setting has its default, by model and form of their config.json."""
+    folder = tmp_path_factory.mktemp("odd")
+    return {
+        (model, form): write_checkpoint(folder / f"{model} {form}", model, form) for model in THETA for form in FORMS
+    }
+
+
+@pytest.fixture(scope="session")
+def quantized_once(modelopt_python, odd_checkpoints, tmp_path_factory):
+    """All that a process with ModelOpt is needed for: to start one takes longer than to quantize these models."""
     folder = tmp_path_factory.mktemp("modelopt")
     refused = {
         "twice": {"format": "int8_sq"},
         "no architecture": {"format": "fp8", "checkpoint": str(of_no_architecture(folder / "foreign"))},
         "no numbers": {"format": "fp8", "checkpoint": str(without_numbers(folder / "nan")), "measure": False},
     }
-    return quantized(modelopt_python, folder, {**MADE, **FURTHER, **refused})
+    odd = {
+        key: {"format": key[2], "checkpoint": str(odd_checkpoints[key[:2]]), "texts": AWQ_TEXTS, "measured": ODD_TEXTS}
+        for key in ODD
+    }
+    runs = {**MADE, **FURTHER, **refused, **odd}
+    dropped = {str(odd_checkpoints[model, "older"]): fields for model, fields in DROPPED.items()}
+    return quantized(modelopt_python, folder, runs, dropped, map(str, odd_checkpoints.values()))
 
 
 @pytest.fixture(scope="session")
-def odd_results(modelopt_python, tmp_path_factory):
-    """What came of checkpoints in which no setting has its default, by model, form of their config.json, and format."""
-    folder = tmp_path_factory.mktemp("odd")
-    runs = {}
-    for model, form, format_ in ODD:
-        source = folder / f"{model} {form}"
-        if not source.exists():
-            write_checkpoint(source, model, form)
-        runs[model, form, format_] = {
-            "format": format_,
-            "checkpoint": str(source),
-            "texts": AWQ_TEXTS,
-            "measured": ODD_TEXTS,
-        }
-    return quantized(modelopt_python, folder, runs)
+def results(quantized_once):
+    """What came of each run, by its name; of an odd checkpoint, by model, form and format."""
+    return quantized_once["runs"]
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def environment(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def known(environment, tmp_path_factory):
+    """What an environment's transformers knows of classes and defaults, read in one process."""
+    folder = tmp_path_factory.mktemp(environment)
+    return read_by(environment, folder, classes=list(CLASSES), defaults=CONFIGURATIONS)
+
+
+@pytest.fixture(scope="session")
+def read_of(environment, quantized_once, odd_checkpoints, tmp_path_factory):
+    """What an environment's transformers reads of each odd checkpoint and of what was made of it, by folder."""
+    if environment == "modelopt":
+        return quantized_once["read"]["folders"]
+    made = [quantized_once["runs"][key]["out"] for key in ODD]
+    folders = [str(each) for each in (*odd_checkpoints.values(), *made)]
+    return read_by(environment, tmp_path_factory.mktemp("read"), folders=folders)["folders"]

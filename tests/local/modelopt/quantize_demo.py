@@ -1,6 +1,8 @@
 """Run in the environment of ModelOpt: quantizes checkpoints in each format named, and writes what came of it as JSON.
 
-python quantize_demo.py JOB.json, where a job is {"checkpoint", "calibration", "perplexity", "runs": [{"format", "out", ...}]}.
+python quantize_demo.py JOB.json, where a job is {"checkpoint", "calibration", "perplexity", "runs": [{"format", "out", ...}],
+"dropped": {FOLDER: [FIELD, ...]}, "folders": [FOLDER, ...]}. The last two are what drop_settings.py and read_transformers.py do:
+a process that has imported ModelOpt costs more than all that is asked of it.
 """
 
 import json
@@ -14,6 +16,8 @@ from tasks.contracts.errors import PipelineError
 from tasks.engines.checkpoint.perplexity import perplexity
 from tasks.engines.huggingface.modelopt import quantize_with_modelopt
 from tasks.engines.huggingface.modelopt_readback import dequantized
+from tests.local.modelopt.drop_settings import likeness_without
+from tests.local.modelopt.read_transformers import read
 
 
 def reloaded(folder):
@@ -83,8 +87,12 @@ def run(job, asked):
 
 def main():
     job = json.loads(Path(sys.argv[1]).read_text())
-    results = [run(job, asked) for asked in job["runs"]]
-    Path(sys.argv[1]).with_suffix(".result.json").write_text(json.dumps(results))
+    found = {
+        "runs": [run(job, asked) for asked in job["runs"]],
+        "dropped": {folder: likeness_without(Path(folder), fields) for folder, fields in job["dropped"].items()},
+        "read": read({"classes": [], "defaults": {}, "folders": job["folders"]}),
+    }
+    Path(sys.argv[1]).with_suffix(".result.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,13 @@ ODD = (
     ("qwen2", "older", "fp8"),
     ("qwen2", "newer", "int4_awq"),
 )
+VERSIONS = {"transformers4": "4.57.3", "modelopt": "5.14.1"}
+"""Of transformers, by environment."""
+DROPPED = {
+    "llama": ("rope_theta", "rope_scaling", "rms_norm_eps", "tie_word_embeddings", "biases"),
+    "qwen2": ("rope_theta", "sliding_window", "rms_norm_eps", "tie_word_embeddings", "biases"),
+}
+"""Settings of the odd checkpoints, each of which changes what is computed."""
 MADE = {
     "fp8": {"format": "fp8"},
     "int8_sq": {"format": "int8_sq"},
@@ -37,26 +44,39 @@ def interpreter(environment):
     return found
 
 
-def quantized(python, folder, runs):
-    """What came of each run, by its key."""
+def quantized(python, folder, runs, dropped, folders):
+    """What came of each run, by its key; of the folders without fields that are dropped; and what was read of folders."""
     for number, asked in enumerate(runs.values()):
         asked.setdefault("out", str(folder / f"out-{number}"))
-    if "twice" in runs:
-        runs["twice"]["checkpoint"] = runs["fp8"]["out"]
+    runs["twice"]["checkpoint"] = runs["fp8"]["out"]
     job = {
         "checkpoint": str(CHECKPOINT),
         "calibration": texts("calibration")[:CALIBRATION_TEXTS],
         "perplexity": texts("perplexity"),
         "runs": list(runs.values()),
+        "dropped": dropped,
+        "folders": [*folders, *(runs[key]["out"] for key in ODD)],
     }
     file = folder / "job.json"
     file.write_text(json.dumps(job))
     run_in(python, "quantize_demo.py", str(file))
     found = json.loads(file.with_suffix(".result.json").read_text())
     return {
-        key: {**result, "out": Path(asked["out"]), "source": Path(asked.get("checkpoint", CHECKPOINT))}
-        for (key, asked), result in zip(runs.items(), found, strict=True)
+        **found,
+        "runs": {
+            key: {**result, "out": Path(asked["out"]), "source": Path(asked.get("checkpoint", CHECKPOINT))}
+            for (key, asked), result in zip(runs.items(), found["runs"], strict=True)
+        },
     }
+
+
+def read_by(environment, folder, **job):
+    """What an environment's transformers reads: read_transformers.py."""
+    file = folder / "job.json"
+    file.write_text(json.dumps(job))
+    found = json.loads(run_in(interpreter(environment), "read_transformers.py", str(file)))
+    assert found["version"] == VERSIONS[environment]
+    return found
 
 
 def run_in(python, script, *arguments):

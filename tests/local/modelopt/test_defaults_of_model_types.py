@@ -1,33 +1,20 @@
 """Defaults and layers that plan takes for a model type, against the classes of every transformers that reads them."""
 
-import json
-
 import pytest
 
-from tasks.engines.checkpoint.config_defaults import COLUMNS, FURTHER, ROWS, TYPE_OF_PART, completed
+from tasks.engines.checkpoint.config_defaults import COLUMNS, FURTHER, ROWS, completed
 from tasks.engines.preflight.model_shape import SLIDING, shape_of
-from tests.local.modelopt.runs import interpreter, run_in
+from tests.local.modelopt.configurations import CONFIGURATIONS, SWITCHED, TYPES
 
-VERSIONS = {"transformers4": "4.57.3", "modelopt": "5.14.1"}
 NEWER = {"transformers4": {"ministral3"}, "modelopt": set()}
 """Types that a version does not know."""
-TYPES = {name: {"model_type": name} for name in ROWS}
-WHOLES = {name: {"model_type": name, "text_config": {}} for name in TYPE_OF_PART}
-SWITCHED = {
-    "qwen2 with windows": {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 20},
-    "gemma 3 with a pattern": {"model_type": "gemma3_text", "num_hidden_layers": 34, "sliding_window_pattern": 4},
-    "gemma 3 12b": {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "num_hidden_layers": 48}},
-}
-CONFIGURATIONS = {**TYPES, **{f"{name} as a whole": config for name, config in WHOLES.items()}, **SWITCHED}
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
-def read(request):
-    """The environment, and what its transformers reads of CONFIGURATIONS, by name."""
-    printed = json.loads(run_in(interpreter(request.param), "read_defaults.py", json.dumps(CONFIGURATIONS)))
-    assert printed["version"] == VERSIONS[request.param]
-    assert {name for name, found in printed["found"].items() if found is None} == NEWER[request.param]
-    return {name: found for name, found in printed["found"].items() if found is not None}
+@pytest.fixture(scope="module")
+def read(environment, known):
+    """What transformers reads of CONFIGURATIONS, by name."""
+    assert {name for name, found in known["defaults"].items() if found is None} == NEWER[environment]
+    return {name: found for name, found in known["defaults"].items() if found is not None}
 
 
 def test_every_default_is_that_of_the_class(read):

@@ -5,41 +5,23 @@ import json
 import pytest
 
 from tasks.engines.checkpoint.config_reading import reading
-from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, THETA, config_of, write_checkpoint
-from tests.local.modelopt.runs import ODD, interpreter, run_in
+from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, THETA, config_of
+from tests.local.modelopt.runs import DROPPED, ODD
 
 LIKE = {"fp8": 0.985, "int4_awq": 0.88}
 """Least likeness of the logits of a source and of what was made of it, by format. Measured: 0.991 and 0.992 in fp8, 0.913 and
 0.907 in int4_awq; without one of DROPPED at most 0.979."""
-DROPPED = {
-    "llama": ("rope_theta", "rope_scaling", "rms_norm_eps", "tie_word_embeddings", "biases"),
-    "qwen2": ("rope_theta", "sliding_window", "rms_norm_eps", "tie_word_embeddings", "biases"),
-}
-VERSIONS = {4: ("transformers4", "4.57.3"), 5: ("modelopt", "5.14.1")}
+GENERATIONS = {"transformers4": 4, "modelopt": 5}
 FIELDS = ("num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "rms_norm_eps", "tie_word_embeddings")
 FIELDS += ("max_position_embeddings", "attention_bias", "mlp_bias", "sliding_window", "hidden_act", "eos_token_id")
 
 
-@pytest.fixture(scope="session")
-def read_by():
-    """What a version of transformers reads of checkpoints, by folder."""
-
-    def read(generation, folders):
-        environment, version = VERSIONS[generation]
-        found = json.loads(run_in(interpreter(environment), "read_config.py", *map(str, folders)))
-        assert found["version"] == version
-        return {folder: found["found"][str(folder)] for folder in folders}
-
-    return read
-
-
-@pytest.fixture(scope="session", params=VERSIONS)
-def exports(request, odd_results, read_by):
+@pytest.fixture(scope="module")
+def exports(environment, read_of, results):
     """The version's number, and what it reads of each checkpoint that was made and of each source in the older form."""
-    folders = {key: odd_results[key]["out"] for key in ODD}
-    folders |= {key[0]: odd_results[key]["source"] for key in ODD if key[1] == "older"}
-    found = read_by(request.param, list(folders.values()))
-    return request.param, {key: found[folder] for key, folder in folders.items()}
+    folders = {key: results[key]["out"] for key in ODD}
+    folders |= {key[0]: results[key]["source"] for key in ODD if key[1] == "older"}
+    return GENERATIONS[environment], {key: read_of[str(folder)] for key, folder in folders.items()}
 
 
 @pytest.mark.parametrize("made", ODD, ids=" ".join)
@@ -66,43 +48,40 @@ def test_a_server_reads_every_other_field_of_the_source_too(exports, made):
 
 
 @pytest.mark.parametrize("made", ODD, ids=" ".join)
-def test_all_that_a_source_says_of_itself_is_in_what_was_made_of_it(odd_results, made):
-    source, out = (json.loads((odd_results[made][name] / "config.json").read_text()) for name in ("source", "out"))
+def test_all_that_a_source_says_of_itself_is_in_what_was_made_of_it(results, made):
+    source, out = (json.loads((results[made][name] / "config.json").read_text()) for name in ("source", "out"))
 
     assert {name: out.get(name) for name in source} == source
     assert set(out) - set(source) <= {"quantization_config", "rope_theta", "rope_scaling"}
 
 
 @pytest.mark.parametrize("made", ODD, ids=" ".join)
-def test_the_documents_beside_it_are_the_sources_own(odd_results, made):
-    source, out = odd_results[made]["source"], odd_results[made]["out"]
+def test_the_documents_beside_it_are_the_sources_own(results, made):
+    source, out = results[made]["source"], results[made]["out"]
 
     for name in ("generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         assert (out / name).read_bytes() == (source / name).read_bytes()
 
 
 @pytest.mark.parametrize("made", ODD, ids=" ".join)
-def test_what_was_written_computes_the_same_with_the_written_configuration(odd_results, made):
-    assert odd_results[made]["likeness"] > LIKE[made[-1]]
+def test_what_was_written_computes_the_same_with_the_written_configuration(results, made):
+    assert results[made]["likeness"] > LIKE[made[-1]]
 
 
 @pytest.mark.parametrize("model", DROPPED)
-def test_each_setting_of_the_fixtures_changes_what_is_computed(model, tmp_path):
-    source = write_checkpoint(tmp_path / "source", model)
+def test_each_setting_of_the_fixtures_changes_what_is_computed(quantized_once, odd_checkpoints, model):
+    found = quantized_once["dropped"][str(odd_checkpoints[model, "older"])]
 
-    found = json.loads(run_in(interpreter("modelopt"), "drop_settings.py", str(source), *DROPPED[model]))
-
+    assert set(found) == set(DROPPED[model])
     assert {field for field, likeness in found.items() if likeness > LIKE["fp8"]} == set()
 
 
-@pytest.mark.parametrize("generation", VERSIONS)
 @pytest.mark.parametrize("model", THETA)
-def test_the_rules_of_reading_are_those_of_the_versions_themselves(read_by, tmp_path, model, generation):
-    folders = {form: write_checkpoint(tmp_path / form, model, form) for form in FORMS}
-    found = read_by(generation, list(folders.values()))
+def test_the_rules_of_reading_are_those_of_the_versions_themselves(environment, read_of, odd_checkpoints, model):
+    generation = GENERATIONS[environment]
 
-    for form, folder in folders.items():
-        real, ours = found[folder], reading(config_of(model, form), generation)
+    for form in FORMS:
+        real, ours = read_of[str(odd_checkpoints[model, form])], reading(config_of(model, form), generation)
         rope = (
             real["rope_parameters"]
             if generation == 5
