@@ -6,6 +6,7 @@ Each rank holds the stand-in where it would hold its share of an engine; nothing
 import contextlib
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,6 @@ def start_ranks(repository, tmp_path_factory):
         yield start
 
 
-@pytest.fixture(scope="module")
-def two(start_ranks):
-    return start_ranks("ranks-of-a-test")
-
-
 def listening(pid):
     """Ports on which a process takes connections."""
     inodes = {str(fd.readlink()) for fd in Path("/proc", str(pid), "fd").iterdir() if fd.is_symlink()}
@@ -51,58 +47,73 @@ def listening(pid):
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}
 
 
-def test_one_rank_answers_and_the_other_listens_to_nobody(two):
-    status, body = two.generate(text_input=QUESTION)
+@dataclass
+class Seen:
+    """Of a server that ran beside another, while both lived and when it had ended."""
 
-    assert (status, body["text_output"]) == (200, ANSWER)
-    ranks = two.ranks()
-    assert listening(ranks[0]) >= {two.http_port, two.grpc_port, two.metrics_port}
-    assert not listening(ranks[1]) & {two.http_port, two.grpc_port, two.metrics_port, 8000, 8001, 8002}
-
-
-def test_the_other_rank_loads_the_engine_and_nothing_else(two):
-    log = two.log.read_text()
-
-    assert log.count(LOADED) == 2
-    assert log.count("successfully loaded 'demo_preprocessing'") == 1
+    server: Ranks
+    answer: tuple
+    listened: dict
+    regions: set
+    log: str
+    end: object = None
 
 
-def test_two_servers_side_by_side_share_no_memory(two, start_ranks):
-    other = start_ranks("others-of-a-test")
-
-    assert two.generate(text_input=QUESTION)[1]["text_output"] == ANSWER
-    assert other.generate(text_input=QUESTION)[1]["text_output"] == ANSWER
-    for server in (two, other):
-        assert {name.removeprefix(server.prefix)[:6] for name in server.regions()} == {"-rank0", "-rank1"}
+def seen(server):
+    status, body = server.generate(text_input=QUESTION)
+    listened = {number: listening(pid) for number, pid in server.ranks().items()}
+    regions = {name.removeprefix(server.prefix)[:6] for name in server.regions()}
+    return Seen(server, (status, body["text_output"]), listened, regions, server.log.read_text())
 
 
 @pytest.fixture(scope="module")
-def ended(start_ranks):
-    """Two servers that end side by side, for each takes its time: one is told to, after an answer, and of the other a
-    rank dies. With how each ended."""
+def pair(start_ranks):
+    """Two servers side by side: `told` is told to end, after an answer, and a rank of `broken` dies. Each takes its time."""
     told, broken = start_ranks("told-to-end"), start_ranks("one-dies")
+    found = {"told": seen(told), "broken": seen(broken)}
     stream = GrpcStream(told.grpc_port, **LONG)
-    reasons = [piece["finish_reason"] for piece in stream]
+    *_, found["told"].end = [piece["finish_reason"] for piece in stream]
     stream.leave()
     os.kill(broken.ranks()[1], signal.SIGKILL)
     told.tell_to_end()
-    return {"told": (told, reasons[-1]), "broken": (broken, broken.process.wait(ENDS_WITHIN_S))}
+    found["broken"].end = broken.process.wait(ENDS_WITHIN_S)
+    return found
 
 
-def test_an_answer_is_whole_before_the_signal_and_every_rank_ends_after_it(ended):
+@pytest.fixture
+def told(pair):
+    return pair["told"]
+
+
+def test_one_rank_answers_and_the_other_listens_to_nobody(told):
+    ports = {told.server.http_port, told.server.grpc_port, told.server.metrics_port}
+
+    assert told.answer == (200, ANSWER)
+    assert told.listened[0] >= ports
+    assert not told.listened[1] & {*ports, 8000, 8001, 8002}
+
+
+def test_the_other_rank_loads_the_engine_and_nothing_else(told):
+    assert told.log.count(LOADED) == 2
+    assert told.log.count("successfully loaded 'demo_preprocessing'") == 1
+
+
+def test_two_servers_side_by_side_share_no_memory(pair):
+    for each in pair.values():
+        assert each.answer == (200, ANSWER)
+        assert each.regions == {"-rank0", "-rank1"}
+
+
+def test_an_answer_is_whole_before_the_signal_and_every_rank_ends_after_it(told):
     """With several ranks the signal takes along what is under way, so that preStop sleeps before it."""
-    server, reason = ended["told"]
-
-    assert reason == "length"
-    until(lambda: not server.processes())
-    assert server.regions() == []
+    assert told.end == "length"
+    until(lambda: not told.server.processes())
+    assert told.server.regions() == []
 
 
-def test_a_rank_that_dies_ends_all_of_them(ended):
-    server, code = ended["broken"]
-
-    assert code != 0
-    until(lambda: not server.processes())
+def test_a_rank_that_dies_ends_all_of_them(pair):
+    assert pair["broken"].end != 0
+    until(lambda: not pair["broken"].server.processes())
 
 
 def test_the_boot_test_starts_both_ranks_and_leaves_none(repository, tmp_path, monkeypatch):

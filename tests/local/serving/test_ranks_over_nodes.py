@@ -7,6 +7,7 @@ there: what is proven is how Open MPI takes the words, not that sshd lets anybod
 import contextlib
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -30,73 +31,88 @@ def start_nodes(make_topology, tmp_path_factory):
         yield start
 
 
-@pytest.fixture(scope="module")
-def server(start_nodes):
-    return start_nodes("nodes-of-a-test")
+@dataclass
+class Seen:
+    """Of a leader's server while its ranks lived."""
+
+    server: RanksOnNodes
+    answer: tuple
+    streamed: str
+    starters: dict
+    environments: dict
+    launcher: dict
 
 
-def test_the_leaders_rank_answers(server):
+def seen(server):
     status, body = server.generate(text_input=QUESTION)
-
-    assert (status, body["text_output"]) == (200, ANSWER)
-
-
-def test_a_grpc_stream_reaches_the_leaders_rank(server):
     stream = GrpcStream(server.grpc_port, text_input=QUESTION)
-    text = "".join(piece["text_output"] for piece in stream)
+    streamed = "".join(piece["text_output"] for piece in stream)
     stream.leave()
+    starters = {number: server.starter_of(number) for number in (0, 1)}
+    environments = {number: server.environment_of(number) for number in (0, 1)}
+    launcher = server.environment_of_process(starters[1][0])
+    return Seen(server, (status, body["text_output"]), streamed, starters, environments, launcher)
 
-    assert text == ANSWER
+
+@pytest.fixture(scope="module")
+def pair(start_nodes):
+    """Two servers side by side: what was seen of the first one, which is then told to end, and the other with its exit code,
+    of which a rank dies. Each takes its time to end."""
+    first, broken = start_nodes("told-to-end"), start_nodes("worker-breaks")
+    told = seen(first)
+    os.kill(broken.ranks()[1], signal.SIGKILL)
+    first.tell_to_end()
+    return told, (broken, broken.process.wait(ENDS_WITHIN_S))
 
 
-def test_a_shell_on_the_worker_alone_is_asked_for(server):
-    words = server.asked_of_ssh()
+@pytest.fixture
+def told(pair):
+    return pair[0]
+
+
+def test_the_leaders_rank_answers(told):
+    assert told.answer == (200, ANSWER)
+
+
+def test_a_grpc_stream_reaches_the_leaders_rank(told):
+    assert told.streamed == ANSWER
+
+
+def test_a_shell_on_the_worker_alone_is_asked_for(told):
+    words = told.server.asked_of_ssh()
 
     assert (words.count(WORKER), words.count(LEADER)) == (1, 0)
     assert words[: len(SSH_OPTIONS)] == list(SSH_OPTIONS)
 
 
-def test_each_node_starts_the_rank_that_is_its_own(server):
-    assert server.starter_of(0) == (server.process.pid, "mpirun")
-    assert server.starter_of(1)[1] == "orted"
+def test_each_node_starts_the_rank_that_is_its_own(told):
+    assert told.starters[0] == (told.server.process.pid, "mpirun")
+    assert told.starters[1][1] == "orted"
 
 
-def test_a_rank_on_another_node_gets_what_is_forwarded_and_nothing_else(server):
-    worker = server.environment_of(1)
+def test_a_rank_on_another_node_gets_what_is_forwarded_and_nothing_else(told):
+    leader, worker = told.environments[0], told.environments[1]
 
     assert (worker["NCCL_DEBUG"], worker["OMPI_COMM_WORLD_RANK"]) == ("WARN", "1")
-    assert "AWS_SECRET_ACCESS_KEY" in server.environment_of(0)
+    assert "AWS_SECRET_ACCESS_KEY" in leader
     assert "AWS_SECRET_ACCESS_KEY" not in worker
 
 
-def test_the_launcher_on_another_node_has_the_images_environment(server):
+def test_the_launcher_on_another_node_has_the_images_environment(told):
     """The leader's -x reaches ranks alone: without this orted does not find its own files, or its libraries."""
-    orted = server.environment_of_process(server.starter_of(1)[0])
-
-    assert Path(orted["OPAL_PREFIX"]).samefile(server.mpirun.parent.parent)
-    assert orted["LD_LIBRARY_PATH"].split(":")[-1] == IMAGES_LIBRARIES
-    assert orted["OMPI_MCA_oob_tcp_if_include"] == "lo"
-    assert "AWS_SECRET_ACCESS_KEY" not in orted
+    assert Path(told.launcher["OPAL_PREFIX"]).samefile(told.server.mpirun.parent.parent)
+    assert told.launcher["LD_LIBRARY_PATH"].split(":")[-1] == IMAGES_LIBRARIES
+    assert told.launcher["OMPI_MCA_oob_tcp_if_include"] == "lo"
+    assert "AWS_SECRET_ACCESS_KEY" not in told.launcher
 
 
-@pytest.fixture(scope="module")
-def ended(start_nodes):
-    """Two servers that end side by side, for each takes its time: one is told to, and of the other a rank dies."""
-    told, broken = start_nodes("told-to-end"), start_nodes("worker-breaks")
-    os.kill(broken.ranks()[1], signal.SIGKILL)
-    told.tell_to_end()
-    return {"told": told, "broken": (broken, broken.process.wait(ENDS_WITHIN_S))}
+def test_the_signal_ends_the_leaders_ranks_and_then_those_of_the_other_nodes(told):
+    until(lambda: not told.server.processes())
+    assert told.server.regions() == []
 
 
-def test_the_signal_ends_the_leaders_ranks_and_then_those_of_the_other_nodes(ended):
-    server = ended["told"]
-
-    until(lambda: not server.processes())
-    assert server.regions() == []
-
-
-def test_a_rank_that_dies_on_another_node_ends_all_of_them(ended):
-    server, code = ended["broken"]
+def test_a_rank_that_dies_on_another_node_ends_all_of_them(pair):
+    server, code = pair[1]
 
     assert code != 0
     until(lambda: not server.processes())
