@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from tasks.contracts.errors import InputError
 from tasks.contracts.lease import DAG_RUN, DRILLS
 
+MOST_CHARS = 1024
+"""Of a holder's name and of its Airflow run."""
 Document = dict[str, Any]
 """A Lease, or its spec, as JSON."""
 
@@ -33,26 +36,49 @@ class LeaseHolder:
 
 
 def holder_of(lease: Document) -> LeaseHolder | None:
-    """The holder of a Lease; None when it was released."""
-    spec = lease.get("spec") or {}
+    """The holder of a Lease; None when it was released.
+
+    Raises:
+        InputError: Slipway did not write it so.
+    """
+    spec, metadata = lease.get("spec") or {}, lease.get("metadata") or {}
     if not spec.get("holderIdentity") or not spec.get("renewTime"):
         return None
-    renewed = datetime.fromisoformat(spec["renewTime"])
-    since = datetime.fromisoformat(spec.get("acquireTime") or spec["renewTime"])
-    metadata = lease.get("metadata") or {}
-    return LeaseHolder(
-        spec["holderIdentity"],
-        since,
-        renewed + timedelta(seconds=spec.get("leaseDurationSeconds") or 0),
-        (metadata.get("annotations") or {}).get(DAG_RUN, ""),
-        metadata.get("resourceVersion", ""),
-    )
+    try:
+        return LeaseHolder(
+            _name(spec["holderIdentity"]),
+            _moment(spec.get("acquireTime") or spec["renewTime"]),
+            _moment(spec["renewTime"]) + timedelta(seconds=spec.get("leaseDurationSeconds") or 0),
+            _name((metadata.get("annotations") or {}).get(DAG_RUN) or ""),
+            metadata.get("resourceVersion", ""),
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        name = metadata.get("name")
+        raise InputError(
+            f"Lease {name} was changed by somebody else, so nobody can tell which run changes the model",
+            found=error,
+            remedy=f"If no run is at the model, delete it: kubectl -n {metadata.get('namespace')} delete lease {name}",
+        ) from error
 
 
 def spec_of(holder: str, duration_s: int, since: datetime, now: datetime) -> Document:
     """The spec of a Lease that `holder` has had since `since` and renews at `now`."""
     times = {"acquireTime": _micro_time(since), "renewTime": _micro_time(now)}
     return {"holderIdentity": holder, "leaseDurationSeconds": duration_s, **times}
+
+
+def _name(text: Any) -> str:
+    name = str(text)
+    if len(name) > MOST_CHARS or not name.isprintable():
+        raise ValueError(f"a name of {len(name)} characters that is not a run's: {name[:64]!r}")
+    return name
+
+
+def _moment(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"a time without its zone: {text}")
+    return found
 
 
 def _micro_time(moment: datetime) -> str:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from tasks.adapters.clock import Clock
 from tasks.adapters.kube import Cluster
@@ -16,6 +17,8 @@ log = logging.getLogger(__name__)
 LEASE_S = 1800  # plus the time that a candidate may take to become ready
 RETRY_S = 5.0
 REPORT_EVERY_S = 30.0
+LONGEST = timedelta(days=7)
+"""No run acquires a lease for as long as that."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,14 @@ class ReleaseLock:
             lease, other, now = *refused, self.clock.monotonic()
             if patience_s == 0 or (lease == self._leases[0] and not other.is_drill):
                 self.release()
-                raise ConflictError(self._in_progress(lease, other), found=_held_by(other), remedy=_remedy(other))
+                what, remedy = self._in_progress(lease, other), self._remedy(lease, other)
+                raise ConflictError(what, found=_held_by(other), remedy=remedy)
             if now - began >= patience_s:
                 self.release()
                 raise UnavailableError(
                     f"{self._in_progress(lease, other)} after {now - began:.0f} s of waiting",
                     found=_held_by(other),
-                    remedy=_remedy(other),
+                    remedy=self._remedy(lease, other),
                 )
             if now - reported >= REPORT_EVERY_S:
                 reported = now
@@ -125,15 +129,19 @@ class ReleaseLock:
             remedy="Run the release again.",
         )
 
+    def _remedy(self, lease: str, other: LeaseHolder) -> str:
+        if other.until - self.clock.now() > LONGEST:
+            return (
+                f"No run of Slipway writes a lease until {other.until:%Y-%m-%d}: if none is at the model, delete it: "
+                f"kubectl -n {self.cluster.namespace} delete lease {lease}"
+            )
+        if other.dag_run:
+            return (
+                f"Wait until it ends, or end it: mark Airflow's run {other.dag_run} as failed, or reject it if it "
+                "waits for approval; then try again."
+            )
+        return f"Airflow did not start that run. Wait until it ends; its lease expires at {other.until:%H:%M:%S} UTC."
+
 
 def _held_by(other: LeaseHolder) -> str:
     return f"run {other.holder}, which has held the lease since {other.since:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _remedy(other: LeaseHolder) -> str:
-    if other.dag_run:
-        return (
-            f"Wait until it ends, or end it: mark Airflow's run {other.dag_run} as failed, or reject it if it waits "
-            "for approval; then try again."
-        )
-    return f"Airflow did not start that run. Wait until it ends; its lease expires at {other.until:%H:%M:%S} UTC."
