@@ -1,24 +1,32 @@
 """A user's question as a chat model was trained to see it, by the Jinja2 template that comes with a checkpoint.
 
-The template is somebody else's code: it runs in Jinja2's sandbox, with the names that Hugging Face documents
-(transformers 4.57, `apply_chat_template`).
+The template is somebody else's code, and its arguments are a client's: all templates of a process are rendered by a few
+others, each of which a template may end (generation/template_program.py).
 """
 
+import atexit
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from generation.question import RefusedError
 from generation.settings import SettingsError
 from generation.tool_calls import check_tools, format_of
+from generation.worker import Budget, LimitError, WorkError, Workers
 
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 DEFAULT = "default"
 """The one that counts where a checkpoint brings several templates."""
 
 PROBE = "Hello"
+
+BUDGET = Budget(cpu_s=1.0, seconds=10.0, memory_bytes=256 << 20)
+"""Rendering takes milliseconds; the time is for a machine that does other things as well."""
+RENDERERS = Workers([str(Path(__file__).with_name("template_program.py"))], BUDGET, count=4)
+"""As many as a model has threads for prompts (generation/service.py)."""
+atexit.register(RENDERERS.close)
+REMEDY = "Set chat_template to none."
 
 
 class ChatTemplate:
@@ -32,18 +40,10 @@ class ChatTemplate:
         self, source: str, special_tokens: Mapping[str, str], arguments: Mapping[str, Any] | None = None
     ) -> None:
         """`arguments` reach the template with every question."""
-        from jinja2.exceptions import TemplateError
-        from jinja2.ext import loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        extensions = [loopcontrols, _generation_tag()]
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-        environment.filters["tojson"] = _json
-        environment.globals.update(raise_exception=_refuse, strftime_now=_now)
         try:
-            self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise SettingsError(f"the chat template is no Jinja2: {error}. Set chat_template to none.") from error
+            RENDERERS.ask({"template": source})
+        except WorkError as error:
+            raise SettingsError(f"the chat template is not valid Jinja2: {error}. {REMEDY}") from error
         self._given = {**(arguments or {}), **special_tokens}
         self._source = source
         self.tool_call_format = format_of(source)
@@ -54,7 +54,7 @@ class ChatTemplate:
         self._in_parts = True
         self._in_parts = PROBE in self._probe()[0]
         if refusal is not None and not self._in_parts:
-            raise SettingsError(f"{refusal} Set chat_template to none.") from refusal
+            raise SettingsError(f"{refusal} {REMEDY}") from refusal
 
     def wrap(self, question: str, arguments: Mapping[str, Any] | None = None) -> str:
         """The whole prompt, up to where the model's answer begins. `arguments` override those of every question.
@@ -73,17 +73,20 @@ class ChatTemplate:
         """The prompt of a conversation, up to where the model's next answer begins.
 
         Raises:
-            RefusedError: the template does not take these messages, or ignores the tools.
+            RefusedError: the template does not take these messages, takes too long for them, or ignores the tools.
+            BusyError: too many others are being rendered.
         """
         check_tools(self._source, messages, tools)
         named = {**(arguments or {}), **({"tools": tools} if tools else {})}
         parted = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
         given = {**self._given, **named, "messages": parted if self._in_parts else messages}
+        last = str(messages[-1]["content"])[:64]
         try:
-            return self._template.render({**given, "add_generation_prompt": True})
-        except Exception as error:  # a template computes with what a client sends, and may fail like any program
-            last = str(messages[-1]["content"])[:64]
-            raise RefusedError(f"the chat template does not take {last!r}: {str(error)[:256]}.") from error
+            return str(RENDERERS.ask({"template": self._source, "given": {**given, "add_generation_prompt": True}}))
+        except LimitError as error:
+            raise RefusedError(f"the chat template {error} with {last!r}. Send something else.") from error
+        except WorkError as error:  # a template computes with what a client sends, and may fail like any program
+            raise RefusedError(f"the chat template does not take {last!r}: {error}.") from error
 
     def _probe(self) -> tuple[str, RefusedError | None]:
         """What becomes of a question. A template that wants parts may leave a text out instead of refusing it."""
@@ -110,6 +113,18 @@ def read_chat_template(folder: Path, arguments: Mapping[str, Any] | None = None)
     return ChatTemplate(source, special_tokens(config), arguments) if source else None
 
 
+def chat_template_of(folder: Path, arguments: Mapping[str, Any] | None = None) -> ChatTemplate:
+    """The template of a checkpoint that must have one.
+
+    Raises:
+        SettingsError: it has none, or one that renders no question.
+    """
+    template = read_chat_template(folder, arguments)
+    if template is None:
+        raise SettingsError(f"the tokenizer of {folder} has no chat template; set chat_template to none.")
+    return template
+
+
 def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """Special tokens by role, from tokenizer_config.json, where each is a text or an object with one."""
     found = {role: config.get(role) for role in SPECIAL}
@@ -128,38 +143,3 @@ def _default(document: Mapping[str, Any]) -> str | None:
         entries = (entry.get("template") for entry in found if isinstance(entry, dict) and entry.get("name") == DEFAULT)
         found = next((text for text in reversed(list(entries)) if isinstance(text, str)), None)
     return found if isinstance(found, str) else None
-
-
-def _refuse(message: str) -> NoReturn:
-    from jinja2.exceptions import TemplateError
-
-    raise TemplateError(message)
-
-
-def _now(form: str) -> str:
-    return datetime.now().astimezone().strftime(form)
-
-
-def _json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _generation_tag() -> type:
-    """`{% generation %}` marks what a model is trained on (transformers 4.57, AssistantTracker); it changes no text."""
-    from jinja2 import nodes
-    from jinja2.ext import Extension
-
-    class Generation(Extension):
-        tags = {"generation"}  # noqa: RUF012 - as Jinja2 declares it
-
-        def parse(self, parser: Any) -> Any:
-            line = next(parser.stream).lineno
-            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
-
-    return Generation

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from generation.channels import harmony_of
-from generation.chat_template import PROBE, read_chat_template, read_json, special_tokens
+from generation.chat_template import PROBE, chat_template_of, read_json, special_tokens
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
 from generation.runtime import Shown
@@ -31,9 +31,7 @@ class HuggingFaceTokenizer:
         if not file.exists():
             raise SettingsError(f"{file} is not there; expected the tokenizer of the checkpoint.")
         self._tokenizer = Tokenizer.from_file(str(file))
-        self._template = read_chat_template(folder, arguments) if chat else None
-        if chat and self._template is None:
-            raise SettingsError(f"the tokenizer of {folder} has no chat template; set chat_template to none.")
+        self._template = chat_template_of(folder, arguments) if chat else None
         self.longest_token = max(len(token.encode()) for token in self._tokenizer.get_vocab())
         self._harmony = harmony_of(self._tokenizer.token_to_id, self.encode_word)
         generation = read_json(folder / "generation_config.json")

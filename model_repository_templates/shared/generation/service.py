@@ -21,6 +21,7 @@ from generation.sampling import BAD_WORDS, JSON_SCHEMA, VALUES, read_controls
 from generation.scheduler import Scheduler, StoppedError
 from generation.settings import Limits
 from generation.template_arguments import INPUT, read_arguments
+from generation.worker import BusyError
 
 DRAIN_S = "SLIPWAY_DRAIN_S"
 """Environment of the serving pod: how long answers under way may take when the server ends. No parameter of
@@ -29,8 +30,35 @@ DRAIN_UNLESS_SET_S = "20"
 """Below Triton's own 30 s."""
 READERS = 4
 """Threads in which prompts are rendered and tokenized, so that no request waits long for the text of another one."""
+WAITING_REQUESTS = 1024
+"""Requests that wait for such a thread; what comes beyond is asked to come again."""
 WAITING_GRAMMARS = 64
 """Requests that wait for a grammar nobody has used before; what comes beyond is asked to come again."""
+
+
+class Readers:
+    """Threads that make prompts of requests, apart from the one in which Triton hands requests over."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        self._waiting = threading.BoundedSemaphore(READERS + WAITING_REQUESTS)
+
+    def submit(self, sender: "Sender", work: Callable[[], None]) -> None:
+        """Do the work for one request when a thread is free, or ask its client to come again."""
+        if self._waiting.acquire(blocking=False):
+            self._threads.submit(self._work, sender, work)
+        else:
+            sender.fail(f"{WAITING_REQUESTS} requests wait to be read. Ask again.")
+
+    def close(self) -> None:
+        """Finish what waits."""
+        self._threads.shutdown()
+
+    def _work(self, sender: "Sender", work: Callable[[], None]) -> None:
+        try:
+            _answering(sender, work)
+        finally:
+            self._waiting.release()
 
 
 class Service:
@@ -49,7 +77,7 @@ class Service:
         """`grammars` judges the JSON Schemas of requests; None leaves it to the engine."""
         self._tokenizer, self._limits, self._adapters = tokenizer, limits, adapters or {}
         self._grammars, self._new_grammars = grammars, threading.BoundedSemaphore(WAITING_GRAMMARS)
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        self._readers = Readers()
         self._judging = ThreadPoolExecutor(1, thread_name_prefix="grammars")
         self._drain_s = float(os.environ.get(DRAIN_S, DRAIN_UNLESS_SET_S))
         self._scheduler = Scheduler(runtime, tokenizer, slots=slots, on_failure=_stop_server)
@@ -58,11 +86,11 @@ class Service:
         """Check Triton's requests and hand them on; the answers follow through their senders."""
         for request in requests:
             sender = Sender(request.get_response_sender(), self._tokenizer)
-            self._readers.submit(_answering, sender, partial(self._read, request, sender))
+            self._readers.submit(sender, partial(self._read, request, sender))
 
     def drain(self) -> None:
         """Finish what runs, within the pod's SLIPWAY_DRAIN_S."""
-        self._readers.shutdown()
+        self._readers.close()
         self._judging.shutdown()
         self._scheduler.close(self._drain_s)
 
@@ -109,7 +137,7 @@ def _answering(sender: "Sender", work: Callable[[], None]) -> None:
         work()
     except RefusedError as error:
         sender.refuse(str(error))
-    except StoppedError as error:
+    except (BusyError, StoppedError) as error:
         sender.fail(str(error))
     except Exception as error:  # noqa: BLE001 - a thread's exception is seen by nobody
         pb_utils.Logger.log_error(f"a request could not be read: {error!r}")
@@ -142,6 +170,10 @@ class Sender:
             outputs.append(pb_utils.Tensor("prompt_tokens", np.array([usage.prompt_tokens], dtype=np.int32)))
             outputs.append(pb_utils.Tensor("completion_tokens", np.array([usage.completion_tokens], dtype=np.int32)))
         self._give(pb_utils.InferenceResponse(output_tensors=outputs), final=bool(finish_reason))
+
+    def answer(self, outputs: Sequence[Any]) -> None:
+        """The only response."""
+        self._give(pb_utils.InferenceResponse(output_tensors=list(outputs)), final=True)
 
     def fail(self, message: str) -> None:
         """HTTP 503, gRPC UNAVAILABLE."""

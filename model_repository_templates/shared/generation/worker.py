@@ -9,26 +9,45 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from socket import socketpair
 from typing import Any
 
 START_S = 120.0
-END_S = 5.0
+LOOK_S = 0.05
+"""How often the child's CPU time is read while it works."""
+LONG_CPU_S = 0.25
+"""Work that takes more of a CPU is long: Workers limits how much of it goes on at a time."""
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class WorkError(Exception):
-    """The work cannot be done; the message says why, as the end of a sentence about it."""
+    """The work failed; the message is what it raised."""
+
+
+class LimitError(WorkError):
+    """The work went beyond its budget or ended its process; the message is the end of a sentence about the work."""
+
+
+class BusyError(Exception):
+    """Too much other work is going on; the message asks the client to send the request again."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What one piece of work may take. Memory is that of the whole process beyond what its program needs."""
+    """What one piece of work may take.
 
+    CPU seconds are what the work itself uses; `seconds` is a longer time on the clock, for work that waits. Memory is
+    that of the whole process beyond what its program needs.
+    """
+
+    cpu_s: float
     seconds: float
     memory_bytes: int
 
@@ -43,20 +62,22 @@ class Worker:
         self._child: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
 
-    def ask(self, request: Any) -> Any:
-        """The answer of the child's `work`.
+    def ask(self, request: Any, on_long: Callable[[], None] = lambda: None) -> Any:
+        """The answer of the child's `work`. `on_long` is called once if it takes long; what it raises ends the work.
 
         Raises:
-            WorkError: it raised something, took too long, or ended its process.
+            WorkError: it raised something.
+            LimitError: it took too long, or ended its process.
         """
         with self._lock:
             connection = self._connection or self._started()
             try:
                 connection.send_bytes(json.dumps(request).encode())
-                return self._answer(connection, self._budget.seconds)
+                self._wait(connection, on_long)
+                return _answer(connection)
             except OSError as error:
                 self.close()
-                raise WorkError("ended the process that worked on it") from error
+                raise LimitError("ended the process that worked on it") from error
 
     def close(self) -> None:
         """End the child."""
@@ -79,23 +100,90 @@ class Worker:
             )
         self._connection = Connection(ours.detach())
         try:
-            self._answer(self._connection, START_S)
+            if not self._connection.poll(START_S):
+                raise LimitError(f"took more than {START_S:g} s to start")
+            _answer(self._connection)
         except (OSError, WorkError):
             self.close()
             raise
         return self._connection
 
-    def _answer(self, connection: Connection, within_s: float) -> Any:
-        if not connection.poll(within_s):
-            self.close()
-            raise WorkError(f"took more than {within_s:g} s")
+    def _wait(self, connection: Connection, on_long: Callable[[], None]) -> None:
+        """Wait for the answer; end the child if it, or `on_long`, raises."""
+        began, cpu_before, is_long = time.monotonic(), self._cpu_s(), False
         try:
-            done, answer = json.loads(connection.recv_bytes())
-        except EOFError as error:
-            raise ConnectionError from error
-        if not done:
-            raise WorkError(answer)
-        return answer
+            while not connection.poll(LOOK_S):
+                used = self._cpu_s() - cpu_before
+                _check(used, self._budget.cpu_s, " of a CPU")
+                _check(time.monotonic() - began, self._budget.seconds)
+                if used > LONG_CPU_S and not is_long:
+                    is_long = True
+                    on_long()
+        except (BusyError, LimitError):
+            self.close()
+            raise
+
+    def _cpu_s(self) -> float:
+        """CPU seconds of the child, of all its threads: fields utime and stime of proc_pid_stat(5)."""
+        if self._child is None:
+            return 0.0
+        stat = Path(f"/proc/{self._child.pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return sum(map(int, stat.rpartition(")")[2].split()[11:13])) / TICKS
+
+
+class Workers:
+    """Several Workers over one program, for several threads. Nothing waits for one of them.
+
+    Half of them may do long work at a time, so that the others are there for work that is short.
+    """
+
+    def __init__(self, program: Sequence[str], budget: Budget, *, count: int) -> None:
+        self._all = [Worker(program, budget) for _ in range(count)]
+        self._free = list(self._all)
+        """The last one that was freed is asked first: the others may never have to start."""
+        self._long = threading.BoundedSemaphore(max(1, count // 2))
+
+    def ask(self, request: Any) -> Any:
+        """The answer of a child's `work`.
+
+        Raises:
+            WorkError: as Worker.ask.
+            BusyError: all children work, or too many others do long work already.
+        """
+        try:
+            worker = self._free.pop()
+        except IndexError as error:
+            raise BusyError(f"{len(self._all)} requests are being prepared. Ask again.") from error
+        try:
+            with ExitStack() as until_answered:
+                return worker.ask(request, partial(self._begin_long, until_answered))
+        finally:
+            self._free.append(worker)
+
+    def close(self) -> None:
+        """End the children."""
+        for worker in self._all:
+            worker.close()
+
+    def _begin_long(self, until_answered: ExitStack) -> None:
+        if not self._long.acquire(blocking=False):
+            raise BusyError("too many requests that take long to prepare came at once. Ask again.")
+        until_answered.callback(self._long.release)
+
+
+def _check(used_s: float, limit_s: float, what: str = "") -> None:
+    if used_s > limit_s:
+        raise LimitError(f"took more than {limit_s:g} s{what}")
+
+
+def _answer(connection: Connection) -> Any:
+    try:
+        done, answer = json.loads(connection.recv_bytes())
+    except EOFError as error:
+        raise ConnectionError from error
+    if not done:
+        raise WorkError(answer)
+    return answer
 
 
 def serve(descriptor: int, memory_bytes: int, prepare: Callable[[], Callable[[Any], Any]]) -> int:

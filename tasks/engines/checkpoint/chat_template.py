@@ -1,10 +1,9 @@
-"""Renders a checkpoint's chat template once, in a process of its own: a template is a program that a stranger wrote.
+"""Renders a checkpoint's chat template once, as the servers will: a template is a program that a stranger wrote.
 
-The code is that of the servers (model_repository_templates/shared/generation/chat_template.py). Jinja's sandbox, in
-which it renders, keeps a template away from files and processes. It does not stop long loops: two nested loops over
-`range(99999)` run for hours. Limits of CPU seconds and memory do.
+Code and limits are those of the servers (model_repository_templates/shared/generation/chat_template.py), which render
+in a process of its own. What reads the checkpoint's documents for it is limited as well.
 
-    python -m tasks.engines.checkpoint.chat_template FOLDER CPU_SECONDS
+    python -m tasks.engines.checkpoint.chat_template FOLDER
 """
 
 import sys
@@ -15,19 +14,19 @@ from typing import Any
 from tasks.engines.checkpoint.apart import limited, run_apart
 
 SERVING_CODE = Path(__file__).resolve().parents[3] / "model_repository_templates" / "shared"
-CPU_S = 20  # importing Jinja takes less than one, rendering milliseconds
-MEMORY_BYTES = 512 * 2**20  # address space; the process without a template has 60 MiB
+CPU_S = 20  # of each process; the servers' limit for rendering is far below
+MEMORY_BYTES = 512 * 2**20  # address space of each process; without a template it has 60 MiB
 REMEDY = "Choose another revision, or correct the template."
 
 
-def check_renders(folder: Path, *, cpu_s: int = CPU_S) -> None:
+def check_renders(folder: Path) -> None:
     """Refuse a checkpoint whose chat template does not render a user's message within the limits.
 
     Raises:
         InputError: it fails, or does not finish.
     """
     what = "the chat template does not render one user message"
-    run_apart("tasks.engines.checkpoint.chat_template", [str(folder), str(cpu_s)], what=what, remedy=REMEDY)
+    run_apart("tasks.engines.checkpoint.chat_template", [str(folder)], what=what, remedy=REMEDY)
 
 
 def main(folder: Path) -> None:
@@ -39,5 +38,5 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with limited(cpu_s=int(sys.argv[2]), memory_bytes=MEMORY_BYTES):
+    with limited(cpu_s=CPU_S, memory_bytes=MEMORY_BYTES):
         main(Path(sys.argv[1]))

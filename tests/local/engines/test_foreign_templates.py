@@ -35,8 +35,8 @@ def test_a_template_that_renders_a_message_is_taken(tokenizer):
 
 
 def test_a_template_that_does_not_end_is_ended_and_refused(tokenizer):
-    with refused(what="does not render", found="no end within its CPU seconds"):
-        check_renders(tokenizer(ENDLESS), cpu_s=3)
+    with refused(what="does not render", found="took more than 1 s of a CPU"):
+        check_renders(tokenizer(ENDLESS))
 
 
 @pytest.mark.parametrize("template", ["{% for", "{{ raise_exception('no users here') }}", "{{ 'x' * 99999999999 }}"])

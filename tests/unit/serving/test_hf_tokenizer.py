@@ -104,7 +104,7 @@ def test_special_tokens_may_be_objects():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("{% if %}", "is no Jinja2"),
+        ("{% if %}", "is not valid Jinja2"),
         ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
         ("{{ messages[0].content.__class__.__mro__ }}", "unsafe"),
     ],

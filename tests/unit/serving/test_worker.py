@@ -1,12 +1,16 @@
 """A worker that a stranger's input may end: its client is told why, and the next one is served."""
 
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
-from generation.worker import Budget, Worker, WorkError
+from generation.worker import Budget, BusyError, LimitError, Worker, WorkError, Workers
+
+from tests.support.waiting import until
 
 CHILD = """
 import os, sys, time
+from pathlib import Path
 from generation.worker import serve
 
 def work(request):
@@ -14,6 +18,14 @@ def work(request):
         return os.getpid()
     if request == "sleep":
         time.sleep(60)
+    if isinstance(request, dict) and "until" in request:
+        Path(request["until"], "begun").touch()
+        while not Path(request["until"], "go").exists():
+            time.sleep(0 if "turning" in request else 0.01)
+        return "went"
+    if request == "turn":
+        while True:
+            pass
     if request == "die":
         os._exit(3)
     if request == "eat":
@@ -36,8 +48,9 @@ def start(tmp_path):
     (tmp_path / "child.py").write_text(CHILD)
     workers = []
 
-    def start(kind="fine", seconds=20.0):
-        workers.append(Worker([str(tmp_path / "child.py"), kind], Budget(seconds, 256 << 20)))
+    def start(kind="fine", seconds=20.0, cpu_s=0.1, count=0):
+        program, budget = [str(tmp_path / "child.py"), kind], Budget(cpu_s, seconds, 256 << 20)
+        workers.append(Workers(program, budget, count=count) if count else Worker(program, budget))
         return workers[-1]
 
     yield start
@@ -63,10 +76,13 @@ def test_too_much_memory_is_an_error_of_that_request(start):
     assert worker.ask(1) == {"echo": 1}
 
 
-@pytest.mark.parametrize(("request_", "said"), [("sleep", "took more than 0.2 s"), ("die", "ended the process")])
+ENDS = [("sleep", "took more than 0.2 s"), ("turn", "took more than 0.1 s of a CPU"), ("die", "ended the process")]
+
+
+@pytest.mark.parametrize(("request_", "said"), ENDS)
 def test_a_process_that_hangs_or_ends_is_replaced(start, request_, said):
     worker = start(seconds=0.2 if request_ == "sleep" else 20.0)
-    with pytest.raises(WorkError, match=said):
+    with pytest.raises(LimitError, match=said):
         worker.ask(request_)
 
     assert worker.ask(1) == {"echo": 1}
@@ -77,6 +93,38 @@ def test_a_worker_that_cannot_start_says_why_each_time(start):
     for _ in range(2):
         with pytest.raises(WorkError, match="nothing to work with"):
             worker.ask(1)
+
+
+def test_one_is_asked_again_while_none_else_is_needed(start):
+    workers = start(count=3)
+
+    assert workers.ask("pid") == workers.ask("pid")
+
+
+def test_when_all_work_the_next_request_is_told_to_come_again(start, tmp_path):
+    workers = start(count=1)
+    with ThreadPoolExecutor(1) as other:
+        working = other.submit(workers.ask, {"until": str(tmp_path)})
+        until((tmp_path / "begun").exists)
+        with pytest.raises(BusyError, match=r"Ask again\.$"):
+            workers.ask(1)
+        (tmp_path / "go").touch()
+
+        assert working.result() == "went"
+
+
+def test_half_of_them_may_work_for_long(start, tmp_path, monkeypatch):
+    monkeypatch.setattr("generation.worker.LONG_CPU_S", 0.01)
+    workers = start(count=2, cpu_s=20.0)
+    with ThreadPoolExecutor(2) as others:
+        both = [others.submit(workers.ask, {"until": str(tmp_path), "turning": True}) for _ in range(2)]
+        (refused,) = wait(both, return_when=FIRST_COMPLETED).done
+        with pytest.raises(BusyError, match=r"Ask again\.$"):
+            refused.result()
+        assert workers.ask(1) == {"echo": 1}
+        (tmp_path / "go").touch()
+
+        assert [each.result() for each in both if each is not refused] == ["went"]
 
 
 def test_nothing_is_left_of_a_worker_that_was_closed(start):

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 from generation.question import RefusedError
-from generation.worker import Budget, Worker, WorkError, serve
+from generation.worker import Budget, LimitError, Worker, WorkError, serve
 
 KEPT = 1024
 """Verdicts that are remembered."""
 CPU_S = 1.0
 """What a grammar may take of a CPU. The engine takes it once more, and its other answers wait so long."""
-BUDGET = Budget(seconds=10.0, memory_bytes=2 << 30)
+BUDGET = Budget(cpu_s=10.0, seconds=10.0, memory_bytes=2 << 30)
 
 
 class GrammarJudge:
@@ -62,8 +62,10 @@ class GrammarJudge:
     def _verdict(self, schema: str) -> str:
         try:
             cpu_s = float(self._worker.ask(schema))
+        except LimitError as error:
+            return f"does not compile: it {error}"
         except WorkError as error:
-            return f"does not compile: it {error}" if str(error).startswith(("took", "ended")) else f"fails: {error}"
+            return f"fails: {error}"
         return f"takes {cpu_s:.1f} s of a CPU to compile; the limit is {CPU_S:g} s" if cpu_s > CPU_S else ""
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from engine_process import EngineProcess
 from generation.channels import CHANNEL, Harmony, harmony_of
+from generation.chat_template import chat_template_of
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
 from generation.restarts import RestartedEngine
 from generation.runtime import Shown
 from generation.service import Service
-from generation.settings import Settings, SettingsError, check_numpy, read_settings
+from generation.settings import Settings, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
-from generation.tool_calls import check_tools, format_of
 from grammar_judge import GrammarJudge
 
 PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "ENABLE_CPU_PINNING": False}
@@ -66,21 +66,23 @@ def _tokenizer(settings: Settings) -> "OpenVinoTokenizer":
 
 
 class OpenVinoTokenizer:
-    """A Tokenizer: the engine's own, compiled by openvino-tokenizers."""
+    """A Tokenizer: the engine's own, compiled by openvino-tokenizers.
+
+    OpenVINO GenAI renders chat templates in C++, where nothing limits what one may take; the renderer of all other
+    engines is used instead.
+    """
 
     def __init__(self, tokenizer: Any, engine: Path, *, chat: bool, arguments: Mapping[str, Any] | None = None) -> None:
         """`arguments` are those of the chat template for every question."""
-        if chat and not tokenizer.chat_template:
-            raise SettingsError(f"the tokenizer of {engine} has no chat template; set chat_template to none.")
-        self._tokenizer, self._chat, self._arguments = tokenizer, chat, dict(arguments or {})
+        self._tokenizer, self._template = tokenizer, chat_template_of(engine, arguments) if chat else None
         self._harmony = self._channels() if CHANNEL in (tokenizer.chat_template or "") else None
-        self.tool_call_format = format_of(tokenizer.chat_template or "") if chat else ""
+        self.tool_call_format = self._template.tool_call_format if self._template else ""
         self.longest_token = max(map(len, tokenizer.get_vocab()))  # its tokens are bytes
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
-        if self._chat:
-            return self.encode_messages([{"role": "user", "content": question}], template_arguments)
+        if self._template:
+            return self._ids(self._template.wrap(question, template_arguments))
         if template_arguments:
             raise RefusedError(NO_TEMPLATE)
         return self.encode_prompt(question)
@@ -91,20 +93,10 @@ class OpenVinoTokenizer:
         template_arguments: Mapping[str, Any] | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[int]:
-        """Ids of a conversation by the engine's chat template."""
-        if not self._chat:
+        """Ids of a conversation by the checkpoint's chat template."""
+        if self._template is None:
             raise RefusedError(NO_MESSAGES)
-        check_tools(self._tokenizer.chat_template, messages, tools)
-        arguments = {**self._arguments, **(template_arguments or {})}
-        turns, functions = [dict(message) for message in messages], [dict(tool) for tool in tools]
-        try:
-            text = self._tokenizer.apply_chat_template(
-                turns, True, tools=functions or None, extra_context=arguments or None
-            )
-        except RuntimeError as error:
-            given = f" with {', '.join(arguments)}" if arguments else ""
-            raise RefusedError(f"the chat template does not take this question{given}: {_last(error)}.") from error
-        return self._ids(text)
+        return self._ids(self._template.render(messages, template_arguments, tools))
 
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of a text as it is."""
@@ -125,8 +117,3 @@ class OpenVinoTokenizer:
     def _ids(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         encoded = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
         return [int(token) for token in encoded.input_ids.data[0]]
-
-
-def _last(error: Exception) -> str:
-    """The last line of an error of OpenVINO, whose first ones name places in its own source."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1][:256]

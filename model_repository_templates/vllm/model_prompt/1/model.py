@@ -1,12 +1,13 @@
 """Triton model that renders the chat template for vLLM, which takes a prompt as a text."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.question import RefusedError, check, job
-from generation.service import question_of, text_tensor
+from generation.question import check, job
+from generation.service import Readers, Sender, question_of, text_tensor
 from generation.settings import read_settings
 from generation.text_prompt import TextPrompts
 from generation.tool_calls import NO_TOOLS
@@ -23,21 +24,25 @@ class TritonPythonModel:
         )
         self._prompts = TextPrompts(self._tokenizer)
         self._limits = settings.limits(self._tokenizer.default_max_tokens or settings.max_sequence_tokens)
+        self._readers = Readers()
 
-    def execute(self, requests: list[Any]) -> list[Any]:
-        """A prompt, or a refusal, for each request."""
-        return [self._prompt(request) for request in requests]
+    def execute(self, requests: list[Any]) -> None:
+        """Take requests; a prompt, or a refusal, follows for each."""
+        for request in requests:
+            sender = Sender(request.get_response_sender(), self._tokenizer)
+            self._readers.submit(sender, partial(self._prepare, request, sender))
 
-    def _prompt(self, request: Any) -> Any:
-        try:
-            question = question_of(request)
-            check(question, self._limits, self._tokenizer.longest_token)
-            text, tokens = self._prompts.prompt(question)
-            taken = job(question, tokens, self._limits)
-        except RefusedError as error:
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), pb_utils.TritonError.INVALID_ARG))
+    def finalize(self) -> None:
+        """Finish what waits."""
+        self._readers.close()
+
+    def _prepare(self, request: Any, sender: Sender) -> None:
+        question = question_of(request)
+        check(question, self._limits, self._tokenizer.longest_token)
+        text, tokens = self._prompts.prompt(question)
+        taken = job(question, tokens, self._limits)
         call_format = self._tokenizer.tool_call_format if question.tools else NO_TOOLS
-        return pb_utils.InferenceResponse(
+        sender.answer(
             [
                 text_tensor("prompt", text),
                 _count("prompt_tokens", len(tokens)),

@@ -1,0 +1,58 @@
+"""Chat templates that strangers wrote, and arguments that strangers send: what one may take is limited."""
+
+import pytest
+from generation.chat_template import ChatTemplate
+from generation.question import RefusedError
+from generation.settings import SettingsError
+
+ASKS = "{{ messages[0].content }}"
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+DEEP = "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}"
+DOUBLES = "{% set ns = namespace(x='a') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
+HOSTILE = [
+    (ENDLESS, r"took more than 1 s of a CPU"),
+    (DEEP, "recursion"),
+    (DOUBLES, "MemoryError"),
+    ("{{ 'a' * 10**10 }}", "MemoryError"),
+    ("{{ 'a' * 10**7 }}", "10000005 characters; the limit"),
+    ("{% for i in range(10**9) %}{% endfor %}", "Range too big"),
+    ("{{ 9**(9**9) }}", "took more than 1 s of a CPU"),
+    ("{{ '%999999999999d' | format(1) }}", "MemoryError"),
+    (r"{{ '\ud800' }}", "surrogates not allowed"),
+]
+ARGUED = (
+    "{% if n is defined %}{% for i in range(n) %}{% for j in range(n) %}{% endfor %}{% endfor %}{{ w * n }}{% endif %}"
+)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("hostile", "said"), HOSTILE)
+def test_a_hostile_template_is_refused_within_its_limits_and_the_next_one_is_rendered(hostile, said):
+    with pytest.raises(SettingsError, match=said):
+        ChatTemplate(hostile + ASKS, {})
+
+    assert ChatTemplate(ASKS, {}).wrap("Hi") == "Hi"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"n": 99_999, "w": "x"}, r"^the chat template took more than 1 s of a CPU with 'Hi'"),
+        ({"n": 10**9, "w": "x"}, r"^the chat template does not take 'Hi': Range too big"),
+        ({"n": 999, "w": "x" * 1000}, r"^the chat template does not take 'Hi': .* characters; the limit"),
+    ],
+)
+def test_a_clients_arguments_are_refused_within_the_limits_and_the_next_request_is_rendered(arguments, said):
+    template = ChatTemplate(ARGUED + ASKS, {})
+    with pytest.raises(RefusedError, match=said):
+        template.wrap("Hi", arguments)
+
+    assert template.wrap("Hi", {"n": 2, "w": "x"}) == "xxHi"
+
+
+def test_a_long_conversation_is_rendered_whole():
+    turns = [{"role": "user", "content": f"{number}" * 100} for number in range(4096)]
+    rendered = ChatTemplate("{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}", {}).render(turns)
+
+    assert rendered == "".join(f"user{turn['content']}" for turn in turns)
