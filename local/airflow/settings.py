@@ -87,6 +87,8 @@ class AirflowHome:
                 "simple_auth_manager_passwords_file": str(self.passwords_file),
             },
             "database": {"sql_alchemy_conn": database_address(self.folder / "airflow.db")},
+            # with the shared setting's pause of 0.1 s the scheduler takes a quarter of a CPU, which the steps need here
+            "scheduler": {"scheduler_idle_sleep_time": 0.4},
             # there are six small files, and a second process would take memory for nothing
             "dag_processor": {"parsing_processes": 1},
             "api": {

@@ -14,5 +14,5 @@ def local(command, folder=FOLDER, *arguments):
     """`python -m local` on the folder, in the environment that is its own."""
     python = ENVIRONMENTS / "local" / "bin" / "python"
     arguments = [python, "-m", "local", command, "--folder", folder, *arguments]
-    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
