@@ -102,7 +102,7 @@ def laptop(folder: Path, *, notice_s: float, airflow: Mapping[str, str] | None =
 
     Args:
         folder: where write_files wrote.
-        notice_s: seconds from the end of a container to its report; a kubelet takes up to one.
+        notice_s: seconds between the cluster's looks at its containers; a kubelet looks once a second.
         airflow: further variables of Airflow's processes.
     """
     bundles = [

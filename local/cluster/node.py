@@ -36,7 +36,7 @@ class Node:
         programs: Iterable[Path] = (),
         notice_s: float = NOTICE_S,
     ) -> None:
-        """`programs` are the folders with the images' programs, `notice_s` how late a container's end is reported."""
+        """`programs` are the folders with the images' programs, `notice_s` the seconds between looks at containers."""
         self.notice_s = notice_s
         self.name, self.state, self.images = name, state, images
         self._programs = (state, *programs)

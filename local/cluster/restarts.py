@@ -9,17 +9,18 @@ from .pod_status import is_sidecar
 from .resources import Object
 
 NOTICE_S = 1.0
-"""How often a kubelet looks at its containers; here every end is reported so much later."""
+"""How often a kubelet looks at its containers: the period of its PLEG's relist."""
 BACK_OFF_S = 10.0
 BACK_OFF_MAX_S = 300.0
 BACK_OFF_RESET_S = 600.0
 
 
 def unnoticed_s(ended: Mapping[str, Any], notice_s: float) -> float:
-    """Seconds until a container's end is reported, `notice_s` after it; 0 for one that never started."""
-    if ended["reason"] == "StartError":
+    """Seconds until the next look at all containers, of one every `notice_s`, finds the end; 0 or less: it has."""
+    if ended["reason"] == "StartError" or not notice_s:
         return 0.0
-    return notice_s - (datetime.now(UTC) - datetime.fromisoformat(ended["finishedAt"])).total_seconds()
+    ended_at = datetime.fromisoformat(ended["finishedAt"]).timestamp()
+    return (ended_at // notice_s + 1) * notice_s - datetime.now(UTC).timestamp()
 
 
 def restart_policy(pod: Object, container: Object) -> str:
