@@ -65,9 +65,10 @@ class Job(ABC):
         """The command line."""
 
     def _run(self, output: IO[bytes] | None) -> None:
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        command = [sys.executable, "-m", "tests.runner.reaper", *self.command()]
         # toolkits are compiled once: importing them otherwise takes 16 s, not 6
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as tasks/__main__.py sets it for a step
+        command = [sys.executable, "-m", "tests.runner.reaper", *self.command()]
         process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
         self.code = process.returncode = os.waitstatus_to_exitcode(status)
