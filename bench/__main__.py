@@ -20,35 +20,41 @@ ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 class Benchmark:
     """A benchmark, the environment that runs it, and its options, which differ with `--full`."""
 
-    name: str
+    module: str
+    """Within bench."""
     environment: str
     quick: str | None
     """None: only with --full."""
     full: str | None = ""
     """None: only without."""
 
+    @property
+    def name(self) -> str:
+        """What the user calls it: its module without the room."""
+        return self.module.rpartition(".")[2]
+
 
 BENCHMARKS = (
-    Benchmark("plan", "local", ""),
-    Benchmark("parse", "tasks", "--specs 1 1000 --readings 3", "--specs 1 40 1000"),
-    Benchmark("orchestration", "tasks", None),
-    Benchmark("startup", "local", "--readings 3", ""),
-    Benchmark("step_imports", "local", ""),
-    Benchmark("step_overhead", "local", "--runs 3", "--notice-s 0 1"),
-    Benchmark("queued_releases", "local", "--quick"),
+    Benchmark("airflow.plan", "local", ""),
+    Benchmark("airflow.parse", "tasks", "--specs 1 1000 --readings 3", "--specs 1 40 1000"),
+    Benchmark("airflow.orchestration", "tasks", None),
+    Benchmark("airflow.startup", "local", "--readings 3", ""),
+    Benchmark("airflow.step_imports", "local", ""),
+    Benchmark("airflow.step_overhead", "local", "--runs 3", "--notice-s 0 1"),
+    Benchmark("airflow.queued_releases", "local", "--quick"),
     Benchmark("scale", "dev", "--replications 2"),
-    Benchmark("transfer", "tasks", "--set 8x64MB 200x64kB", "--size full"),
-    Benchmark("transfer", "tasks", None, "--mb-s 100 --set 8x64MB"),
-    Benchmark("transfer", "tasks", "--moto --set 8x16MB --rounds 3", "--moto --size full"),
-    Benchmark("publish", "tasks", "--rounds 3", "--size full"),
-    Benchmark("pod_start", "tasks", "--rounds 3", "--size full"),
-    Benchmark("serving", "tasks", ""),
-    Benchmark("serving", "tasks", None, "--smollm2"),
-    Benchmark("aiperf", "tasks", "--rounds 3 --answers 4"),
-    Benchmark("chunk_rate", "tasks", "--rates"),
-    Benchmark("front", "local", None),
-    Benchmark("openai", "local", None),
-    Benchmark("gate_statistics", "tasks", None),
+    Benchmark("transfer.transfer", "tasks", "--set 8x64MB 200x64kB", "--size full"),
+    Benchmark("transfer.transfer", "tasks", None, "--mb-s 100 --set 8x64MB"),
+    Benchmark("transfer.transfer", "tasks", "--moto --set 8x16MB --rounds 3", "--moto --size full"),
+    Benchmark("transfer.publish", "tasks", "--rounds 3", "--size full"),
+    Benchmark("airflow.pod_start", "tasks", "--rounds 3", "--size full"),
+    Benchmark("serving.serving", "tasks", ""),
+    Benchmark("serving.serving", "tasks", None, "--smollm2"),
+    Benchmark("serving.aiperf", "tasks", "--rounds 3 --answers 4"),
+    Benchmark("serving.chunk_rate", "tasks", "--rates"),
+    Benchmark("serving.front", "local", None),
+    Benchmark("serving.openai", "local", None),
+    Benchmark("serving.gate_statistics", "tasks", None),
 )
 """Interleaved rounds are five where --rounds, --runs or --readings do not say three."""
 NAMES = sorted({each.name for each in BENCHMARKS})
@@ -72,12 +78,12 @@ def main() -> int:
         options = each.full if arguments.full or (arguments.names and each.name not in QUICK) else each.quick
         if options is None or each.name not in (arguments.names or NAMES):
             continue
-        title = f"bench.{each.name} {options}".rstrip()
-        print(f"\n== {title}, load {os.getloadavg()[0]:.1f}", flush=True)
+        title = f"{each.name} {options}".rstrip()
+        print(f"\n== bench.{each.module} {options}".rstrip() + f", load {os.getloadavg()[0]:.1f}", flush=True)
         began = time.monotonic()
         code, lines = run(each, options)
         print(f"   {time.monotonic() - began:.0f} s", flush=True)
-        goals += [f"{title.removeprefix('bench.')}: {line.strip()}" for line in lines if GOAL in line]
+        goals += [f"{title}: {line.strip()}" for line in lines if GOAL in line]
         if code:
             broken.append(title)
     print(f"\n== goals, after {(time.monotonic() - started) / 60:.1f} minutes")
@@ -90,7 +96,7 @@ def main() -> int:
 def run(benchmark: Benchmark, options: str) -> tuple[int, list[str]]:
     """Run one, shown as it goes: its exit code and its lines."""
     python = str(ENVIRONMENTS / benchmark.environment / "bin" / "python")
-    command = [python, "-u", "-m", f"bench.{benchmark.name}", *options.split()]
+    command = [python, "-u", "-m", f"bench.{benchmark.module}", *options.split()]
     lines: list[str] = []
     if not Path(python).exists():
         print(f"{python} is missing. Run `make bench`, or `python3 -m local.environments {benchmark.environment}`.")

@@ -16,7 +16,7 @@ FRONT, DIRECT = {"http": 8000, "grpc": 8001}, {"http": 9000, "grpc": 9001}
 READY_TIMEOUT_S, END_S = 60.0, 30.0
 CONFIG = """
 from pathlib import Path
-from tasks.serving import front
+from tasks.serving.rendered import front
 print(front.config({address!r}, 3600, Path("k8s_manifests/serving")))
 """
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.airflow.login import Login
 from cli.local_stack import FILE, read_local_stack
-from cli.login import Login
 from tasks.contracts.errors import InputError
 
 if TYPE_CHECKING:
-    from cli.airflow_api import Airflow
-    from cli.kube_api import KubeApi
-    from tasks.adapters.kube import Cluster
-    from tasks.adapters.object_store import ObjectStore
-    from tasks.contracts.artifact import Layout
-    from tasks.contracts.site import Site
+    from cli.airflow.api import Airflow
+    from cli.kube.api import KubeApi
+    from tasks.adapters.kube.kube import Cluster
+    from tasks.adapters.store.object_store import ObjectStore
+    from tasks.contracts.site.site import Site
+    from tasks.contracts.stored.artifact import Layout
 
 AIRFLOW, USER, PASSWORD, TOKEN = (
     "SLIPWAY_AIRFLOW",
@@ -86,7 +86,7 @@ class Settings:
         if not self.address:
             raise self._missing("Airflow", AIRFLOW, "--airflow")
         # the HTTP client takes a third of a second to import, which `slipway ask` need not wait for
-        from cli.airflow_api import Airflow  # noqa: PLC0415
+        from cli.airflow.api import Airflow  # noqa: PLC0415
 
         return Airflow(self.address, self.login)
 
@@ -99,7 +99,7 @@ class Settings:
         file = self.known_site_file()
         # the contracts take a fifth of a second to import, which `slipway ask --host` need not wait for
         from tasks.contracts.base import read_contract  # noqa: PLC0415
-        from tasks.contracts.site import Site  # noqa: PLC0415
+        from tasks.contracts.site.site import Site  # noqa: PLC0415
         from tasks.document_files import read_document  # noqa: PLC0415
 
         return read_contract(Site, read_document(file), str(file))
@@ -122,23 +122,23 @@ class Settings:
         """The site's object store, and the layout of its keys."""
         site = self.site()
         # boto3 takes half a second to import, which `slipway schema` need not wait for
-        from tasks.adapters.s3 import S3ObjectStore  # noqa: PLC0415
-        from tasks.contracts.artifact import Layout  # noqa: PLC0415
+        from tasks.adapters.store.s3 import S3ObjectStore  # noqa: PLC0415
+        from tasks.contracts.stored.artifact import Layout  # noqa: PLC0415
 
         return S3ObjectStore(site.object_store), Layout(site.object_store.root)
 
     def cluster(self) -> "Cluster":
         """A client of the site's cluster, from KUBECONFIG."""
         site = self.site()
-        from tasks.adapters.kube import Cluster  # noqa: PLC0415 - as above, of the Kubernetes client
+        from tasks.adapters.kube.kube import Cluster  # noqa: PLC0415 - as above, of the Kubernetes client
 
         # passed explicitly: the client reads KUBECONFIG only once, when it is imported
         return Cluster.connect(site, kubeconfig=self.kubeconfig)
 
     def kube_api(self) -> "KubeApi":
         """A small client of the site's cluster, for the few requests of `slipway ask`."""
-        from cli import kubeconfig  # noqa: PLC0415 - as above
-        from cli.kube_api import KubeApi  # noqa: PLC0415
+        from cli.kube import kubeconfig  # noqa: PLC0415 - as above
+        from cli.kube.api import KubeApi  # noqa: PLC0415
 
         site = self.site().kubernetes
         return KubeApi(kubeconfig.access(kubeconfig.files_of(self.kubeconfig), site.context), site.serving_namespace)

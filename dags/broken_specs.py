@@ -9,7 +9,7 @@ from dags.release import release_dag
 from dags.rollback import rollback_dag
 from plugins.slipway_airflow.site import specs_folder, specs_slice
 from plugins.slipway_airflow.specs import BrokenSpecsError, make_dags
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 
 # Airflow loads each DAG file in a process of its own, under a name that is not the module's. The three files above make
 # no DAGs when they are imported by their own names: those of every spec would be made twice here.

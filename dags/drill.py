@@ -11,8 +11,8 @@ from airflow.sdk import DAG
 from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
 from plugins.slipway_airflow.specs import make_dags, name_in_task
 from plugins.slipway_airflow.step_operator import StepOperator
-from tasks.contracts.lease import DRILLS
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.lease import DRILLS
 
 
 def drill_dag(spec: ReleaseSpec) -> DAG | None:

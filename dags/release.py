@@ -5,7 +5,7 @@ other one: dags/broken_specs.py reports it as an import error that names the fil
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from airflow.sdk import DAG, Param, TriggerRule, chain
@@ -18,8 +18,11 @@ from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
 from plugins.slipway_airflow.specs import make_dags, name_in_task
 from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.redaction import bounded
-from tasks.contracts.release import Step, steps_of
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.release import steps_of
+
+if TYPE_CHECKING:
+    from tasks.contracts.steps import Step
 
 FIELDS = ReleaseSpec.model_json_schema()["$defs"]
 Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, ten times as fast

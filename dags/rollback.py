@@ -8,8 +8,8 @@ from airflow.sdk import DAG, Param
 from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
 from plugins.slipway_airflow.specs import make_dags, name_in_task
 from plugins.slipway_airflow.step_operator import StepOperator
-from tasks.contracts.release import RevertRequest
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.release import RevertRequest
 
 AHEAD_OF_RELEASES = 1000
 """A priority above that of every task of a release: a rollback does not wait for a free slot behind releases."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.screens import console_on
+from cli.runs.screens import console_on
 from cli.settings import Settings
 from demo import canary
 from demo.canary import CanaryDemo, write_specs
@@ -20,7 +20,7 @@ from local.stack import DEFAULT_FOLDER, Stack
 from tasks.adapters.progress import size
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.document_files import read_document
 
 INTERRUPTED = 130

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from cli.follow import RunView
-from cli.outcome import gate_of, outcome_of
+from cli.runs.follow import RunView
+from cli.runs.outcome import gate_of, outcome_of
 from demo.story import Demo
 from demo.traffic import Client, Routed, Traffic
 from local.private_files import write_private
 from local.stack import REPOSITORY
-from tasks.contracts.gate import Verdict
+from tasks.contracts.measured.gate import Verdict
 
 SPEC = REPOSITORY / "demo" / "canary.yaml"
 CLIENTS = 24

@@ -14,21 +14,21 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
-from cli.airflow_api import Airflow, NoSuchDagError, Run
-from cli.follow import RunView, follow
-from cli.outcome import evidence_of, gate_of, outcome_of, plan_of
-from cli.plan_tables import plan_heading
-from cli.releases import dag_of
-from cli.screens import screen_on
+from cli.airflow.api import Airflow, NoSuchDagError, Run
+from cli.runs.follow import RunView, follow
+from cli.runs.outcome import evidence_of, gate_of, outcome_of, plan_of
+from cli.runs.plan_tables import plan_heading
+from cli.runs.releases import dag_of
+from cli.runs.screens import screen_on
+from cli.runs.state import read_channel
+from cli.runs.tables import gate_table
 from cli.settings import Settings
-from cli.state import read_channel
-from cli.tables import gate_table
 from demo.observers import PodWatch
 from demo.timeline import Timeline
 from demo.traffic import Traffic, ask
 from local.stack import REPOSITORY, Stack
-from tasks.contracts.gate import Verdict
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.measured.gate import Verdict
+from tasks.contracts.spec.spec import ReleaseSpec
 
 SPEC = REPOSITORY / "specs" / "demo.yaml"
 GOOD, SAME_WEIGHTS, DAMAGED, NEXT = "v1", "v1-readme", "damaged", "v2"

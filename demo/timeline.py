@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.airflow_api import Task
-from cli.follow import RunView
+from cli.airflow.api import Task
+from cli.runs.follow import RunView
 from demo.observers import Pod
 from local.environments import ENVIRONMENTS
 from local.private_files import write_private

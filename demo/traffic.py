@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from tasks.adapters.triton import TritonClient
-from tasks.contracts.question_spec import SmokeQuestion
-from tasks.serving.questions import request_of
+from tasks.adapters.triton.triton import TritonClient
+from tasks.contracts.spec.question import SmokeQuestion
+from tasks.serving.rendered.questions import request_of
 
 PAUSE_S = 0.25
 ANSWER_TIMEOUT_S = 30.0

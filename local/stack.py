@@ -26,7 +26,7 @@ from local import client_file
 from local.airflow import services as airflow_services
 from local.airflow.services import AirflowServices
 from local.cluster import NOT_ENFORCED
-from local.cluster.confinement import DESCRIPTIONS
+from local.cluster.node.confinement import DESCRIPTIONS
 from local.environments import ENVIRONMENTS, SetupError, wait_for
 from local.object_store import LocalObjectStore
 from local.patience import Patience
@@ -36,8 +36,8 @@ from local.settings import LISTENING, Settings
 from local.supervisor import Service, State, Supervisor
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
-from tasks.contracts.site import Site
-from tasks.contracts.store_access import IDENTITY_VARIABLE
+from tasks.contracts.site.site import Site
+from tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from tasks.document_files import read_document
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Never
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.release import PREVIOUS, STEPS, Step
-from tasks.serving import all_reduce, drain, mpi_leader, ranks_here
+from tasks.contracts.steps import STEPS, Step
+from tasks.contracts.stored.release import PREVIOUS
 from tasks.serving.openai_api import process as openai_process
+from tasks.serving.pod import all_reduce, drain, mpi_leader, ranks_here
 
 PLAN: Step = "plan"
 REVERT: Step = "revert"

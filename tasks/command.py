@@ -10,17 +10,17 @@
     python -m tasks retention --request s3://.../retention.json        (in a pod)
     python -m tasks retention --run ID [--dry-run]
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER
-    python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/serving/mpi_leader.py)
-    python -m tasks drain --front SOCKET ...   (preStop of a server, see tasks/serving/drain.py)
+    python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/serving/pod/mpi_leader.py)
+    python -m tasks drain --front SOCKET ...   (preStop of a server, see tasks/serving/pod/drain.py)
     python -m tasks export-metrics [--port N]   (a pod of its own, see k8s_manifests/monitoring)
-    python -m tasks all-reduce --leader ADDRESS ...   (a rank, see tasks/serving/all_reduce.py)
-    python -m tasks await-ranks --at-most-s S   (preStop of a worker, see tasks/serving/ranks_here.py)
+    python -m tasks all-reduce --leader ADDRESS ...   (a rank, see tasks/serving/pod/all_reduce.py)
+    python -m tasks await-ranks --at-most-s S   (preStop of a worker, see tasks/serving/pod/ranks_here.py)
     python -m tasks openai --socket SOCKET ...   (beside a server, see tasks/serving/openai_api/process.py)
 
 Environment: SLIPWAY_SITE (site file, unless --site is given), SLIPWAY_SCRATCH (folder for temporary files),
 SLIPWAY_TERMINATION_LOG (file that gets the last line), SLIPWAY_SIGNING_KEY (private key, in PEM), HF_TOKEN, the
 variables that boto3 and the Kubernetes client read, and what Airflow tells a step about its run
-(tasks/contracts/lease.py).
+(tasks/contracts/stored/lease.py).
 
 Exit codes: 0 done, 65 wrong input, 75 unavailable (a retry may help), 70 other; 143 and 130 after SIGTERM and SIGINT.
 """
@@ -35,13 +35,13 @@ from pathlib import Path
 from typing import Any
 
 from tasks import jobs, pod_processes
-from tasks.adapters import log_lines
+from tasks.adapters.telemetry import log_lines
 from tasks.arguments import ALL_REDUCE, AWAIT_RANKS, DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import PipelineError
-from tasks.contracts.site import Site
+from tasks.contracts.site.site import Site
 from tasks.document_files import read_document
-from tasks.serving import all_reduce
+from tasks.serving.pod import all_reduce
 
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
 SIGNALLED = 128

@@ -16,29 +16,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tasks import step_table
-from tasks.adapters import log_lines, tracing
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.s3 import S3ObjectStore
-from tasks.adapters.traced import TracedHub, TracedObjectStore
+from tasks.adapters.store.s3 import S3ObjectStore
+from tasks.adapters.telemetry import log_lines, tracing
+from tasks.adapters.telemetry.traced import TracedHub, TracedObjectStore
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.arguments import DRILL, FETCH_REPOSITORY, PLAN, RETENTION, REVERT
-from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import Contract, canonical_json, read_contract, read_contract_json
-from tasks.contracts.drill import DrillRequest
 from tasks.contracts.errors import InputError, PipelineError
-from tasks.contracts.json_text import parse_json
-from tasks.contracts.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
-from tasks.contracts.plan import Plan, PlanRequest
-from tasks.contracts.release import MAX_REQUEST_BYTES, Failure, Release, RevertRequest, Step, StepResult
-from tasks.contracts.retention import RetentionRequest
-from tasks.contracts.signing import KEY_VARIABLE
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.trace_context import trace_parent
+from tasks.contracts.measured.drill import DrillRequest
+from tasks.contracts.site.retention import RetentionRequest
+from tasks.contracts.site.signing import KEY_VARIABLE
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.steps import Step
+from tasks.contracts.stored.artifact import STAGES
+from tasks.contracts.stored.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
+from tasks.contracts.stored.plan import Plan, PlanRequest
+from tasks.contracts.stored.release import MAX_REQUEST_BYTES, Failure, Release, RevertRequest, StepResult
+from tasks.contracts.wire.json_text import parse_json
+from tasks.contracts.wire.trace_context import trace_parent
 from tasks.document_files import read_document
 
 if TYPE_CHECKING:
-    from tasks.adapters.hub import Hub
+    from tasks.adapters.hub.hub import Hub
 
 ROOT = Path(__file__).resolve().parent.parent
 ERROR_CHARS = 200
@@ -133,7 +134,7 @@ def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Wor
     def connect_hub() -> Any:
         # huggingface_hub reads these when it is imported
         os.environ |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
-        from tasks.adapters.hub import HuggingFaceHub
+        from tasks.adapters.hub.hub import HuggingFaceHub
 
         return HuggingFaceHub(site.hub.endpoint, environment.get("HF_TOKEN") or None, clock)
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Never
 
 from tasks.adapters.clock import SystemClock
-from tasks.contracts import exposition
-from tasks.contracts.artifact import Layout
-from tasks.contracts.site import Site
-from tasks.serving import mpi_leader, ranks_here
-from tasks.serving.drain import drain as drain_front
+from tasks.contracts.site.site import Site
+from tasks.contracts.stored.artifact import Layout
+from tasks.contracts.wire import exposition
 from tasks.serving.openai_api import process as openai_process
+from tasks.serving.pod import mpi_leader, ranks_here
+from tasks.serving.pod.drain import drain as drain_front
 
 
 def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never:
     """Wait for the group's pods and become mpirun, so that the process ends with the server's own exit code."""
-    from tasks.adapters.kube import Cluster
+    from tasks.adapters.kube.kube import Cluster
     from tasks.adapters.process import become
 
     folder = Path(environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir())
@@ -36,7 +36,7 @@ def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never
 
 def drain(parsed: Namespace) -> str:
     """Empty the pod's front and end it; return a summary for the log."""
-    from tasks.adapters.front import EnvoyFront
+    from tasks.adapters.kube.front import EnvoyFront
 
     return drain_front(EnvoyFront(parsed.front), SystemClock(), leave_s=parsed.leave_s, requests_s=parsed.requests_s)
 
@@ -56,9 +56,9 @@ def openai(parsed: Namespace) -> str:
 
 def export_metrics(parsed: Namespace, site: Site) -> str:
     """Serve the metrics of all channels until the process is told to end."""
-    from tasks.adapters.metrics_server import MetricsServer
-    from tasks.adapters.s3 import S3ObjectStore
-    from tasks.rollout.channel_metrics import ChannelMetrics
+    from tasks.adapters.store.s3 import S3ObjectStore
+    from tasks.adapters.telemetry.metrics_server import MetricsServer
+    from tasks.rollout.act.channel_metrics import ChannelMetrics
 
     channels = ChannelMetrics(S3ObjectStore(site.object_store), Layout(site.object_store.root))
     with MetricsServer(parsed.host, parsed.port, lambda: exposition.text(channels.read()), SystemClock()) as server:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.drill import DrillRequest
-from tasks.contracts.forecast import Preview
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release, RevertRequest, Step
-from tasks.contracts.retention import RetentionRequest
+from tasks.contracts.fit.forecast import Preview
+from tasks.contracts.measured.drill import DrillRequest
+from tasks.contracts.site.retention import RetentionRequest
+from tasks.contracts.steps import Step
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release, RevertRequest
 
 ReleaseStep = Callable[[Release, Workspace], Outcome]
 

@@ -18,7 +18,7 @@ class Number:
 
 
 ORCHESTRATION = (
-    "a run of bench.orchestration, 200 specs: 2 cores of an Intel Xeon beside other work, Airflow 3.3.2, SQLite"
+    "a run of bench.airflow.orchestration, 200 specs: 2 cores of an Intel Xeon beside other work, Airflow 3.3.2, SQLite"
 )
 CONFIG = "Airflow 3.3.2's default"
 VALUES = "k8s_manifests/airflow/values.yaml"

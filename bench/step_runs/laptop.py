@@ -17,9 +17,9 @@ import yaml
 
 from bench.step_runs import program
 from local.stack import REPOSITORY, Stack
-from tasks.contracts.artifact import STAGES, Layout
-from tasks.contracts.plan import Datasets, Estimate, Plan, Source, StagePlan, release_id
-from tasks.contracts.release import StepResult
+from tasks.contracts.stored.artifact import STAGES, Layout
+from tasks.contracts.stored.plan import Datasets, Estimate, Plan, Source, StagePlan, release_id
+from tasks.contracts.stored.release import StepResult
 
 SPEC = REPOSITORY / "specs" / "demo.yaml"
 IMAGES = ("slipway/tasks-cpu:dev", "slipway/triton-cpu:dev")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.step_runs import history
 from bench.step_runs.history import Run
-from cli.airflow_api import Airflow, NoSuchDagError, RunExistsError
+from cli.airflow.api import Airflow, NoSuchDagError, RunExistsError
 from local.stack import Stack
 from tasks.contracts.errors import UnavailableError
 

@@ -13,14 +13,14 @@ import sys
 import time
 from pathlib import Path
 
-from . import shim
-from .access import Access
+from .access.access import Access
 from .addresses import AddressError
-from .api import HOLD_S, STOP_PATH
-from .eviction import GRACE_S
-from .kubelet import end_containers
-from .restarts import NOTICE_S
-from .server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
+from .api.api import HOLD_S, STOP_PATH
+from .api.server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
+from .node import shim
+from .node.eviction import GRACE_S
+from .node.kubelet import end_containers
+from .node.restarts import NOTICE_S
 
 EXIT_WRONG_INPUT = 65
 PROGRAM = f"python -m {__package__}"

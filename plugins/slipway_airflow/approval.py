@@ -6,9 +6,9 @@ from airflow.providers.standard.exceptions import HITLRejectException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tasks.contracts.gate import GateReport
-from tasks.contracts.release import StepResult
-from tasks.contracts.surge import Interruption
+from tasks.contracts.fit.surge import Interruption
+from tasks.contracts.measured.gate import GateReport
+from tasks.contracts.stored.release import StepResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,8 +16,8 @@ from airflow.sdk.exceptions import AirflowException
 from kubernetes import client
 
 from plugins.slipway_airflow import pods
-from tasks.contracts.lease import DAG_RUN, DagRun, lease_names
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.lease import DAG_RUN, DagRun, lease_names
 
 if TYPE_CHECKING:
     from kubernetes.client import models as k8s

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 from kubernetes.client import models as k8s
 
-from tasks.contracts.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
-from tasks.contracts.looks import longest_s, turn_requests
-from tasks.contracts.placement import GPU_RESOURCE, site_step
-from tasks.contracts.plan import Estimate
-from tasks.contracts.release import Step
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.signing import KEY_VARIABLE, SECRET_KEY
-from tasks.contracts.site import PodShape, Site, StartBudget
-from tasks.contracts.site_objects import READS_DATASETS, SITE_CONFIG_MAP
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.placement import GPU_RESOURCE, site_step
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.fit.site_objects import READS_DATASETS, SITE_CONFIG_MAP
+from tasks.contracts.fit.step_needs import needs_gpu
+from tasks.contracts.measured.looks import longest_s, turn_requests
+from tasks.contracts.pods.writes import SCRATCH, step_folders, volumes
+from tasks.contracts.site.signing import KEY_VARIABLE, SECRET_KEY
+from tasks.contracts.site.site import PodShape, Site, StartBudget
+from tasks.contracts.site.store_access import IDENTITY_VARIABLE
+from tasks.contracts.site.telemetry import HEADERS_VARIABLE
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
-from tasks.contracts.step_needs import needs_gpu
-from tasks.contracts.store_access import IDENTITY_VARIABLE
-from tasks.contracts.telemetry import HEADERS_VARIABLE
-from tasks.contracts.trace_context import TRACEPARENT, trace_parent
-from tasks.contracts.writes import SCRATCH, step_folders, volumes
+from tasks.contracts.steps import Step
+from tasks.contracts.stored.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
+from tasks.contracts.stored.plan import Estimate
+from tasks.contracts.wire.trace_context import TRACEPARENT, trace_parent
 
 SITE_FOLDER = "/etc/slipway"
 SCRATCH_FOLDER = SCRATCH.path

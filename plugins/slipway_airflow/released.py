@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from tasks.contracts.plan import Plan
-from tasks.contracts.release import StepResult
+from tasks.contracts.stored.plan import Plan
+from tasks.contracts.stored.release import StepResult
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,10 +8,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
 from plugins.slipway_airflow.starting import PodCannotStartError
-from tasks.contracts.artifact import Layout, Stage
-from tasks.contracts.plan import StagePlan
-from tasks.contracts.pod_failures import EXIT_CODES, PodFailure, gone, last_words
-from tasks.contracts.release import Step, StepResult
+from tasks.contracts.pods.pod_failures import EXIT_CODES, PodFailure, gone, last_words
+from tasks.contracts.steps import Step
+from tasks.contracts.stored.artifact import Layout, Stage
+from tasks.contracts.stored.plan import StagePlan
+from tasks.contracts.stored.release import StepResult
 
 STATUS_RESOLUTION = timedelta(seconds=1)
 """Kubernetes cuts a container's startedAt to whole seconds."""
@@ -52,7 +53,7 @@ def failure(
 ) -> AirflowException:
     """The exception of a failed step: its class decides whether Airflow tries again, its text says why.
 
-    Whether another try can help is decided in tasks/contracts/pod_failures.py, for exit codes and for pods.
+    Whether another try can help is decided in tasks/contracts/pods/pod_failures.py, for exit codes and for pods.
 
     Args:
         step: the step.

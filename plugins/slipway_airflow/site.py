@@ -8,7 +8,7 @@ from pathlib import Path
 from plugins.slipway_airflow.specs import Slice
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.site import Site
+from tasks.contracts.site.site import Site
 from tasks.document_files import read_document
 
 SITE_VARIABLE = "SLIPWAY_SITE"

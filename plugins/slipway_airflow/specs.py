@@ -10,7 +10,7 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.documents import parse_document
 from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import bounded, redacted
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.document_files import read_regular_file
 
 if TYPE_CHECKING:

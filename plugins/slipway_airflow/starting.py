@@ -28,9 +28,9 @@ from kubernetes import client
 
 from plugins.slipway_airflow.pod_ends import wait_for_end
 from plugins.slipway_airflow.trigger_events import send_events
-from tasks.contracts.pod_failures import Pod, PodFailure
-from tasks.contracts.pod_starts import StartWatch
-from tasks.contracts.start_phases import WAITS_FOR, PhaseClock, StartPhase, late, over_quota, phase_of, reason
+from tasks.contracts.pods.pod_failures import Pod, PodFailure
+from tasks.contracts.pods.pod_starts import StartWatch
+from tasks.contracts.pods.start_phases import WAITS_FOR, PhaseClock, StartPhase, late, over_quota, phase_of, reason
 
 CANNOT_START = "cannot_start"
 """Key of the trigger's event that holds the failure."""

@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tasks.contracts.base import Contract, canonical_json
-from tasks.contracts.release import MAX_REQUEST_BYTES, StepResult
+from tasks.contracts.stored.release import MAX_REQUEST_BYTES, StepResult
 
 FRESH_S = 600
 """The credentials of Airflow's connection may be others after a step of hours."""

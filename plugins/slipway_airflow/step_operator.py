@@ -30,21 +30,22 @@ from plugins.slipway_airflow.starting import (
     as_json,
 )
 from plugins.slipway_airflow.step_documents import read_result, s3_client, write_request
-from tasks.contracts.artifact import STAGES, Layout
 from tasks.contracts.base import read_contract
-from tasks.contracts.drill import SKIPPED, DrillRequest
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate import Verdict
+from tasks.contracts.fit.placement import SITE_SHAPE
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.fit.step_needs import step_shape
 from tasks.contracts.kubernetes_text import check_pod_values
-from tasks.contracts.lease import DAG_RUN, ENDED_HOLDERS
-from tasks.contracts.placement import SITE_SHAPE
-from tasks.contracts.plan import Plan, PlanRequest
-from tasks.contracts.pod_failures import PodFailure, failure_of, gone
-from tasks.contracts.release import REMEDY_PREFIX, RevertRequest, Step, StepResult
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.retention import RetentionRequest
-from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.step_needs import step_shape
+from tasks.contracts.measured.drill import SKIPPED, DrillRequest
+from tasks.contracts.measured.gate import Verdict
+from tasks.contracts.pods.pod_failures import PodFailure, failure_of, gone
+from tasks.contracts.site.retention import RetentionRequest
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.steps import Step
+from tasks.contracts.stored.artifact import STAGES, Layout
+from tasks.contracts.stored.lease import DAG_RUN, ENDED_HOLDERS
+from tasks.contracts.stored.plan import Plan, PlanRequest
+from tasks.contracts.stored.release import REMEDY_PREFIX, RevertRequest, StepResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

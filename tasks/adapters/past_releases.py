@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.artifact import Manifest, Stage
 from tasks.contracts.base import read_contract_json
-from tasks.contracts.bytes_to_move import Repository, StoredFiles
-from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import Plan
-from tasks.contracts.release import Release
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import Manifest, Stage
+from tasks.contracts.stored.bytes_to_move import Repository, StoredFiles
+from tasks.contracts.stored.channel import Channel
+from tasks.contracts.stored.plan import Plan
+from tasks.contracts.stored.release import Release
 
 RELEASES_READ = 5
 

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from tasks.adapters.artifacts import DOWNLOADED_BYTES
+from tasks.adapters.store.artifacts import DOWNLOADED_BYTES
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.artifact import STAGES
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.forecast import UNTIMED, PastTimes
-from tasks.contracts.gate import GateReport
-from tasks.contracts.release import Release, Step, steps_of
+from tasks.contracts.fit.forecast import UNTIMED, PastTimes
+from tasks.contracts.measured.gate import GateReport
+from tasks.contracts.steps import Step
+from tasks.contracts.stored.artifact import STAGES
+from tasks.contracts.stored.release import Release, steps_of
 
 READS_AT_ONCE = 8
 

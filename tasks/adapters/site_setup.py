@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from tasks.adapters.kube import Cluster
-from tasks.adapters.node_pools import remove_unnamed
-from tasks.adapters.s3 import S3ObjectStore
-from tasks.contracts.site import Site
-from tasks.contracts.site_objects import Document, credentials_secrets, site_objects, unneeded_policies
+from tasks.adapters.kube.kube import Cluster
+from tasks.adapters.kube.node_pools import remove_unnamed
+from tasks.adapters.store.s3 import S3ObjectStore
+from tasks.contracts.fit.site_objects import Document, credentials_secrets, site_objects, unneeded_policies
+from tasks.contracts.site.site import Site
 
 
 def set_up(site: Site, text: str, cluster: Cluster, store: S3ObjectStore, credentials: Mapping[str, str]) -> list[str]:

@@ -8,21 +8,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import Clock
-from tasks.adapters.object_store import ObjectStore
-from tasks.contracts.artifact import Layout, Manifest
+from tasks.adapters.store.artifacts import ArtifactStore
+from tasks.adapters.store.object_store import ObjectStore
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import DatasetFile
-from tasks.contracts.release import Release, Step, StepResult
-from tasks.contracts.site import Site
+from tasks.contracts.site.site import Site
+from tasks.contracts.steps import Step
+from tasks.contracts.stored.artifact import Layout, Manifest
+from tasks.contracts.stored.plan import DatasetFile
+from tasks.contracts.stored.release import Release, StepResult
 
 if TYPE_CHECKING:  # the serving image has neither client, and its steps need neither
-    from tasks.adapters.hub import Hub
-    from tasks.adapters.kube import Cluster
-    from tasks.adapters.served_traffic import ServedTraffic
-    from tasks.adapters.signatures import Signatures, Signer
+    from tasks.adapters.hub.hub import Hub
+    from tasks.adapters.kube.kube import Cluster
+    from tasks.adapters.load.served_traffic import ServedTraffic
+    from tasks.adapters.sign.signatures import Signatures, Signer
 
 GIB = 2**30
 
@@ -75,7 +76,7 @@ class Workspace:
         """The signatures of published artifacts; None where the site neither signs nor verifies."""
         if self.site.signing is None:
             return None
-        from tasks.adapters.signatures import Signatures  # images that only make artifacts lack its package
+        from tasks.adapters.sign.signatures import Signatures  # images that only make artifacts lack its package
 
         return Signatures(self.store, self.layout, self.site.signing.public_keys)
 
@@ -87,12 +88,12 @@ class Workspace:
             InputError: the key cannot sign.
         """
         if self.site.signing and self.site.signing.kms_key:
-            from tasks.adapters.kms import KmsSigner
+            from tasks.adapters.sign.kms import KmsSigner
 
             return KmsSigner(self.site.signing.kms_key)
         if not self.signing_key:
             return None
-        from tasks.adapters.signatures import KeySigner
+        from tasks.adapters.sign.signatures import KeySigner
 
         return KeySigner(self.signing_key)
 
@@ -117,13 +118,13 @@ class Workspace:
 
     def cluster(self) -> "Cluster":
         """A new connection to the site's cluster."""
-        from tasks.adapters.kube import Cluster
+        from tasks.adapters.kube.kube import Cluster
 
         return Cluster.connect(self.site)
 
     def traffic(self, cluster: "Cluster", model: str, metrics_port: int, front_port: int) -> "ServedTraffic":
         """What the pods of a model's releases serve."""
-        from tasks.adapters.served_traffic import ServedTraffic
+        from tasks.adapters.load.served_traffic import ServedTraffic
 
         return ServedTraffic(cluster, model, metrics_port, front_port)
 

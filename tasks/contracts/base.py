@@ -9,9 +9,9 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.json_text import parse_json
 from tasks.contracts.redaction import TOKEN, field_name, redacted
 from tasks.contracts.version import check_readable
+from tasks.contracts.wire.json_text import parse_json
 
 DNS_LABEL = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 """A label as in RFC 1123 that also starts with a letter (RFC 1035), as a Service's name must."""

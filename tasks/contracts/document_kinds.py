@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 
-from tasks.contracts.artifact import Claim, Manifest, Removal
-from tasks.contracts.attestation import Bundle
 from tasks.contracts.base import Contract
-from tasks.contracts.channel import Channel
-from tasks.contracts.drill import DrillReport, DrillRequest, DrillStart
-from tasks.contracts.gate import GateReport
-from tasks.contracts.harness import HarnessReport
-from tasks.contracts.measurement import AnswerRow, LevelSummary, RequestRow
-from tasks.contracts.network_check import NetworkRecord
-from tasks.contracts.plan import Plan, PlanRequest
-from tasks.contracts.release import Checked, Release, RevertRequest, StepResult
-from tasks.contracts.retention import Deletion, RetentionReport, RetentionRequest
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.measured.drill import DrillReport, DrillRequest, DrillStart
+from tasks.contracts.measured.gate import GateReport
+from tasks.contracts.measured.harness import HarnessReport
+from tasks.contracts.measured.measurement import AnswerRow, LevelSummary, RequestRow
+from tasks.contracts.site.network_check import NetworkRecord
+from tasks.contracts.site.retention import Deletion, RetentionReport, RetentionRequest
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import Claim, Manifest, Removal
+from tasks.contracts.stored.attestation import Bundle
+from tasks.contracts.stored.channel import Channel
+from tasks.contracts.stored.plan import Plan, PlanRequest
+from tasks.contracts.stored.release import Checked, Release, RevertRequest, StepResult
 
 DOCUMENTS: Mapping[str, type[Contract]] = {
     "spec": ReleaseSpec,

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import yaml
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.json_text import MAX_NUMBER_CHARS
 from tasks.contracts.redaction import field_name, redacted
+from tasks.contracts.wire.json_text import MAX_NUMBER_CHARS
 
 MAX_BYTES = 2**20
 MAX_NODES = 20_000

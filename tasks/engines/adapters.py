@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.contracts.engine_spec import Lora
-from tasks.contracts.plan import adapter_folder
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.engine import Lora
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import adapter_folder
 from tasks.engines.checkpoint.adapter_modules import modules_of
 from tasks.engines.checkpoint.adapter_tensors import changed_layers
 from tasks.engines.checkpoint.files import CONFIG, check_weights, read_object

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from tasks.contracts.plan import ADAPTERS_FOLDER, DRAFT_FOLDER
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import ADAPTERS_FOLDER, DRAFT_FOLDER
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import COMPANIONS, CONFIG, read_object
 from tasks.engines.preflight import chat

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any, Protocol
 
-from tasks.contracts.artifact import Stage
-from tasks.contracts.plan import Estimate, Source
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import Stage
+from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.preflight.hub_metadata import Documents
 

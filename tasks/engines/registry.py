@@ -1,6 +1,6 @@
 """The one place that maps an engine kind to the code for it."""
 
-from tasks.contracts.engine_kinds import EngineKind
+from tasks.contracts.engine.engine_kinds import EngineKind
 from tasks.engines.protocol import EngineMaker, EnginePlanner
 
 

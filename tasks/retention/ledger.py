@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tasks.adapters.object_store import ObjectStore
 from tasks.adapters.progress import size
+from tasks.adapters.store.object_store import ObjectStore
 from tasks.contracts.base import canonical_json
-from tasks.contracts.retention import Deletion, DeletionOutcome, Kind, Total
+from tasks.contracts.site.retention import Deletion, DeletionOutcome, Kind, Total
 
 PART = 500
 """Deletions in one document: as many as a run that is killed leaves as `planned`."""

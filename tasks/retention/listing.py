@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tasks.adapters.object_store import ObjectStore, StoredObject
-from tasks.contracts.artifact import MANIFEST, STAGES, Layout, Stage
-from tasks.contracts.retention import ReleaseFacts
+from tasks.adapters.store.object_store import ObjectStore, StoredObject
+from tasks.contracts.site.retention import ReleaseFacts
+from tasks.contracts.stored.artifact import MANIFEST, STAGES, Layout, Stage
 
 RELEASE = "release.json"
 WITHOUT_FOLDER = frozenset({"plans", "reverts", "drills"})

@@ -2,13 +2,13 @@
 
 from pathlib import PurePosixPath
 
-from tasks.adapters.object_store import StoredObject
-from tasks.adapters.workload_state import LEADER_WORKER_SET
+from tasks.adapters.kube.workload_state import LEADER_WORKER_SET
+from tasks.adapters.store.object_store import StoredObject
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.base import read_contract_json
-from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
-from tasks.contracts.release import Release
+from tasks.contracts.stored.channel import Channel
+from tasks.contracts.stored.release import Release
 
 RELEASE_URI = "slipway.dev/release-uri"
 """Annotation of a workload with the URI of its release; of a group's workload, with `.<model>` at its end."""

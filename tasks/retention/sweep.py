@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
 
-from tasks.adapters.heads import DELETING_S, Heads
-from tasks.adapters.object_store import StoredObject, Upload
+from tasks.adapters.store.heads import DELETING_S, Heads
+from tasks.adapters.store.object_store import StoredObject, Upload
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.artifact import MANIFEST
 from tasks.contracts.base import Contract, canonical_json
 from tasks.contracts.errors import InputError
-from tasks.contracts.retention import Deletion, Kind, RetentionPolicy, RetentionReport, RetentionRequest, kept
+from tasks.contracts.site.retention import Deletion, Kind, RetentionPolicy, RetentionReport, RetentionRequest, kept
+from tasks.contracts.stored.artifact import MANIFEST
 from tasks.retention import listing, roots
 from tasks.retention.ledger import Ledger
 

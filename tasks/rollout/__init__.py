@@ -1,1 +1,1 @@
-"""From a published repository to traffic: pure decisions in blue_green.py, effects around it."""
+"""From a published repository to traffic: pure decisions in decide, effects in act."""

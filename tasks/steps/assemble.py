@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.release import Release
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.release import Release
 from tasks.engines.registry import maker_for
-from tasks.serving.boot import BootAnswer, BootPlace, BootTest
-from tasks.serving.commands import Server, in_a_pod, server_of
-from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, MODEL_VERSION
-from tasks.serving.questions import with_tokens
-from tasks.serving.repository import render
+from tasks.serving.pod.boot import BootAnswer, BootPlace, BootTest
+from tasks.serving.rendered.commands import Server, in_a_pod, server_of
+from tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, MODEL_VERSION
+from tasks.serving.rendered.questions import with_tokens
+from tasks.serving.rendered.repository import render
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:

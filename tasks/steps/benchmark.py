@@ -4,20 +4,20 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.adapters.chunk_rate import stamps_per_s
-from tasks.adapters.comparison import compare
-from tasks.adapters.kube import Cluster
-from tasks.adapters.load_prompts import load_requests
-from tasks.adapters.load_test import Capacity, LoadTest
-from tasks.adapters.service_object import ServiceAddress
-from tasks.adapters.tokens import TokenCounter
+from tasks.adapters.judge.comparison import compare
+from tasks.adapters.kube.kube import Cluster
+from tasks.adapters.kube.service_object import ServiceAddress
+from tasks.adapters.load.chunk_rate import stamps_per_s
+from tasks.adapters.load.load_prompts import load_requests
+from tasks.adapters.load.load_test import Capacity, LoadTest
+from tasks.adapters.triton.tokens import TokenCounter
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
-from tasks.contracts.evidence import Evidence, lines
-from tasks.contracts.gate_spec import PER_LEVEL_METRICS, Benchmark
-from tasks.contracts.load_level import LoadLevel
-from tasks.contracts.measurement import LevelSummary, RequestRow, Target, packed, summarize
-from tasks.contracts.release import Release
+from tasks.contracts.measured.evidence import Evidence, lines
+from tasks.contracts.measured.measurement import LevelSummary, RequestRow, Target, packed, summarize
+from tasks.contracts.spec.gate import PER_LEVEL_METRICS, Benchmark
+from tasks.contracts.spec.load_level import LoadLevel
+from tasks.contracts.stored.release import Release
 from tasks.engines.cpus import cpu_quota
 
 

@@ -1,7 +1,7 @@
 """build: from quantized weights to an engine that is known to load and to generate."""
 
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.release import Release
+from tasks.contracts.stored.release import Release
 from tasks.engines.registry import maker_for
 
 

@@ -4,19 +4,19 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.adapters import pod_state, workload_state
-from tasks.adapters.kube import Cluster, Document
+from tasks.adapters.kube import pod_state, workload_state
+from tasks.adapters.kube.kube import Cluster, Document
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts import start_phases
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.network_check import AllReduce, NetworkFloor, NetworkRecord, NodeIdentity
-from tasks.contracts.placement import GPU_PRODUCT
-from tasks.contracts.pod_failures import last_words
-from tasks.contracts.release import Release
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.start_phases import PhaseClock, StartPhase
-from tasks.serving import network_check
+from tasks.contracts.fit.placement import GPU_PRODUCT
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.pods import start_phases
+from tasks.contracts.pods.pod_failures import last_words
+from tasks.contracts.pods.start_phases import PhaseClock, StartPhase
+from tasks.contracts.site.network_check import AllReduce, NetworkFloor, NetworkRecord, NodeIdentity
+from tasks.contracts.stored.release import Release
+from tasks.serving.rendered import network_check
 
 log = logging.getLogger(__name__)
 

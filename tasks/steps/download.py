@@ -2,11 +2,11 @@
 
 from functools import partial
 
-from tasks.adapters.artifacts import DOWNLOADED_BYTES, Incoming
 from tasks.adapters.progress import size
+from tasks.adapters.store.artifacts import DOWNLOADED_BYTES, Incoming
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.plan import DRAFT_FOLDER, Plan, Source, adapter_folder
-from tasks.contracts.release import Release
+from tasks.contracts.stored.plan import DRAFT_FOLDER, Plan, Source, adapter_folder
+from tasks.contracts.stored.release import Release
 
 SHA256 = "sha256:"
 

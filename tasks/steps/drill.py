@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 
 from tasks.adapters.clock import Clock
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.steady_load import BackgroundLoad, SteadyLoad
+from tasks.adapters.load.steady_load import BackgroundLoad, SteadyLoad
+from tasks.adapters.triton.generate_request import GenerateRequest
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json, read_contract_json
-from tasks.contracts.channel import ChannelEntry
-from tasks.contracts.drill import SKIPPED, DrillReport, DrillRequest
 from tasks.contracts.errors import ConflictError
-from tasks.contracts.gate import Verdict
-from tasks.contracts.release import Release
+from tasks.contracts.measured.drill import SKIPPED, DrillReport, DrillRequest
+from tasks.contracts.measured.gate import Verdict
 from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
-from tasks.rollout.drill import REPORT, Drill, channel_of, check_can_flip
-from tasks.rollout.reconciler import RolloutReconciler
-from tasks.serving.questions import TIMEOUT_S
+from tasks.contracts.stored.channel import ChannelEntry
+from tasks.contracts.stored.release import Release
+from tasks.rollout.act.drill import REPORT, Drill, channel_of, check_can_flip
+from tasks.rollout.act.reconciler import RolloutReconciler
+from tasks.serving.rendered.questions import TIMEOUT_S
 
 LoadOf = Callable[[str, float, Sequence[GenerateRequest], float, Clock], BackgroundLoad]
 """Makes the load: the model's name, requests per second, what is sent, seconds for an answer, a clock."""

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tasks.adapters.lm_eval_harness import HarnessEndpoint, HarnessRequest, HarnessRunner, LmEval
-from tasks.adapters.object_store import NotFoundError
-from tasks.adapters.service_object import ServiceAddress
+from tasks.adapters.judge.lm_eval_harness import HarnessEndpoint, HarnessRequest, HarnessRunner, LmEval
+from tasks.adapters.kube.service_object import ServiceAddress
+from tasks.adapters.store.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json, read_contract, sha256_of
 from tasks.contracts.errors import InputError
-from tasks.contracts.harness import HarnessReport, HarnessScores
-from tasks.contracts.harness_spec import Harness, HarnessTask
-from tasks.contracts.release import Release, StepResult
+from tasks.contracts.measured.harness import HarnessReport, HarnessScores
+from tasks.contracts.spec.harness import Harness, HarnessTask
 from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
+from tasks.contracts.stored.release import Release, StepResult
 
 log = logging.getLogger(__name__)
 

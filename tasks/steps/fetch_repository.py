@@ -4,10 +4,10 @@ from pathlib import Path
 
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.artifact import Manifest
 from tasks.contracts.errors import SignatureError
-from tasks.contracts.plan import release_id
-from tasks.contracts.release import Release
+from tasks.contracts.stored.artifact import Manifest
+from tasks.contracts.stored.plan import release_id
+from tasks.contracts.stored.release import Release
 
 
 def run(release: Release, release_uri: str, workspace: Workspace, target: Path) -> Outcome:

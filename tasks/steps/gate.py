@@ -5,19 +5,19 @@ import json
 import math
 from collections.abc import Sequence
 
-from tasks.adapters import expectations, report
-from tasks.adapters.comparison import Comparison, compare, of_texts
-from tasks.adapters.object_store import NotFoundError
+from tasks.adapters.judge import expectations, report
+from tasks.adapters.judge.comparison import Comparison, compare, of_texts
+from tasks.adapters.store.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
-from tasks.contracts.evidence import Evidence, Line, TextLosses, lines
-from tasks.contracts.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
-from tasks.contracts.gate_spec import OF_TEXTS, Benchmark, Expectation
-from tasks.contracts.harness import HarnessLine, HarnessReport, harness_lines, unjudged
-from tasks.contracts.harness_spec import HarnessLimit
-from tasks.contracts.load_level import LoadLevel
-from tasks.contracts.measurement import AnswerRow, LevelSummary, unpacked
-from tasks.contracts.release import Release
+from tasks.contracts.measured.evidence import Evidence, Line, TextLosses, lines
+from tasks.contracts.measured.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
+from tasks.contracts.measured.harness import HarnessLine, HarnessReport, harness_lines, unjudged
+from tasks.contracts.measured.measurement import AnswerRow, LevelSummary, unpacked
+from tasks.contracts.spec.gate import OF_TEXTS, Benchmark, Expectation
+from tasks.contracts.spec.harness import HarnessLimit
+from tasks.contracts.spec.load_level import LoadLevel
+from tasks.contracts.stored.release import Release
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:

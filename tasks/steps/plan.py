@@ -5,19 +5,17 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tasks.adapters.heads import Heads
-from tasks.adapters.load_prompts import requests_of_lines
+from tasks.adapters.load.load_prompts import requests_of_lines
 from tasks.adapters.past_releases import past_releases, repository_of, stored_files
 from tasks.adapters.past_times import past_gate, past_times
 from tasks.adapters.progress import size
+from tasks.adapters.store.heads import Heads
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.artifact import STAGES, Manifest, Stage
 from tasks.contracts.base import canonical_json, read_contract_json
-from tasks.contracts.bytes_to_move import bytes_to_move
-from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
-from tasks.contracts.forecast import (
+from tasks.contracts.fit.forecast import (
     FAILED_STATES,
     PastTimes,
     Preview,
@@ -26,7 +24,14 @@ from tasks.contracts.forecast import (
     interruption,
     needed_requests,
 )
-from tasks.contracts.plan import (
+from tasks.contracts.fit.resolution import ResolvedRelease, resolve
+from tasks.contracts.fit.step_needs import step_shape
+from tasks.contracts.site.site import quantity
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import STAGES, Manifest, Stage
+from tasks.contracts.stored.bytes_to_move import bytes_to_move
+from tasks.contracts.stored.channel import Channel
+from tasks.contracts.stored.plan import (
     Datasets,
     Estimate,
     Fields,
@@ -40,11 +45,7 @@ from tasks.contracts.plan import (
     stage_fields,
     stage_keys,
 )
-from tasks.contracts.release import Checked, Release, Step
-from tasks.contracts.resolution import ResolvedRelease, resolve
-from tasks.contracts.site import quantity
-from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.step_needs import step_shape
+from tasks.contracts.stored.release import Checked, Release
 from tasks.engines.checkpoint.calibration_texts import texts_for
 from tasks.engines.preflight import chat
 from tasks.engines.preflight import harness as harness_tasks
@@ -58,9 +59,12 @@ from tasks.engines.preflight.sources import (
 )
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.registry import planner_for
-from tasks.rollout import server_target
-from tasks.serving.front_routes import limits_of
-from tasks.serving.repository import template_files
+from tasks.rollout.act import server_target
+from tasks.serving.rendered.front_routes import limits_of
+from tasks.serving.rendered.repository import template_files
+
+if TYPE_CHECKING:
+    from tasks.contracts.steps import Step
 
 log = logging.getLogger(__name__)
 

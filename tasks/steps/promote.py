@@ -4,10 +4,10 @@ from typing import Any
 
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate import Verdict
-from tasks.contracts.release import Release
-from tasks.rollout.blue_green import Goal
-from tasks.rollout.reconciler import RolloutReconciler
+from tasks.contracts.measured.gate import Verdict
+from tasks.contracts.stored.release import Release
+from tasks.rollout.act.reconciler import RolloutReconciler
+from tasks.rollout.decide.blue_green import Goal
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:

@@ -2,12 +2,12 @@
 
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.artifact import Manifest, Stage
 from tasks.contracts.errors import InputError
-from tasks.contracts.provenance import provenance
-from tasks.contracts.release import Release
-from tasks.contracts.signing import KEY_VARIABLE
-from tasks.serving.paths import ENGINE_FOLDER, MODEL_VERSION
+from tasks.contracts.fit.provenance import provenance
+from tasks.contracts.site.signing import KEY_VARIABLE
+from tasks.contracts.stored.artifact import Manifest, Stage
+from tasks.contracts.stored.release import Release
+from tasks.serving.rendered.paths import ENGINE_FOLDER, MODEL_VERSION
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:

@@ -1,7 +1,7 @@
 """quantize: from the downloaded checkpoint to the weights that will be served, and what that cost in perplexity."""
 
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.release import Release
+from tasks.contracts.stored.release import Release
 from tasks.engines.checkpoint.calibration_texts import texts_for
 from tasks.engines.registry import maker_for
 

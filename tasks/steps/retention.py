@@ -3,7 +3,7 @@
 from tasks.adapters.progress import size
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.errors import InputError
-from tasks.contracts.retention import RetentionReport, RetentionRequest
+from tasks.contracts.site.retention import RetentionReport, RetentionRequest
 from tasks.retention.ledger import Ledger, line_of
 from tasks.retention.sweep import Sweep
 

@@ -1,8 +1,8 @@
 """revert: put the previous release of a model back, or the live one after its cluster was lost."""
 
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.release import LIVE, PREVIOUS, RevertRequest
-from tasks.rollout.revert import restore, revert
+from tasks.contracts.stored.release import LIVE, PREVIOUS, RevertRequest
+from tasks.rollout.act.revert import restore, revert
 
 
 def run(request: RevertRequest, workspace: Workspace) -> Outcome:

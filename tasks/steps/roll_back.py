@@ -1,12 +1,13 @@
 """roll-back: remove a refused candidate, leave the live release as it is, and return the replicas that it gave up."""
 
-from tasks.adapters.object_store import NotFoundError
+from tasks.adapters.store.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.errors import ConflictError
-from tasks.contracts.gate import Verdict
-from tasks.contracts.release import Release, Step, StepResult
-from tasks.rollout.blue_green import Goal, Observed
-from tasks.rollout.reconciler import RolloutReconciler
+from tasks.contracts.measured.gate import Verdict
+from tasks.contracts.steps import Step
+from tasks.contracts.stored.release import Release, StepResult
+from tasks.rollout.act.reconciler import RolloutReconciler
+from tasks.rollout.decide.blue_green import Goal, Observed
 
 REASON_CHARS = 500
 BEFORE: tuple[Step, ...] = ("roll-out", "smoke-test", "benchmark", "evaluate", "gate", "promote")

@@ -1,10 +1,10 @@
 """roll-out: deploy the candidate beside the live release, and wait until it is available. No traffic moves."""
 
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.release import Release
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
-from tasks.rollout.blue_green import Goal
-from tasks.rollout.reconciler import RolloutReconciler
+from tasks.contracts.stored.release import Release
+from tasks.rollout.act.reconciler import RolloutReconciler
+from tasks.rollout.decide.blue_green import Goal
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:

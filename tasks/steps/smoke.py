@@ -6,16 +6,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tasks.adapters.triton import TritonClient
+from tasks.adapters.triton.triton import TritonClient
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import canonical_json
+from tasks.contracts.engine.sampling import SAMPLING_NAMES
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate_spec import Quality
-from tasks.contracts.measurement import AnswerRow
-from tasks.contracts.question_spec import SmokeQuestion
-from tasks.contracts.release import Release
-from tasks.contracts.sampling import SAMPLING_NAMES
-from tasks.serving.questions import request_of, timeout_s, with_tokens
+from tasks.contracts.measured.measurement import AnswerRow
+from tasks.contracts.spec.gate import Quality
+from tasks.contracts.spec.question import SmokeQuestion
+from tasks.contracts.stored.release import Release
+from tasks.serving.rendered.questions import request_of, timeout_s, with_tokens
 
 QUESTIONS_AT_ONCE = 4
 QUESTION_FIELDS = (*sorted(SAMPLING_NAMES), "max_tokens", "match", "min_similarity")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.contracts.gpu_formats import FORMATS, KV_CACHES
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.adapter_modules import MODULES
 from tasks.engines.trtllm.adapters import LORA_CONFIG, LORA_WEIGHTS, TRITON_TYPES
 from tasks.engines.trtllm.commands import (
@@ -23,7 +23,7 @@ from tasks.engines.trtllm.commands import (
 )
 from tasks.engines.trtllm.families import CONVERTERS, QUANTIZED, check_converted, converter_of
 from tasks.engines.trtllm.vocabulary import BACKENDS, FIELDS, VOCABULARY
-from tasks.serving import commands
+from tasks.serving.rendered import commands
 from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
 from tests.fakes.releases import SPEC, spec

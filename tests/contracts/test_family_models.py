@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_formats import ARCHITECTURES
+from tasks.contracts.spec.gpu_formats import ARCHITECTURES
 from tests.families import page, planning, reasons, records
 from tests.families.rendering import check_rendered
 from tests.support.goldens import check_golden

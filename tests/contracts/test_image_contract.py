@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.image_contract import CONFIRMATIONS, PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE
+from cli.cluster.image_contract import CONFIRMATIONS, PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE
 from tests.contracts.recorded import contract
 from tests.support.paths import REPOSITORY
 
@@ -19,22 +19,22 @@ OPTIONAL = {"opentelemetry"}
 """Steps run without spans where it is absent, and say so."""
 OF_OTHER_IMAGES = {
     *("tasks.step_table", "tasks.engines.registry"),
-    *("tasks.adapters.hub", "tasks.adapters.expectations"),
+    *("tasks.adapters.hub.hub", "tasks.adapters.judge.expectations"),
 }
 """Modules that a step of another image loads, and the tables that load one step and one engine, which an image names."""
 NOT_IN = {
     "tasks-gpu-trtllm": {"tasks.engines.huggingface.modelopt"},
     "tasks-gpu-vllm": {
         "tasks.engines.huggingface.modelopt",
-        "tasks.serving.mpi_leader",
-        "tasks.serving.all_reduce",
-        "tasks.adapters.kube",
-        "tasks.adapters.served_traffic",
+        "tasks.serving.pod.mpi_leader",
+        "tasks.serving.pod.all_reduce",
+        "tasks.adapters.kube.kube",
+        "tasks.adapters.load.served_traffic",
     },
     "tasks-modelopt": {
-        *("tasks.serving.mpi_leader", "tasks.adapters.kube", "tasks.adapters.served_traffic"),
+        *("tasks.serving.pod.mpi_leader", "tasks.adapters.kube.kube", "tasks.adapters.load.served_traffic"),
         "tasks.steps.fetch_repository",
-        *("tasks.adapters.kms", "tasks.adapters.signatures"),
+        *("tasks.adapters.sign.kms", "tasks.adapters.sign.signatures"),
         "tasks.serving.openai_api.process",
     },
 }

@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from tasks.contracts.release import Step
-from tasks.contracts.writes import TEMPORARY, WRITES, step_folders
+from tasks.contracts.pods.writes import TEMPORARY, WRITES, step_folders
+from tasks.contracts.steps import Step
 from tests.contracts.recorded import contract
 
 RECORD = contract("written_paths.yaml")

@@ -9,8 +9,8 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 
 from plugins.slipway_airflow.runs import run_identity
 from plugins.slipway_airflow.step_operator import StepOperator
-from tasks.contracts.artifact import Layout
-from tasks.contracts.release import Failure, StepResult
+from tasks.contracts.stored.artifact import Layout
+from tasks.contracts.stored.release import Failure, StepResult
 from tests.fakes.kubernetes_pods import PodEnd, PodServer
 from tests.fakes.releases import release
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from tasks.adapters.kube_errors import MissingError, StaleError
-from tasks.adapters.lease_object import LeaseHolder
-from tasks.adapters.service_object import ServiceAddress
+from tasks.adapters.kube.kube_errors import MissingError, StaleError
+from tasks.adapters.kube.lease_object import LeaseHolder
+from tasks.adapters.kube.service_object import ServiceAddress
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.errors import InputError
-from tasks.rollout.server_target import selected
+from tasks.rollout.act.server_target import selected
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
@@ -31,7 +31,7 @@ class KilledError(BaseException):
 
 
 class MemoryCluster:
-    """See tasks.adapters.kube.Cluster. `changes` lists every change in order."""
+    """See tasks.adapters.kube.kube.Cluster. `changes` lists every change in order."""
 
     def __init__(self, clock, namespace="slipway-serving"):
         self.clock, self.namespace = clock, namespace

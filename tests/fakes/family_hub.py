@@ -4,7 +4,7 @@ import hashlib
 import json
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import HubFile, Source
+from tasks.contracts.stored.plan import HubFile, Source
 
 COMMIT = "c" * 40
 TEMPLATE = "{{ messages }}"
@@ -12,7 +12,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
 class FamilyHub:
-    """See tasks.adapters.hub.Hub: what plan uses of it for a model."""
+    """See tasks.adapters.hub.hub.Hub: what plan uses of it for a model."""
 
     def __init__(self, models):
         """`models`: records by repository."""

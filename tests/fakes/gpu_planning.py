@@ -1,8 +1,8 @@
 """Releases on a site with one GPU product of each architecture, judged as plan does before a weight is downloaded."""
 
-from tasks.contracts.resolution import resolve
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.resolution import resolve
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.preflight.sources import documents_of
 from tasks.engines.registry import planner_for
 from tests.contracts.recorded import contract

@@ -4,11 +4,11 @@ import hashlib
 import json
 
 from tasks.contracts.errors import DigestMismatchError, InputError
-from tasks.contracts.plan import DatasetFile, HubFile, Source
+from tasks.contracts.stored.plan import DatasetFile, HubFile, Source
 
 
 class MemoryHub:
-    """See tasks.adapters.hub.Hub."""
+    """See tasks.adapters.hub.hub.Hub."""
 
     def __init__(self, models=None, datasets=None):
         """`datasets`: lines by `hf://` URI."""
@@ -56,7 +56,7 @@ class MemoryHub:
 
 
 class MemoryFile:
-    """See tasks.adapters.object_store.ByteSource."""
+    """See tasks.adapters.store.object_store.ByteSource."""
 
     reads_at_once = 4
 

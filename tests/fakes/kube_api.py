@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from local.cluster import port_forward
-from local.cluster.selectors import Selector
-from local.cluster.status import ApiError
+from local.cluster.api import port_forward
+from local.cluster.objects.selectors import Selector
+from local.cluster.objects.status import ApiError
 from tests.support.waiting import PATIENCE_S
 
 NAMESPACE = "slipway-serving"

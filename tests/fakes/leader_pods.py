@@ -1,6 +1,6 @@
 """Pods of a LeaderWorkerSet's group, as its leader finds them through the API."""
 
-from tasks.serving import mpi_leader
+from tasks.serving.pod import mpi_leader
 
 GROUP_KEY = "abc"
 

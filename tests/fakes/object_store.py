@@ -4,13 +4,13 @@ import hashlib
 import threading
 from datetime import UTC, datetime
 
-from tasks.adapters.digests import digests_of_file
-from tasks.adapters.object_store import LostRaceError, NotFoundError, StoredObject, Upload
+from tasks.adapters.store.digests import digests_of_file
+from tasks.adapters.store.object_store import LostRaceError, NotFoundError, StoredObject, Upload
 from tasks.contracts.errors import InputError, UnavailableError
 
 
 class MemoryObjectStore:
-    """See tasks.adapters.object_store.ObjectStore. `written` lists every URI in the order of writing."""
+    """See tasks.adapters.store.object_store.ObjectStore. `written` lists every URI in the order of writing."""
 
     def __init__(self, now=lambda: datetime.now(UTC)):
         """`now` is the store's own clock."""
@@ -127,7 +127,7 @@ class MemoryObjectStore:
 
 
 def _check(uri):
-    """Refuse what tasks/adapters/s3.py refuses: an address without a key, such as a whole bucket."""
+    """Refuse what tasks/adapters/store/s3.py refuses: an address without a key, such as a whole bucket."""
     scheme, _, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")
     if not (scheme and bucket and key):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.adapters.object_store import LostRaceError, NotFoundError
+from tasks.adapters.store.object_store import LostRaceError, NotFoundError
 from tasks.contracts.errors import InputError
 
 LARGE = 17 * 2**20  # more than one part

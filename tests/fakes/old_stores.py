@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from tasks.contracts.base import canonical_json
-from tasks.contracts.channel import Channel
-from tasks.contracts.retention import RetentionPolicy, RetentionRequest
+from tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
+from tasks.contracts.stored.channel import Channel
 from tasks.steps import retention
 from tests.fakes.cluster import in_memory
 from tests.fakes.object_store import MemoryObjectStore

@@ -6,7 +6,7 @@ import json
 import yaml
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import DatasetFile, HubFile, Source
+from tasks.contracts.stored.plan import DatasetFile, HubFile, Source
 from tests.support.paths import REPOSITORY
 
 MODELS = yaml.safe_load((REPOSITORY / "tests" / "contracts" / "public_models.yaml").read_text())["models"]
@@ -14,7 +14,7 @@ COMMIT = "c" * 40
 
 
 class PublicHub:
-    """See tasks.adapters.hub.Hub: what plan uses of it."""
+    """See tasks.adapters.hub.hub.Hub: what plan uses of it."""
 
     def __init__(self, *, hf_quant_config=None, lines=512, **changes):
         """`changes`: fields of config.json that every model has other values of; None removes one.

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from tasks.contracts.artifact import STAGES
-from tasks.contracts.plan import Datasets, Estimate, Plan, Source, StagePlan, release_id
-from tasks.contracts.release import Release
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import STAGES
+from tasks.contracts.stored.plan import Datasets, Estimate, Plan, Source, StagePlan, release_id
+from tasks.contracts.stored.release import Release
 
 SPEC = {
     "apiVersion": "slipway/v1",

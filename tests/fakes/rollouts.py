@@ -3,10 +3,10 @@
 import json
 from dataclasses import replace
 
-from tasks.adapters.moving import Move, Place
+from tasks.adapters.store.moving import Move, Place
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.channel import Channel
-from tasks.contracts.release import Release, StepResult
+from tasks.contracts.stored.channel import Channel
+from tasks.contracts.stored.release import Release, StepResult
 from tasks.steps import promote, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore

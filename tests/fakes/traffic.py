@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from tasks.contracts.errors import UnavailableError
-from tasks.contracts.traffic import Served
-from tasks.serving.manifests import RELEASE_LABEL
+from tasks.contracts.measured.traffic import Served
+from tasks.serving.rendered.manifests import RELEASE_LABEL
 
 REQUESTS_PER_LOOK = 1000
 
 
 class MemoryTraffic:
-    """See tasks.adapters.served_traffic. `weights` lists what the route gave the candidate at each look."""
+    """See tasks.adapters.load.served_traffic. `weights` lists what the route gave the candidate at each look."""
 
     def __init__(self, cluster, candidate, *, slow_from=101, failing_from=101, blind=False):
         self.cluster, self.candidate, self.blind = cluster, candidate, blind

@@ -3,7 +3,7 @@
 import textwrap
 from itertools import groupby
 
-from tasks.contracts.triton_images import triton_image
+from tasks.contracts.site.triton_images import triton_image
 from tasks.engines.openvino.families import LIMIT_LIFTED, TRACED
 from tests.families import cpu, planning, reasons, records
 from tests.support.paths import REPOSITORY

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.engine_kinds import ENGINE_KINDS, kinds_with
+from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_formats import FORMATS
-from tasks.contracts.resolution import resolve
-from tasks.contracts.spec import CALIBRATED, ReleaseSpec
+from tasks.contracts.fit.resolution import resolve
+from tasks.contracts.spec.gpu_formats import FORMATS
+from tasks.contracts.spec.spec import CALIBRATED, ReleaseSpec
 from tasks.engines.preflight.sources import documents_of, files_of_release
 from tasks.engines.registry import planner_for
 from tests.fakes.family_hub import FamilyHub

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from tasks.contracts.site import Site
+from tasks.contracts.site.site import Site
 from tests.fakes.eks_site import eks
 
 FILE = Path(__file__).with_name("models.yaml")

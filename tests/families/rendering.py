@@ -6,8 +6,8 @@ from functools import cache
 import yaml
 
 from tasks.engines.registry import maker_for
-from tasks.serving.paths import ENGINE_DESCRIPTION
-from tasks.serving.repository import render
+from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
+from tasks.serving.rendered.repository import render
 from tests.contracts.recorded import check_document, contract
 from tests.support.paths import REPOSITORY
 

@@ -113,10 +113,10 @@ def serve(kind, engine_dir, out):
     """The repository of an engine in real Triton, by the boot test's own code; any answer counts, for weights are random."""
     import time
 
-    from tasks.contracts.question_spec import SmokeQuestion
+    from tasks.contracts.spec.question import SmokeQuestion
     from tasks.engines.registry import maker_for
-    from tasks.serving.boot import BootTest
-    from tasks.serving.repository import render
+    from tasks.serving.pod.boot import BootTest
+    from tasks.serving.rendered.repository import render
     from tasks.steps.assemble import serving_command
 
     repository, spec, engine = Path(out, "repository"), _spec(kind, "none"), maker_for(kind)

@@ -19,8 +19,8 @@ import yaml
 from kubernetes import client, config
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube import Cluster
-from tasks.contracts.site import Images
+from tasks.adapters.kube.kube import Cluster
+from tasks.contracts.site.site import Images
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of

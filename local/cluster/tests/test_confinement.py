@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .. import confinement
-from ..confinement import LANDLOCK, NAMESPACES, View
+from ..node import confinement
+from ..node.confinement import LANDLOCK, NAMESPACES, View
 
 NOBODY = 65534
 SYSTEM_PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin")

@@ -1,1 +1,1 @@
-../../../tasks/contracts/bounded_json.py
+../../../tasks/contracts/wire/bounded_json.py

@@ -1,1 +1,1 @@
-../../../tasks/contracts/json_schema.py
+../../../tasks/contracts/wire/json_schema.py

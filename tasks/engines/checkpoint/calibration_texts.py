@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import DatasetFile, Datasets
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import DatasetFile, Datasets
 
 Read = Callable[[DatasetFile], Sequence[Mapping[str, Any]]]
 """Reads the lines of a dataset that plan stored."""

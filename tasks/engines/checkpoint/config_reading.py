@@ -8,9 +8,9 @@ warning. Version 5 reads both forms. Compared with 4.57.3, 5.5.4 and 5.14.1 in t
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from tasks.contracts.engine_kinds import Flavour
+from tasks.contracts.engine.engine_kinds import Flavour
 from tasks.contracts.errors import InputError
-from tasks.contracts.triton_images import TritonImage
+from tasks.contracts.site.triton_images import TritonImage
 
 Generation = Literal[4, 5]
 """Major version of transformers."""

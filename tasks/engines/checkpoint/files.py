@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import Source
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import Source
 from tasks.engines.checkpoint.foreign import check_document, refusing
 
 CONFIG = "config.json"

@@ -1,6 +1,6 @@
 """NVIDIA's names of formats, as TensorRT-LLM's engines and ModelOpt's checkpoints record them."""
 
-from tasks.contracts.engine_kinds import QuantizationFormat
+from tasks.contracts.engine.engine_kinds import QuantizationFormat
 
 QUANT_ALGO: dict[QuantizationFormat, str | None] = {
     "none": None,

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import DRAFT_FOLDER
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import DRAFT_FOLDER
 from tasks.engines.adapters import adapter_modules, adapters_in, check_adapter_weights
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.files import check_limits, check_weights, read_config, read_object
@@ -18,7 +18,7 @@ from tasks.engines.passthrough import chat_template_in, link_adapters, link_all,
 from tasks.engines.preflight.gpu import kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from tasks.engines.protocol import EngineMaker
-from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
+from tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
 
 KV_CACHE_TYPE = {"none": "auto", "fp8": "fp8"}
 """Name of the cache's type in both runtimes; `auto` is the type that the checkpoint computes in."""

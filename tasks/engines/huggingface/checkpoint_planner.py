@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from tasks.contracts.artifact import Stage
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_formats import (
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.spec.gpu_formats import (
     AS_IT_IS,
     FORMATS,
     MADE_BY_MODELOPT,
@@ -16,9 +16,9 @@ from tasks.contracts.gpu_formats import (
     modelopt_makes,
     only_weights,
 )
-from tasks.contracts.plan import Estimate, Source
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import Stage
+from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options, memory_warnings

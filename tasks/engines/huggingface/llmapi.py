@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from tasks.contracts.host_cache import host_cache_bytes
-from tasks.contracts.plan import Source, adapter_folder
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.host_cache import host_cache_bytes
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import Source, adapter_folder
 from tasks.engines.checkpoint.files import read_object
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
@@ -30,7 +30,7 @@ from tasks.engines.preflight.gpu import (
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.speculation import check_speculation
-from tasks.serving.paths import ENGINE_DESCRIPTION
+from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
 
 GUIDED_BACKENDS = frozenset({"xgrammar", "llguidance"})
 """With one of these, the engine also loads the checkpoint's tokenizer by transformers."""

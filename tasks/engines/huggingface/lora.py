@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.preflight.adapters import max_rank, support_of
 from tasks.engines.preflight.memory_fit import adapter_slots
 

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.contracts.engine_kinds import QuantizationFormat
+from tasks.contracts.engine.engine_kinds import QuantizationFormat
 from tasks.contracts.errors import InputError, PipelineError
 from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable, readable
 from tasks.engines.checkpoint.files import CONFIG, check_weights, copy_companions, read_config, read_object

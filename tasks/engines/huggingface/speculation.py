@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tasks.contracts.plan import DRAFT_FOLDER
-from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.speculation import PromptLookup
+from tasks.contracts.engine.speculation import PromptLookup
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import DRAFT_FOLDER
 
 LLMAPI_EAGLE3 = (
     "LlamaForCausalLM",

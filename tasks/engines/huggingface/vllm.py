@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_formats import TURING
-from tasks.contracts.host_cache import GIB, host_cache_bytes
-from tasks.contracts.plan import Source, adapter_folder
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.host_cache import GIB, host_cache_bytes
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.spec.gpu_formats import TURING
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import Source, adapter_folder
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner, source_format

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.chat_template import check_renders
 from tasks.engines.checkpoint.files import check_limits, copy_companions, read_config
 from tasks.engines.checkpoint.foreign import refusing
 from tasks.engines.openvino.ir import KV_CACHE_PRECISION, MODEL
 from tasks.engines.openvino.tokenizer import convert
 from tasks.engines.passthrough import link_file
-from tasks.serving.paths import ENGINE_DESCRIPTION
+from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
 
 log = logging.getLogger(__name__)
 

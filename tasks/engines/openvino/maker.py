@@ -6,10 +6,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.protocol import EngineMaker
-from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER
+from tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER
 
 
 class OpenVinoMaker(EngineMaker):

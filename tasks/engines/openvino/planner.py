@@ -5,11 +5,11 @@ from importlib.metadata import version
 
 from typing_extensions import override
 
-from tasks.contracts.artifact import Stage
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import Estimate, Source
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import Stage
+from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
 from tasks.engines.openvino.families import check_traced
 from tasks.engines.preflight.chat import chat_template_of

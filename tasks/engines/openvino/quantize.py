@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tasks.adapters.importing import importing
-from tasks.contracts.engine_kinds import QuantizationFormat
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.engine.engine_kinds import QuantizationFormat
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import check_limits, check_weights, copy_companions, read_config
 from tasks.engines.checkpoint.foreign import refusing
 from tasks.engines.checkpoint.perplexity import Logits, compared, perplexity

@@ -1,9 +1,9 @@
 """Refuses models to which the release's runtime applies no LoRA adapters."""
 
-from tasks.contracts.adapter_support import AdapterSupport
-from tasks.contracts.engine_kinds import kinds_with_adapters
+from tasks.contracts.engine.adapter_support import AdapterSupport
+from tasks.contracts.engine.engine_kinds import kinds_with_adapters
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, quantization_of

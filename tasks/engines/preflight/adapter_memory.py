@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Protocol
 
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.adapter_modules import MODULES
 
 ELEMENT_BYTES = 2

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from tasks.contracts.adapter_support import AdapterSupport
-from tasks.contracts.engine_kinds import kinds_with_adapters
-from tasks.contracts.engine_spec import Lora
+from tasks.contracts.engine.adapter_support import AdapterSupport
+from tasks.contracts.engine.engine_kinds import kinds_with_adapters
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import adapter_folder
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.engine import Lora
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import adapter_folder
 from tasks.engines.checkpoint.foreign import LARGEST, QUOTED_CHARS
 from tasks.engines.preflight.adapter_base import architecture_of, check_base, format_of
 from tasks.engines.preflight.hub_metadata import Documents

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from tasks.contracts.engine_kinds import kinds_with
+from tasks.contracts.engine.engine_kinds import kinds_with
 from tasks.contracts.errors import InputError
-from tasks.contracts.question_spec import answer_tokens
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.question import answer_tokens
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents
 
 TEMPLATE_FILE = "chat_template.jinja"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_formats import FORMATS, KV_CACHES, modelopt_makes, served
-from tasks.contracts.host_cache import HOST_CACHE
-from tasks.contracts.plan import Source
-from tasks.contracts.resolution import ResolvedRelease, resolve
-from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.step_needs import gpus_to_hold
+from tasks.contracts.fit.host_cache import HOST_CACHE
+from tasks.contracts.fit.resolution import ResolvedRelease, resolve
+from tasks.contracts.fit.step_needs import gpus_to_hold
+from tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES, modelopt_makes, served
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import Source
 from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable, generations_of
 from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.harness_spec import Harness
+from tasks.contracts.spec.harness import Harness
 
 TABLE = Path(__file__).with_name("harness_tasks.tsv")
 LM_EVAL = "0.4.13"

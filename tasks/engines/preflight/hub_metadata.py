@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import Source
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import Source
 from tasks.engines.checkpoint.config_defaults import language_model
 from tasks.engines.checkpoint.files import CONFIG
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.contracts.engine_kinds import QuantizationFormat
-from tasks.contracts.plan import Source
-from tasks.contracts.site import Gpu
-from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.step_needs import needs_gpu
+from tasks.contracts.engine.engine_kinds import QuantizationFormat
+from tasks.contracts.fit.step_needs import needs_gpu
+from tasks.contracts.site.site import Gpu
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import Source
 from tasks.engines.preflight.adapter_memory import adapter_bytes
 from tasks.engines.preflight.experts import attention_ranks, replicated_parameters
 from tasks.engines.preflight.model_shape import KEPT_BYTES, ModelShape

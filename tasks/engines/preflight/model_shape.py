@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.checkpoint.foreign import LARGEST, QUOTED_CHARS

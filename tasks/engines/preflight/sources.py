@@ -4,18 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from tasks.contracts.artifact import File
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import DRAFT_FOLDER, HubFile, Source, adapter_folder
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import File
+from tasks.contracts.stored.plan import DRAFT_FOLDER, HubFile, Source, adapter_folder
 from tasks.engines.checkpoint.files import COMPANIONS, CONFIG, INDEX, parse_document
 from tasks.engines.preflight.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from tasks.engines.preflight.speculation import DRAFT_SIZES
 
 if TYPE_CHECKING:  # the client is loaded when a step connects to the Hub
-    from tasks.adapters.hub import Hub
+    from tasks.adapters.hub.hub import Hub
 
 SAFETENSORS = "*.safetensors"
 NAMED_BY_TRANSFORMERS = "model*.safetensors"

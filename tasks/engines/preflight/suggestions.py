@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_formats import FORMATS, KV_CACHES, Row, served
-from tasks.contracts.spec import Calibration, ReleaseSpec
+from tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES, Row, served
+from tasks.contracts.spec.spec import Calibration, ReleaseSpec
 from tasks.engines.preflight.memory_fit import BITS, GIB, KV_BYTES, MemoryFit, Need, adapter_slots
 
 Accepts = Callable[[ReleaseSpec], bool]

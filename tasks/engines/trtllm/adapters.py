@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import adapter_folder
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import adapter_folder
 from tasks.engines.adapters import adapter_layers, adapter_modules, adapters_in
 from tasks.engines.preflight.adapter_memory import page_bytes
 from tasks.engines.preflight.adapters import max_rank, support_of

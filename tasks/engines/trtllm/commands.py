@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.contracts.engine_kinds import QuantizationFormat
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.engine.engine_kinds import QuantizationFormat
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.trtllm.families import Converter
 

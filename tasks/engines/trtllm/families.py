@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.contracts.engine_spec import Engine
 from tasks.contracts.errors import InputError
+from tasks.contracts.spec.engine import Engine
 
 OTHER_KINDS = "engine kind llmapi or vllm, which load a checkpoint as it is"
 

@@ -13,9 +13,9 @@ from typing import Any
 from typing_extensions import override
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.host_cache import host_cache_bytes
-from tasks.contracts.plan import adapter_folder
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.host_cache import host_cache_bytes
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import adapter_folder
 from tasks.engines.adapters import adapters_in, check_adapter_weights
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import readable
@@ -39,11 +39,11 @@ from tasks.engines.trtllm.families import architecture_of, converter_of
 from tasks.engines.trtllm.readback import check_positions, read_engine
 from tasks.engines.trtllm.tool import run_tool
 from tasks.engines.trtllm.vocabulary import describe_vocabulary
-from tasks.serving.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
+from tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
 
 TENSORRT_LLM = "1.2.1"
-"""The version in all images that this kind runs in (tasks/contracts/triton_images.py). They share one TensorRT version
-too, so an engine runs in any of them."""
+"""The version in all images that this kind runs in (tasks/contracts/site/triton_images.py). They share one TensorRT
+version too, so an engine runs in any of them."""
 
 EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))
 """Where images keep TensorRT-LLM's example scripts: Triton's, and NVIDIA's own release image. The first that

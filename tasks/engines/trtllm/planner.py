@@ -5,12 +5,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from tasks.contracts.artifact import Stage
-from tasks.contracts.engine_kinds import QuantizationFormat
+from tasks.contracts.engine.engine_kinds import QuantizationFormat
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import Estimate, Source
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import Stage
+from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.files import CONFIG, check_files
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.experts import experts_of

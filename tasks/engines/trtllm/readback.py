@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.config_reading import reading
 from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
 from tasks.engines.trtllm.commands import EngineLora, paged_attention, step_tokens

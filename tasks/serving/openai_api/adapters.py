@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.contracts.prompt_model import VLLM_SAMPLING
+from tasks.contracts.wire.prompt_model import VLLM_SAMPLING
 
 SEPARATOR = ":"
 """Between the names of a model and its adapter. Neither may contain it: both are DNS labels."""

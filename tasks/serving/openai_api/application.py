@@ -1,6 +1,6 @@
 """The routes of OpenAI's API, as an aiohttp application over a Triton in the same pod.
 
-It listens on a Unix socket, behind the pod's front, which closes connections and drains: tasks/serving/front.py.
+It listens on a Unix socket, behind the pod's front, which closes connections and drains: serving/rendered/front.py.
 """
 
 import logging
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 
-from tasks.contracts import exposition
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.prompt_model import Prompt, prompt_of, with_prompt
+from tasks.contracts.wire import exposition
+from tasks.contracts.wire.prompt_model import Prompt, prompt_of, with_prompt
 from tasks.serving.openai_api.adapters import ModelName, adapters_of, with_adapter
 from tasks.serving.openai_api.answers import (
     CANCELLED,
@@ -47,7 +47,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Models(Protocol):
-    """Triton, as far as the routes need it; tasks.adapters.triton_generate.GenerateStreams."""
+    """Triton, as far as the routes need it; tasks.adapters.triton.triton_generate.GenerateStreams."""
 
     async def config(self, model: str) -> Mapping[str, Any]:
         """The model's configuration.

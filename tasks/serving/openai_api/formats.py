@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.contracts.json_schema import SchemaError, checked_schema
+from tasks.contracts.wire.json_schema import SchemaError, checked_schema
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.messages import Tool
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.contracts.prompt_model import VLLM_SAMPLING, model_inputs
+from tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_inputs
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.formats import answer_schema
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from tasks.contracts.bounded_json import Bounds, NotJsonError, read
+from tasks.contracts.wire.bounded_json import Bounds, NotJsonError, read
 
 ARGUMENTS = Bounds(chars=1 << 20)
 """Of one call in a conversation."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tasks.contracts.exposition import Metric, Sample
+from tasks.contracts.wire.exposition import Metric, Sample
 from tasks.serving.openai_api.answers import Piece
 
 FIRST_TOKEN_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

@@ -22,7 +22,7 @@ END_S = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that tasks/serving/front.py writes."""
+    """Declare the arguments that tasks/serving/rendered/front.py writes."""
     parser.add_argument(
         "--socket",
         type=Path,
@@ -91,7 +91,7 @@ def _worker(parsed: argparse.Namespace, socket: Path) -> None:
 async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
     from aiohttp import web
 
-    from tasks.adapters.triton_generate import GenerateStreams
+    from tasks.adapters.triton.triton_generate import GenerateStreams
     from tasks.serving.openai_api.application import Routes
 
     async with GenerateStreams(parsed.triton_host, parsed.triton_port) as triton:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
-from tasks.contracts.bounded_json import Bounds, BoundsError, read
-from tasks.contracts.sampling import NEUTRAL as NEUTRAL_SAMPLING
-from tasks.contracts.sampling import Sampling, Temperature, TextOfAnAnswer
+from tasks.contracts.engine.sampling import NEUTRAL as NEUTRAL_SAMPLING
+from tasks.contracts.engine.sampling import Sampling, Temperature, TextOfAnAnswer
+from tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.messages import Message, StreamOptions, Tool
 

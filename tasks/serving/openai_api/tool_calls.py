@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tasks.contracts.bounded_json import Bounds, BoundsError, read
+from tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 
 OPENS, CLOSES = "<tool_call>", "</tool_call>"
 

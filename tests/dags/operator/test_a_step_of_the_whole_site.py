@@ -10,7 +10,7 @@ from kubernetes.client import ApiClient
 from plugins.slipway_airflow.pods import step_pod
 from plugins.slipway_airflow.site import read_site
 from plugins.slipway_airflow.step_operator import StepOperator
-from tasks.contracts.release import StepResult
+from tasks.contracts.stored.release import StepResult
 from tests.dags.places import SITE
 from tests.dags.step_runs import LAYOUT, RUN
 from tests.fakes.kubernetes_pods import PodEnd

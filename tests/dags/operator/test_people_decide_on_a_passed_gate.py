@@ -6,8 +6,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from plugins.slipway_airflow.approval import Approval, changes, evidence, interrupted, risk
-from tasks.contracts.gate import GateReport, Judgement, Verdict
-from tasks.contracts.gate_spec import Expectation
+from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from tasks.contracts.spec.gate import Expectation
 
 
 def answer(option):

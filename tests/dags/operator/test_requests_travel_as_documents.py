@@ -12,12 +12,13 @@ from pydantic import ValidationError
 
 from plugins.slipway_airflow.pods import step_pod
 from plugins.slipway_airflow.site import read_site
-from tasks.contracts.drill import DrillRequest
 from tasks.contracts.errors import InputError
 from tasks.contracts.kubernetes_text import container_values
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import STEPS, RevertRequest
-from tasks.contracts.rollout_spec import DrillSettings
+from tasks.contracts.measured.drill import DrillRequest
+from tasks.contracts.spec.rollout import DrillSettings
+from tasks.contracts.steps import STEPS
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import RevertRequest
 from tests.dags.places import SITE
 from tests.dags.step_runs import LAYOUT, RUN
 from tests.fakes.kubernetes_expansion import expanded

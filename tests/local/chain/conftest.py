@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from local.stack import Stack
-from tasks.contracts.gate_spec import PER_LEVEL_METRICS
+from tasks.contracts.spec.gate import PER_LEVEL_METRICS
 from tests.local.chain.airflow_errors import errors_since
 from tests.local.chain.own_stack import FOLDER, SPECS, STACKS, local
 from tests.local.chain.step_pods import ByHand

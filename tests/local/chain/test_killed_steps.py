@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tasks.contracts.artifact import MANIFEST, STAGES
-from tasks.contracts.attestation import PROVENANCE, SIGNATURE
+from tasks.contracts.stored.artifact import MANIFEST, STAGES
+from tasks.contracts.stored.attestation import PROVENANCE, SIGNATURE
 from tests.local.chain.step_pods import KILLED, ByHand
 from tests.support.waiting import until
 

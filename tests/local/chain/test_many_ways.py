@@ -5,8 +5,8 @@ import urllib.request
 
 import pytest
 
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.triton import TritonClient
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.adapters.triton.triton import TritonClient
 from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
 from tests.local.chain.whole_chain import MODEL
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from plugins.slipway_airflow.runs import run_identity
-from tasks.adapters.workload_state import is_available
+from tasks.adapters.kube.workload_state import is_available
 from tests.local.chain.openai_transcript import Transcript
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE
 from tests.support.paths import REPOSITORY

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from plugins.slipway_airflow.runs import run_identity
-from tasks.contracts.artifact import STAGES
+from tasks.contracts.stored.artifact import STAGES
 from tests.local.chain.own_stack import SPECS
 from tests.local.chain.whole_chain import SPEC
 from tests.support.paths import ENVIRONMENTS

@@ -17,17 +17,17 @@ import yaml
 from botocore.config import Config
 from kubernetes import client, config
 
-from cli.airflow_api import Airflow, NoSuchDagError
-from cli.follow import follow
-from cli.login import Login
+from cli.airflow.api import Airflow, NoSuchDagError
+from cli.airflow.login import Login
+from cli.runs.follow import follow
 from demo.observers import PodWatch
 from demo.traffic import Traffic, ask
-from tasks.adapters.heads import exists
-from tasks.adapters.kube import Cluster
-from tasks.contracts.artifact import MANIFEST, Layout
+from tasks.adapters.kube.kube import Cluster
+from tasks.adapters.store.heads import exists
 from tasks.contracts.base import read_contract
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import MANIFEST, Layout
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 

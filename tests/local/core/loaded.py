@@ -10,12 +10,12 @@ import sys
 import time
 
 from tasks import command
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.load_clients import Load, Turn
-from tasks.adapters.load_processes import LoadProcesses
-from tasks.adapters.paced_server import LOOPBACK, MODEL, PacedServer
-from tasks.adapters.service_object import ServiceAddress
-from tasks.contracts.load_level import LoadLevel
+from tasks.adapters.kube.service_object import ServiceAddress
+from tasks.adapters.load.load_clients import Load, Turn
+from tasks.adapters.load.load_processes import LoadProcesses
+from tasks.adapters.load.paced_server import LOOPBACK, MODEL, PacedServer
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.contracts.spec.load_level import LoadLevel
 from tests.local.core.words import Words
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tasks.adapters import bounded_http
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.hub import HuggingFaceHub
-from tasks.adapters.hub_download import IDLE_CONNECTIONS
+from tasks.adapters.hub.hub import HuggingFaceHub
+from tasks.adapters.hub.hub_download import IDLE_CONNECTIONS
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.local.core.servers import download

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from tasks.adapters.hub import HuggingFaceHub
+from tasks.adapters.hub.hub import HuggingFaceHub
 from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.local.core.servers import FILES, STRANGER, TOKEN, WEIGHTS, download

@@ -8,7 +8,7 @@ import boto3
 import pytest
 import yaml
 
-from tasks.contracts.retention import RetentionRequest
+from tasks.contracts.site.retention import RetentionRequest
 from tasks.steps import retention
 from tests.fakes.cluster import in_memory
 from tests.local.core.servers import PARTS

@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from tasks.adapters.object_store import LostRaceError, NotFoundError
-from tasks.adapters.s3 import S3ObjectStore
+from tasks.adapters.store.object_store import LostRaceError, NotFoundError
+from tasks.adapters.store.s3 import S3ObjectStore
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.site import ObjectStoreSite
+from tasks.contracts.site.site import ObjectStoreSite
 from tests.fakes.object_store_contract import ObjectStoreContract
 from tests.local.core.servers import NO_BUCKET, PLANTED, connected
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.adapters.artifacts import ArtifactStore
 from tasks.adapters.clock import SystemClock
-from tasks.contracts.artifact import Layout
+from tasks.adapters.store.artifacts import ArtifactStore
 from tasks.contracts.base import canonical_json
-from tasks.contracts.plan import HubFile
-from tasks.contracts.signing import KEY_VARIABLE
+from tasks.contracts.site.signing import KEY_VARIABLE
+from tasks.contracts.stored.artifact import Layout
+from tasks.contracts.stored.plan import HubFile
 from tests.fakes.releases import release
 from tests.fakes.signing_keys import SigningKey
 from tests.support.paths import ENVIRONMENTS

@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from tasks.adapters.artifacts import ArtifactStore
-from tasks.adapters.hub import HuggingFaceHub
-from tasks.adapters.parts import PART_BYTES
-from tasks.contracts.artifact import Layout
+from tasks.adapters.hub.hub import HuggingFaceHub
+from tasks.adapters.store.artifacts import ArtifactStore
+from tasks.adapters.store.parts import PART_BYTES
 from tasks.contracts.errors import DigestMismatchError, InputError
+from tasks.contracts.stored.artifact import Layout
 from tests.fakes.clock import ManualClock
 from tests.local.core.servers import connected
 from tests.local.core.test_hostile_hubs import SHA, serving, whole
@@ -83,7 +83,7 @@ def test_a_server_that_ignores_ranges_is_read_over_one_connection_and_the_log_sa
 
     assert store.read_bytes(f"{place.root}/file") == DATA
     assert len(server.requested) == 1
-    said = [line.getMessage() for line in caplog.records if line.name == "tasks.adapters.hub_download"]
+    said = [line.getMessage() for line in caplog.records if line.name == "tasks.adapters.hub.hub_download"]
     assert said == [f"acme/model@{SHA[:12]} model.safetensors: the server ignores ranges, reading over one connection"]
 
 
@@ -144,7 +144,7 @@ def test_a_download_that_was_killed_continues(store, place, tmp_path):
     store.put_bytes(uri, data)
     slow = place.model_copy(update={"transfer": place.transfer.model_copy(update={"bytes_per_s": 4 * 2**20})})
     code = (
-        "import sys, pathlib; from tasks.adapters.s3 import S3ObjectStore; from tasks.contracts.site import *;"
+        "import sys, pathlib; from tasks.adapters.store.s3 import S3ObjectStore; from tasks.contracts.site.site import *;"
         "S3ObjectStore(ObjectStoreSite.model_validate_json(sys.argv[1])).get_file("
         "sys.argv[2], pathlib.Path(sys.argv[3]), int(sys.argv[4]))"
     )

@@ -7,11 +7,11 @@ import pytest
 
 from tasks.adapters.clock import SystemClock
 from tasks.contracts.errors import InputError
-from tasks.contracts.question_spec import SmokeQuestion
-from tasks.contracts.site import PodShape
+from tasks.contracts.site.site import PodShape
+from tasks.contracts.spec.question import SmokeQuestion
 from tasks.engines.registry import maker_for
-from tasks.serving.boot import SHARED_MEMORY, BootTest
-from tasks.serving.repository import render
+from tasks.serving.pod.boot import SHARED_MEMORY, BootTest
+from tasks.serving.rendered.repository import render
 from tasks.steps.assemble import serving_command
 from tests.local.engines.demo_model import demo_spec
 from tests.support.paths import REPOSITORY

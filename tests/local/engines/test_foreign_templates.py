@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tasks.adapters.tokens import TokenCounter
+from tasks.adapters.triton.tokens import TokenCounter
 from tasks.contracts.errors import InputError
 from tasks.engines.checkpoint.chat_template import check_renders
 from tests.support.paths import HUB

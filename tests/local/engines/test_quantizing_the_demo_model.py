@@ -7,10 +7,10 @@ import pytest
 
 from local.hub.damage import damage_file
 from local.hub.declaration import read_declaration
-from tasks.adapters.comparison import of_texts
+from tasks.adapters.judge.comparison import of_texts
 from tasks.contracts.errors import InputError
-from tasks.contracts.evidence import TextLosses
-from tasks.contracts.gate_spec import Expectation
+from tasks.contracts.measured.evidence import TextLosses
+from tasks.contracts.spec.gate import Expectation
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.perplexity import compared, perplexity
 from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids

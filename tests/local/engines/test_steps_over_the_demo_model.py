@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tasks.adapters.clock import SystemClock
-from tasks.contracts.plan import DatasetFile, Datasets, HubFile
-from tasks.contracts.question_spec import SmokeQuestion
+from tasks.contracts.spec.question import SmokeQuestion
+from tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile
 from tasks.steps import assemble, build, quantize
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace

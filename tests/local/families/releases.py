@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.steps import assemble, build, download, plan, quantize
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.s3 import S3ObjectStore
+from tasks.adapters.store.s3 import S3ObjectStore
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.faulty_s3 import FaultyS3
 from tests.fakes.workspace import site as site_of

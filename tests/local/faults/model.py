@@ -9,12 +9,12 @@ import urllib.request
 from pathlib import Path
 
 from tasks import jobs, step_table
-from tasks.adapters.kube import Cluster
+from tasks.adapters.kube.kube import Cluster
 from tasks.contracts.errors import PipelineError
-from tasks.contracts.release import RevertRequest
-from tasks.contracts.writes import MODELS
-from tasks.rollout.server_target import selected
-from tasks.serving.manifests import MODEL_LABEL, RELEASE_LABEL
+from tasks.contracts.pods.writes import MODELS
+from tasks.contracts.stored.release import RevertRequest
+from tasks.rollout.act.server_target import selected
+from tasks.serving.rendered.manifests import MODEL_LABEL, RELEASE_LABEL
 from tasks.steps import revert
 from tests.fakes import rollouts
 from tests.fakes.cluster import MemoryCluster

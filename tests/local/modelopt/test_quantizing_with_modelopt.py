@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tasks.engines.huggingface.llmapi import LlmApiMaker
-from tasks.serving.paths import ENGINE_FOLDER
-from tasks.serving.repository import render
+from tasks.serving.rendered.paths import ENGINE_FOLDER
+from tasks.serving.rendered.repository import render
 from tests.fakes.releases import spec
 from tests.local.modelopt.runs import AWQ_TEXTS, CACHE_TEXTS, CALIBRATION_TEXTS, MADE
 from tests.support.paths import REPOSITORY

@@ -2,8 +2,8 @@
 
 import time
 
-from tasks.contracts.telemetry import Telemetry
-from tasks.serving import commands
+from tasks.contracts.site.telemetry import Telemetry
+from tasks.serving.rendered import commands
 from tests.fakes.otlp_collector import OtlpCollector
 
 PATIENCE_S = 30

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cli.__main__ import COMMANDS
-from tasks.contracts.channel import Channel
+from tasks.contracts.stored.channel import Channel
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import release
 from tests.fakes.triton_http import TritonHttpServer
@@ -56,11 +56,11 @@ def test_the_licence_is_in_the_wheel(wheel):
 def test_every_module_of_the_command_finds_its_imports(wheel, bare, empty):
     with zipfile.ZipFile(wheel) as archive:
         sources = {
-            f"cli.{PurePosixPath(name).stem}": archive.read(name).decode()
+            name.removeprefix("slipway/lib/").removesuffix(".py").replace("/", "."): archive.read(name).decode()
             for name in archive.namelist()
             if name.startswith("slipway/lib/cli/")
         }
-    modules = {name for name in sources if not name.startswith("cli.__")}
+    modules = {name for name in sources if "__" not in name}
     # those that a command imports only when it runs as well
     modules |= {name for source in sources.values() for name in re.findall(r"from (tasks\.[\w.]+) import", source)}
     program = f"{NAMES_FROM}[importlib.import_module(name) for name in {sorted(modules)}]"

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.site import Site
+from tasks.contracts.site.site import Site
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged, published

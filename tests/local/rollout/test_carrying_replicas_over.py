@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.contracts.release import RevertRequest
-from tasks.contracts.scaling import Scaler
+from tasks.contracts.engine.scaling import Scaler
+from tasks.contracts.stored.release import RevertRequest
 from tasks.steps import revert
 from tests.fakes import rollouts
 

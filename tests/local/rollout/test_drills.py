@@ -9,12 +9,12 @@ import grpc
 from tritonclient.grpc import service_pb2_grpc
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.service_object import ServiceAddress
-from tasks.adapters.steady_load import SteadyLoad
-from tasks.contracts.drill import DrillReport, DrillRequest
-from tasks.contracts.measurement import unpacked
-from tasks.contracts.rollout_spec import DrillSettings
+from tasks.adapters.kube.service_object import ServiceAddress
+from tasks.adapters.load.steady_load import SteadyLoad
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.contracts.measured.drill import DrillReport, DrillRequest
+from tasks.contracts.measured.measurement import unpacked
+from tasks.contracts.spec.rollout import DrillSettings
 from tasks.steps import drill
 from tests.fakes import rollouts
 from tests.fakes.releases import SPEC

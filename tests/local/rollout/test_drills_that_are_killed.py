@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from local.object_store import LocalObjectStore
-from tasks.adapters.s3 import S3ObjectStore
-from tasks.contracts.drill import DrillReport
-from tasks.contracts.lease import ENDED_HOLDERS_VARIABLE
-from tasks.contracts.release import StepResult
-from tasks.contracts.site import ObjectStoreSite
-from tasks.contracts.store_access import IDENTITY_VARIABLE
+from tasks.adapters.store.s3 import S3ObjectStore
+from tasks.contracts.measured.drill import DrillReport
+from tasks.contracts.site.site import ObjectStoreSite
+from tasks.contracts.site.store_access import IDENTITY_VARIABLE
+from tasks.contracts.stored.lease import ENDED_HOLDERS_VARIABLE
+from tasks.contracts.stored.release import StepResult
 from tests.fakes import rollouts
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel

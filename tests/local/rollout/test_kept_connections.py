@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import urllib3
 
-from tasks.contracts.release import RevertRequest
+from tasks.contracts.stored.release import RevertRequest
 from tasks.steps import revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import judged

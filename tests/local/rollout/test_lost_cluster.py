@@ -1,7 +1,7 @@
 """Disaster: the cluster is lost. Channel, releases and artifacts are enough to serve again on an empty one."""
 
-from tasks.contracts.release import RevertRequest
-from tasks.serving.manifests import WORKLOADS
+from tasks.contracts.stored.release import RevertRequest
+from tasks.serving.rendered.manifests import WORKLOADS
 from tasks.steps import revert
 from tests.fakes import rollouts
 

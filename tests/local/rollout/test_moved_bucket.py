@@ -1,7 +1,7 @@
 """Disaster: the bucket is lost, and a back-up was imported into another one. Pods are replaced while clients ask."""
 
-from tasks.contracts.release import RevertRequest
-from tasks.serving.manifests import release_uris
+from tasks.contracts.stored.release import RevertRequest
+from tasks.serving.rendered.manifests import release_uris
 from tasks.steps import revert
 from tests.fakes import rollouts
 

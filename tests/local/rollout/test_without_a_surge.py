@@ -3,8 +3,8 @@
 import threading
 import time
 
-from tasks.adapters.workload_state import DEPLOYMENT
-from tasks.serving import manifests
+from tasks.adapters.kube.workload_state import DEPLOYMENT
+from tasks.serving.rendered import manifests
 from tasks.steps import roll_back, roll_out
 from tests.fakes import rollouts
 

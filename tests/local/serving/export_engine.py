@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.registry import maker_for
 

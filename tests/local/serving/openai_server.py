@@ -13,9 +13,10 @@ import openai
 import pytest
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.front import EnvoyFront
-from tasks.serving import drain, front
-from tasks.serving.commands import PORTS, TRITON_PORTS
+from tasks.adapters.kube.front import EnvoyFront
+from tasks.serving.pod import drain
+from tasks.serving.rendered import front
+from tasks.serving.rendered.commands import PORTS, TRITON_PORTS
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.lm_eval_harness import HarnessEndpoint, HarnessRequest, LmEval
+from tasks.adapters.judge.lm_eval_harness import HarnessEndpoint, HarnessRequest, LmEval
 
 
 def main(base, api, questions):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tasks.engines.trtllm.vocabulary import VOCABULARY
-from tasks.serving.repository import render
+from tasks.serving.rendered.repository import render
 from tests.local.serving.triton_server import LAUNCHER, TritonServer, has_package
 from tests.support.paths import HUB, REPOSITORY
 

@@ -6,8 +6,8 @@ import socket
 import subprocess
 from dataclasses import replace
 
-from tasks.contracts.network_check import AllReduce
-from tasks.serving import commands
+from tasks.contracts.site.network_check import AllReduce
+from tasks.serving.rendered import commands
 from tests.local.serving.ranks import ENVIRONMENT, MPI
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from cli.generate import GenerateClient
-from cli.prompt_inputs import Sampling, prompt_inputs
-from tasks.adapters.generate_request import GenerateRequest
+from cli.ask.generate import GenerateClient
+from cli.ask.prompt_inputs import Sampling, prompt_inputs
+from tasks.adapters.triton.generate_request import GenerateRequest
 from tasks.contracts.errors import InputError
 from tests.local.serving.triton_server import LOOPBACK
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from tokenizers import Tokenizer
 
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.triton import TritonClient
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.adapters.triton.triton import TritonClient
 from tasks.contracts.errors import InputError
 from tests.local.serving.test_continuous_batching import QUESTIONS
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, together

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.contracts.evidence import Evidence
-from tasks.contracts.gate import Verdict
-from tasks.contracts.gate_spec import Goodput
-from tasks.contracts.harness import HarnessReport, HarnessScores
-from tasks.contracts.measurement import AnswerRow
+from tasks.contracts.measured.evidence import Evidence
+from tasks.contracts.measured.gate import Verdict
+from tasks.contracts.measured.harness import HarnessReport, HarnessScores
+from tasks.contracts.measured.measurement import AnswerRow
+from tasks.contracts.spec.gate import Goodput
 from tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
 from tests.local.serving.openai_server import OpenAiServer

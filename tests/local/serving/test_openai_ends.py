@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.front import EnvoyFront
-from tasks.serving.drain import drain
-from tasks.serving.front import SOCKET
+from tasks.adapters.kube.front import EnvoyFront
+from tasks.serving.pod.drain import drain
+from tasks.serving.rendered.front import SOCKET
 from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
 from tests.local.serving.triton_server import RunningAnswer
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tasks.adapters.clock import SystemClock
-from tasks.contracts.question_spec import SmokeQuestion
-from tasks.serving.boot import SHARED_MEMORY, BootTest
+from tasks.contracts.spec.question import SmokeQuestion
+from tasks.serving.pod.boot import SHARED_MEMORY, BootTest
 from tasks.steps.assemble import serving_command
 from tests.local.serving.ranks import ASKED, ENDS_WITHIN_S, ENVIRONMENT, LOADED, Ranks
 from tests.local.serving.triton_server import GrpcStream

@@ -1,7 +1,7 @@
 import pytest
 
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.triton import TritonClient
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.adapters.triton.triton import TritonClient
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tasks.serving import commands, ready
+from tasks.serving.pod import ready
+from tasks.serving.rendered import commands
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.waiting import until
 

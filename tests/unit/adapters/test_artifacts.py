@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from blake3 import blake3
 
-from tasks.adapters.artifacts import ArtifactStore, Incoming
 from tasks.adapters.clock import SystemClock
-from tasks.contracts.artifact import Layout
+from tasks.adapters.store.artifacts import ArtifactStore, Incoming
 from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
-from tasks.contracts.plan import HubFile
+from tasks.contracts.stored.artifact import Layout
+from tasks.contracts.stored.plan import HubFile
 from tests.fakes.clock import ManualClock
 from tests.fakes.hub import MemoryFile
 from tests.fakes.object_store import MemoryObjectStore

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.adapters.generate_request import GenerateRequest, columns
+from tasks.adapters.triton.generate_request import GenerateRequest, columns
 from tasks.contracts.errors import InputError
 
 VLLM = frozenset({"text_input", "stream", "sampling_parameters", "exclude_input_in_output", "return_finish_reason"})

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tasks.adapters.generate_request import GenerateRequest, columns, prompt_columns, rendered
+from tasks.adapters.triton.generate_request import GenerateRequest, columns, prompt_columns, rendered
 from tasks.contracts.errors import InputError
-from tasks.contracts.prompt_model import Prompt
-from tasks.contracts.question_spec import SmokeQuestion
-from tasks.serving.questions import request_of
+from tasks.contracts.spec.question import SmokeQuestion
+from tasks.contracts.wire.prompt_model import Prompt
+from tasks.serving.rendered.questions import request_of
 
 OURS = frozenset({"text_input", "max_tokens", "stream", "temperature", "seed", "messages"})
 SYSTEM = {"role": "system", "content": "Be brief."}

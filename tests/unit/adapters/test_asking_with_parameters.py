@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tasks.adapters.generate_request import GenerateRequest, columns, prompt_columns
-from tasks.contracts.question_spec import SmokeQuestion
-from tasks.serving.questions import request_of
+from tasks.adapters.triton.generate_request import GenerateRequest, columns, prompt_columns
+from tasks.contracts.spec.question import SmokeQuestion
+from tasks.serving.rendered.questions import request_of
 from tests.fakes.releases import EVERY_PARAMETER
 from tests.support.refused import refused
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.adapters.conditional_writes import check_conditional_writes
-from tasks.adapters.object_store import DeniedError, LostRaceError, UnsupportedError
+from tasks.adapters.store.conditional_writes import check_conditional_writes
+from tasks.adapters.store.object_store import DeniedError, LostRaceError, UnsupportedError
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.object_store import MemoryObjectStore
 

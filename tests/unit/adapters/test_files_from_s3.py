@@ -9,10 +9,10 @@ import pytest
 from botocore import exceptions as aws
 from urllib3.exceptions import SSLError
 
-from tasks.adapters import s3_files
-from tasks.adapters.digests import new
-from tasks.adapters.parts import PART_BYTES, Lanes, RateLimit
-from tasks.adapters.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, READ_BYTES, S3Files
+from tasks.adapters.store import s3_files
+from tasks.adapters.store.digests import new
+from tasks.adapters.store.parts import PART_BYTES, Lanes, RateLimit
+from tasks.adapters.store.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, READ_BYTES, S3Files
 from tasks.contracts.errors import InputError
 from tests.fakes.clock import ManualClock
 

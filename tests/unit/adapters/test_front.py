@@ -8,7 +8,7 @@ from socketserver import ThreadingUnixStreamServer
 
 import pytest
 
-from tasks.adapters.front import EnvoyFront
+from tasks.adapters.kube.front import EnvoyFront
 from tasks.contracts.errors import UnavailableError
 
 UNIX_PATH_BYTES = 107

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.hub import HuggingFaceHub
+from tasks.adapters.hub.hub import HuggingFaceHub
 from tasks.contracts.errors import InputError
 
 NOWHERE = "http://127.0.0.1:9"

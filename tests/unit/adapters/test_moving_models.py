@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.artifacts import ArtifactStore
-from tasks.adapters.folder_store import FolderStore
-from tasks.adapters.moving import ONLY_SERVED, Move, Place
-from tasks.contracts.artifact import STAGES, Layout
+from tasks.adapters.store.artifacts import ArtifactStore
+from tasks.adapters.store.folder_store import FolderStore
+from tasks.adapters.store.moving import ONLY_SERVED, Move, Place
 from tasks.contracts.base import canonical_json
-from tasks.contracts.channel import Channel
 from tasks.contracts.errors import ConflictError, DigestMismatchError, InputError, UnavailableError
+from tasks.contracts.stored.artifact import STAGES, Layout
+from tasks.contracts.stored.channel import Channel
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.old_stores import OldStore

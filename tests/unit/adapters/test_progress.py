@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from cli.follow import Progress as FollowedProgress
+from cli.runs.follow import Progress as FollowedProgress
 from tasks.adapters.progress import Progress, duration, progress_line, size
 from tests.fakes.clock import ManualClock
 

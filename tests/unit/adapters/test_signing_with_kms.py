@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from tasks.adapters.kms import KmsSigner
-from tasks.adapters.signatures import Signatures
-from tasks.contracts.artifact import Layout
+from tasks.adapters.sign.kms import KmsSigner
+from tasks.adapters.sign.signatures import Signatures
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.stored.artifact import Layout
 from tests.fakes.kms_server import handler_for
 from tests.fakes.loopback_server import LoopbackServer
 from tests.fakes.workspace import workspace

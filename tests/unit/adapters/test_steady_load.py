@@ -5,10 +5,10 @@ import threading
 import pytest
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.service_object import ServiceAddress
-from tasks.adapters.steady_load import SteadyLoad
-from tasks.adapters.triton import Chunk
+from tasks.adapters.kube.service_object import ServiceAddress
+from tasks.adapters.load.steady_load import SteadyLoad
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.adapters.triton.triton import Chunk
 from tasks.contracts.errors import PipelineError, UnavailableError
 from tests.support.waiting import PATIENCE_S
 

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tasks.adapters.transfer import FILES_AT_ONCE, transfer
+from tasks.adapters.store.transfer import FILES_AT_ONCE, transfer
 from tasks.contracts.errors import UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.support.refused import refused

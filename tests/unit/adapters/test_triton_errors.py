@@ -3,8 +3,8 @@
 import grpc
 import pytest
 
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.triton import TritonClient
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.adapters.triton.triton import TritonClient
 from tasks.contracts.errors import InputError, UnavailableError
 
 UNLOADING = "Request for unknown model: 'demo' has no available versions"

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from cli.follow import ORDER
-from tasks.contracts.gate import GateReport, Judgement, Verdict
-from tasks.contracts.gate_spec import Expectation
-from tasks.contracts.release import REMEDY_PREFIX, StepResult
+from cli.runs.follow import ORDER
+from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from tasks.contracts.spec.gate import Expectation
+from tasks.contracts.stored.release import REMEDY_PREFIX, StepResult
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import release
 

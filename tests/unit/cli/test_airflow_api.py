@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from cli.airflow_api import Airflow, NoSuchDagError
-from cli.login import Login
+from cli.airflow.api import Airflow, NoSuchDagError
+from cli.airflow.login import Login
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.unit.cli.runs import DAG, promoted

@@ -10,11 +10,11 @@ import threading
 
 import pytest
 
-from cli.batch import Pace, _Batch
-from cli.batch_files import ResultsFile, read_prompts
+from cli.ask.batch import Pace, _Batch
+from cli.ask.batch_files import ResultsFile, read_prompts
+from cli.ask.model_connection import ModelServers
+from cli.ask.prompt_sender import PromptSender
 from cli.exit_codes import INTERRUPTED
-from cli.model_connection import ModelServers
-from cli.prompt_sender import PromptSender
 from tests.fakes.triton_http import TritonHttpServer
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S, until

@@ -12,7 +12,7 @@ import termios
 
 import pytest
 
-from cli.conversation import Conversation
+from cli.ask.conversation import Conversation
 from tasks.contracts.errors import InputError
 from tests.fakes.triton_http import INPUTS, TritonHttpServer
 from tests.support.paths import REPOSITORY

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from cli.documents import DRAFT
+from cli.files.documents import DRAFT
 from tests.fakes.releases import SPEC
 
 SITE = {

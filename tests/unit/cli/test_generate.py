@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from cli.generate import GenerateClient
-from tasks.adapters.generate_request import GenerateRequest
+from cli.ask.generate import GenerateClient
+from tasks.adapters.triton.generate_request import GenerateRequest
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.triton_http import TritonHttpServer
 from tests.support.waiting import PATIENCE_S

@@ -22,7 +22,9 @@ def packages_after_import(module):
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
-@pytest.mark.parametrize("module", ["cli.__main__", "cli.documents", "cli.ask", "cli.batch", "local.stack"])
+@pytest.mark.parametrize(
+    "module", ["cli.__main__", "cli.files.documents", "cli.ask.ask", "cli.ask.batch", "local.stack"]
+)
 def test_no_heavy_client_is_imported_before_it_is_needed(module):
     assert packages_after_import(module) & HEAVY == set()
 
@@ -32,7 +34,7 @@ def test_a_command_does_not_import_the_others():
 
 
 def test_the_check_sees_a_heavy_import():
-    assert "httpx" in packages_after_import("cli.airflow_api")
+    assert "httpx" in packages_after_import("cli.airflow.api")
 
 
 def test_garbage_is_looked_for_while_a_command_runs_and_not_during_its_imports(slipway, monkeypatch):

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes import client, config
 
-from cli.kube_api import KubeApi
-from cli.kubeconfig import Access, access, files_of
+from cli.kube.api import KubeApi
+from cli.kube.kubeconfig import Access, access, files_of
 from tasks.contracts.errors import InputError, UnavailableError
 
 SERVER = "https://127.0.0.1:6443"

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
 
 SPECS = REPOSITORY / "specs"

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from cli import step_process
-from tasks.contracts.plan import Estimate
+from tasks.contracts.stored.plan import Estimate
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import SPEC, release
 from tests.fakes.workspace import SITE

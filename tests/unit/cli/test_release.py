@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from cli import step_process
-from cli.follow import ORDER
+from cli.runs.follow import ORDER
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.workspace import SITE
 from tests.support.waiting import until
@@ -228,7 +228,7 @@ def test_a_restore_deploys_what_the_channel_names(airflow, slipway):
 
 
 def test_a_run_whose_dag_cannot_be_read_is_named_so_that_it_can_be_followed_later(slipway, airflow, monkeypatch):
-    monkeypatch.setattr("cli.follow.PATIENCE_S", 0.2)
+    monkeypatch.setattr("cli.runs.follow.PATIENCE_S", 0.2)
     script = airflow.dags[DAG] = Script([Frame("queued")])
 
     def broken_once_it_was_triggered():

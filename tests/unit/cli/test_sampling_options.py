@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from cli.generate import Piece
-from cli.printed_answer import PrintedAnswer
-from cli.prompt_inputs import Sampling, prompt_inputs
+from cli.ask.generate import Piece
+from cli.ask.printed_answer import PrintedAnswer
+from cli.ask.prompt_inputs import Sampling, prompt_inputs
 from tasks.contracts.errors import InputError
-from tasks.contracts.prompt_model import ModelInputs
+from tasks.contracts.wire.prompt_model import ModelInputs
 from tests.fakes.triton_http import INPUTS, TritonHttpServer
 
 OURS = (*INPUTS, "messages", "stop_words", "chat_template_kwargs")

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from cli.state import _service, explanation, read_channel
-from tasks.adapters.service_object import ServiceAddress
-from tasks.contracts.artifact import Layout
-from tasks.contracts.channel import Channel
+from cli.runs.state import _service, explanation, read_channel
+from tasks.adapters.kube.service_object import ServiceAddress
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate import GateReport, Verdict
+from tasks.contracts.measured.gate import GateReport, Verdict
+from tasks.contracts.stored.artifact import Layout
+from tasks.contracts.stored.channel import Channel
 from tests.fakes.releases import release
 from tests.unit.cli.runs import DAG, gated, promoted
 

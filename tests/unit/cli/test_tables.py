@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from cli.tables import channel_lines, gate_table
-from tasks.contracts.channel import Channel
-from tasks.contracts.gate import GateReport, Judgement, Verdict
-from tasks.contracts.gate_spec import Expectation
+from cli.runs.tables import channel_lines, gate_table
+from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from tasks.contracts.spec.gate import Expectation
+from tasks.contracts.stored.channel import Channel
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

@@ -9,14 +9,15 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from cli import screens
+from cli import terminal
 from cli.__main__ import main
+from cli.runs import screens
 from cli.terminal import printable
 from tests.fakes.hostile_proxy import TERMINAL
 from tests.fakes.triton_http import TritonHttpServer
 from tests.unit.cli.runs import DAG, failed
 
-CLI = Path(screens.__file__).parent
+CLI = Path(terminal.__file__).parent
 OBEYED = [*map(chr, (0, 7, 8, 0x0D, 0x1B, 0x7F, 0x9B, 0x9D)), "\u202e", "\u2066", "\u200f", "\ud800"]
 
 
@@ -75,7 +76,7 @@ def test_what_an_airflow_says_is_shown_as_text(slipway, airflow):
 def test_everything_is_printed_through_one_place():
     calls = {
         (file.name, ast.unparse(node.func))
-        for file in CLI.glob("*.py")
+        for file in CLI.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call)
         and ast.unparse(node.func)

@@ -6,11 +6,11 @@ from hashlib import sha256
 
 import pytest
 
-from cli.verification import Verification
-from tasks.adapters.signatures import Signatures
-from tasks.contracts.artifact import STAGES
+from cli.runs.verification import Verification
+from tasks.adapters.sign.signatures import Signatures
 from tasks.contracts.errors import InputError, SignatureError, UnavailableError
-from tasks.contracts.signing import fingerprint
+from tasks.contracts.site.signing import fingerprint
+from tasks.contracts.stored.artifact import STAGES
 from tasks.steps import fetch_repository, publish
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import release as planned_release

@@ -6,10 +6,10 @@ import pytest
 import yaml
 
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.plan import PlanRequest, Source
-from tasks.contracts.release import Release
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import PlanRequest, Source
+from tasks.contracts.stored.release import Release
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks

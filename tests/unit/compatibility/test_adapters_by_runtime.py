@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.engine_kinds import ENGINE_KINDS, kinds_with_adapters
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with_adapters
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.engines.preflight.adapter_memory import adapter_bytes
 from tasks.engines.preflight.model_shape import shape_of
 from tasks.steps import plan

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.plan import HubFile, Source
+from tasks.contracts.stored.plan import HubFile, Source
 from tasks.engines.preflight.memory_fit import bytes_on_gpus
 from tasks.engines.registry import planner_for
 from tests.fakes.releases import SPEC, spec

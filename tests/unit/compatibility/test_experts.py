@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.contracts.plan import Datasets, Source, Tools, stage_fields
+from tasks.contracts.stored.plan import Datasets, Source, Tools, stage_fields
 from tasks.engines.preflight.experts import check_experts, experts_of
 from tasks.engines.preflight.memory_fit import need_of
 from tasks.engines.preflight.model_shape import shape_of

@@ -7,10 +7,10 @@ import yaml
 from pydantic import ValidationError
 
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.engines.huggingface.speculation import vllm_eagle3
 from tasks.engines.preflight.speculation import check_speculation
 from tasks.steps import plan

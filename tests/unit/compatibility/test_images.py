@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.engine_kinds import ENGINE_KINDS, TRT_ENGINE, kinds_with
-from tasks.contracts.site import Gpu
-from tasks.contracts.triton_images import STATED_IMAGES, check_driver, triton_image
+from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, TRT_ENGINE, kinds_with
+from tasks.contracts.site.site import Gpu
+from tasks.contracts.site.triton_images import STATED_IMAGES, check_driver, triton_image
 from tasks.engines.trtllm.maker import TENSORRT_LLM
 from tests.support.refused import refused
 

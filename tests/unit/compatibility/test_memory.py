@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.site import Gpu
+from tasks.contracts.site.site import Gpu
 from tasks.engines.preflight.memory_fit import GIB, MemoryFit, adapter_slots, need_of
 from tasks.engines.preflight.model_shape import check_parallel, shape_of
 from tasks.engines.preflight.suggestions import check_fit, queueing, suggestions_for

@@ -5,10 +5,10 @@ import yaml
 
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.base import read_contract
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore

@@ -4,17 +4,17 @@ import pytest
 import yaml
 
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.artifact import Layout
 from tasks.contracts.base import read_contract
-from tasks.contracts.channel import Channel
 from tasks.contracts.errors import InputError
-from tasks.contracts.migrate import to_llmapi
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.site import Gpu, Site
-from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.step_needs import gpus_to_hold
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.fit.step_needs import gpus_to_hold
+from tasks.contracts.site.site import Gpu, Site
+from tasks.contracts.spec.migrate import to_llmapi
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import Layout
+from tasks.contracts.stored.channel import Channel
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.engines.preflight.memory_fit import GIB
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock

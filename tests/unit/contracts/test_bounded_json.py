@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.contracts.bounded_json import Bounds, BoundsError, NotJsonError, read
+from tasks.contracts.wire.bounded_json import Bounds, BoundsError, NotJsonError, read
 
 BOUNDS = Bounds(chars=200_000, depth=5, values=100)
 
@@ -49,4 +49,4 @@ def test_json_beyond_its_bounds_is_refused(text, said):
 def test_the_models_of_triton_share_the_file(request):
     link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / "bounded_json.py"
 
-    assert link.resolve() == request.config.rootpath / "tasks" / "contracts" / "bounded_json.py"
+    assert link.resolve() == request.config.rootpath / "tasks/contracts/wire/bounded_json.py"

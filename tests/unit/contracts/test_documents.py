@@ -12,9 +12,9 @@ from tasks.contracts import documents
 from tasks.contracts.base import read_contract
 from tasks.contracts.documents import parse_document
 from tasks.contracts.errors import InputError
-from tasks.contracts.json_text import parse_json
 from tasks.contracts.redaction import MESSAGE_CHARS
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.wire.json_text import parse_json
 from tasks.document_files import read_document
 from tests.fakes.releases import SPEC
 from tests.support.refused import refused

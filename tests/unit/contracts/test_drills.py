@@ -4,10 +4,10 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.drill import DrillRequest
 from tasks.contracts.errors import InputError
-from tasks.contracts.rollout_spec import DrillSettings
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.measured.drill import DrillRequest
+from tasks.contracts.spec.rollout import DrillSettings
+from tasks.contracts.spec.spec import ReleaseSpec
 from tests.fakes.releases import SPEC, spec
 
 

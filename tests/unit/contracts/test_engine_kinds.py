@@ -5,12 +5,12 @@ from typing import get_args
 
 import pytest
 
-from tasks.contracts.engine_kinds import ENGINE_KINDS, EngineKind
+from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind
 from tasks.contracts.spec_fields import MAX_NAME_CHARS
 from tests.support.paths import REPOSITORY
 
 MAY_COMPARE = (
-    "tasks/contracts/engine_kinds.py",
+    "tasks/contracts/engine/engine_kinds.py",
     "tasks/engines/registry.py",
     *[f"tasks/engines/{folder}/" for folder in ("openvino", "trtllm", "huggingface")],
 )

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.contracts.base import canonical_json
-from tasks.contracts.plan import explain
+from tasks.contracts.stored.plan import explain
 
 OLD = {
     "download": {"files": {"model.safetensors": "sha256:" + "a" * 64, "config.json": "git-sha1:" + "b" * 40}},

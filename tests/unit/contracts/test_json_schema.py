@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.contracts.json_schema import MAX_CHARS, MAX_SCHEMAS, SchemaError, checked_schema
+from tasks.contracts.wire.json_schema import MAX_CHARS, MAX_SCHEMAS, SchemaError, checked_schema
 
 NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
 
@@ -149,4 +149,4 @@ def test_a_schema_that_is_too_deep_is_refused():
 def test_the_models_of_triton_share_the_file(request):
     link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / "json_schema.py"
 
-    assert link.resolve() == request.config.rootpath / "tasks" / "contracts" / "json_schema.py"
+    assert link.resolve() == request.config.rootpath / "tasks/contracts/wire/json_schema.py"

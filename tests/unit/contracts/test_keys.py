@@ -6,11 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.contracts.artifact import STAGES
-from tasks.contracts.engine_kinds import ENGINE_KINDS
-from tasks.contracts.plan import DatasetFile, Datasets, HubFile, Source, Tools, release_id, stage_fields, stage_keys
-from tasks.contracts.spec import ReleaseSpec
-from tasks.contracts.speculation import Drafted, PromptLookup
+from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from tasks.contracts.engine.speculation import Drafted, PromptLookup
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.artifact import STAGES
+from tasks.contracts.stored.plan import (
+    DatasetFile,
+    Datasets,
+    HubFile,
+    Source,
+    Tools,
+    release_id,
+    stage_fields,
+    stage_keys,
+)
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.spec_fields import field_paths, with_field
 

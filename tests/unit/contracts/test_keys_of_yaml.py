@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.documents import parse_document
-from tasks.contracts.plan import DatasetFile, Datasets, HubFile, Source, Tools, stage_fields, stage_keys
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile, Source, Tools, stage_fields, stage_keys
 from tasks.document_files import read_document
 from tests.fakes.releases import SPEC
 from tests.fakes.yaml_writers import written

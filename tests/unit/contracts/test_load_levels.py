@@ -3,9 +3,9 @@
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.gate_spec import Benchmark
-from tasks.contracts.load_level import LoadLevel
-from tasks.contracts.looks import longest_s, turn_requests
+from tasks.contracts.measured.looks import longest_s, turn_requests
+from tasks.contracts.spec.gate import Benchmark
+from tasks.contracts.spec.load_level import LoadLevel
 from tests.fakes.releases import SPEC, release
 
 ERRORS = {"metric": "error_rate", "at_most": 0.01}

@@ -5,10 +5,10 @@ from pydantic import ValidationError
 
 from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.errors import InputError
-from tasks.contracts.plan import Plan, PlanRequest
-from tasks.contracts.question_spec import SmokeQuestion
-from tasks.contracts.site import Site, quantity
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.site.site import Site, quantity
+from tasks.contracts.spec.question import SmokeQuestion
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import Plan, PlanRequest
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import SITE
 from tests.support.refused import refused

@@ -3,11 +3,11 @@
 import pytest
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.bytes_to_move import StoredFiles, bytes_to_move
 from tasks.contracts.errors import InputError
-from tasks.contracts.forecast import PastTimes, forecast, interruption
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.forecast import PastTimes, forecast, interruption
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.bytes_to_move import StoredFiles, bytes_to_move
 from tests.fakes.releases import SPEC, release, spec
 from tests.fakes.workspace import site
 

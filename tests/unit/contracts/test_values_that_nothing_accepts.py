@@ -7,8 +7,8 @@ import yaml
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
 
 SITE = yaml.safe_load((REPOSITORY / "sites" / "kind.yaml").read_text())

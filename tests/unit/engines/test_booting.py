@@ -6,8 +6,8 @@ import pytest
 
 from tasks.adapters.clock import SystemClock
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.question_spec import SmokeQuestion
-from tasks.serving.boot import BootTest
+from tasks.contracts.spec.question import SmokeQuestion
+from tasks.serving.pod.boot import BootTest
 from tests.fakes.clock import ManualClock
 from tests.support.refused import refused
 from tests.support.waiting import until

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.plan import HubFile, Source
-from tasks.contracts.resolution import resolve
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.resolution import resolve
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import HubFile, Source
 from tasks.engines.checkpoint.files import check_limits, read_config
 from tasks.engines.registry import planner_for
 from tests.support.paths import HUB, REPOSITORY

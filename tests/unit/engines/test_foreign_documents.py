@@ -7,10 +7,10 @@ import pytest
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError, PipelineError
-from tasks.contracts.plan import HubFile, Source
-from tasks.contracts.resolution import resolve
-from tasks.contracts.site import Site
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.fit.resolution import resolve
+from tasks.contracts.site.site import Site
+from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.contracts.stored.plan import HubFile, Source
 from tasks.engines.checkpoint.files import check_limits, check_weights, read_config
 from tasks.engines.checkpoint.foreign import EXPECTED, check_document, refusing
 from tasks.engines.registry import planner_for

@@ -5,7 +5,7 @@ import json
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.contracts.adapter_support import VLLM_ADAPTERS
+from tasks.contracts.engine.adapter_support import VLLM_ADAPTERS
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import differences
 from tasks.engines.preflight.adapters import max_rank

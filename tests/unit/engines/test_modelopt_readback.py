@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tasks.contracts.engine_kinds import KEPT_FORMATS, LLMAPI, VLLM
+from tasks.contracts.engine.engine_kinds import KEPT_FORMATS, LLMAPI, VLLM
 from tasks.contracts.errors import PipelineError
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO

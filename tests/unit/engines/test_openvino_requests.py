@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tasks.contracts.plan import HubFile, Source
-from tasks.contracts.resolution import resolve
-from tasks.contracts.site import Site
+from tasks.contracts.fit.resolution import resolve
+from tasks.contracts.site.site import Site
+from tasks.contracts.stored.plan import HubFile, Source
 from tasks.engines.openvino.build import check_precision, properties, scheduler_settings
 from tasks.engines.openvino.maker import OpenVinoMaker
 from tasks.engines.openvino.planner import OpenVinoPlanner

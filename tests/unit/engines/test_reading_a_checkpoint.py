@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.contracts.plan import HubFile, Source
+from tasks.contracts.stored.plan import HubFile, Source
 from tasks.engines.checkpoint.files import check_files, check_limits, check_weights, copy_companions, read_config
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused

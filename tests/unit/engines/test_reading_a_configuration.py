@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.contracts.engine_kinds import ENGINE_KINDS, kinds_with
-from tasks.contracts.triton_images import STATED_IMAGES
+from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with
+from tasks.contracts.site.triton_images import STATED_IMAGES
 from tasks.engines.checkpoint.config_reading import (
     GENERATIONS,
     INSTALLED,

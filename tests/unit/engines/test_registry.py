@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from tasks.contracts.engine_kinds import EngineKind
+from tasks.contracts.engine.engine_kinds import EngineKind
 from tasks.engines.registry import maker_for, planner_for
 
 

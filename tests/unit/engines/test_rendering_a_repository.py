@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.serving.repository import check_repository, render
+from tasks.serving.rendered.repository import check_repository, render
 from tests.support.refused import refused
 
 CONFIG = """name: "{{ name }}"

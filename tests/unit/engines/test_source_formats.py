@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.gpu_formats import AS_IT_IS
+from tasks.contracts.spec.gpu_formats import AS_IT_IS
 from tasks.engines.preflight.source_formats import name_of
 
 NAMES = {row.format for row in AS_IT_IS}

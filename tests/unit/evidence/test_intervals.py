@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from tasks.adapters.statistics import quantile_ratio, rate_ratio
-from tasks.contracts.gate import LINE_ERROR
-from tasks.contracts.gate_spec import Benchmark
-from tasks.contracts.looks import block_count, blocks, looks, planned
+from tasks.adapters.judge.statistics import quantile_ratio, rate_ratio
+from tasks.contracts.measured.gate import LINE_ERROR
+from tasks.contracts.measured.looks import block_count, blocks, looks, planned
+from tasks.contracts.spec.gate import Benchmark
 
 TIMES = [float(number) for number in np.random.default_rng(1).lognormal(4, 0.35, 64)]
 OTHERS = [float(number) for number in np.random.default_rng(2).lognormal(4, 0.35, 64)]

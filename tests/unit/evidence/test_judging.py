@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tasks.contracts.base import canonical_json
-from tasks.contracts.evidence import Evidence, TextLosses
-from tasks.contracts.gate import Verdict
-from tasks.contracts.gate_spec import Goodput
-from tasks.contracts.load_level import LoadLevel
-from tasks.contracts.measurement import AnswerRow, RequestRow
+from tasks.contracts.measured.evidence import Evidence, TextLosses
+from tasks.contracts.measured.gate import Verdict
+from tasks.contracts.measured.measurement import AnswerRow, RequestRow
+from tasks.contracts.spec.gate import Goodput
+from tasks.contracts.spec.load_level import LoadLevel
 from tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
 

@@ -4,11 +4,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tasks.adapters.report import charts, render
-from tasks.contracts.evidence import Evidence, TextLosses
-from tasks.contracts.gate import GateReport, Judgement, Verdict
-from tasks.contracts.gate_spec import Expectation, Goodput
-from tasks.contracts.measurement import AnswerRow, summarize
+from tasks.adapters.judge.report import charts, render
+from tasks.contracts.measured.evidence import Evidence, TextLosses
+from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from tasks.contracts.measured.measurement import AnswerRow, summarize
+from tasks.contracts.spec.gate import Expectation, Goodput
 from tests.fakes.releases import release
 from tests.unit.evidence.test_measurement import row
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.image_contract import PACKAGES_OF_STEPS, STEPS_OF_IMAGE
+from cli.cluster.image_contract import PACKAGES_OF_STEPS, STEPS_OF_IMAGE
 from tasks.engines.trtllm.commands import BUILD, PYTHON
-from tasks.serving import commands, mpi_leader
+from tasks.serving.pod import mpi_leader
+from tasks.serving.rendered import commands
 from tests.contracts.recorded import contract
 from tests.support.paths import REPOSITORY
 

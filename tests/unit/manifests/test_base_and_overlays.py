@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from tasks.contracts.release import Step
-from tasks.contracts.site_objects import READS_DATASETS
+from tasks.contracts.fit.site_objects import READS_DATASETS
+from tasks.contracts.steps import Step
 from tests.support.kubernetes_schemas import validate
 from tests.unit.manifests.objects import BASE, MANIFESTS, base_objects, listed, named
 

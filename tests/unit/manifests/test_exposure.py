@@ -7,9 +7,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tasks.contracts.exposure import Routes, Split
-from tasks.contracts.resolution import resolve
-from tasks.serving import exposure, manifests
+from tasks.contracts.fit.resolution import resolve
+from tasks.contracts.site.exposure import Routes, Split
+from tasks.serving.rendered import exposure, manifests
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.releases import spec
 from tests.fakes.workspace import site

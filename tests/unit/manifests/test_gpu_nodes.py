@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from tasks.contracts.base import read_contract
+from tasks.contracts.engine.gpu_instances import GPU_INSTANCES
 from tasks.contracts.errors import InputError
-from tasks.contracts.gpu_instances import GPU_INSTANCES
-from tasks.contracts.node_objects import node_objects
-from tasks.contracts.resolution import ResolvedRelease, resolve
-from tasks.contracts.site import Site
-from tasks.contracts.site_objects import site_objects
+from tasks.contracts.fit.node_objects import node_objects
+from tasks.contracts.fit.resolution import ResolvedRelease, resolve
+from tasks.contracts.fit.site_objects import site_objects
+from tasks.contracts.site.site import Site
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC, spec

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.site import Site
+from tasks.contracts.site.site import Site
 from tests.contracts.recorded import contract
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY

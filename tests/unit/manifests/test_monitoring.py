@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from tasks.arguments import METRICS_PORT, parse
-from tasks.contracts.placement import GPU_PRODUCT
-from tasks.rollout.channel_metrics import DESCRIPTIONS
-from tasks.serving import manifests
+from tasks.contracts.fit.placement import GPU_PRODUCT
+from tasks.rollout.act.channel_metrics import DESCRIPTIONS
 from tasks.serving.openai_api.metrics import AnswerMetrics
+from tasks.serving.rendered import manifests
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site

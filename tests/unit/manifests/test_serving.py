@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.adapters.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
+from tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.site import Site
-from tasks.contracts.store_access import IDENTITY_VARIABLE
-from tasks.serving import drain, manifests, mpi_leader
+from tasks.contracts.site.site import Site
+from tasks.contracts.site.store_access import IDENTITY_VARIABLE
+from tasks.serving.pod import drain, mpi_leader
+from tasks.serving.rendered import manifests
 from tests.contracts.recorded import check_object, check_writable, contract
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC

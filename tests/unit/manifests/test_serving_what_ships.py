@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.site import Site
-from tasks.serving import groups, manifests, mpi_leader
+from tasks.contracts.site.site import Site
+from tasks.serving.pod import mpi_leader
+from tasks.serving.rendered import groups, manifests
 from tests.contracts.recorded import check_command, check_object, contract
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.site import Site, quantity
+from tasks.contracts.site.site import Site, quantity
 from tests.support.paths import REPOSITORY
 
 SITES = sorted((REPOSITORY / "sites").glob("*.yaml"))

@@ -8,9 +8,9 @@ import yaml
 from local.object_store.identities import Identities
 from local.object_store.signatures import Refusal
 from plugins.slipway_airflow.pods import KINDS
-from tasks.contracts.signing import Signing
-from tasks.contracts.site import ObjectStoreSite
-from tasks.contracts.store_access import ACCOUNTS, IDENTITY_VARIABLE, iam_policy
+from tasks.contracts.site.signing import Signing
+from tasks.contracts.site.site import ObjectStoreSite
+from tasks.contracts.site.store_access import ACCOUNTS, IDENTITY_VARIABLE, iam_policy
 from tests.support.paths import REPOSITORY
 
 MANIFESTS = REPOSITORY / "k8s_manifests"

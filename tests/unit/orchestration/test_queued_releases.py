@@ -1,17 +1,17 @@
-"""What bench.queued_releases and bench.step_overhead calculate: overhead, lost steps, growth of memory."""
+"""What bench.airflow.queued_releases and bench.airflow.step_overhead calculate: overhead, lost steps, growth of memory."""
 
 import sqlite3
 
 import pytest
 
-from bench.queued_releases import problems
+from bench.airflow.queued_releases import problems
 from bench.step_runs import history
 from bench.step_runs.history import Run, Task
 from bench.step_runs.laptop import plan_result
 from bench.step_runs.pods import Pod
 from bench.step_runs.services import halves
-from tasks.contracts.plan import Plan
-from tasks.contracts.release import StepResult
+from tasks.contracts.stored.plan import Plan
+from tasks.contracts.stored.release import StepResult
 
 EXPECTED = {("release__a", "r1"): ("plan", "gate")}
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.adapters.artifacts import ArtifactStore
-from tasks.adapters.heads import TAKEOVER_S, Heads, exists
-from tasks.contracts.artifact import Layout
+from tasks.adapters.store.artifacts import ArtifactStore
+from tasks.adapters.store.heads import TAKEOVER_S, Heads, exists
 from tasks.contracts.base import canonical_json
-from tasks.contracts.retention import RetentionPolicy, RetentionRequest
+from tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
+from tasks.contracts.stored.artifact import Layout
 from tasks.retention.ledger import Ledger
 from tasks.retention.sweep import Sweep
 from tests.fakes.clock import ManualClock

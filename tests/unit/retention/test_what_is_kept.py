@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.retention import Deletion, RetentionPolicy
+from tasks.contracts.site.retention import Deletion, RetentionPolicy
 from tasks.steps import roll_out
 from tests.fakes.old_stores import OldStore
 

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from tasks.adapters.kube_errors import StaleError
+from tasks.adapters.kube.kube_errors import StaleError
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.rollout import server_target
-from tasks.rollout.canary import Phase, State
-from tasks.rollout.canary_routes import STATE, CanaryRoutes
+from tasks.rollout.act import server_target
+from tasks.rollout.act.canary_routes import STATE, CanaryRoutes
+from tasks.rollout.decide.canary import Phase, State
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import spec

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tasks.contracts.artifact import Layout
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.rollout.channel_store import ATTEMPTS, FIRST_PAUSE_S, LONGEST_PAUSE_S, ChannelStore
+from tasks.contracts.stored.artifact import Layout
+from tasks.rollout.act.channel_store import ATTEMPTS, FIRST_PAUSE_S, LONGEST_PAUSE_S, ChannelStore
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tasks.adapters.steady_load import BackgroundLoad
-from tasks.contracts.drill import DrillReport, DrillRequest
+from tasks.adapters.load.steady_load import BackgroundLoad
 from tasks.contracts.errors import ConflictError, InputError, UnavailableError
-from tasks.contracts.measurement import RequestRow, unpacked
-from tasks.contracts.release import RevertRequest
-from tasks.contracts.rollout_spec import DrillSettings
+from tasks.contracts.measured.drill import DrillReport, DrillRequest
+from tasks.contracts.measured.measurement import RequestRow, unpacked
+from tasks.contracts.spec.rollout import DrillSettings
+from tasks.contracts.stored.release import RevertRequest
 from tasks.steps import drill, revert, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import KilledError, MemoryCluster, in_memory, standing

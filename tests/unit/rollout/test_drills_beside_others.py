@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tasks.contracts.errors import UnavailableError
-from tasks.rollout.blue_green import Goal
-from tasks.rollout.reconciler import RolloutReconciler
+from tasks.rollout.act.reconciler import RolloutReconciler
+from tasks.rollout.decide.blue_green import Goal
 from tasks.steps import promote, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import MemoryCluster, in_memory, standing

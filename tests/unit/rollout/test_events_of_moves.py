@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tasks.adapters.event_object import MESSAGE_CHARS, MoveEvent, event_about
-from tasks.adapters.kube import Cluster
+from tasks.adapters.kube.event_object import MESSAGE_CHARS, MoveEvent, event_about
+from tasks.adapters.kube.kube import Cluster
 from tasks.contracts.errors import UnavailableError
-from tasks.rollout.revert import revert
+from tasks.rollout.act.revert import revert
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.rollouts import judged, released, version
 from tests.support.kubernetes_schemas import validate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.adapters.object_store import NotFoundError
+from tasks.adapters.store.object_store import NotFoundError
 from tasks.contracts.errors import ConflictError, InputError
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import standing

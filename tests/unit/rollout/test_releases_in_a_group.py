@@ -3,8 +3,8 @@
 import pytest
 
 from tasks.contracts.errors import ConflictError, UnavailableError
-from tasks.contracts.release import RevertRequest
-from tasks.serving import groups
+from tasks.contracts.stored.release import RevertRequest
+from tasks.serving.rendered import groups
 from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.rollouts import channel, judged, published, released, version

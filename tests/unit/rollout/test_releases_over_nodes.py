@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.serving import manifests
+from tasks.serving.rendered import manifests
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import in_memory, standing
 from tests.fakes.gpu_site import gpu_site

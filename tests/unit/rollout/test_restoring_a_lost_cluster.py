@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.release import RevertRequest
+from tasks.contracts.stored.release import RevertRequest
 from tasks.steps import revert
 from tests.fakes.cluster import in_memory, standing
 from tests.fakes.rollouts import channel, released

@@ -3,8 +3,8 @@
 import pytest
 
 from tasks.contracts.errors import UnavailableError
-from tasks.contracts.release import RevertRequest
-from tasks.serving.manifests import release_uris
+from tasks.contracts.stored.release import RevertRequest
+from tasks.serving.rendered.manifests import release_uris
 from tasks.steps import revert
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, moved, released

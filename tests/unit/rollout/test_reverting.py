@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.errors import ConflictError, InputError, UnavailableError
-from tasks.contracts.release import RevertRequest
+from tasks.contracts.stored.release import RevertRequest
 from tasks.steps import revert, roll_out
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, released, version

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.contracts.release import Failure
-from tasks.rollout import server_target
+from tasks.contracts.stored.release import Failure
+from tasks.rollout.act import server_target
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, judged, released, reported, version

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.release import RevertRequest
+from tasks.contracts.stored.release import RevertRequest
 from tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes.cluster import in_memory
 from tests.fakes.rollouts import judged, published, released, version

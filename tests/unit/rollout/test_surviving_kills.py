@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.rollout.revert import revert
+from tasks.rollout.act.revert import revert
 from tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.object_store import MemoryObjectStore

@@ -3,12 +3,12 @@
 import pytest
 
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.release import RevertRequest
-from tasks.contracts.surge import Shares, shares
-from tasks.rollout import server_target
-from tasks.rollout.revert import restore
-from tasks.rollout.revert import revert as put_back
-from tasks.serving import manifests
+from tasks.contracts.fit.surge import Shares, shares
+from tasks.contracts.stored.release import RevertRequest
+from tasks.rollout.act import server_target
+from tasks.rollout.act.revert import restore
+from tasks.rollout.act.revert import revert as put_back
+from tasks.serving.rendered import manifests
 from tasks.steps import benchmark, promote, revert, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import SPEC, spec

@@ -8,7 +8,7 @@ import pytest
 
 from tasks import command
 from tasks.adapters.process import is_running
-from tasks.serving import ranks_here
+from tasks.serving.pod import ranks_here
 from tests.fakes.clock import ManualClock
 
 

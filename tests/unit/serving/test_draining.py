@@ -5,7 +5,8 @@ import argparse
 import pytest
 
 from tasks import command
-from tasks.serving import drain, front
+from tasks.serving.pod import drain
+from tasks.serving.rendered import front
 from tests.fakes.clock import ManualClock
 
 

@@ -9,10 +9,10 @@ from google.protobuf.json_format import MessageToDict
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec import ReleaseSpec
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.registry import maker_for
 from tasks.engines.trtllm.vocabulary import VOCABULARY
-from tasks.serving.repository import render, template_files
+from tasks.serving.rendered.repository import render, template_files
 from tests.support.goldens import check_goldens
 from tests.support.paths import REPOSITORY
 

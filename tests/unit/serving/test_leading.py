@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import UnavailableError
-from tasks.serving import commands, mpi_leader
+from tasks.serving.pod import mpi_leader
+from tasks.serving.rendered import commands
 from tests.fakes.clock import ManualClock
 from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
 from tests.support.refused import refused

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.serving.front_routes import COPIES, SHARE, limits_of
+from tasks.serving.rendered.front_routes import COPIES, SHARE, limits_of
 from tests.fakes.releases import SPEC, release
 from tests.support.refused import refused
 

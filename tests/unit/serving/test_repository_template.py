@@ -3,7 +3,7 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tasks.contracts.errors import InputError
-from tasks.serving.repository import render
+from tasks.serving.rendered.repository import render
 from tests.support.paths import REPOSITORY
 
 TEMPLATES = REPOSITORY / "model_repository_templates"

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from tasks.arguments import parse
-from tasks.serving import commands, front, manifests
+from tasks.serving.rendered import commands, front, manifests
 from tests.fakes.gpu_site import MULTINODE, gpu_site
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version

@@ -9,11 +9,11 @@ from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from tasks.adapters.workspace import Workspace
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
-from tasks.contracts.site import Site
+from tasks.contracts.site.site import Site
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.engines.registry import maker_for
-from tasks.serving.repository import render
+from tasks.serving.rendered.repository import render
 from tasks.steps import build, download, plan, quantize
 from tests.contracts.recorded import check_document, contract
 from tests.fakes.clock import ManualClock

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from tasks.contracts.errors import UnavailableError
-from tasks.contracts.network_check import AllReduce, NetworkRecord
-from tasks.contracts.resolution import ResolvedRelease
-from tasks.serving import network_check
+from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.site.network_check import AllReduce, NetworkRecord
+from tasks.serving.rendered import network_check
 from tasks.steps import check_network
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.cluster import in_memory

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import MESSAGE_CHARS
-from tasks.contracts.release import Step
+from tasks.contracts.steps import Step
 from tasks.jobs import Job, report
 from tasks.step_table import RELEASE_STEPS
 from tests.fakes.workspace import workspace

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import InputError
-from tasks.serving.boot import BootPlace
+from tasks.serving.pod.boot import BootPlace
 from tasks.steps import assemble
 from tests.fakes.releases import release, spec
 from tests.fakes.step_workspace import StepWorkspace

@@ -5,12 +5,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.load_test import Capacity, LoadTest
-from tasks.adapters.service_object import ServiceAddress
-from tasks.adapters.triton import Chunk
-from tasks.contracts.gate_spec import Benchmark
-from tasks.contracts.load_level import LoadLevel
+from tasks.adapters.kube.service_object import ServiceAddress
+from tasks.adapters.load.load_test import Capacity, LoadTest
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.adapters.triton.triton import Chunk
+from tasks.contracts.spec.gate import Benchmark
+from tasks.contracts.spec.load_level import LoadLevel
 from tasks.steps.benchmark import is_decided
 from tests.fakes.clock import ManualClock
 from tests.fakes.releases import SPEC, release

@@ -7,14 +7,14 @@ import threading
 import pytest
 
 from tasks.adapters.clock import SystemClock
-from tasks.adapters.generate_request import GenerateRequest
-from tasks.adapters.load_clients import arrivals
-from tasks.adapters.load_test import Capacity, LoadTest
-from tasks.adapters.service_object import ServiceAddress
-from tasks.adapters.triton import Chunk
+from tasks.adapters.kube.service_object import ServiceAddress
+from tasks.adapters.load.load_clients import arrivals
+from tasks.adapters.load.load_test import Capacity, LoadTest
+from tasks.adapters.triton.generate_request import GenerateRequest
+from tasks.adapters.triton.triton import Chunk
 from tasks.contracts.errors import UnavailableError
-from tasks.contracts.gate_spec import Benchmark
-from tasks.contracts.load_level import LoadLevel
+from tasks.contracts.spec.gate import Benchmark
+from tasks.contracts.spec.load_level import LoadLevel
 
 RATE = LoadLevel(request_rate=200.0)
 CANDIDATE = {"candidate": ServiceAddress("candidate", {})}

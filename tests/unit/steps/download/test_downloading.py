@@ -1,8 +1,8 @@
 import pytest
 
-from tasks.adapters import stage_files
+from tasks.adapters.store import stage_files
 from tasks.contracts.errors import DigestMismatchError, UnavailableError
-from tasks.contracts.release import Release
+from tasks.contracts.stored.release import Release
 from tasks.steps import download
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import release

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tasks.adapters import stage_files
-from tasks.contracts.artifact import STAGES
+from tasks.adapters.store import stage_files
 from tasks.contracts.base import canonical_json
-from tasks.contracts.channel import Channel
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import StepResult
+from tasks.contracts.stored.artifact import STAGES
+from tasks.contracts.stored.channel import Channel
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import StepResult
 from tasks.steps import plan
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import workspace

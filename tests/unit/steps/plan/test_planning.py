@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from tasks.contracts.artifact import STAGES, Manifest
 from tasks.contracts.base import canonical_json
-from tasks.contracts.channel import Channel
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
+from tasks.contracts.stored.artifact import STAGES, Manifest
+from tasks.contracts.stored.channel import Channel
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.steps import plan
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.harness_spec import Harness
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
+from tasks.contracts.spec.harness import Harness
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.engines.preflight.harness import CODE, datasets_of, tasks_by_dataset
 from tasks.steps import plan
 from tests.fakes.hub import MemoryHub

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from tasks.contracts.plan import PlanRequest
-from tasks.contracts.release import Release
+from tasks.contracts.stored.plan import PlanRequest
+from tasks.contracts.stored.release import Release
 from tasks.steps import plan
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import DigestMismatchError, InputError, SignatureError
-from tasks.contracts.signing import Signing, fingerprint
+from tasks.contracts.site.signing import Signing, fingerprint
 from tasks.jobs import _release_step
 from tasks.steps import fetch_repository, publish
 from tests.fakes.releases import release

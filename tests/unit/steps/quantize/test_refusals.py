@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.plan import DatasetFile, Datasets, HubFile
+from tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile
 from tasks.steps import quantize
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace

@@ -1,5 +1,5 @@
-from tasks.adapters.triton import Answer
-from tasks.contracts.question_spec import SmokeQuestion
+from tasks.adapters.triton.triton import Answer
+from tasks.contracts.spec.question import SmokeQuestion
 from tasks.steps.smoke import answered
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.plan import DatasetFile, HubFile
+from tasks.contracts.stored.plan import DatasetFile, HubFile
 from tasks.steps.smoke import quality_questions
 from tests.fakes.releases import SPEC, release
 from tests.fakes.step_workspace import StepWorkspace

@@ -1,0 +1,1 @@
+"""Benchmarks of planning, parsing, steps and runs."""

@@ -1,0 +1,1 @@
+"""Benchmarks of a serving pod: front, OpenAI routes, engine, load generator."""

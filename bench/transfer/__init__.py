@@ -1,0 +1,1 @@
+"""Benchmarks of transfers to and from object stores."""

@@ -1,0 +1,1 @@
+"""Airflow's REST API and its credentials."""

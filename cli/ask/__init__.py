@@ -1,0 +1,1 @@
+"""Commands that send prompts to a model."""

@@ -1,0 +1,1 @@
+"""Commands that prepare and check a cluster and its store."""

@@ -1,0 +1,1 @@
+"""Commands that read, check or move files and stored models."""

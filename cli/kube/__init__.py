@@ -1,0 +1,1 @@
+"""The Kubernetes API as a person reaches it: kubeconfig, port-forward, routes to pods."""

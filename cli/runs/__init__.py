@@ -1,0 +1,1 @@
+"""Commands about runs and releases, and how they are shown."""

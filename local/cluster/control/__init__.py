@@ -1,0 +1,1 @@
+"""Controllers: workloads, availability, garbage collection."""

@@ -1,0 +1,1 @@
+"""Endpoints, Service proxies and the Gateway."""

@@ -1,0 +1,1 @@
+"""The kubelet: pods, containers, probes, volumes, logs, eviction."""

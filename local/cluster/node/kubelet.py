@@ -1,0 +1,93 @@
+"""Starts a worker for each pod, and ends every container when the stack goes down."""
+
+import asyncio
+import logging
+import shutil
+import time
+from pathlib import Path
+
+from ..objects.resources import NODES, PODS, Object
+from ..objects.store import Change, Store
+from . import attempts
+from .node import Node
+from .pod_worker import PodWorker
+
+CRASH_PAUSE_S = 5.0
+POLL_S = 0.02
+log = logging.getLogger(__name__)
+
+
+class Kubelet:
+    """Runs the pods in the store."""
+
+    def __init__(self, store: Store, node: Node, eviction_grace_s: float) -> None:
+        self._store, self._node, self._eviction_grace_s = store, node, eviction_grace_s
+        self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
+        store.subscribe(self._changed)
+
+    def start(self) -> None:
+        """Take over the state folder's pods, and delete the folders of pods that no longer exist."""
+        self._node.register()
+        pods = self._store.all(PODS)
+        known = {pod["metadata"]["uid"] for pod in pods}
+        for folder in (self._node.state / "pods").glob("*"):
+            if folder.name not in known:
+                end_containers(folder, grace_s=0)
+                shutil.rmtree(folder, ignore_errors=True)
+        for pod in pods:
+            self._work_on(pod)
+
+    async def close(self) -> None:
+        """Stop the workers; containers keep running."""
+        tasks = [task for _, task in self._workers.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _changed(self, change: Change) -> None:
+        if change.resource is NODES:  # its labels may let a pending pod in
+            for worker, _ in self._workers.values():
+                worker.wake()
+        if change.resource is not PODS:
+            return
+        uid = change.object["metadata"]["uid"]
+        if uid in self._workers:
+            self._workers[uid][0].wake()
+        elif change.new is not None:
+            self._work_on(change.new)
+
+    def _work_on(self, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = PodWorker(self._store, self._node, pod, self._eviction_grace_s)
+        task = asyncio.create_task(self._run(worker, pod))
+        self._workers[uid] = (worker, task)
+        task.add_done_callback(lambda _: self._workers.pop(uid, None))
+
+    async def _run(self, worker: PodWorker, pod: Object) -> None:
+        while True:
+            try:
+                await worker.run()
+            except Exception as error:
+                # One pod that cannot be handled must not stop the others.
+                log.exception("pod %s/%s", pod["metadata"]["namespace"], pod["metadata"]["name"])
+                self._node.events.warning(pod, "FailedSync", f"Error syncing pod: {type(error).__name__}: {error}")
+                await asyncio.sleep(CRASH_PAUSE_S)
+            else:
+                return
+
+
+def end_containers(folder: Path, *, grace_s: float) -> int:
+    """End every container below `folder`, with SIGKILL after `grace_s`, and return their number. Blocks."""
+    newest = [attempts.latest(container) for container in folder.glob("**/containers/*")]
+    running = [attempt for attempt in newest if attempt is not None and attempt.ended() is None]
+    for attempt in running:
+        attempt.terminate()
+    deadline = time.monotonic() + grace_s
+    count = len(running)
+    while running:
+        if time.monotonic() >= deadline:
+            for attempt in running:
+                attempt.kill()
+        time.sleep(POLL_S)
+        running = [attempt for attempt in running if attempt.ended() is None]
+    return count

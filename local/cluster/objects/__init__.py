@@ -1,0 +1,1 @@
+"""Objects as data: the store, resources, selectors, patches, quantities, schemas."""

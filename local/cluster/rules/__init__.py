@@ -1,0 +1,1 @@
+"""Admission: defaults, validation, Pod Security, limit ranges, quotas."""

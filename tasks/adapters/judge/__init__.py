@@ -1,0 +1,1 @@
+"""Judging measurements: expectations, statistics, comparisons, the harness, and the report."""

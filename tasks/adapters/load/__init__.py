@@ -1,0 +1,1 @@
+"""Load on a server: clients, arrival times, processes, and what came back."""

@@ -1,0 +1,1 @@
+"""Signatures and the keys that make them."""

@@ -1,0 +1,1 @@
+"""Triton's HTTP and gRPC APIs, and the requests that are sent to it."""

@@ -1,0 +1,1 @@
+"""What a pod's status means, and where its containers write."""

@@ -1,0 +1,28 @@
+"""The names of the steps."""
+
+from typing import Literal, get_args
+
+Step = Literal[
+    "plan",
+    "download",
+    "quantize",
+    "build",
+    "assemble",
+    "publish",
+    "check-network",
+    "roll-out",
+    "smoke-test",
+    "benchmark",
+    "evaluate",
+    "gate",
+    "promote",
+    "roll-back",
+    "revert",
+    "drill",
+    "retention",
+]
+OTHER_STEPS = frozenset({"revert", "drill", "retention"})
+"""Steps that belong to no release's run: `revert` restores a previous release, `drill` tries that out, `retention`
+deletes old ones."""
+STEPS: tuple[Step, ...] = tuple(step for step in get_args(Step) if step not in OTHER_STEPS)
+"""The steps of a release, in order."""

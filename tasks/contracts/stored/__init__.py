@@ -1,0 +1,1 @@
+"""Documents in the object store: artifacts, plans, releases, channels, leases, attestations."""

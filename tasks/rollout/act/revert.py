@@ -1,0 +1,112 @@
+"""Puts the previous release of a model back: in seconds while it is warm, otherwise after it has booted."""
+
+from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.base import read_contract_json
+from tasks.contracts.errors import InputError, PipelineError
+from tasks.contracts.stored.channel import Channel, ChannelEntry
+from tasks.contracts.stored.release import Release
+from tasks.rollout.act.channel_store import ChannelStore
+from tasks.rollout.act.reconciler import RolloutReconciler
+from tasks.rollout.decide.blue_green import Goal
+
+
+def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
+    """Make the cluster serve what the channel of model `name` names as live, after the cluster or the bucket was lost.
+
+    Pods that would fetch the release from another bucket or prefix are replaced one by one, without an interruption.
+    Repeating it does no harm; when the release serves already, nothing changes.
+
+    Raises:
+        InputError: the channel names no live release, or that one can no longer start.
+        ConflictError: a release of the model is in progress.
+        UnavailableError: the release did not become available in time.
+    """
+    live = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read().live
+    if live is None:
+        raise InputError(
+            f"the channel of {name} names no live release, so there is nothing to restore",
+            remedy=f"Release it with `slipway release {name}`, or bring its channel back with `slipway import`.",
+        )
+    reconciler = _reconciler(live, workspace, run)
+    reconciler.lock.acquire()
+    try:
+        moves = reconciler.reach(Goal.RESTORE)
+    finally:
+        reconciler.lock.release()
+    done = "; ".join(moves) or "it served already"
+    return Outcome(
+        f"{live.release_id} is live, as its channel says: {done}",
+        {"release": live.release_id, "was": None, "reason": "", "service": name, "moves": moves},
+    )
+
+
+def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | None = None) -> Outcome:
+    """Send all traffic of model `name` to a previous release, and record that in the channel.
+
+    `to` names the release; None: the newest one before the live one.
+
+    Repeating it with the same `run` finishes what that run began and goes back no further. Releases that the channel no
+    longer keeps are removed, including the one that was live. Where the live release had to make room for the target
+    (rollout.surge none), a failure gives it its replicas back.
+
+    Raises:
+        InputError: the model has no such previous release, or that one can no longer start.
+        ConflictError: a release of the model is in progress.
+        UnavailableError: the previous release did not become available in time.
+    """
+    channel = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read()
+    target = _target(channel, run, to)
+    reconciler = _reconciler(target, workspace, run)
+    reconciler.lock.acquire()
+
+    def taken_back(current: Channel) -> Channel:
+        if current.live and current.live.release_id == target.release_id:
+            return current
+        return current.rolled_back(at=workspace.clock.now(), run=run, reason=reason, to=target.release_id)
+
+    try:
+        moves = reconciler.reach(Goal.REVERT, taken_back)
+    except PipelineError:
+        if not reconciler.observe(Goal.ROLL_BACK).whole:  # what was live made room for the target
+            reconciler.reach(Goal.ROLL_BACK)
+        raise
+    finally:
+        reconciler.lock.release()
+    was = channel.history[0].release_id if _is_done(channel, run) else channel.live.release_id if channel.live else None
+    return Outcome(
+        f"{target.release_id} is live again, in place of {was}",
+        {"release": target.release_id, "was": was, "reason": reason, "service": name, "moves": moves},
+    )
+
+
+def _reconciler(entry: ChannelEntry, workspace: Workspace, run: str) -> RolloutReconciler:
+    document = workspace.store.read_bytes(entry.release_uri)
+    return RolloutReconciler.of(read_contract_json(Release, document, entry.release_uri), workspace, run=run)
+
+
+def _is_done(channel: Channel, run: str) -> bool:
+    """Whether this run has swapped the channel already and was interrupted afterwards."""
+    last = channel.history[0] if channel.history else None
+    return last is not None and last.event == "rolled-back" and last.run == run
+
+
+def _target(channel: Channel, run: str, to: str | None) -> ChannelEntry:
+    if channel.live and _is_done(channel, run):
+        return channel.live
+    if channel.live is None or not channel.previous:
+        raise InputError(
+            f"{channel.name} has no previous release to go back to",
+            found=f"only {channel.live.release_id}, which is live" if channel.live else "no live release",
+            remedy="Release another revision; rollout.keep says how many releases are kept.",
+        )
+    found = next((entry for entry in channel.previous if to in {None, entry.release_id}), None)
+    if found is None:
+        kept = ", ".join(entry.release_id for entry in channel.previous)
+        live = " It is live." if channel.live.release_id == to else ""
+        raise InputError(
+            f"{to} is not a previous release of {channel.name}",
+            found=f"previous releases {kept}",
+            expected="one of these",
+            remedy=f"Choose one of them; rollout.keep says how many are kept.{live}",
+        )
+    return found

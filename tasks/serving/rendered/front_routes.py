@@ -1,0 +1,140 @@
+"""What a pod's front lets through: the routes and methods of Triton that clients need, and how large a request may be.
+
+Everything else is refused, whatever a later Triton adds: shared memory, logging, tracing and the loading of models are
+for its administrator. Sources: src/http_server.cc and src/grpc/grpc_server.cc of triton-inference-server/server.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tasks.contracts.errors import InputError
+from tasks.contracts.spec.spec import ReleaseSpec
+
+_MODEL = "/v2/models/[A-Za-z0-9][A-Za-z0-9._-]*(/versions/[0-9]+)?"
+HTTP_ROUTES = (
+    ("GET", "/v2|/v2/health/(live|ready)|/v2/models/stats"),
+    ("GET", f"{_MODEL}(/(ready|config|stats))?"),
+    ("POST", f"{_MODEL}/(infer|generate|generate_stream)"),
+)
+"""Method and pattern of the whole path, without its query."""
+GRPC_METHODS = (
+    "ServerLive",
+    "ServerReady",
+    "ModelReady",
+    "ServerMetadata",
+    "ModelMetadata",
+    "ModelConfig",
+    "ModelStatistics",
+    "ModelInfer",
+    "ModelStreamInfer",
+)
+GRPC_PATHS = (*(f"/inference.GRPCInferenceService/{name}" for name in GRPC_METHODS), "/grpc.health.v1.Health/Check")
+
+BASE_BYTES, OPENAI_BASE_BYTES = 256 << 10, 1 << 20
+"""Room for what is not the prompt: parameters, a JSON schema; for OpenAI's API also tools and the messages' JSON."""
+BYTES_PER_TOKEN = 64
+"""Bytes of a request for each token of the longest prompt. Text has 3 to 5 bytes a token, and code up to 20; JSON
+escapes make at most 6 of each."""
+OPENAI_MOST_BYTES = 16 << 20
+"""The API's own limit (tasks/serving/openai_api)."""
+COPIES = 5
+"""Times that Triton and its Python backend hold a request at once: as received, parsed, as a tensor, in shared memory
+and as the model's own string."""
+SHARE = 2
+"""The part of a server's memory that requests may take is one in this many."""
+
+_MESSAGE_LIMIT = """
+-- A gRPC message starts with 5 bytes: whether it is compressed, and its length. One that is too long, or compressed, is
+-- replaced by the start of a message of 4 GiB, which Triton's gRPC refuses; the rest of the stream is dropped.
+local function refuse(handle)
+  handle:streamInfo():dynamicMetadata():set("slipway", "too_large", true)
+end
+
+local function tell(handle, answer)
+  local noted = handle:streamInfo():dynamicMetadata():get("slipway")
+  if answer and noted and noted["too_large"] then
+    answer:replace("grpc-status", "8")
+    answer:replace("grpc-message", "MESSAGE")
+  end
+end
+
+-- Triton calls such a stream ended, or an internal error
+function envoy_on_response(handle)
+  if handle:headers():get("grpc-status") then
+    tell(handle, handle:headers())
+  else
+    tell(handle, handle:trailers())
+  end
+end
+
+function envoy_on_request(handle)
+  local left, start, refused = 0, "", false
+  for chunk in handle:bodyChunks() do
+    if refused then
+      chunk:setBytes("")
+    else
+      if start ~= "" then
+        chunk:setBytes(start .. chunk:getBytes(0, chunk:length()))
+        start = ""
+      end
+      local length, at = chunk:length(), 0
+      while at < length and not refused do
+        if left > 0 then
+          local step = math.min(left, length - at)
+          left, at = left - step, at + step
+        elseif length - at < 5 then
+          start = chunk:getBytes(at, length - at)
+          chunk:setBytes(at > 0 and chunk:getBytes(0, at) or "")
+          break
+        else
+          local packed, a, b, c, d = chunk:getBytes(at, 5):byte(1, 5)
+          left, at = ((a * 256 + b) * 256 + c) * 256 + d, at + 5
+          if packed ~= 0 or left > LIMIT then
+            chunk:setBytes((at > 5 and chunk:getBytes(0, at - 5) or "") .. string.char(0, 255, 255, 255, 255))
+            refused = true
+            refuse(handle)
+          end
+        end
+      end
+    end
+  end
+end
+"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a pod's servers take."""
+
+    body_bytes: int
+    """The largest HTTP request body, and the largest gRPC message, to Triton."""
+    openai_bytes: int
+    """The largest request body to OpenAI's API."""
+    requests: int
+    """The most requests in flight, for each of HTTP, gRPC and OpenAI's API."""
+
+
+def limits_of(specs: Iterable[ReleaseSpec], memory_bytes: int) -> Limits:
+    """Limits of a server of these models that has so much memory.
+
+    Raises:
+        InputError: the memory cannot hold a batch of the largest requests.
+    """
+    engines = [spec.engine for spec in specs]
+    prompt_bytes = BYTES_PER_TOKEN * max(engine.max_input_tokens for engine in engines)
+    body_bytes, batch = BASE_BYTES + prompt_bytes, sum(engine.max_batch_size for engine in engines)
+    requests = memory_bytes // SHARE // (COPIES * body_bytes)
+    if requests < batch:
+        raise InputError(
+            "the server's memory cannot hold a batch of the longest prompts",
+            found=f"{memory_bytes >> 20} MiB",
+            expected=f"at least {(batch * SHARE * COPIES * body_bytes >> 20) + 1} MiB for {batch} requests of "
+            f"{body_bytes >> 10} KiB, held {COPIES} times in half of it",
+            remedy="Give the shape more memory, or lower engine.max_batch_size or engine.max_input_tokens.",
+        )
+    return Limits(body_bytes, min(OPENAI_BASE_BYTES + prompt_bytes, OPENAI_MOST_BYTES), requests)
+
+
+def message_limit(most_bytes: int, refusal: str) -> str:
+    """Envoy's filter in Lua that refuses gRPC messages beyond a size; `buffer` would wait for the end of a stream."""
+    return _MESSAGE_LIMIT.replace("LIMIT", str(most_bytes)).replace("MESSAGE", refusal)
