@@ -19,6 +19,8 @@ KNOWN = {
     for section, each in retrieve_configuration_description(include_providers=False).items()
     for name in each["options"]
 }
+FOR_TWO_CPUS = "scheduler.scheduler_idle_sleep_time"
+"""The one that the laptop sets otherwise: there the scheduler and the steps share the CPUs."""
 OF_A_CHART = ["k8s_manifests/airflow/values.yaml", "local/kind/airflow.values.yaml"]
 
 
@@ -66,7 +68,12 @@ def test_the_laptop_and_the_image_have_what_is_the_same_everywhere(tmp_path):
     expected = {section: {name: str(value) for name, value in each.items()} for section, each in COMMON.items()}
 
     assert image == expected
-    assert {section: {name: laptop[section][name] for name in each} for section, each in COMMON.items()} == expected
+    assert {
+        f"{section}.{name}"
+        for section, options in expected.items()
+        for name, value in options.items()
+        if laptop[section][name] != value
+    } == {FOR_TWO_CPUS}
 
 
 @pytest.mark.parametrize("file", OF_A_CHART)
