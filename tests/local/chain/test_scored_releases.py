@@ -69,9 +69,9 @@ def test_a_model_that_meets_its_score_is_promoted_with_the_harness_in_its_verdic
     view, pods = release(scored, "v1")
 
     assert view.run.state == "success", {name: result.summary for name, result in view.results.items()}
-    stored = {name for name, result in view.results.items() if result.outcome == "stored"}
+    stored = {stage for stage in STAGES if stage in view.results and view.results[stage].outcome == "stored"}
     planned = view.results["plan"].data["stages"]
-    assert stored == {stage for stage in STAGES if planned[stage]["stored"]} >= {"download", "quantize", "build"}
+    assert stored == {stage for stage in STAGES if planned[stage]["stored"]} >= {"download"}
     assert stored & set(pods) == set()
     assert pods.count("evaluate") == 1
     assert "our-questions exact_match" in view.results["evaluate"].summary
