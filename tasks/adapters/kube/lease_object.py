@@ -74,7 +74,9 @@ def _name(text: Any) -> str:
     return name
 
 
-def _moment(text: str) -> datetime:
+def _moment(text: Any) -> datetime:
+    if not isinstance(text, str) or len(text) > MOST_CHARS:
+        raise ValueError(f"a time that is {str(text)[:64]!r}")
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError(f"a time without its zone: {text}")

@@ -63,6 +63,13 @@ def test_a_lease_that_no_run_wrote_is_refused_in_words(spec):
         holder_of(lease(**spec))
 
 
+def test_a_refusal_repeats_little_of_what_the_lease_holds():
+    with pytest.raises(InputError) as refusal:
+        holder_of(lease(renewTime="x" * 2**20))
+
+    assert len(refusal.value.found) < 200
+
+
 @pytest.mark.parametrize("run", ["x" * (MOST_CHARS + 1), "release__demo/\u202egnp"])
 def test_an_annotation_that_no_run_wrote_is_refused(run):
     with refused(found="that is not a run's"):
