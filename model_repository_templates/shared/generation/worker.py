@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from multiprocessing.connection import Connection
 from pathlib import Path
 from socket import socketpair
@@ -72,6 +73,7 @@ class Worker:
         with self._lock:
             connection = self._connection or self._started()
             try:
+                self._limit_cpu()
                 connection.send_bytes(json.dumps(request).encode())
                 self._wait(connection, on_long)
                 return _answer(connection)
@@ -122,6 +124,12 @@ class Worker:
         except (BusyError, LimitError):
             self.close()
             raise
+
+    def _limit_cpu(self) -> None:
+        """Have the kernel end the child's work too, in whole seconds: this process may be killed meanwhile."""
+        if self._child is not None:
+            most = ceil(self._cpu_s() + self._budget.cpu_s) + 1
+            resource.prlimit(self._child.pid, resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
 
     def _cpu_s(self) -> float:
         """CPU seconds of the child, of all its threads: fields utime and stime of proc_pid_stat(5)."""

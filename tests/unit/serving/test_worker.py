@@ -1,5 +1,6 @@
 """A worker that a stranger's input may end: its client is told why, and the next one is served."""
 
+import resource
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -125,6 +126,19 @@ def test_half_of_them_may_work_for_long(start, tmp_path, monkeypatch):
         (tmp_path / "go").touch()
 
         assert [each.result() for each in both if each is not refused] == ["went"]
+
+
+def test_the_kernel_ends_the_work_if_its_parent_cannot(start, tmp_path):
+    worker = start(cpu_s=0.5)
+    pid = worker.ask("pid")
+    with ThreadPoolExecutor(1) as other:
+        working = other.submit(worker.ask, {"until": str(tmp_path)})
+        until((tmp_path / "begun").exists)
+        limit_s, _ = resource.prlimit(pid, resource.RLIMIT_CPU)
+        (tmp_path / "go").touch()
+        working.result()
+
+    assert 0.5 < limit_s < 60
 
 
 def test_nothing_is_left_of_a_worker_that_was_closed(start):
