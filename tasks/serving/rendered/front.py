@@ -33,8 +33,11 @@ LEAVE_S = 10
 and every client that sends a request is told to close its connection."""
 STATS_PORT = 8003
 """Port of the metrics of the front and of OpenAI's API, where a scaler or telemetry.metrics asks for them."""
-LIVE_PORT = 8004
-"""Port that says whether the front makes progress, for its liveness probe; clients' connections do not count there."""
+PROBE_PORT = 8004
+"""Port of the probes: whether the front makes progress, and through it, whether the models take requests. The limits of
+clients do not count there: a pod that is busy is ready, and alive."""
+PROBES = 16
+"""Probes in flight at once, for each of Triton's HTTP and OpenAI's API."""
 MEMORY_MIB = 512
 """The most memory that the front may use."""
 HEAP_BYTES = MEMORY_MIB * 4 // 5 << 20
@@ -43,6 +46,9 @@ CONNECTIONS = 4096
 """Connections of clients at once, HTTP and gRPC together: an idle one takes about 30 KiB."""
 HEADERS_S, UPLOAD_S = 10, 60
 """How long a client may take to send the headers of a request, and over HTTP all of it."""
+HTTP_IDLE_S = 660
+"""Time until an idle HTTP connection is closed. Of the load balancers that may be in front of a pod, Google's keeps its
+connections longest: 600 s, which no setting changes (cloud.google.com/load-balancing/docs/https, timeouts)."""
 WINDOW_BYTES = 256 << 10
 """What a gRPC stream may send ahead of what Triton has read; a connection four times that."""
 DEFAULT_LIMITS = Limits(body_bytes=384 << 10, openai_bytes=1152 << 10, requests=500)
@@ -88,7 +94,7 @@ def values(
             "image": site.images.front,
             "config": config(site.serving.bind_address, connection_age_s, folder, stats_port, sockets, limits),
             "stats_port": stats_port,
-            "live_port": LIVE_PORT,
+            "probe_port": PROBE_PORT,
             "memory": f"{MEMORY_MIB}Mi",
             "drain": drain_command(drain_s),
         },
@@ -126,8 +132,10 @@ def config(
             "connection_age_s": connection_age_s,
             "stats_port": stats_port,
             "grpc_idle_s": GRPC_IDLE_S,
+            "http_idle_s": HTTP_IDLE_S,
             "goaway_s": GOAWAY_S,
-            "live_port": LIVE_PORT,
+            "probe_port": PROBE_PORT,
+            "probes": PROBES,
             "limits": limits,
             "heap_bytes": HEAP_BYTES,
             "connections": CONNECTIONS,
@@ -136,6 +144,7 @@ def config(
             "window_bytes": WINDOW_BYTES,
             "http_routes": front_routes.HTTP_ROUTES,
             "grpc_paths": front_routes.GRPC_PATHS,
+            "probe_routes": front_routes.PROBE_ROUTES,
             "message_limit": front_routes.message_limit(limits.body_bytes, TOO_LARGE),
             "too_large": ERROR % TOO_LARGE,
             "compressed": ERROR % COMPRESSED,

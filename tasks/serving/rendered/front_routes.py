@@ -43,6 +43,12 @@ and as the model's own string."""
 SHARE = 2
 """The part of a server's memory that requests may take is one in this many."""
 
+PROBE_ROUTES = (
+    ("/v2/health/ready|/v2/models/[A-Za-z0-9][A-Za-z0-9._-]*/ready", "http"),
+    ("/health", "openai"),
+)
+"""What the pod's readiness probes ask through the front, by pattern of the path, and the cluster that answers."""
+
 _MESSAGE_LIMIT = """
 -- A gRPC message starts with 5 bytes: whether it is compressed, and its length. One that is too long, or compressed, is
 -- replaced by the start of a message of 4 GiB, which Triton's gRPC refuses; the rest of the stream is dropped.

@@ -32,7 +32,7 @@ class OpenAiServer:
     """Both processes; `with` ends them. With `behind`, only a further front, before the API of that one."""
 
     def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1, behind=None):
-        self.port, self.grpc_port, self.live_port = free_ports(3)
+        self.port, self.grpc_port, self.probe_port = free_ports(3)
         self.folder, self.log = folder, folder / "openai.log"
         self._ports = {
             (PORTS["http"], TRITON_PORTS["http"]): (self.port, triton.http_port),
@@ -97,7 +97,7 @@ class OpenAiServer:
         """The shipped configuration, on ports that are free."""
         document = json.loads(front.config(LOOPBACK, connection_age_s, TEMPLATES, sockets=self.sockets))
         resources = document["static_resources"]
-        resources["listeners"][-1]["address"]["socket_address"]["port_value"] = self.live_port
+        resources["listeners"][-1]["address"]["socket_address"]["port_value"] = self.probe_port
         for (front_port, triton_port), (own_port, own_triton_port) in self._ports.items():
             listeners = [each["address"]["socket_address"] for each in resources["listeners"]]
             (listener,) = [each for each in listeners if each["port_value"] == front_port]

@@ -271,4 +271,4 @@ def test_a_compressed_request_is_not_unpacked(door, client):
 
 
 def test_the_front_says_that_it_is_alive_on_a_port_of_its_own(door):
-    assert httpx.get(f"http://{LOOPBACK}:{door.live_port}/live").status_code == 200
+    assert httpx.get(f"http://{LOOPBACK}:{door.probe_port}/live").status_code == 200

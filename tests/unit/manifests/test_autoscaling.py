@@ -160,7 +160,7 @@ def test_a_front_counts_only_where_a_scaler_asks_for_it(nodes):
 
     assert (ports.pop("front-stats"), ports) == (8003, others)
     names = {name: {each["name"] for each in config["static_resources"][name]} for name in ("listeners", "clusters")}
-    assert names == {"listeners": {"http", "grpc", "live", "stats"}, "clusters": {"http", "openai", "grpc", "admin"}}
+    assert names == {"listeners": {"http", "grpc", "probes", "stats"}, "clusters": {"http", "openai", "grpc", "admin"}}
     [policy] = [rule["ports"] for rule in component()["NetworkPolicy"]["spec"]["ingress"]]
     assert policy == [{"protocol": "TCP", "port": 8003}]
     assert "admin" not in {each["name"] for each in plain["static_resources"]["clusters"]}

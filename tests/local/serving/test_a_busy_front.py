@@ -1,0 +1,208 @@
+"""Clients that hold what a front has: requests, connections, time. Each is sent away, and the probes are still answered.
+
+The front is the real one. What answers behind it holds every POST, which no real model does for as long as a test likes.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import socketserver
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from tasks.serving import front
+from tasks.serving.commands import PORTS, TRITON_PORTS
+from tasks.serving.front_routes import Limits
+from tests.local.serving.openai_server import TEMPLATES
+from tests.local.serving.triton_server import LOOPBACK
+from tests.support.paths import ENVIRONMENTS
+from tests.support.ports import free_ports
+from tests.support.service_logs import LogFiles, tell
+from tests.support.waiting import PATIENCE_S, until
+
+REQUESTS, CONNECTIONS = 3, 40
+HEADERS_S, UPLOAD_S = 2, 3
+"""Shorter than what is shipped, so that tests wait less."""
+GENERATE, READY = "/v2/models/demo/generate", "/v2/models/demo/ready"
+MODEL_PROBES = [READY, "/v2/health/ready", "/health"]
+
+
+class Held(BaseHTTPRequestHandler):
+    """Answers GET at once, and POST when the test says so."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self._answer()
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.go.wait(PATIENCE_S)
+        self._answer()
+
+    def log_message(self, *_):
+        """Nothing: its client may be a Unix socket, which has no address."""
+
+    def _answer(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+
+class UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory):
+    """What stands for Triton and for OpenAI's API, whose socket is in the front's folder."""
+    folder = tmp_path_factory.mktemp("front")
+    with ThreadingHTTPServer((LOOPBACK, 0), Held) as triton, UnixServer(str(folder / front.OPENAI_SOCKET), Held) as api:
+        triton.folder, triton.go = folder, threading.Event()
+        for server in (triton, api):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield triton
+        for server in (triton, api):
+            server.shutdown()
+
+
+class Front:
+    """The shipped configuration, on ports that are free, with smaller limits."""
+
+    def __init__(self, behind):
+        self.port, self.grpc_port, self.probe_port = free_ports(3)
+        ports = {PORTS["http"]: self.port, PORTS["grpc"]: self.grpc_port, front.PROBE_PORT: self.probe_port}
+        ports[TRITON_PORTS["http"]] = behind.server_port
+        text = front.config(LOOPBACK, 600, TEMPLATES, limits=Limits(4096, 4096, REQUESTS))
+        document = json.loads(text, object_hook=lambda each: each | shorter(each, ports))
+        command = [ENVIRONMENTS / "front/bin/envoy", "--disable-hot-restart", "--concurrency", "2"]
+        log = behind.folder / "front.log"
+        tell(LogFiles(log))
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(
+                [*command, "--log-level", "warning", "--config-yaml", json.dumps(document)],
+                cwd=behind.folder,
+                stdout=file,
+                stderr=file,
+                env={"PATH": os.environ["PATH"]},
+            )
+
+    def probe(self, path):
+        """Status of a probe; 0 while the front does not listen."""
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"http://{LOOPBACK}:{self.probe_port}{path}", timeout=PATIENCE_S).status_code
+        return 0
+
+    def connect(self, port=None):
+        return socket.create_connection((LOOPBACK, port or self.port), timeout=PATIENCE_S)
+
+
+def shorter(document, ports):
+    """The fields of an object that the tests change."""
+    numbers = {"port_value": ports, "max_active_downstream_connections": {front.CONNECTIONS: CONNECTIONS}}
+    times = {"request_headers_timeout": f"{HEADERS_S}s", "request_timeout": f"{UPLOAD_S}s"}
+    changed = {name: values.get(document[name], document[name]) for name, values in numbers.items() if name in document}
+    return changed | {name: time for name, time in times.items() if name in document}
+
+
+@pytest.fixture(scope="module")
+def door(behind):
+    running = Front(behind)
+    try:
+        until(lambda: running.probe("/live") == 200)
+        yield running
+    finally:
+        running.process.terminate()
+        running.process.wait(20)
+
+
+def status(connection):
+    """Status of the answer; 0 if the connection is closed without one."""
+    with contextlib.suppress(ConnectionError):
+        line = connection.makefile("rb").readline().split()
+        return int(line[1]) if line else 0
+    return 0
+
+
+def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, behind):
+    url = f"http://{LOOPBACK}:{door.port}"
+
+    def ask():
+        return httpx.post(f"{url}{GENERATE}", json={}, timeout=PATIENCE_S).status_code
+
+    def is_refused():
+        with contextlib.suppress(httpx.ReadTimeout):
+            return httpx.get(f"{url}{READY}", timeout=1).status_code == 503
+        return False
+
+    # as many are with Triton, and as many wait in the front
+    with ThreadPoolExecutor(2 * REQUESTS) as clients:
+        try:
+            held = [clients.submit(ask) for _ in range(2 * REQUESTS)]
+            until(is_refused)
+            assert [door.probe(path) for path in MODEL_PROBES] == [200, 200, 200]
+        finally:
+            behind.go.set()
+        assert [each.result() for each in held] == [200] * len(held)
+
+
+def test_probes_are_answered_while_clients_hold_all_connections(door):
+    with httpx.Client(base_url=f"http://{LOOPBACK}:{door.port}") as earlier, contextlib.ExitStack() as idle:
+        assert earlier.get(READY).status_code == 200
+        for _ in range(CONNECTIONS - 1):
+            idle.enter_context(door.connect())
+
+        def is_full():
+            with door.connect() as late, contextlib.suppress(ConnectionError):
+                late.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                return status(late) == 0
+            return True
+
+        until(is_full)
+        assert [door.probe(path) for path in [*MODEL_PROBES, "/live"]] == [200, 200, 200, 200]
+        assert earlier.get(READY).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v2", "/v1/models", "/v2/models/demo/config", "/health/../v2/logging"])
+def test_the_port_of_the_probes_answers_nothing_else(door, path):
+    assert door.probe(path) == 404
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /v2 HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+        b"POST /v2/models/demo/generate HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{",
+    ],
+    ids=["headers", "body"],
+)
+def test_a_client_that_sends_a_request_too_slowly_is_sent_away(door, sent):
+    with door.connect() as slow:
+        slow.sendall(sent)
+
+        assert status(slow) == 408
+        assert slow.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"".join(b"X-%d: 1\r\n" % number for number in range(200)), b"X-Large: " + b"x" * (64 << 10) + b"\r\n"],
+    ids=["many", "large"],
+)
+def test_a_flood_of_headers_is_refused(door, headers):
+    with door.connect() as flood:
+        flood.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
+
+        assert status(flood) == 431
+
+
+def test_a_silent_connection_for_grpc_is_closed(door):
+    with door.connect(door.grpc_port) as silent:
+        assert silent.makefile("rb").read() == b""
