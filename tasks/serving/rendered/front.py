@@ -145,6 +145,7 @@ def config(
             "http_routes": front_routes.HTTP_ROUTES,
             "grpc_paths": front_routes.GRPC_PATHS,
             "probe_routes": front_routes.PROBE_ROUTES,
+            "unreadable": front_routes.UNREADABLE,
             "message_limit": front_routes.message_limit(limits.body_bytes, TOO_LARGE),
             "too_large": ERROR % TOO_LARGE,
             "compressed": ERROR % COMPRESSED,

@@ -49,6 +49,32 @@ PROBE_ROUTES = (
 )
 """What the pod's readiness probes ask through the front, by pattern of the path, and the cluster that answers."""
 
+TRITON_CANNOT_READ = (
+    "failed to parse the request JSON buffer",
+    "Unable to parse",
+    "attempt to access ",
+    "attempt to get members ",
+    "Unable to set",
+)
+"""Beginnings of the messages with which Triton refuses a body that it cannot read, and answers 500. Sources:
+include/triton/common/triton_json.h of triton-inference-server/common at 83adf7cf; http_server.cc, RETURN_MSG_IF_ERR."""
+UNREADABLE = """
+-- A body that Triton cannot read is its client's mistake: 400 instead of 500. Other answers are not looked into
+function envoy_on_response(handle)
+  if handle:headers():get(":status") ~= "500" then
+    return
+  end
+  local body = handle:body()
+  local text = body and body:getBytes(0, math.min(body:length(), 256)) or ""
+  for _, start in ipairs(STARTS) do
+    if text:find('^{"error":%s*"' .. start) then
+      handle:headers():replace(":status", "400")
+    end
+  end
+end
+""".replace("STARTS", "{" + ", ".join(f'"{start}"' for start in TRITON_CANNOT_READ) + "}")
+"""Envoy's filter in Lua for answers of Triton's HTTP server."""
+
 _MESSAGE_LIMIT = """
 -- A gRPC message starts with 5 bytes: whether it is compressed, and its length. One that is too long, or compressed, is
 -- replaced by the start of a message of 4 GiB, which Triton's gRPC refuses; the rest of the stream is dropped.

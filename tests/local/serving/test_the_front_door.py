@@ -80,6 +80,30 @@ ADMINISTRATION = [
         for action in ("status", "register", "unregister")
     ),
 ]
+UNREADABLE = [
+    "{",
+    "text_input=hello",
+    "[]",
+    '"hello"',
+    "null",
+    "NaN",
+    '{"text_input": NaN}',
+    '{"text_input": ["hello", 1]}',
+    '{"text_input": {"a": 1}}',
+    '{"text_input": null}',
+    '{"text_input": "\\ud800"}',
+    '{"inputs": 1}',
+    '{"inputs": [1]}',
+    '{"inputs": [{"name": 1}]}',
+    '{"inputs": [{"name": "text_input", "shape": [-1], "datatype": "BYTES", "data": ["hello"]}]}',
+    '{"inputs": [{"name": "text_input", "shape": ["x"], "datatype": "BYTES", "data": ["hello"]}]}',
+    '{"inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES", "data": 1}]}',
+    '{"inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES", "data": [[[1]]]}]}',
+    '{"inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES"}]}',
+    '{"id": 1, "parameters": 1, "outputs": 1, "inputs": []}',
+    "[" * 4000,
+    b"\xff\xfe",
+]
 OTHER_SPELLINGS = [
     ("GET", "/v2/models/../logging"),
     ("GET", "/v2/models/demo/ready/../../../logging"),
@@ -268,6 +292,15 @@ def test_a_compressed_request_is_not_unpacked(door, client):
         client.infer("demo", text(5), compression_algorithm="gzip")
 
     assert (packed.status_code, refused.value.status()) == (415, "StatusCode.UNIMPLEMENTED")
+
+
+@pytest.mark.parametrize("verb", ["infer", "generate", "generate_stream"])
+@pytest.mark.parametrize("body", UNREADABLE)
+def test_a_body_that_triton_cannot_read_is_a_bad_request(door, verb, body):
+    answer = httpx.post(f"{door.url}/v2/models/demo/{verb}", content=body)
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]
 
 
 def test_the_front_says_that_it_is_alive_on_a_port_of_its_own(door):
