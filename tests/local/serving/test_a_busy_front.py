@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from tasks.serving import front
-from tasks.serving.commands import PORTS, TRITON_PORTS
-from tasks.serving.front_routes import Limits
+from tasks.serving.rendered import front
+from tasks.serving.rendered.commands import PORTS, TRITON_PORTS
+from tasks.serving.rendered.front_routes import Limits
 from tests.local.serving.openai_server import TEMPLATES
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS
