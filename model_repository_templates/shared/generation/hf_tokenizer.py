@@ -11,6 +11,7 @@ from generation.question import RefusedError
 from generation.runtime import Shown
 from generation.settings import SettingsError
 from generation.template_arguments import NO_TEMPLATE
+from generation.token_bytes import longest_token
 
 
 class HuggingFaceTokenizer:
@@ -20,7 +21,7 @@ class HuggingFaceTokenizer:
         end_ids: ids that end an answer, the first one being the usual.
         pad_id: what fills up a batch; the usual end where the checkpoint names none.
         default_max_tokens: the checkpoint's own bound of an answer, or None.
-        longest_token: bytes of the longest text that one token may stand for.
+        longest_token: bytes of the longest text that one token may stand for; None where that may be any text.
     """
 
     def __init__(self, folder: Path, *, chat: bool, arguments: Mapping[str, Any] | None = None) -> None:
@@ -32,7 +33,7 @@ class HuggingFaceTokenizer:
             raise SettingsError(f"{file} is not there; expected the tokenizer of the checkpoint.")
         self._tokenizer = Tokenizer.from_file(str(file))
         self._template = chat_template_of(folder, arguments) if chat else None
-        self.longest_token = max(len(token.encode()) for token in self._tokenizer.get_vocab())
+        self.longest_token = longest_token(read_json(file))
         self._harmony = harmony_of(self._tokenizer.token_to_id, self.encode_word)
         generation = read_json(folder / "generation_config.json")
         tokens = special_tokens(read_json(folder / "tokenizer_config.json"))

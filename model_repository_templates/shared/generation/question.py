@@ -41,20 +41,20 @@ class Job:
     stop_words: tuple[str, ...] = ()
 
 
-def check(question: Question, limits: Limits, longest_token: int) -> None:
+def check(question: Question, limits: Limits, longest_token: int | None) -> None:
     """Refuse what is wrong before any work is done on it.
 
     Args:
         question: the request.
         limits: those of the model.
-        longest_token: bytes of the longest text that one token may stand for.
+        longest_token: bytes of the longest text that one token may stand for; None where that may be any text.
 
     Raises:
         RefusedError: more text than the longest tokens could hold, empty text or stop word, text and messages together,
             tools without messages, max_tokens below 1, or a temperature that is negative or not a number.
     """
-    size, most = _bytes(question), limits.max_input_tokens * longest_token
-    if size > most:
+    size = _bytes(question)
+    if longest_token is not None and size > limits.max_input_tokens * longest_token:
         raise RefusedError(
             f"text_input is {size} bytes long; this model takes at most {limits.max_input_tokens} tokens, of at most "
             f"{longest_token} bytes each. Shorten the text, or release it with a larger engine.max_input_tokens."

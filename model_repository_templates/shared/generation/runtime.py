@@ -126,8 +126,8 @@ class Tokenizer(Protocol):
         """How the model writes calls of tools, by its chat template: generation/tool_calls.py. Empty if not known."""
 
     @property
-    def longest_token(self) -> int:
-        """Bytes of the longest text that one token may stand for."""
+    def longest_token(self) -> int | None:
+        """Bytes of the longest text that one token may stand for; None where that may be any text."""
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> Sequence[int]:
         """Ids of a user's question as the model was trained to see it, BOS and chat template included.

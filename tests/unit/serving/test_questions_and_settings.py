@@ -50,6 +50,7 @@ def test_a_question_that_is_wrong_in_itself_is_refused(question, message):
 
 def test_a_text_that_its_longest_tokens_could_hold_is_not_refused_unread():
     check(Question("x" * 160), LIMITS, 16)
+    check(Question("x" * 161), LIMITS, None)
 
 
 def test_a_prompt_is_refused_by_its_first_token_too_many_and_never_cut():

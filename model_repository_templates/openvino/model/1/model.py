@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from engine_process import EngineProcess
 from generation.channels import CHANNEL, Harmony, harmony_of
-from generation.chat_template import chat_template_of
+from generation.chat_template import chat_template_of, read_json
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
 from generation.restarts import RestartedEngine
@@ -16,6 +16,7 @@ from generation.runtime import Shown
 from generation.service import Service
 from generation.settings import Settings, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
+from generation.token_bytes import longest_token
 from grammar_judge import GrammarJudge
 
 PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "ENABLE_CPU_PINNING": False}
@@ -77,7 +78,7 @@ class OpenVinoTokenizer:
         self._tokenizer, self._template = tokenizer, chat_template_of(engine, arguments) if chat else None
         self._harmony = self._channels() if CHANNEL in (tokenizer.chat_template or "") else None
         self.tool_call_format = self._template.tool_call_format if self._template else ""
-        self.longest_token = max(map(len, tokenizer.get_vocab()))  # its tokens are bytes
+        self.longest_token = longest_token(read_json(engine / "tokenizer.json"))
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
