@@ -1,7 +1,7 @@
 """One Airflow DAG for each release spec with `rollout.drill`: it tries out the way back to the previous release.
 
 In one step, `drill`, the traffic goes to the previous release and back to the live one while requests are sent. A
-request that fails makes the run fail. docs/operations.md says what a drill reports and what to do about a red one.
+request that fails makes the run fail. docs/day-two.md says what a drill reports and what to do about a red one.
 """
 
 from datetime import timedelta

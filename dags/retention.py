@@ -1,6 +1,6 @@
 """Deletes artifacts, releases, evidence and incomplete uploads that the site's `retention` does not keep, in one step.
 
-Without `retention` in the site file the DAG has no schedule, and a run of it ends with what to add. docs/operations.md
+Without `retention` in the site file the DAG has no schedule, and a run of it ends with what to add. docs/day-two.md
 says what is kept. `dry_run` reports what a run would delete.
 """
 

@@ -114,7 +114,7 @@ def verified(settings: Settings, name: str) -> str:
     if site.signing is None or not site.signing.verifies:
         raise InputError(
             f"site {site.name} names no public keys, so nothing can be verified",
-            remedy="Name them in signing.public_keys of the site file: docs/operations.md, Signatures.",
+            remedy="Name them in signing.public_keys of the site file: docs/day-two.md, Signatures.",
         )
     store, layout = settings.store()
     _, release = _live_release(store, read_channel(store, layout, name))

@@ -33,7 +33,7 @@ def check_readable(document: Any, what: str) -> Any:
                 f"{what} was written by a newer Slipway",
                 found=f"needs {needs}",
                 expected=f"at most {VERSION}, the version that reads it",
-                remedy=f"Upgrade to Slipway {needs} or later: docs/operations.md, Upgrade.",
+                remedy=f"Upgrade to Slipway {needs} or later: docs/day-two.md, Upgrade.",
             )
         return {key: value for key, value in document.items() if key != NEEDS}
     if isinstance(api, str) and api.startswith(API_GROUP) and api != API_VERSION:

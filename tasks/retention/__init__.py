@@ -1,1 +1,1 @@
-"""Deletes what the site's policy does not keep: docs/operations.md, Retention."""
+"""Deletes what the site's policy does not keep: docs/day-two.md, Retention."""

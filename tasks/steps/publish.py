@@ -25,7 +25,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
             f"site {workspace.site.name} accepts signatures, and this process has no key to sign with",
             found=f"neither signing.kms_key nor {KEY_VARIABLE}",
             remedy="Name signing.key_secret or signing.kms_key in the site file; a site whose releases are published "
-            "elsewhere imports them instead (docs/operations.md).",
+            "elsewhere imports them instead (docs/disaster.md).",
         )
     rendered, engine = _artifact(release, workspace, "assemble"), _artifact(release, workspace, "build")
     engine_folder = f"{release.spec.name}/{MODEL_VERSION}/{ENGINE_FOLDER}"

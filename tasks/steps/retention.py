@@ -7,7 +7,7 @@ from tasks.contracts.site.retention import RetentionReport, RetentionRequest
 from tasks.retention.ledger import Ledger, line_of
 from tasks.retention.sweep import Sweep
 
-VERSIONED = "the bucket keeps deleted versions, so a lifecycle rule has to free their space (docs/operations.md)"
+VERSIONED = "the bucket keeps deleted versions, so a lifecycle rule has to free their space (docs/day-two.md)"
 
 
 def run(request: RetentionRequest, workspace: Workspace) -> Outcome:

@@ -71,7 +71,7 @@ class KeySigner(Signer):
             raise InputError(
                 f"the private key in {KEY_VARIABLE} cannot sign",
                 expected="PEM of an unencrypted private key on the curve P-256, P-384 or P-521",
-                remedy=f"Make one as docs/operations.md shows, and put it into {SECRET_KEY} of the Secret.",
+                remedy=f"Make one as docs/day-two.md shows, and put it into {SECRET_KEY} of the Secret.",
             )
         self._key = key
 

@@ -1,4 +1,4 @@
-"""The drills of docs/operations.md, with the commands of that page: the bucket, Airflow's database, the cluster are lost.
+"""The drills of docs/disaster.md, with the commands of that page: the bucket, Airflow's database, the cluster are lost.
 
 They come last, because each of them loses what other tests made.
 """
@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1500)
 
-PAGE = (REPOSITORY / "docs" / "operations.md").read_text()
+PAGE = (REPOSITORY / "docs" / "disaster.md").read_text()
 AIRFLOW = ["scheduler", "triggerer", "dag-processor", "api-server", "execution-api"]
 
 
@@ -48,7 +48,7 @@ def recover(chain, lost, backup=""):
 
     The release at its end is one of the revision that is not live, so that there is something to do.
     """
-    section = re.search(rf"^### {lost}\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL)[1]
+    section = re.search(rf"^### {lost}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)[1]
     said = {}
     for line in re.findall(r"^ {7}slipway (.+)$", section, re.MULTILINE):
         words = [{"<name>": MODEL, "<back-up>": str(backup)}.get(word, word) for word in line.split()]

@@ -1,4 +1,4 @@
-"""A command line that cannot be understood is a wrong input: exit code 65, as the README's table says."""
+"""A command line that cannot be understood is a wrong input: exit code 65, as the table of docs/command.md says."""
 
 import os
 import subprocess

@@ -61,9 +61,9 @@ def test_the_cluster_answers_on_this_machine_alone_at_the_address_of_its_kubecon
 
 
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen3-0.6b"])
-def test_the_readme_releases_a_model_that_compose_mounts_a_spec_of(name):
+def test_the_page_of_the_command_releases_a_model_that_compose_mounts_a_spec_of(name):
     spec = yaml.safe_load((REPOSITORY / "specs" / f"{name}.yaml").read_text())
 
     assert spec["engine"]["kind"] == "openvino"
-    assert f"specs/{name}.yaml" in (REPOSITORY / "README.md").read_text()
+    assert f"specs/{name}.yaml" in (REPOSITORY / "docs" / "command.md").read_text()
     assert "./specs:/app/specs:ro" in COMPOSE["services"]["dag-processor"]["volumes"]

@@ -1,4 +1,4 @@
-"""What docs/operations.md installs: Airflow's chart, its rights, and Secrets from a store."""
+"""What docs/install.md installs: Airflow's chart, its rights, and Secrets from a store."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.unit.manifests.objects import MANIFESTS, base_objects, listed
 
-OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text()
+PAGE = (REPOSITORY / "docs" / "install.md").read_text()
 VALUES = yaml.safe_load((MANIFESTS / "airflow" / "values.yaml").read_text())
 SETTINGS = yaml.safe_load((MANIFESTS / "airflow" / "settings.yaml").read_text())
 
@@ -35,7 +35,7 @@ def test_every_command_for_the_chart_gives_it_the_common_settings_first():
         .replace("\\\n", " ")
         .split("helm upgrade --install airflow", 1)[1]
         .split("\n", 1)[0]
-        for file in ("docs/operations.md", "local/kind/up.sh")
+        for file in ("docs/install.md", "local/kind/up.sh")
     ]
 
     files = [[Path(each).name for each in re.findall(r"--values (\S+)", command)] for command in commands]
@@ -70,9 +70,9 @@ def test_external_secrets_follow_their_crd_and_make_the_secret_that_specs_name()
 
 
 def test_the_page_names_components_secrets_and_accounts_that_exist():
-    for component in re.findall(r"- \.\./\.\./([a-z-]+)", OPERATIONS):
+    for component in re.findall(r"- \.\./\.\./([a-z-]+)", PAGE):
         assert (MANIFESTS / component / "kustomization.yaml").exists(), component
-    made = set(re.findall(r"create secret generic ([a-z-]+)", OPERATIONS))
+    made = set(re.findall(r"create secret generic ([a-z-]+)", PAGE))
     used = {VALUES[name] for name in VALUES if name.endswith("SecretName")} | {VALUES["data"]["metadataSecretName"]}
     used |= {each["secret"]["secretName"] for each in VALUES["volumes"] if "secret" in each}
     assert used <= made
