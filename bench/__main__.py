@@ -1,6 +1,6 @@
 """`python -m bench`: every benchmark that needs no stack that is up, one after the other, and at the end every goal.
 
-The sizes are quick ones; `--full` transfers files of 4 GB, queues 200 releases, and simulates with more replications.
+The sizes are quick ones; `--full` transfers files of 4 GB, and queues 200 releases.
 Exits with 1 if a benchmark could not run; a missed goal is a result.
 """
 
@@ -42,7 +42,6 @@ BENCHMARKS = (
     Benchmark("airflow.step_imports", "local", ""),
     Benchmark("airflow.step_overhead", "local", "--runs 3", "--notice-s 0 1"),
     Benchmark("airflow.queued_releases", "local", "--quick"),
-    Benchmark("scale", "dev", "--replications 2"),
     Benchmark("transfer.transfer", "tasks", "--set 8x64MB 200x64kB", "--size full"),
     Benchmark("transfer.transfer", "tasks", None, "--mb-s 100 --set 8x64MB"),
     Benchmark("transfer.transfer", "tasks", "--moto --set 8x16MB --rounds 3", "--moto --size full"),

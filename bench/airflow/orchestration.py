@@ -2,7 +2,7 @@
 
 It reads the DAGs of so many specs, each file in a process of its own as Airflow's dag-processor does, stores them, and
 lets the scheduler run some of them with an executor whose tasks succeed at once: what is left is the scheduler's own
-work. Each figure is of one process, SQLite, one reading. bench.scale starts from those of 200 specs. For Airflow 3.3.2.
+work. Each figure is of one process, SQLite, one reading. docs/scale.md uses those of 200 specs. For Airflow 3.3.2.
 """
 
 import argparse
