@@ -8,13 +8,13 @@ import pytest
 
 from tasks.adapters.kube.lease_object import holder_of
 from tasks.contracts.base import read_contract, read_contract_json
-from tasks.contracts.document_kinds import DOCUMENTS
 from tasks.contracts.documents import parse_document
 from tasks.contracts.errors import InputError
 from tasks.contracts.stored.channel import Channel
 from tasks.contracts.stored.plan import release_id, stage_keys
 from tasks.contracts.stored.release import Release
 from tasks.contracts.version import VERSION
+from tests.fixtures.document_kinds import DOCUMENTS
 from tests.fixtures.make_documents import FOLDER, documents
 from tests.support.paths import REPOSITORY
 
