@@ -18,10 +18,6 @@ Rule = Mapping[str, Any]
 
 _PUBLIC = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
 _DISCOVERY = [*_PUBLIC, "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]
-_REVIEWS = [
-    ("authorization.k8s.io", ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
-    ("authentication.k8s.io", ["selfsubjectreviews"]),
-]
 DEFAULT_ROLES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "cluster-admin": (
         [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}, {"nonResourceURLs": ["*"], "verbs": ["*"]}],
@@ -29,10 +25,6 @@ DEFAULT_ROLES: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     ),
     "system:discovery": ([{"nonResourceURLs": _DISCOVERY, "verbs": ["get"]}], [AUTHENTICATED]),
     "system:public-info-viewer": ([{"nonResourceURLs": _PUBLIC, "verbs": ["get"]}], [AUTHENTICATED, UNAUTHENTICATED]),
-    "system:basic-user": (
-        [{"apiGroups": [group], "resources": kinds, "verbs": ["create"]} for group, kinds in _REVIEWS],
-        [AUTHENTICATED],
-    ),
 }
 
 
@@ -55,9 +47,9 @@ class Authorizer:
         """Whether a role of the user allows the request."""
         if MASTERS in user.groups or (not info.is_resource and info.path in ALWAYS_ALLOWED):
             return True
-        return any(_allows(rule, info) for rule in self.rules(user, info.namespace))
+        return any(_allows(rule, info) for rule in self._rules(user, info.namespace))
 
-    def rules(self, user: User, namespace: str) -> Iterator[Rule]:
+    def _rules(self, user: User, namespace: str) -> Iterator[Rule]:
         """The rules for a user in a namespace; an empty namespace means the whole cluster."""
         for binding in self._store.all(CLUSTER_ROLE_BINDINGS):
             if _binds(binding, user, ""):

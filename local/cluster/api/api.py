@@ -19,7 +19,7 @@ from ..objects.selectors import Selector
 from ..objects.status import ApiError, not_allowed
 from ..objects.store import key_of
 from ..rules import pod_security
-from . import discovery, port_forward, reviews, tables
+from . import discovery, port_forward, tables
 from .objects import Objects
 from .request_bodies import check_fields, delete_options, is_dry_run, named, read_body
 from .watching import Watch
@@ -83,11 +83,7 @@ class Api:
         document = discovery.document(path)
         if document is not None:
             return web.json_response(document)
-        info = urls.read(request.method, path, request.query)
-        if review := reviews.kind_of(info):
-            answer = reviews.answer(review, self.gate.authorizer, self.gate.user(request), await read_body(request))
-            return web.json_response(answer, status=201)
-        return await self._resource(request, urls.target(info))
+        return await self._resource(request, urls.target(urls.read(request.method, path, request.query)))
 
     async def _resource(self, request: web.Request, target: Target) -> web.StreamResponse:
         if target.part:

@@ -8,18 +8,20 @@ from aiohttp import web
 
 from ..objects.resources import Object, Resource
 from ..objects.schema import refuse_unknown_fields
-from ..objects.status import bad_request
-from . import protobuf
+from ..objects.status import ApiError, bad_request
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 async def read_body(request: web.Request, *, any_shape: bool = False) -> Any:
-    """The request's body as data, from JSON, YAML or protobuf; an object unless `any_shape`.
+    """The request's body as data, from JSON or YAML; an object unless `any_shape`.
 
     Raises:
-        ApiError: 400, the body cannot be read; 415, this kind is not accepted as protobuf.
+        ApiError: 400, the body cannot be read; 415, it is Kubernetes' protobuf, which kubectl sends for a few kinds.
     """
-    if request.content_type == protobuf.MEDIA_TYPE:
-        return protobuf.decode(await request.read())
+    if request.content_type == PROTOBUF:
+        text = "the body of the request is protobuf; this server accepts application/json and application/yaml"
+        raise ApiError(415, "UnsupportedMediaType", text)
     text = await request.text()
     try:
         body = yaml.safe_load(text) if "yaml" in request.content_type else json.loads(text)

@@ -197,25 +197,6 @@ def test_what_does_not_exist_is_hidden_from_those_who_may_not_see_it(account, cl
     assert cluster.ask("/api/v1/unknown/none")[0] == 404
 
 
-def test_kubectl_asks_what_an_account_may_do(account, space):
-    account.may(rule("pods", "get list"), rule("pods/log", "get"))
-
-    def can(*request):
-        return space.kubectl("auth", "can-i", *request, "--token", account.token, check=False).stdout.strip()
-
-    said = [can("list", "pods"), can("get", "pods", "--subresource=log"), can("delete", "pods"), can("get", "/version")]
-
-    assert said == ["yes", "yes", "no", "yes"]
-    assert "pods/log" in can("--list")
-    assert account.user in space.kubectl("auth", "whoami", "--token", account.token).stdout
-
-
-def test_kubectl_creates_a_token_for_an_account(account, space, cluster):
-    token = space.kubectl("create", "token", "worker", "--duration=10m").stdout.strip()
-
-    assert cluster.ask("/api", token=token)[0] == 200
-
-
 def test_a_token_shorter_than_ten_minutes_is_refused(account):
     with pytest.raises(client.ApiException) as refused:
         account.request_token(expirationSeconds=60)
