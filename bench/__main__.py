@@ -1,6 +1,6 @@
 """`python -m bench`: every benchmark that needs no stack that is up, one after the other, and at the end every goal.
 
-The sizes are quick ones; `--full` transfers files of 4 GB, and queues 200 releases.
+The sizes are quick ones; `--full` transfers files of 4 GB.
 Exits with 1 if a benchmark could not run; a missed goal is a result.
 """
 
@@ -41,7 +41,6 @@ BENCHMARKS = (
     Benchmark("airflow.startup", "local", "--readings 3", ""),
     Benchmark("airflow.step_imports", "local", ""),
     Benchmark("airflow.step_overhead", "local", "--runs 3", "--notice-s 0 1"),
-    Benchmark("airflow.queued_releases", "local", "--quick"),
     Benchmark("transfer.transfer", "tasks", "--set 8x64MB 200x64kB", "--size full"),
     Benchmark("transfer.transfer", "tasks", None, "--mb-s 100 --set 8x64MB"),
     Benchmark("transfer.transfer", "tasks", "--moto --set 8x16MB --rounds 3", "--moto --size full"),
@@ -65,9 +64,7 @@ GOAL = "goal "
 def main() -> int:
     """Run them, print what they print, and repeat the lines that name a goal."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--full", action="store_true", help="files of 4 GB, 200 releases, a model of 135 million weights"
-    )
+    parser.add_argument("--full", action="store_true", help="files of 4 GB, a model of 135 million weights")
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="only these")
     arguments = parser.parse_args()
     goals: list[str] = []

@@ -23,12 +23,11 @@ from statistics import median
 
 from bench.step_runs import history
 from bench.step_runs.history import Run
-from bench.step_runs.laptop import PEER, PEER_PODS, laptop, release_dag, workplace, write_files
+from bench.step_runs.laptop import PEER, PEER_PODS, RELEASE, laptop, workplace, write_files
 from bench.step_runs.runs import database, ended, trigger
 from cli.settings import Settings
 from local.stack import Stack
 
-RELEASE = release_dag(0)
 SERVICES, TEST = "services", "dags test"
 GOALS_S = {TEST: 0.25, SERVICES: 0.5}
 """In the order of the measurements: a scheduler that runs would take the tasks of `dags test` too."""
@@ -48,7 +47,7 @@ def main() -> int:
     print(f"{PEER_PODS} pods a run; medians of {arguments.runs}", flush=True)
     for notice_s in arguments.notice_s:
         with workplace() as folder:
-            write_files(folder, 1)
+            write_files(folder)
             stack = laptop(folder, notice_s=notice_s)
             try:
                 for way in [way for way in GOALS_S if way in (arguments.only or GOALS_S)]:
@@ -101,7 +100,7 @@ def with_services(stack: Stack) -> Callable[[str], Run]:
 
     def run(dag_id: str) -> Run:
         with settings.airflow() as airflow:
-            return ended(stack, [trigger(airflow, dag_id, f"{time.time_ns()}-full")])[0]
+            return ended(stack, [trigger(airflow, dag_id, str(time.time_ns()))])[0]
 
     return run
 

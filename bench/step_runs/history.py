@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ RUNS = """
 SELECT dag_id, run_id, state, start_date, end_date FROM dag_run WHERE end_date IS NOT NULL ORDER BY start_date
 """
 TASKS = """
-SELECT task_id, state, try_number, pid, start_date, end_date FROM task_instance WHERE dag_id = ? AND run_id = ?
+SELECT task_id, state, pid, start_date, end_date FROM task_instance WHERE dag_id = ? AND run_id = ?
 """
 RESULTS = """SELECT task_id, value FROM xcom WHERE key = ? AND dag_id = ? AND run_id = ?"""
 POD, RESULT = "pod_name", "return_value"
@@ -25,7 +25,6 @@ class Task:
 
     task_id: str
     state: str | None
-    tries: int
     had_process: bool
     had_pod: bool
     work_s: float
@@ -44,11 +43,6 @@ class Run:
     began_s: float
     ended_s: float
     tasks: tuple[Task, ...]
-
-    @property
-    def pods(self) -> tuple[str, ...]:
-        """The tasks that had a pod."""
-        return tuple(task.task_id for task in self.tasks if task.had_pod)
 
     @property
     def steps(self) -> tuple[Task, ...]:
@@ -88,22 +82,6 @@ def count_ended(database: Path, run_ids: Collection[str]) -> int:
         return sum(row[1] in run_ids for row in connection.execute(RUNS))
 
 
-def steps_per_second(runs: Sequence[Run]) -> float:
-    """How many steps the runs had, over the time from the first beginning to the last end."""
-    wall_s = max(run.ended_s for run in runs) - min(run.began_s for run in runs)
-    return sum(len(run.steps) for run in runs) / wall_s
-
-
-def most_at_once(runs: Sequence[Run]) -> int:
-    """How many of the runs were under way at the same time, at most."""
-    changes = sorted([(run.began_s, 1) for run in runs] + [(run.ended_s, -1) for run in runs])
-    running = most = 0
-    for _, change in changes:
-        running += change
-        most = max(most, running)
-    return most
-
-
 @contextmanager
 def _opened(database: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=60)) as connection:
@@ -113,10 +91,10 @@ def _opened(database: Path) -> Iterator[sqlite3.Connection]:
 def _tasks(connection: sqlite3.Connection, dag_id: str, run_id: str) -> Iterator[Task]:
     pods = {task for task, _ in connection.execute(RESULTS, (POD, dag_id, run_id))}
     results = {task: _json(value) for task, value in connection.execute(RESULTS, (RESULT, dag_id, run_id))}
-    for task_id, state, tries, pid, began, ended in connection.execute(TASKS, (dag_id, run_id)):
+    for task_id, state, pid, began, ended in connection.execute(TASKS, (dag_id, run_id)):
         had_pod, result = task_id in pods, results.get(task_id)
         work_s = float(result["seconds"]) if had_pod and isinstance(result, dict) else 0.0
-        yield Task(task_id, state, tries, pid is not None, had_pod, work_s, _seconds(began), _seconds(ended))
+        yield Task(task_id, state, pid is not None, had_pod, work_s, _seconds(began), _seconds(ended))
 
 
 def _json(value: object) -> object:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 import yaml
 
@@ -25,19 +24,9 @@ SPEC = REPOSITORY / "specs" / "demo.yaml"
 IMAGES = ("slipway/tasks-cpu:dev", "slipway/triton-cpu:dev")
 """Images of sites/local.yaml that steps of the spec run in."""
 BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
-Kind = Literal["full", "stored", "nothing"]
-PODS: dict[Kind, tuple[str, ...]] = {
-    "full": (
-        *("plan", "download", "quantize", "build", "assemble", "publish"),
-        *("roll-out", "smoke-test", "benchmark", "gate", "promote"),
-    ),
-    "stored": ("plan", "roll-out", "smoke-test", "benchmark", "gate", "promote"),
-    "nothing": ("plan",),
-}
-"""The steps that have a pod, by what the plan of a run says: every stage is missing, every stage is stored, or the
-release is live already."""
-PEER_PODS = len(PODS["full"])
-PEER = "peer"
+PEER_PODS = 11
+"""As many as a release has whose every stage is missing."""
+MODEL, RELEASE, PEER = "bench", "release__bench", "peer"
 PEER_FILE = """
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.sdk import DAG, chain
@@ -61,16 +50,6 @@ with DAG("{peer}", schedule=None, catchup=False, max_active_runs=64):
 """
 
 
-def model(number: int) -> str:
-    """Name of a model, which is part of its DAGs' ids. None is the beginning of another one."""
-    return f"bench-{number:03}"
-
-
-def release_dag(number: int) -> str:
-    """Id of the DAG that releases a model."""
-    return f"release__{model(number)}"
-
-
 @contextmanager
 def workplace() -> Iterator[Path]:
     """A folder that is removed at the end. It is not below /tmp, which pods have of their own."""
@@ -79,20 +58,17 @@ def workplace() -> Iterator[Path]:
         yield Path(folder)
 
 
-def write_files(folder: Path, models: int) -> None:
-    """Write specs of `models` models, what their runs plan, the program of the steps, and the peer's DAG."""
-    for each in ("specs", "plans", "peer", "image/tasks"):
+def write_files(folder: Path) -> None:
+    """Write the model's spec, what its runs plan, the program of the steps, and the peer's DAG."""
+    for each in ("specs", "peer", "image/tasks"):
         (folder / each).mkdir(parents=True)
-    for number in range(models):
-        name = model(number)
-        spec = SPEC.read_text().replace("name: demo-llama", f"name: {name}", 1)
-        (folder / "specs" / f"{name}.yaml").write_text(spec)
-        for kind in PODS:
-            (folder / "plans" / f"{name}-{kind}.json").write_text(json.dumps(plan_result(name, kind)))
+    spec = SPEC.read_text().replace("name: demo-llama", f"name: {MODEL}", 1)
+    (folder / "specs" / f"{MODEL}.yaml").write_text(spec)
+    (folder / "plan.json").write_text(json.dumps(plan_result()))
     shutil.copyfile(program.__file__, folder / "image" / "tasks" / "__main__.py")
     peer = PEER_FILE.format(peer=PEER, image=IMAGES[0], step=program.IDLE, pods=PEER_PODS)
     (folder / "peer" / "peer.py").write_text(peer)
-    variables = {"PYTHONPATH": str(folder / "image"), program.PLANS: str(folder / "plans")}
+    variables = {"PYTHONPATH": str(folder / "image"), program.PLAN: str(folder / "plan.json")}
     row = {"path_prefix": ["${ENVS}/tasks/bin"], "env": variables}
     (folder / "images.yaml").write_text(yaml.safe_dump({"images": dict.fromkeys(IMAGES, row)}))
 
@@ -121,18 +97,17 @@ def laptop(folder: Path, *, notice_s: float, airflow: Mapping[str, str] | None =
     )
 
 
-def plan_result(name: str, kind: Kind) -> dict[str, object]:
-    """The result of plan for a model, as the step writes it; the program fills in the run and the time."""
+def plan_result() -> dict[str, object]:
+    """The result of plan with every stage missing; the program fills in the run and the time."""
     stages = {
-        stage: StagePlan(key=f"{index + 1:x}" * 64, stored=kind != "full", fields={})
-        for index, stage in enumerate(STAGES)
+        stage: StagePlan(key=f"{index + 1:x}" * 64, stored=False, fields={}) for index, stage in enumerate(STAGES)
     }
-    release = release_id(name, stages["publish"].key)
+    release = release_id(MODEL, stages["publish"].key)
     plan = Plan(
         release_id=release,
-        name=name,
+        name=MODEL,
         run="unknown",
-        action="nothing" if kind == "nothing" else "release",
+        action="release",
         source=Source(repo="slipway/demo-llama", revision="v1", commit="a" * 40, files=()),
         datasets=Datasets(),
         stages=stages,
@@ -141,7 +116,7 @@ def plan_result(name: str, kind: Kind) -> dict[str, object]:
     )
     result = StepResult(
         step="plan",
-        release=Layout("s3://slipway").release(name, release),
+        release=Layout("s3://slipway").release(MODEL, release),
         run="unknown",
         outcome="done",
         summary=f"plan of {release}",

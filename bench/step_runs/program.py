@@ -1,7 +1,7 @@
 """Stands in for `python -m tasks` in a step's pod: it writes the step's result where the step would, and does no work.
 
 Only the standard library, so that it starts as fast as Python does. The plan comes from a file that the benchmark
-wrote; the last part of a run's id names which one.
+wrote.
 """
 
 import datetime as dt
@@ -16,10 +16,8 @@ import sys
 import time
 import urllib.parse
 
-PLANS = "BENCH_PLANS"
-"""Environment variable: the folder of `<name>-<kind>.json`, results of plan."""
-FULL = "full"
-"""The kind of a run whose id names none, as that of `airflow dags test`."""
+PLAN = "BENCH_PLAN"
+"""Environment variable: the file with the result of plan."""
 IDLE = "idle"
 """A step that writes nothing."""
 
@@ -31,8 +29,7 @@ def main(step: str, arguments: dict[str, str]) -> None:
     began, started_at = time.monotonic(), dt.datetime.now(dt.UTC)
     if step == "plan":
         *_, name, run, _file = arguments["request"].split("/")
-        file = pathlib.Path(os.environ[PLANS], f"{name}-{run.rpartition('-')[2]}.json")
-        result = json.loads((file if file.exists() else file.with_name(f"{name}-{FULL}.json")).read_text())
+        result = json.loads(pathlib.Path(os.environ[PLAN]).read_text())
         result["data"]["plan"]["run"] = run
         uri = arguments["request"].split("/requests/")[0] + f"/releases/{name}/plans/{run}.json"
     else:
