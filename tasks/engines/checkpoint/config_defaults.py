@@ -109,11 +109,13 @@ OLDER_NAMES: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model"),
     "intermediate_size": ("n_inner", "ffn_dim", "ffn_hidden_size"),
     "num_attention_heads": ("n_head", "n_heads"),
-    "num_key_value_heads": ("num_kv_heads",),
+    "num_key_value_heads": ("n_head_kv", "num_kv_heads", "multi_query_group_num", "num_attention_groups"),
+    "head_dim": ("hidden_size_per_head", "kv_channels", "attention_head_dim"),
     "max_position_embeddings": ("n_positions", "max_seq_len"),
     "sliding_window_pattern": ("_sliding_window_pattern",),
 }
-"""Other names of a field: those of GPT-2, BLOOM, MPT, OPT and Falcon, and of Gemma 3 since transformers 4.54."""
+"""Other names of a field: those of GPT-2, BLOOM, MPT, OPT, Falcon, ChatGLM, Step 3.5 and PLaMo 2, and of Gemma 3 since
+transformers 4.54 (vllm/transformers_utils/model_arch_config_convertor.py, get_total_num_kv_heads and get_head_size)."""
 
 TYPE_OF_PART = {
     "gemma3": "gemma3_text",

@@ -20,12 +20,17 @@ COUNTS = (
     "vocab_size",
     "max_position_embeddings",
 )
+PER_LAYER = frozenset({"intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim"})
+"""Counts that may be a list with one number for each layer: Gemma 3n, OpenELM, DeciLM."""
+MOST_LAYERS = 10_000
+"""More than any model has. Each layer is looked at, so a file must not be able to name a billion."""
 PARTS = ("text_config", "language_config", "llm_config")
 """The language model's part of a configuration that has several."""
-OBJECTS = ("quantization_config", "quantization", *PARTS, "rope_scaling", "rope_parameters")
+OBJECTS = ("quantization_config", "compression_config", "quantization", *PARTS, "rope_scaling", "rope_parameters")
 TEXTS = ("model_type", "torch_dtype", "dtype", "peft_type", "quant_algo", "quant_method")
 EXPECTED = {
     **dict.fromkeys(COUNTS, f"a whole number from 1 to {LARGEST}"),
+    **dict.fromkeys(PER_LAYER, f"a whole number from 1 to {LARGEST}, or one for each layer"),
     **dict.fromkeys(OBJECTS, "an object"),
     **dict.fromkeys(TEXTS, "a string"),
     "architectures": "a list of names",
@@ -61,8 +66,10 @@ def check_document(what: str, document: Mapping[str, Any]) -> None:
 
 def _holds(field: str, value: Any) -> bool:
     holds: bool
-    if field in COUNTS:
-        holds = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST
+    if field in PER_LAYER and isinstance(value, list):
+        holds = 0 < len(value) <= MOST_LAYERS and all(_is_count(each) for each in value)
+    elif field in COUNTS:
+        holds = _is_count(value)
     elif field in OBJECTS:
         holds = isinstance(value, Mapping)
     elif field in TEXTS:
@@ -76,6 +83,10 @@ def _holds(field: str, value: Any) -> bool:
     else:
         holds = isinstance(value, str | list)
     return holds
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import Source
 from tasks.engines.preflight.adapter_memory import adapter_bytes
 from tasks.engines.preflight.experts import attention_ranks, replicated_parameters
-from tasks.engines.preflight.model_shape import KEPT_BYTES, ModelShape
+from tasks.engines.preflight.model_shape import KEPT_BYTES, LayerCache, ModelShape
 
 GIB = 2**30
 BITS: dict[QuantizationFormat, float] = {
@@ -141,12 +141,27 @@ def _weights(spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantiz
 def sequence_bytes(spec: ReleaseSpec, shape: ModelShape) -> int:
     """Bytes of the KV cache of one sequence of engine.max_sequence_tokens, on the fullest GPU."""
     stage = -(-shape.layers // spec.engine.pipeline_parallel)
-    stages = [shape.windows[first : first + stage] for first in range(0, shape.layers, stage)]
-    slots = max(_token_slots(spec, windows) for windows in stages)
-    return slots * _elements_per_token(spec, shape) * KV_BYTES[spec.quantization.kv_cache]
+    stages = [shape.caches[first : first + stage] for first in range(0, shape.layers, stage)]
+    return max(_stage_bytes(spec, shape, [cache for cache in caches if cache]) for caches in stages)
 
 
-def _elements_per_token(spec: ReleaseSpec, shape: ModelShape) -> int:
+def _stage_bytes(spec: ReleaseSpec, shape: ModelShape, caches: Sequence[LayerCache]) -> int:
+    """Bytes of the cache of one sequence in the layers of one pipeline stage that have a cache."""
+    alike: dict[LayerCache, list[LayerCache]] = {}
+    for cache in caches:
+        alike.setdefault(replace(cache, window=None), []).append(cache)
+    width = KV_BYTES[spec.quantization.kv_cache]
+    keys = sum(
+        _token_slots(spec, [cache.window for cache in same])
+        * _elements_per_token(spec, each)
+        * width
+        // each.tokens_per_entry
+        for each, same in alike.items()
+    )
+    return keys + len(caches) * spec.engine.max_sequence_tokens * shape.indexer_bytes
+
+
+def _elements_per_token(spec: ReleaseSpec, cache: LayerCache) -> int:
     """Elements that a layer caches of a token: keys and values, or one latent that every tensor parallel rank holds.
 
     vLLM: MLAAttentionSpec (vllm/v1/kv_cache_interface.py at v0.19.0, v0.22.1 and v0.24.0). TensorRT-LLM with PyTorch:
@@ -154,10 +169,10 @@ def _elements_per_token(spec: ReleaseSpec, shape: ModelShape) -> int:
     1.2). The runtime of engines has room for keys and values of that head (cpp/tensorrt_llm/batch_manager/
     trtGptModelInflightBatching.cpp @ 00825c4e, createKvCacheManager).
     """
-    if shape.latent is not None:
-        return shape.latent * (2 if spec.engine.traits.compiled else 1)
-    heads = max(1, shape.kv_heads // attention_ranks(spec))
-    return 2 * heads * shape.head_dim
+    if cache.latent is not None:
+        return cache.latent * (2 if spec.engine.traits.compiled else 1)
+    heads = max(1, cache.kv_heads // attention_ranks(spec))
+    return 2 * heads * cache.head_dim
 
 
 def _token_slots(spec: ReleaseSpec, windows: Sequence[int | None]) -> int:
@@ -241,4 +256,7 @@ class MemoryFit:
     def sequences(self, **changes: Any) -> int:
         """How many sequences of engine.max_sequence_tokens the cache holds at once, with these changes."""
         need = self.need(**changes)
-        return max(0, self.room(need)) // need.kv_cache
+        room = self.room(need)
+        if need.kv_cache == 0:  # no layer has a cache: a batch is all that the runtime takes at once
+            return self.changed(**changes).engine.max_batch_size if room > 0 else 0
+        return max(0, room) // need.kv_cache

@@ -35,7 +35,7 @@ def test_dimensions_are_those_of_the_class(read):
         assert (shape.layers, shape.hidden, shape.heads, shape.vocabulary) == expected, name
         if own.get("num_key_value_heads") and not own.get("multi_query"):
             assert shape.kv_heads == own["num_key_value_heads"], name
-        if own.get("head_dim") and shape.latent is None:
+        if own.get("head_dim") and shape.caches[0].latent is None:
             assert shape.head_dim == own["head_dim"], name
         if own["tie_word_embeddings"] is not None:
             assert shape.tied == own["tie_word_embeddings"], name
@@ -46,7 +46,7 @@ def test_layers_have_windows_where_the_class_says_sliding(read):
     for name in CONFIGURATIONS.keys() & read.keys():
         types = read[name].get("layer_types")
         if types is not None:
-            windows = shape_of(CONFIGURATIONS[name]).windows
+            windows = [each.window for each in shape_of(CONFIGURATIONS[name]).caches]
             assert [window is not None for window in windows] == [each == SLIDING for each in types], name
             compared += 1
     assert compared > len(SWITCHED)
