@@ -3,10 +3,10 @@
 import json
 
 from tasks.contracts.base import read_contract
-from tasks.contracts.engine_kinds import ENGINE_KINDS
-from tasks.contracts.plan import HubFile, Source
-from tasks.contracts.resolution import resolve
-from tasks.contracts.spec import CALIBRATED, ReleaseSpec
+from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from tasks.contracts.fit.resolution import resolve
+from tasks.contracts.spec.spec import CALIBRATED, ReleaseSpec
+from tasks.contracts.stored.plan import HubFile, Source
 from tasks.engines.preflight.sources import documents_of, files_of_release
 from tasks.engines.registry import planner_for
 from tests.fakes.releases import SPEC
@@ -32,7 +32,7 @@ TOKENIZER = {"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %
 
 
 class Brought:
-    """See tasks.adapters.hub.Hub: what plan uses of it."""
+    """See tasks.adapters.hub.hub.Hub: what plan uses of it."""
 
     def __init__(self, config, *, gib=15.0, weights=None, tokenizer=None, documents=None):
         """`weights`: sizes in bytes by file; `documents`: further ones by file."""
