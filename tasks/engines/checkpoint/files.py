@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import Source
 from tasks.engines.checkpoint.foreign import check_document, refusing
 
@@ -69,22 +68,6 @@ def read_config(checkpoint: Path) -> dict[str, Any]:
             remedy="Choose another revision.",
         )
     return config
-
-
-def check_limits(config: dict[str, Any], spec: ReleaseSpec) -> None:
-    """Refuse a sequence longer than the model has positions.
-
-    Raises:
-        InputError: engine.max_sequence_tokens is above max_position_embeddings.
-    """
-    positions = config.get("max_position_embeddings")
-    if isinstance(positions, int) and 0 < positions < spec.engine.max_sequence_tokens:
-        raise InputError(
-            f"engine.max_sequence_tokens is above max_position_embeddings of {spec.source.repo}",
-            found=str(spec.engine.max_sequence_tokens),
-            expected=f"at most {positions}",
-            remedy="Lower the limit.",
-        )
 
 
 def check_weights(checkpoint: Path) -> int:

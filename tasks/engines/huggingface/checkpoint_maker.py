@@ -11,7 +11,8 @@ from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import DRAFT_FOLDER
 from tasks.engines.adapters import adapter_modules, adapters_in, check_adapter_weights
 from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.checkpoint.files import check_limits, check_weights, read_config, read_object
+from tasks.engines.checkpoint.files import check_weights, read_config, read_object
+from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
 from tasks.engines.huggingface.checkpoint_planner import MODELOPT
 from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_draft, link_readable
@@ -34,7 +35,7 @@ class CheckpointMaker(EngineMaker):
     def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
         """Quantize with ModelOpt, or pass the checkpoint on as it is; so pass adapters and a draft always."""
         config = read_config(checkpoint)
-        check_limits(config, spec)
+        check_limits(spec, config)
         source_bytes = check_weights(checkpoint)
         check_adapter_weights(checkpoint, spec)
         if not spec.changes_weights:
@@ -63,7 +64,7 @@ class CheckpointMaker(EngineMaker):
     def build(self, checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
         """Pass the checkpoint on with a description of it; the runtime's arguments are in the repository."""
         config = read_config(checkpoint)
-        check_limits(config, spec)
+        check_limits(spec, config)
         check_weights(checkpoint)
         link_readable(checkpoint, out)
         link_adapters(checkpoint, out)

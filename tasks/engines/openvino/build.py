@@ -9,8 +9,9 @@ from typing import Any
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.chat_template import check_renders
-from tasks.engines.checkpoint.files import check_limits, copy_companions, read_config
+from tasks.engines.checkpoint.files import copy_companions, read_config
 from tasks.engines.checkpoint.foreign import refusing
+from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.openvino.ir import KV_CACHE_PRECISION, MODEL
 from tasks.engines.openvino.tokenizer import convert
 from tasks.engines.passthrough import link_file
@@ -37,7 +38,7 @@ PROOF_PROMPT = "1"
 def build(checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
     """Write what serving reads to `out`; arguments and result are those of EngineMaker.build."""
     config = read_config(checkpoint)
-    check_limits(config, spec)
+    check_limits(spec, config)
     for file in (MODEL, MODEL.replace(".xml", ".bin")):
         link_file(checkpoint / file, out / file)
     copy_companions(checkpoint, out)

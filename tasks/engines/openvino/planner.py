@@ -10,7 +10,8 @@ from tasks.contracts.fit.resolution import ResolvedRelease
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.artifact import Stage
 from tasks.contracts.stored.plan import Estimate, Source
-from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
+from tasks.engines.checkpoint.files import CONFIG, check_files
+from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.openvino.families import check_traced
 from tasks.engines.preflight.chat import chat_template_of
 from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
@@ -40,7 +41,7 @@ class OpenVinoPlanner(EnginePlanner):
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
         check_files(source)
-        check_limits(dict(documents.get(CONFIG, {})), spec)
+        check_limits(spec, documents.get(CONFIG, {}))
         _check_options(spec)
         chat_template_of(spec, documents)
         if method := quantization_of(documents):

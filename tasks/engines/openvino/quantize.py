@@ -9,9 +9,10 @@ from typing import Any
 from tasks.adapters.importing import importing
 from tasks.contracts.engine.engine_kinds import QuantizationFormat
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.engines.checkpoint.files import check_limits, check_weights, copy_companions, read_config
+from tasks.engines.checkpoint.files import check_weights, copy_companions, read_config
 from tasks.engines.checkpoint.foreign import refusing
 from tasks.engines.checkpoint.perplexity import Logits, compared, perplexity
+from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
 from tasks.engines.cpus import available_cpus
 from tasks.engines.heartbeat import phase
@@ -29,7 +30,7 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
         import openvino
         import torch
 
-    check_limits(read_config(checkpoint), spec)
+    check_limits(spec, read_config(checkpoint))
     source_bytes = check_weights(checkpoint)
     with phase("loading the checkpoint"):
         torch.set_num_threads(available_cpus())

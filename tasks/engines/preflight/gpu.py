@@ -12,9 +12,9 @@ from tasks.contracts.fit.step_needs import gpus_to_hold
 from tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES, modelopt_makes, served
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import Source
-from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable, generations_of
-from tasks.engines.checkpoint.files import CONFIG, check_files, check_limits
+from tasks.engines.checkpoint.files import CONFIG, check_files
+from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.preflight.adapters import highest_rank
 from tasks.engines.preflight.chat import chat_template_of
 from tasks.engines.preflight.experts import check_experts
@@ -150,7 +150,7 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     spec = release.spec
     check_files(source)
     config = documents.get(CONFIG, {})
-    check_limits(completed(config), spec)
+    check_limits(spec, config)
     exported = spec.engine.traits.quantized_by_modelopt and spec.changes_weights
     readers = GENERATIONS if exported else generations_of(release.runtime)
     check_readable(config, readers, f"{source.repo}@{source.revision}")

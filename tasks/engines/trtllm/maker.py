@@ -19,7 +19,8 @@ from tasks.contracts.stored.plan import adapter_folder
 from tasks.engines.adapters import adapters_in, check_adapter_weights
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import readable
-from tasks.engines.checkpoint.files import CONFIG, check_limits, check_weights, read_config, read_object
+from tasks.engines.checkpoint.files import CONFIG, check_weights, read_config, read_object
+from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_tokenizer
 from tasks.engines.preflight.gpu import CHUNKED_PREFILL, GUIDED_DECODING, kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG
@@ -88,7 +89,7 @@ class TrtMaker(EngineMaker):
     def quantize(self, checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Texts) -> dict[str, Any]:
         """Quantize, or only convert, to a TensorRT-LLM checkpoint: config.json, a file per rank, and the tokenizer."""
         config = read_config(checkpoint)
-        check_limits(config, spec)
+        check_limits(spec, config)
         source_bytes = check_weights(checkpoint)
         check_adapter_weights(checkpoint, spec)
         with TemporaryDirectory(dir=out.parent) as scratch:

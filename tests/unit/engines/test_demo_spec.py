@@ -11,7 +11,8 @@ from tasks.contracts.fit.resolution import resolve
 from tasks.contracts.site.site import Site
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.checkpoint.files import check_limits, read_config
+from tasks.engines.checkpoint.files import read_config
+from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.registry import planner_for
 from tests.support.paths import HUB, REPOSITORY
 from tests.unit.engines.test_openvino_requests import SHAPE
@@ -54,7 +55,7 @@ def test_the_engine_takes_the_demo(demo, checkpoint):
     source = Source(repo=demo.source.repo, revision=demo.source.revision, commit="b" * 40, files=files)
 
     planner_for(demo.engine.kind).check(resolve(demo, site), source, {})
-    check_limits(read_config(checkpoint), demo)
+    check_limits(demo, read_config(checkpoint))
 
 
 def test_the_demo_asks_what_its_model_was_taught(demo):

@@ -11,8 +11,9 @@ from tasks.contracts.fit.resolution import resolve
 from tasks.contracts.site.site import Site
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.checkpoint.files import check_limits, check_weights, read_config
+from tasks.engines.checkpoint.files import check_weights, read_config
 from tasks.engines.checkpoint.foreign import EXPECTED, check_document, refusing
+from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.registry import planner_for
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC
@@ -115,7 +116,7 @@ def test_positions_are_compared_as_numbers():
     spec = read_contract(ReleaseSpec, SPEC, "spec")
 
     with refused(what="engine.max_sequence_tokens", expected="at most 8"):
-        check_limits({**CONFIG, "max_position_embeddings": 8}, spec)
+        check_limits(spec, {**CONFIG, "max_position_embeddings": 8})
 
 
 @pytest.mark.parametrize("raised", [AttributeError("x"), NameError("gptqmodel"), SyntaxError("x"), ZeroDivisionError()])

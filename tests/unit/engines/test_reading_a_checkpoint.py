@@ -7,7 +7,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.checkpoint.files import check_files, check_limits, check_weights, copy_companions, read_config
+from tasks.engines.checkpoint.files import check_files, check_weights, copy_companions, read_config
+from tasks.engines.checkpoint.positions import check_limits
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 
@@ -86,11 +87,11 @@ def test_a_sequence_longer_than_the_models_positions_is_refused(checkpoint):
     asked = spec(engine={**SPEC["engine"], "max_sequence_tokens": 257})
 
     with refused(what="engine.max_sequence_tokens", found="257", expected="at most 256"):
-        check_limits(read_config(checkpoint), asked)
+        check_limits(asked, read_config(checkpoint))
 
 
 def test_a_sequence_as_long_as_the_models_positions_is_taken(checkpoint):
-    check_limits(read_config(checkpoint), spec(engine={**SPEC["engine"], "max_sequence_tokens": 256}))
+    check_limits(spec(engine={**SPEC["engine"], "max_sequence_tokens": 256}), read_config(checkpoint))
 
 
 def test_companions_are_copied_and_weights_are_not(checkpoint, tmp_path_factory):
