@@ -43,6 +43,9 @@ NAMES = (
     "peers",
     "local",
     "dev",
+    "vllm-0.24.0",
+    "vllm-0.27.1",
+    "vllm-0.32.0",
 )
 UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
@@ -65,6 +68,8 @@ IMAGE_ONLY = {
 }
 """Locks of packages that are added to images with their own Python 3.12, each with its .in file and further options. No
 environment is built from them here."""
+ALONE = ("vllm-0.24.0", "vllm-0.27.1", "vllm-0.32.0")
+"""Environments whose package is only read, so that nothing that it requires is locked."""
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 OLDEST_PYTHON = (3, 11)
 PYTHON_OF_LOCKS = "3.11"
@@ -243,7 +248,7 @@ def make(uv: Path, name: str) -> None:
 
 def lock(uv: Path, name: str) -> None:
     """Resolve an .in file into its lock."""
-    stem, options = IMAGE_ONLY.get(name, (name, []))
+    stem, options = IMAGE_ONLY.get(name, (name, ["--no-deps"] if name in ALONE else []))
     source, target = REQUIREMENTS / f"{stem}.in", REQUIREMENTS / f"{name}.lock"
     command = [str(uv), "pip", "compile", "--quiet", "--no-header", "--generate-hashes", *options]
     command += ["--python-version", PYTHON_OF_IMAGES if name in IMAGE_ONLY else PYTHON_OF_LOCKS]

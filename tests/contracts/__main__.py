@@ -3,6 +3,7 @@
     python -m tests.contracts                         where each record was read, and whether images hold that version
     python -m tests.contracts compare FOLDER          a checkout, or the folder that holds an unpacked wheel's packages
     python -m tests.contracts compare FILE RECORD     one file, with one record
+    python -m tests.contracts write FOLDER            the tables of tasks/engines/upstream, from unpacked wheels in FOLDER
 
 Exits 1 when something differs, and 2 when nothing of the folder is recorded.
 """
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from tests.contracts.extract import differences
 from tests.contracts.recorded import contract
+from tests.contracts.upstream_tables import TABLES, tables_of, written
 
 UPSTREAM = "upstream.yaml"
 
@@ -20,13 +22,16 @@ UPSTREAM = "upstream.yaml"
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m tests.contracts", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    command = parser.add_subparsers(dest="command").add_parser("compare", help="compare a fresh copy with its record")
+    commands = parser.add_subparsers(dest="command")
+    command = commands.add_parser("compare", help="compare a fresh copy with its record")
     command.add_argument("place", type=Path, metavar="FOLDER|FILE")
     command.add_argument("record", nargs="?", help="file of this folder, when a single file is compared")
+    writing = commands.add_parser("write", help="write the tables of a new version")
+    writing.add_argument("place", type=Path, metavar="FOLDER")
     parsed = parser.parse_args(arguments)
     if parsed.command is None:
         return listed()
-    return compare(parsed.place, parsed.record)
+    return write(parsed.place) if parsed.command == "write" else compare(parsed.place, parsed.record)
 
 
 def listed():
@@ -35,6 +40,17 @@ def listed():
         commits = ", ".join(f"{name} {commit[:12]}" for name, commit in entry["commits"].items())
         print(f"{entry['record']}: {entry['repository']} {entry['path']} @ {commits}: {state}")
     return 0
+
+
+def write(place):
+    """Write a table for each package below a folder that there is a reader for."""
+    tables = dict(tables_of(place))
+    for name, table in tables.items():
+        (TABLES / name).write_text(written(table))
+        print(f"wrote {name}")
+    if not tables:
+        print(f"{place}: neither vllm nor transformers is there", file=sys.stderr)
+    return 0 if tables else 2
 
 
 def compare(place, record):

@@ -29,6 +29,9 @@ ENVIRONMENTS = {
     "transformers4": Environment(10),
     "harness": Environment(70),
     "modelopt": Environment(122),
+    "vllm-0.24.0": Environment(10),
+    "vllm-0.27.1": Environment(10),
+    "vllm-0.32.0": Environment(10),
 }
 
 
@@ -72,6 +75,7 @@ PARTS = (
     Part("unit, second of three", 75, paths=SECOND_OF_UNIT),
     Part("unit, third of three", 75, paths=THIRD_OF_UNIT),
     Part("contracts", 20),
+    Part("contracts/wheels", 20, besides=("vllm-0.24.0", "vllm-0.27.1", "vllm-0.32.0", "transformers4")),
     Part("dags", 95, python="airflow", besides=("local",)),
     Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),
     Part("local/chain", 400, 0.7, besides=STACK, memory_mb=3500),

@@ -114,7 +114,8 @@ def check_readable(config: Fields, generations: tuple[Generation, ...], what: st
                 f"transformers {generation} of the serving runtime reads a different {name} from config.json of {what}",
                 found=repr(actual),
                 expected=f"{expected!r}, as version 5 reads it",
-                remedy="Choose a revision with rope_theta and rope_scaling in config.json, which every version reads.",
+                remedy="Choose a revision with rope_theta and rope_scaling in config.json, if there is one, or an "
+                "engine kind whose image has version 5: vllm of Triton 26.07.",
             )
 
 

@@ -20,6 +20,7 @@ from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.artifact import Stage
 from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.files import CONFIG
+from tasks.engines.checkpoint.predicting_layers import predicting_layers
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options, memory_warnings
 from tasks.engines.preflight.hub_metadata import (
@@ -30,6 +31,7 @@ from tasks.engines.preflight.hub_metadata import (
     quantization_of,
     stated_quantization,
 )
+from tasks.engines.preflight.known_classes import check_known_class, served_through_transformers
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.source_formats import name_of
 from tasks.engines.protocol import EnginePlanner
@@ -54,6 +56,8 @@ class CheckpointPlanner(EnginePlanner):
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
         check_options(spec, self.options)
+        what = f"{source.repo}@{source.revision}"
+        check_known_class(documents.get(CONFIG, {}), release.runtime, what)
         if spec.quantization.format == "none":
             check_quantized_source(release, source, documents)
         check_not_quantized_twice(spec, source, documents)
@@ -63,7 +67,11 @@ class CheckpointPlanner(EnginePlanner):
 
     @override
     def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
-        return (*memory_warnings(release, source, documents), *format_warnings(release, source, documents))
+        return (
+            *memory_warnings(release, source, documents),
+            *format_warnings(release, source, documents),
+            *class_warnings(release, source, documents),
+        )
 
     @override
     def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
@@ -137,6 +145,22 @@ def format_warnings(release: ResolvedRelease, source: Source, documents: Documen
     return tuple(warnings)
 
 
+def class_warnings(release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+    """What a person should know about the code that serves the model, and about what quantizing leaves out of it."""
+    config, warnings = documents.get(CONFIG, {}), []
+    if served_through_transformers(config, release.runtime):
+        warnings.append(
+            f"vLLM {release.runtime.runtime} has no class of its own for {source.repo}, and computes that of "
+            "transformers, which is slower"
+        )
+    if release.spec.changes_weights and (layers := predicting_layers(config)):
+        warnings.append(
+            f"{source.repo} has {layers} layers that predict further tokens, which the quantized model will not have: "
+            "transformers, with which it is loaded to be quantized, leaves them out"
+        )
+    return tuple(warnings)
+
+
 def check_quantizable(release: ResolvedRelease, source: Source, documents: Documents) -> None:
     """Refuse what ModelOpt's step cannot load as a causal language model, or cannot make on this GPU.
 
@@ -146,6 +170,15 @@ def check_quantizable(release: ResolvedRelease, source: Source, documents: Docum
     spec, gpu = release.spec, release.gpu
     check_causal(documents.get(CONFIG, {}), f"{source.repo}@{source.revision}", spec.quantization.format)
     format_ = spec.quantization.format
+    if spec.engine.speculative is not None and spec.engine.speculative.method == "mtp":
+        raise InputError(
+            f"engine.speculative mtp needs layers of {source.repo} that quantizing leaves out: transformers, with "
+            "which the model is loaded, does not load them",
+            found=f"format {format_}, and {predicting_layers(documents.get(CONFIG, {}))} such layers",
+            expected="a checkpoint that has them",
+            remedy="Choose format none or fp8_online, a checkpoint that is already quantized, or remove "
+            "engine.speculative.",
+        )
     if not modelopt_makes(format_, gpu.facts.architecture):
         raise InputError(
             f"ModelOpt cannot quantize to {format_} on {gpu.name}",

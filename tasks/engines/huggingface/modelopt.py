@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 from tasks.contracts.engine.engine_kinds import QuantizationFormat
 from tasks.contracts.errors import InputError, PipelineError
-from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable, readable
+from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import CONFIG, check_weights, copy_companions, read_config, read_object
 from tasks.engines.checkpoint.foreign import first_line
 from tasks.engines.checkpoint.perplexity import compared, perplexity
+from tasks.engines.checkpoint.predicting_layers import without_predicting_layers
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
 from tasks.engines.cpus import available_cpus
@@ -97,7 +98,6 @@ def quantize_with_modelopt(
     _check_recipe(format_, kv_cache, device, texts)
     config = read_config(checkpoint)
     _check_unquantized(checkpoint, config)
-    check_readable(config, GENERATIONS, "the checkpoint")
     source_bytes = check_weights(checkpoint)
     _check_device(device)
     with phase("loading the checkpoint"):
@@ -217,5 +217,5 @@ def _restore_documents(checkpoint: Path, config: dict[str, Any], out: Path) -> N
         )
     (out / GENERATION_CONFIG).unlink(missing_ok=True)  # the export writes one even if the source has none
     copy_companions(checkpoint, out)
-    restored = {**readable(config), ADDED_BY_EXPORT: exported[ADDED_BY_EXPORT]}
+    restored = {**without_predicting_layers(readable(config)), ADDED_BY_EXPORT: exported[ADDED_BY_EXPORT]}
     (out / CONFIG).write_text(json.dumps(restored, indent=2) + "\n", encoding="utf-8")

@@ -13,8 +13,10 @@ from typing import Any
 
 from tasks.contracts.base import sha256_of
 from tasks.contracts.errors import InputError, PipelineError
-from tasks.engines.checkpoint.config_reading import GENERATIONS, differences
+from tasks.engines.checkpoint.config_defaults import completed
+from tasks.engines.checkpoint.config_reading import GENERATIONS, differences, readable
 from tasks.engines.checkpoint.files import read_config
+from tasks.engines.checkpoint.predicting_layers import lost_layers, without_predicting_layers
 from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 
@@ -61,14 +63,18 @@ def read_back(folder: Path, algorithm: str, kv_cache: str) -> dict[str, Any]:
 def check_same_model(source: Path, folder: Path) -> None:
     """Compare what a serving runtime reads from the source and from the quantized checkpoint.
 
-    Every field of config.json except the format must read as in the source, with each version of transformers in a
-    serving image, and a layer that has a bias in the source must keep it.
+    Every field of config.json except the format must read as in the source, with each version of transformers that
+    can read the source; every layer of the source must be there, except those that predict further tokens; and a layer
+    that has a bias in the source must keep it.
 
     Raises:
-        PipelineError: a field differs, or a bias is missing.
+        PipelineError: a field differs, or a layer or a bias is missing.
     """
+    config = without_predicting_layers(read_config(source))
     for generation in GENERATIONS:
-        for name, expected, actual in differences(read_config(source), read_config(folder), generation)[:1]:
+        if differences(config, readable(config), generation):
+            continue  # plan refused this model for images that have this version
+        for name, expected, actual in differences(config, read_config(folder), generation)[:1]:
             raise PipelineError(
                 f"transformers {generation} of a serving image reads a different {name} from config.json of the "
                 "quantized checkpoint",
@@ -76,7 +82,13 @@ def check_same_model(source: Path, folder: Path) -> None:
                 expected=f"{expected!r}, as in the source",
                 remedy="Report this with both files.",
             )
-    kept = _names(folder)
+    kept, text = _names(folder), completed(config)
+    if missing := lost_layers(_names(source), kept, text.get("num_hidden_layers") or 0):
+        raise PipelineError(
+            f"the quantized checkpoint lost {len(missing)} layers of the source, such as {missing[0]}",
+            expected="all of them",
+            remedy=REPORT,
+        )
     lost = sorted(
         name
         for name in _names(source) - kept

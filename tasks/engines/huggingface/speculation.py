@@ -5,6 +5,7 @@ from typing import Any
 from tasks.contracts.engine.speculation import PromptLookup
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import DRAFT_FOLDER
+from tasks.engines.upstream.tables import table_of
 
 LLMAPI_EAGLE3 = (
     "LlamaForCausalLM",
@@ -46,18 +47,6 @@ VLLM_EAGLE3_LATER = (
 )
 """Those that are SupportsEagle3 at v0.22.1 and v0.24.0, where the type is no longer compared with a list."""
 VLLM_WITH_A_LIST = "0.19."
-VLLM_MTP = (
-    "deepseek_v3",
-    "deepseek_v32",
-    "ernie4_5_moe",
-    "glm4_moe",
-    "longcat_flash",
-    "mimo",
-    "qwen3_5",
-    "qwen3_5_moe",
-    "qwen3_next",
-)
-"""Types that SpeculativeConfig.hf_config_override knows at v0.19.0, v0.22.1 and v0.24.0."""
 GUESSED_FROM_A_PATH = ("eagle-", "eagle3", "dflash")
 """In a draft's path, each of these makes vLLM take another method than `mtp` or `draft_model`
 (SpeculativeConfig.__post_init__)."""
@@ -90,6 +79,12 @@ def llm_api_speculation(spec: ReleaseSpec) -> dict[str, Any]:
 def vllm_eagle3(version: str) -> tuple[str, ...]:
     """Architectures for which this version of vLLM hands its hidden layers to an EAGLE 3 head."""
     return VLLM_EAGLE3 if version.startswith(VLLM_WITH_A_LIST) else (*VLLM_EAGLE3, *VLLM_EAGLE3_LATER)
+
+
+def vllm_mtp(version: str) -> tuple[str, ...]:
+    """Model types and architectures whose own layers this version of vLLM lets predict further tokens."""
+    table = table_of("vllm", version)
+    return (*table["mtp"]["model_types"], *table["mtp"]["architectures"]) if table else ()
 
 
 def vllm_speculation(spec: ReleaseSpec) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner, source_format
 from tasks.engines.huggingface.lora import vllm_arguments
-from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, VLLM_MTP, vllm_eagle3, vllm_speculation
+from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents
@@ -64,7 +64,8 @@ class VllmPlanner(CheckpointPlanner):
         check_adapters(release.spec, documents)
         _check_chunked_prefill(release.spec)
         _check_path(release.spec)
-        check_speculation(release.spec, documents, eagle3=vllm_eagle3(release.runtime.runtime), mtp=VLLM_MTP)
+        version = release.runtime.runtime
+        check_speculation(release.spec, documents, eagle3=vllm_eagle3(version), mtp=vllm_mtp(version))
         if release.gpu.facts.architecture in TURING:
             self._refuse_on_turing(release, source, documents)
         _check_vocabulary(release.spec, documents)

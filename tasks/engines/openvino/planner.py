@@ -15,6 +15,7 @@ from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.openvino.families import check_traced
 from tasks.engines.preflight.chat import chat_template_of
 from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
+from tasks.engines.preflight.known_classes import check_generates
 from tasks.engines.protocol import EnginePlanner
 
 QUANTIZE_TOOLS = ("torch", "transformers", "optimum-intel", "nncf", "openvino")
@@ -53,6 +54,7 @@ class OpenVinoPlanner(EnginePlanner):
             )
         if CONFIG in documents:
             what = f"{source.repo}@{source.revision}"
+            check_generates(documents[CONFIG], what)
             check_causal(documents[CONFIG], what, f"{spec.quantization.format} for openvino")
             check_traced(documents[CONFIG], what)
         if spec.quantization.kv_cache == "fp8":

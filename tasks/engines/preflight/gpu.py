@@ -12,7 +12,7 @@ from tasks.contracts.fit.step_needs import gpus_to_hold
 from tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES, modelopt_makes, served
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import Source
-from tasks.engines.checkpoint.config_reading import GENERATIONS, check_readable, generations_of
+from tasks.engines.checkpoint.config_reading import check_readable, generations_of
 from tasks.engines.checkpoint.files import CONFIG, check_files
 from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.preflight.adapters import highest_rank
@@ -151,9 +151,7 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     check_files(source)
     config = documents.get(CONFIG, {})
     check_limits(spec, config)
-    exported = spec.engine.traits.quantized_by_modelopt and spec.changes_weights
-    readers = GENERATIONS if exported else generations_of(release.runtime)
-    check_readable(config, readers, f"{source.repo}@{source.revision}")
+    check_readable(config, generations_of(release.runtime), f"{source.repo}@{source.revision}")
     check_not_quantized_twice(spec, source, documents)
     _check_calibration(spec)
     chat_template_of(spec, documents)

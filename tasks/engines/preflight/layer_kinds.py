@@ -12,12 +12,12 @@ from typing import Any
 Fields = Mapping[str, Any]
 
 CACHING = frozenset({"attention", "full_attention", "sliding_attention", "chunked_attention", "hybrid", "*"})
-"""Kinds of layers that keep keys and values. `hybrid` is a Mamba layer with shared attention (Zamba 2), and `*` is
-attention in the pattern of Nemotron-H."""
+"""Kinds of layers that keep keys and values; `hybrid` is Mamba with shared attention (Zamba 2), `*` stands in the
+pattern of Nemotron-H."""
 
 INTERVALS: Mapping[str, int] = {"qwen3_next": 4, "qwen3_5_text": 4, "qwen3_5_moe_text": 4}
-"""Types of which every so many layers have full attention and the others linear attention, unless the configuration says
-otherwise (transformers, full_attention_interval)."""
+"""Types of which every so many layers have full attention and the others linear attention, unless the configuration
+says otherwise (transformers, full_attention_interval)."""
 
 ATTENTION_FREE = frozenset({"mamba", "mamba2", "falcon_mamba"})
 """Types without any attention."""

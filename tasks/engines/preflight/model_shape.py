@@ -185,7 +185,7 @@ def _count(value: Any) -> int:
 
 
 def _kv_heads(text: Mapping[str, Any], heads: int) -> int:
-    """Heads of keys and values; Falcon and GPT-BigCode state multi-query attention as a switch, DBRX has a part for them."""
+    """Heads of keys and values; Falcon and GPT-BigCode have a switch for multi-query attention, DBRX a part."""
     if text.get("multi_query") and not text.get("new_decoder_architecture"):
         return 1
     part = text.get("attn_config")

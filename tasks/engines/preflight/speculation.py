@@ -1,6 +1,6 @@
 """Refuses ways to guess tokens (engine.speculative) that the runtime does not have for the model."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tasks.contracts.errors import InputError
@@ -8,13 +8,11 @@ from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import DRAFT_FOLDER
 from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG
+from tasks.engines.checkpoint.predicting_layers import NAMES, predicting_layers
 from tasks.engines.preflight.hub_metadata import Documents
 
 DRAFT_SIZES = f"{DRAFT_FOLDER}/*"
 """Name of a document that no repository has: the sizes of the draft model's files, by their paths."""
-
-PREDICTING_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
-"""What config.json calls the number of layers that were trained to predict further tokens."""
 
 
 def draft_bytes(documents: Documents) -> int:
@@ -23,7 +21,7 @@ def draft_bytes(documents: Documents) -> int:
 
 
 def check_speculation(
-    spec: ReleaseSpec, documents: Documents, *, eagle3: tuple[str, ...], mtp: tuple[str, ...]
+    spec: ReleaseSpec, documents: Documents, *, eagle3: Collection[str], mtp: Collection[str]
 ) -> None:
     """Refuse a method that the runtime does not have for the model, or a draft that does not belong to it.
 
@@ -31,7 +29,8 @@ def check_speculation(
         spec: the release's spec.
         documents: config.json of the model, and of its draft model by its path in the download artifact.
         eagle3: architectures for which the runtime hands its hidden layers to an EAGLE 3 head.
-        mtp: model types whose own layers the runtime lets predict further tokens.
+        mtp: model types and architectures whose own layers the runtime lets predict further tokens. Both are those of
+            the whole configuration, also where a part of it is the language model's.
 
     Raises:
         InputError: what cannot work, and what could.
@@ -42,10 +41,11 @@ def check_speculation(
     _check_combination(spec)
     text = completed(config)
     if speculative.method == "eagle3":
-        _check_target(spec, "EAGLE 3", "architectures", str((config.get("architectures") or ["none"])[0]), eagle3)
+        _check_target(spec, "EAGLE 3", "architectures", [_architecture(config)], eagle3)
     if speculative.method == "mtp":
-        _check_target(spec, "multi-token prediction", "model_type", str(text["model_type"]), mtp)
-        _check_predicting_layers(spec, text, speculative.num_tokens)
+        names = [str(config.get("model_type")), _architecture(config)]
+        _check_target(spec, "multi-token prediction", "model_type", names, mtp)
+        _check_predicting_layers(spec, predicting_layers(config), speculative.num_tokens)
     if spec.engine.draft is not None:
         _check_draft(spec, text, documents.get(f"{DRAFT_FOLDER}/{CONFIG}"))
 
@@ -74,22 +74,25 @@ def _check_combination(spec: ReleaseSpec) -> None:
         )
 
 
-def _check_target(spec: ReleaseSpec, what: str, field: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
+def _architecture(config: Mapping[str, Any]) -> str:
+    return str((config.get("architectures") or ["none"])[0])
+
+
+def _check_target(spec: ReleaseSpec, what: str, field: str, values: list[str], known: Collection[str]) -> None:
+    if not any(value in known for value in values):
         raise InputError(
             f"{spec.engine.kind} has no {what} for {spec.source.repo}: {field} in {CONFIG}",
-            found=value,
+            found=values[0],
             expected=f"one of {', '.join(known)}",
             remedy="Remove engine.speculative, or choose another method.",
         )
 
 
-def _check_predicting_layers(spec: ReleaseSpec, config: Mapping[str, Any], num_tokens: int) -> None:
-    layers = next((config[name] for name in PREDICTING_LAYERS if isinstance(config.get(name), int)), 0)
+def _check_predicting_layers(spec: ReleaseSpec, layers: int, num_tokens: int) -> None:
     if layers < 1:
         raise InputError(
             f"{spec.source.repo} has no layers that predict further tokens",
-            found=f"none of {', '.join(PREDICTING_LAYERS)} above 0 in {CONFIG}",
+            found=f"none of {', '.join(NAMES)} above 0 in {CONFIG}",
             remedy="Remove engine.speculative, or choose another method.",
         )
     if num_tokens > layers and num_tokens % layers:

@@ -26,6 +26,7 @@ from tasks.engines.preflight.gpu import (
     memory_warnings,
 )
 from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
+from tasks.engines.preflight.known_classes import check_generates
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.trtllm.commands import is_converted, paged_attention
@@ -72,6 +73,7 @@ class TrtPlanner(EnginePlanner):
                 found=f"format {spec.quantization.format} with kv_cache {spec.quantization.kv_cache}",
                 remedy="Choose format none and kv_cache none, remove expert_parallel, or choose engine kind llmapi.",
             )
+        check_generates(documents[CONFIG], f"{source.repo}@{source.revision}")
         _check_architecture(spec, source, documents[CONFIG])
         check_adapters(spec, documents)
         check_gpu_engine(release, source, documents, self.check)

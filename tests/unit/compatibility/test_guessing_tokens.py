@@ -129,7 +129,6 @@ def test_a_draft_model_counts_in_the_memory_of_a_gpu(planned):
     ("name", "speculative", "changes"),
     [
         (QWEN, EAGLE3, LLAMA),
-        (QWEN, MTP, DEEPSEEK),
         (QWEN, NGRAM, {}),
         (MISTRAL, EAGLE, {}),
         (MISTRAL, EAGLE3, LLAMA),

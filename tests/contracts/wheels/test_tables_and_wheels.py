@@ -1,0 +1,144 @@
+"""The tables and rules that plan reads are those of upstream's own wheels, which are read and never imported."""
+
+import ast
+import logging
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from tasks.engines.checkpoint.positions import NAMES as POSITIONS
+from tasks.engines.checkpoint.positions import positions_of
+from tasks.engines.checkpoint.predicting_layers import NAMES as PREDICTING
+from tasks.engines.huggingface.speculation import VLLM_EAGLE3, VLLM_EAGLE3_LATER
+from tasks.engines.huggingface.vllm import NOT_IN_FLOAT16
+from tasks.engines.preflight.experts import NAMES as EXPERTS
+from tasks.engines.preflight.layer_kinds import caching_layers
+from tasks.engines.preflight.model_shape import LATENT_ATTENTION
+from tasks.engines.upstream.tables import table_of
+from tests.contracts.upstream_tables import TABLES, function, parsed, tables_of, written
+from tests.fakes.brought_models import LLAMA
+from tests.support.paths import REPOSITORY
+
+VERSIONS = ("0.24.0", "0.27.1", "0.32.0")
+"""Those of Triton 26.07 and 26.08, and one that is newer than any image."""
+ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
+
+
+def packages(environment):
+    return ENVIRONMENTS / environment / "lib" / "python3.11" / "site-packages"
+
+
+@pytest.mark.parametrize("environment", [*(f"vllm-{version}" for version in VERSIONS), "transformers4", "tasks"])
+def test_stored_tables_are_those_of_the_wheel(environment):
+    tables = dict(tables_of(packages(environment)))
+
+    assert tables
+    for name, table in tables.items():
+        assert (TABLES / name).read_text() == written(table), name
+
+
+@pytest.fixture(params=VERSIONS)
+def table(request):
+    """The stored one, which the test above compares."""
+    return table_of("vllm", request.param)
+
+
+def test_names_of_fields_are_those_that_vllm_reads(table):
+    assert set(POSITIONS) == set(table["position_names"])
+    assert set(EXPERTS) == set(table["expert_names"])
+    assert set(table["mtp"]["layers"]) <= set(PREDICTING)
+    assert set(VLLM_EAGLE3) | set(VLLM_EAGLE3_LATER) <= set(table["eagle3"])
+
+
+def test_lists_of_model_types_are_those_of_the_image():
+    found = table_of("vllm", "0.24.0")
+
+    assert {name for name in found["latent_types"] if "mtp" not in name} == LATENT_ATTENTION
+    assert set(found["not_in_float16"]) == NOT_IN_FLOAT16
+
+
+def executed(file, name, **names):
+    """A function of a module, or a method of one of its classes, with nothing else of the module."""
+    tree = parsed(file)
+    found = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+    module = ast.Module([*ast.parse("from __future__ import annotations").body, found or function(tree, name)], [])
+    space = {"logger": logging.getLogger(__name__), **names}
+    exec(compile(module, str(file), "exec"), space)  # noqa: S102 - upstream's own function, pinned by its hash
+    return space[name]
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.27.1"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}},
+        {"rope_parameters": {"rope_type": "linear", "factor": 2.0}},
+        {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+        {"rope_parameters": {"rope_type": "llama3", "factor": 8.0}},
+        {"rope_parameters": {"rope_type": "longrope", "short_factor": [1.0]}},
+        {"model_type": "gemma3_text", "rope_parameters": {"rope_type": "linear", "factor": 8.0}},
+        {"model_max_length": 8192},
+        {"seq_length": 4096, "n_positions": 2048},
+    ],
+)
+def test_positions_are_those_that_vllm_derives(version, fields):
+    package = packages(f"vllm-{version}") / "vllm"
+    config = {**LLAMA, "max_position_embeddings": 32768, **fields}
+    convertor = SimpleNamespace(hf_text_config=SimpleNamespace(**config))
+    derive = executed(package / "transformers_utils" / "model_arch_config_convertor.py", "derive_max_model_len_and_key")
+    verify = executed(
+        package / "config" / "model.py",
+        "_get_and_verify_max_len",
+        is_rope_parameters_nested=lambda _: False,
+        current_platform=SimpleNamespace(check_max_model_len=lambda length: length),
+    )
+    architecture = SimpleNamespace(derived_max_model_len_and_key=derive(convertor))
+
+    derived = verify(SimpleNamespace(**config), architecture, None, -1, False, None)
+
+    expected = positions_of("vllm", config)
+    assert math.isclose(derived, expected)
+
+
+HYBRIDS = [
+    ("jamba", {"num_hidden_layers": 32, "attn_layer_period": 8, "attn_layer_offset": 4}),
+    ("bamba", {"num_hidden_layers": 32, "attn_layer_indices": [9, 18, 27]}),
+    ("zamba2", {"num_hidden_layers": 54}),
+    ("qwen3_next", {"num_hidden_layers": 48}),
+    ("granitemoehybrid", {"num_hidden_layers": 4, "layer_types": ["mamba", "attention", "mamba", "mamba"]}),
+    ("nemotron_h", {"num_hidden_layers": 8, "hybrid_override_pattern": "MEM*M*ME"}),
+    ("lfm2", {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]}),
+]
+
+
+@pytest.mark.parametrize(("model_type", "fields"), HYBRIDS, ids=lambda value: value if isinstance(value, str) else "")
+def test_layers_that_cache_are_those_that_vllm_counts(model_type, fields):
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(model_type, **fields)
+    count = executed(packages("vllm-0.24.0") / "vllm" / "config" / "model.py", "get_num_layers_by_block_type")
+    layers = config.num_hidden_layers
+    model = SimpleNamespace(
+        is_hybrid=True,
+        has_noops=False,
+        is_attention_free=False,
+        hf_config=config,
+        hf_text_config=config,
+        model_arch_config=SimpleNamespace(text_model_type=model_type),
+        get_layers_start_end_indices=lambda _: (0, layers),
+        get_num_layers=lambda _: layers,
+    )
+    kind = "attention"
+
+    assert sum(caching_layers({"model_type": model_type, **stated(config, fields)}, layers)) == count(model, None, kind)
+
+
+def stated(config, fields):
+    """What config.json has of a configuration: the fields of the test, and lists that the class derives."""
+    derived = {name: getattr(config, name, None) for name in ("layers_block_type",) if name not in fields}
+    return {
+        **{name: value for name, value in derived.items() if value is not None and config.model_type == "zamba2"},
+        **fields,
+    }
