@@ -52,6 +52,7 @@ from tasks.engines.preflight import harness as harness_tasks
 from tasks.engines.preflight.sources import (
     adapter_documents,
     adapters_of,
+    by_index,
     documents_of,
     draft_documents,
     draft_of,
@@ -188,6 +189,7 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     source = files_of_release(hub.resolve(spec.source.repo, spec.source.revision))
     adapters, draft = adapters_of(spec, hub), draft_of(spec, hub)
     documents = documents_of(source, spec.engine.traits.reads_at_plan, hub)
+    source = by_index(source, documents)
     documents |= adapter_documents(adapters, hub) | draft_documents(draft, hub)
     engine.check(resolved, source, documents)
     of_engine = engine.warnings(resolved, source, documents)

@@ -7,7 +7,7 @@ from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
 from tasks.contracts.fit.resolution import resolve
 from tasks.contracts.spec.spec import CALIBRATED, ReleaseSpec
 from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.preflight.sources import documents_of, files_of_release
+from tasks.engines.preflight.sources import by_index, documents_of, files_of_release
 from tasks.engines.registry import planner_for
 from tests.fakes.releases import SPEC
 from tests.families import records
@@ -73,5 +73,6 @@ def plan(model, kind, gpu=None, format_="none", site=None, **options):
     planner = planner_for(kind)
     source = files_of_release(model.resolve(REPO, "main"))
     documents = documents_of(source, ENGINE_KINDS[kind].reads_at_plan, model)
+    source = by_index(source, documents)
     planner.check(release, source, documents)
     return [file.path for file in source.files], planner.warnings(release, source, documents)

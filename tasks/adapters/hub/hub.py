@@ -36,7 +36,7 @@ STALL_S = 30.0
 DOWNLOADS_OF_A_FILE = 2  # a second download repairs what a bad connection garbled
 NAMES_QUOTED = 8
 PATH_QUOTED = 80
-READ_BYTES = 8 * 2**20
+READ_BYTES = 32 * 2**20
 DATASET_BYTES = 256 * 2**20  # held in memory, beside its parsed lines
 DATASET = re.compile(r"^hf://datasets/(?P<repo>[^@\s]+)@(?P<revision>[^/\s]+)/(?P<file>\S+)$")
 
@@ -58,7 +58,7 @@ class Hub(Protocol):
         """One of the source's files, small enough to be held in memory.
 
         Raises:
-            InputError: it is larger than 8 MiB, or not one of the source's files.
+            InputError: it is larger than 32 MiB, or not one of the source's files.
             DigestMismatchError: its bytes are not what was announced.
         """
 

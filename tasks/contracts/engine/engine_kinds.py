@@ -31,6 +31,7 @@ DOCUMENTS = (
     "config.json",
     "tokenizer_config.json",
     "hf_quant_config.json",
+    "model.safetensors.index.json",
     "chat_template.jinja",
     "chat_template.json",
 )

@@ -1,5 +1,6 @@
 """What a release takes of a model's and an adapter's repositories: files to download, and documents that plan reads."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -19,19 +20,71 @@ if TYPE_CHECKING:  # the client is loaded when a step connects to the Hub
 
 SAFETENSORS = "*.safetensors"
 NAMED_BY_TRANSFORMERS = "model*.safetensors"
+OF_OTHER_LOADERS = "consolidated*.safetensors"
+"""Weights in the layout of a publisher's own code, beside those that transformers reads."""
+WHOLE = "model.safetensors"
+SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 def files_of_release(source: Source) -> Source:
     """The source with only the files that a release is made of: weights, configuration, tokenizer. No pickles.
 
+    Where an index says which weights there are, all files that it may name stay until `by_index` has read it.
+
     Raises:
-        InputError: it has no safetensors weights, or a file whose name an artifact cannot hold.
+        InputError: it has no safetensors weights, or a file whose name an artifact cannot hold; or it has the weights
+            twice, so that transformers and a runtime would read different ones.
     """
     top = [file for file in source.files if "/" not in file.path]
-    weights = [file for file in top if fnmatchcase(file.path, NAMED_BY_TRANSFORMERS)]
-    weights = weights or [file for file in top if fnmatchcase(file.path, SAFETENSORS)]
+    weights = [file for file in top if fnmatchcase(file.path, SAFETENSORS)]
+    named = [file for file in weights if fnmatchcase(file.path, NAMED_BY_TRANSFORMERS)]
+    indexed = any(file.path == INDEX for file in top)
+    if named and not indexed:
+        _check_single(source, named)
+        weights = named
+    elif named:
+        weights = [file for file in weights if not fnmatchcase(file.path, OF_OTHER_LOADERS)]
     return _with_files(source, weights, (*COMPANIONS, INDEX, QUANTIZED_BY_MODELOPT))
+
+
+def by_index(source: Source, documents: Mapping[str, Mapping[str, Any]]) -> Source:
+    """The source with only the weights that its index names, where it has one.
+
+    Raises:
+        InputError: the index names a file that the source lacks; or beside its files there is one that transformers
+            would read in place of them.
+    """
+    index = documents.get(INDEX, {}).get("weight_map")
+    if not isinstance(index, Mapping) or not index:
+        return source
+    named, present = set(index.values()), {file.path for file in source.files}
+    if missing := sorted(named - present):
+        raise InputError(
+            f"{source.repo}@{source.revision} lacks weights that its index names",
+            found=f"no {', '.join(missing[:3])}",
+            expected=f"all {len(named)} files of {INDEX}",
+            remedy="Choose a complete revision.",
+        )
+    if WHOLE in present - named:
+        raise _twice(source, f"{WHOLE} beside the {len(named)} files of {INDEX}")
+    kept = [file for file in source.files if file.path in named or not fnmatchcase(file.path, SAFETENSORS)]
+    return source.model_copy(update={"files": tuple(kept)})
+
+
+def _check_single(source: Source, named: Sequence[HubFile]) -> None:
+    others = [file.path for file in named if SHARD.fullmatch(file.path)]
+    if others and any(file.path == WHOLE for file in named):
+        raise _twice(source, f"{WHOLE} and {others[0]} without {INDEX}")
+
+
+def _twice(source: Source, found: str) -> InputError:
+    return InputError(
+        f"{source.repo}@{source.revision} has weights twice: transformers reads {WHOLE}, and servers read the others",
+        found=found,
+        expected="one set of weights",
+        remedy="Choose a revision without the stale files, or delete them.",
+    )
 
 
 def adapters_of(spec: ReleaseSpec, hub: "Hub") -> dict[str, Source]:
