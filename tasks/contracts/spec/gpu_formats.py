@@ -35,6 +35,7 @@ LLM_API = (
 PINNED = "at v0.19.0, v0.22.1 and v0.24.0"
 QUANTIZATION = "vllm-project/vllm vllm/model_executor/layers/quantization"
 VLLM_MODELOPT = f"{QUANTIZATION}/modelopt.py, QUANT_ALGOS and get_min_capability, {PINNED}"
+NEWER = "where tasks/engines/upstream has the algorithm for the version"
 VLLM_FP8 = (
     f"{QUANTIZATION}/fp8.py, Fp8Config.get_min_capability 75, {PINNED}; "
     "docs/features/quantization/llm_compressor/fp8.md: weight-only by FP8 Marlin below 8.9"
@@ -104,6 +105,11 @@ AS_IT_IS: tuple[Row, ...] = (
     Row("vllm", "fp8 in blocks", (*TURING, *PRESENT), f"{VLLM_FP8}; {VLLM_ALL}", BELOW_FP8),
     Row("vllm", "fp8", (*TURING, *PRESENT), f"{VLLM_FP8}; {VLLM_ALL}", BELOW_FP8),
     Row("vllm", "mxfp4", (*PRESENT, *SPARK), f"{VLLM_MXFP4}; {SPARK_VLLM}", (*AMPERE, *ADA, *HOPPER)),
+    Row("vllm", "modelopt FP8_PER_CHANNEL_PER_TOKEN", (*ADA, *HOPPER, *BLACKWELL), f"{VLLM_MODELOPT} 89, {NEWER}"),
+    Row("vllm", "modelopt FP8_PB_WO", (*ADA, *HOPPER, *BLACKWELL), f"{VLLM_MODELOPT} 89, {NEWER}"),
+    Row("vllm", "modelopt W4A16_NVFP4", PRESENT, f"{VLLM_MODELOPT} 75, {NEWER}", PRESENT),
+    Row("vllm", "modelopt MXFP8", PRESENT, f"{VLLM_MODELOPT} 80, {NEWER}", (*AMPERE, *ADA, *HOPPER)),
+    Row("vllm", "modelopt MIXED_PRECISION", PRESENT, f"{VLLM_MODELOPT} 75, {NEWER}", (*AMPERE, *ADA, *HOPPER)),
     Row("vllm", "compressed-tensors fp8", (*TURING, *PRESENT), f"{VLLM_COMPRESSED}, 75; {VLLM_ALL}", BELOW_FP8),
     Row("vllm", "compressed-tensors weights", (*TURING, *PRESENT), f"{VLLM_COMPRESSED}, 75; {VLLM_ALL}"),
     Row("vllm", "compressed-tensors int8", (*TURING, *AMPERE, *ADA, *HOPPER), f"{VLLM_COMPRESSED}; {VLLM_INT8}"),

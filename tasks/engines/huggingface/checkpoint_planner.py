@@ -10,6 +10,7 @@ from tasks.contracts.fit.resolution import ResolvedRelease
 from tasks.contracts.spec.gpu_formats import (
     AS_IT_IS,
     FORMATS,
+    KV_CACHES,
     MADE_BY_MODELOPT,
     Row,
     check_served,
@@ -29,12 +30,14 @@ from tasks.engines.preflight.hub_metadata import (
     check_not_quantized_twice,
     modelopt_algorithm,
     quantization_of,
+    stated_cache,
     stated_quantization,
 )
 from tasks.engines.preflight.known_classes import check_known_class, served_through_transformers
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.source_formats import name_of
 from tasks.engines.protocol import EnginePlanner
+from tasks.engines.upstream.tables import table_of
 
 MODELOPT = "0.47.0"
 """The version that requirements/modelopt.in pins."""
@@ -108,7 +111,8 @@ def source_format(documents: Documents) -> tuple[str, Sequence[Row]] | None:
     if quantization_of(documents) is None:
         return None
     if algorithm := modelopt_algorithm(documents):
-        return FORMAT_OF_ALGO.get(algorithm) or algorithm, FORMATS
+        known = FORMAT_OF_ALGO.get(algorithm)
+        return (known, FORMATS) if known else (f"modelopt {algorithm.upper()}", AS_IT_IS)
     return name_of(stated_quantization(documents) or {}), AS_IT_IS
 
 
@@ -122,7 +126,30 @@ def check_quantized_source(release: ResolvedRelease, source: Source, documents: 
         algorithm = modelopt_algorithm(documents)
         of_modelopt = f" ({algorithm})" if algorithm else ""
         field = f"{source.repo}@{source.revision} is already quantized{of_modelopt}: format"
-        check_served(field, *named, release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture)
+        where = (release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture)
+        check_algorithm(release, source, algorithm)
+        check_served(field, *named, *where)
+        cache = stated_cache(documents)
+        if cache is not None and release.spec.quantization.kv_cache == "none":
+            check_served(f"{source.repo}@{source.revision} asks for a KV cache in", cache, KV_CACHES, *where)
+
+
+def check_algorithm(release: ResolvedRelease, source: Source, algorithm: str | None) -> None:
+    """Refuse a format of ModelOpt that this version of vLLM does not have.
+
+    Raises:
+        InputError: the format, and those that the version has.
+    """
+    table = table_of("vllm", release.runtime.runtime) if release.runtime.flavour == "vllm" else None
+    if algorithm is None or table is None or algorithm.upper() in table["modelopt_algorithms"]:
+        return
+    raise InputError(
+        f"vLLM {release.runtime.runtime} of {release.engine_image} does not serve the format of "
+        f"{source.repo}@{source.revision}",
+        found=algorithm,
+        expected=f"one of {', '.join(table['modelopt_algorithms'])}",
+        remedy="Choose an image with a later vLLM, if one serves it, or another checkpoint.",
+    )
 
 
 def format_warnings(release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:

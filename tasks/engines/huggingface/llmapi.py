@@ -27,7 +27,8 @@ from tasks.engines.preflight.gpu import (
     Option,
     check_host_cache,
 )
-from tasks.engines.preflight.hub_metadata import Documents
+from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents
+from tasks.engines.preflight.known_classes import check_tokenizer_class
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.speculation import check_speculation
 from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
@@ -52,6 +53,9 @@ class LlmApiPlanner(CheckpointPlanner):
         check_adapters(release.spec, documents)
         check_speculation(release.spec, documents, eagle3=LLMAPI_EAGLE3, mtp=LLMAPI_MTP)
         super().check(release, source, documents)
+        if GUIDED_DECODING in release.spec.engine.options:
+            what = f"{source.repo}@{source.revision}"
+            check_tokenizer_class(documents.get(TOKENIZER_CONFIG, {}), release.runtime, what)
         check_host_cache(release.spec, shares_cache=release.spec.engine.options.get("prefix_caching") is not False)
 
 

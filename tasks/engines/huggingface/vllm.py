@@ -1,27 +1,28 @@
 """Engine kind `vllm`: a checkpoint, as it is or quantized by ModelOpt, and its adapters, in Triton's vllm backend."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from tasks.contracts.errors import InputError
-from tasks.contracts.fit.host_cache import GIB, host_cache_bytes
+from tasks.contracts.fit.host_cache import GIB, HOST_CACHE, host_cache_bytes
 from tasks.contracts.fit.resolution import ResolvedRelease
-from tasks.contracts.spec.gpu_formats import TURING
+from tasks.contracts.spec.gpu_formats import DATA_CENTRE_BLACKWELL, HOPPER, TURING
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import Source, adapter_folder
-from tasks.engines.checkpoint.files import CONFIG
+from tasks.engines.checkpoint.files import CONFIG, read_object
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
-from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner, source_format
+from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import vllm_arguments
 from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
-from tasks.engines.preflight.hub_metadata import Documents
+from tasks.engines.preflight.hub_metadata import Documents, stated_quantization
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.model_shape import shape_of
-from tasks.engines.preflight.source_formats import BLOCK
+from tasks.engines.preflight.source_formats import group_of
 from tasks.engines.preflight.speculation import check_speculation
 
 ONLINE = {"fp8_online": {"quantization": "fp8"}}
@@ -42,10 +43,13 @@ VOCABULARY_STEP = 64
 and `divide` in vllm/model_executor/layers/vocab_parallel_embedding.py). TensorRT-LLM rounds up to its ranks instead."""
 
 
-BLOCKED = "fp8 in blocks"
-"""The name of a format in gpu_formats.AS_IT_IS. vLLM refuses ranks that divide a block: create_weights of Fp8MoEMethod,
-and validate_fp8_block_shape for linear layers (vllm/model_executor/layers/quantization/fp8.py and utils/fp8_utils.py;
-vllm-project/vllm issues 17569, 25292 and 54178). Experts are divided over tensor parallel ranks as other layers are."""
+SPARSE_ATTENTION = (*HOPPER, *DATA_CENTRE_BLACKWELL)
+"""GPUs that have a kernel for attention over the entries that an indexer chooses (supports_compute_capability of
+vllm/v1/attention/backends/mla/flashmla_sparse.py at v0.19.0 to v0.27.1: 9 and 10)."""
+
+LOSES_STATE = "0.25.1"
+"""Last version of vLLM whose cache in host memory ends the engine of a hybrid at the first hit (vllm-project/vllm
+issues 41515, 42554 and 50454)."""
 
 
 class VllmPlanner(CheckpointPlanner):
@@ -69,7 +73,9 @@ class VllmPlanner(CheckpointPlanner):
         if release.gpu.facts.architecture in TURING:
             self._refuse_on_turing(release, source, documents)
         _check_vocabulary(release.spec, documents)
-        _check_blocks(release.spec, documents)
+        _check_groups(release.spec, documents)
+        _check_state(release, source, documents)
+        _check_sparse_attention(release, source, documents)
         super().check(release, source, documents)
 
     def _refuse_on_turing(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
@@ -118,28 +124,73 @@ def _check_vocabulary(spec: ReleaseSpec, documents: Documents) -> None:
         )
 
 
-def _check_blocks(spec: ReleaseSpec, documents: Documents) -> None:
-    """Refuse ranks that would divide a block of FP8 weights that share a scale.
+def _check_state(release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    """Refuse a cache in host memory for a model that keeps a state besides keys and values.
 
     Raises:
-        InputError: the width of the MLP or of an expert, and ranks that divide it into whole blocks.
+        InputError: the version of vLLM.
+    """
+    if HOST_CACHE not in release.spec.engine.options or not _is_hybrid(documents.get(CONFIG, {})):
+        return
+    if version_of(release.runtime.runtime) <= version_of(LOSES_STATE):
+        raise InputError(
+            f"engine.options.{HOST_CACHE} ends the engine of {source.repo} at the first prompt found there: some "
+            "layers of the model keep a state, which vLLM does not store with the cache",
+            found=f"vLLM {release.runtime.runtime}",
+            expected=f"one after {LOSES_STATE}",
+            remedy=f"Remove {HOST_CACHE}.",
+        )
+
+
+def _is_hybrid(config: Mapping[str, Any]) -> bool:
+    shape = shape_of(config)
+    return shape is not None and shape.hybrid
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """A release number to compare."""
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())
+
+
+def _check_sparse_attention(release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    """Refuse GPUs without a kernel for sparse attention.
+
+    Raises:
+        InputError: the GPU's architecture, and those that have one.
+    """
+    shape, architecture = shape_of(documents.get(CONFIG, {})), release.gpu.facts.architecture
+    if shape is not None and shape.sparse and architecture not in SPARSE_ATTENTION:
+        raise InputError(
+            f"vLLM {release.runtime.runtime} has no kernel for sparse attention, which {source.repo} has, on "
+            f"{release.gpu.name}",
+            found=architecture,
+            expected=f"one of {', '.join(SPARSE_ATTENTION)}",
+            remedy="Choose a GPU with one of these.",
+        )
+
+
+def _check_groups(spec: ReleaseSpec, documents: Documents) -> None:
+    """Refuse ranks that would divide a group or a block of weights that share a scale.
+
+    Raises:
+        InputError: the width of the MLP or of an expert, and ranks that divide it into whole groups.
     """
     shape, tensor = shape_of(documents.get(CONFIG, {})), spec.engine.tensor_parallel
-    named = source_format(documents) if spec.quantization.format == "none" else None
-    if shape is None or tensor == 1 or named is None or named[0] != BLOCKED:
+    stated = stated_quantization(documents) if spec.quantization.format == "none" else None
+    if shape is None or tensor == 1 or not isinstance(stated, Mapping):
         return
     if shape.expert_intermediate and spec.engine.expert_parallel > 1:
         return  # whole experts are shared out
-    width, block = shape.expert_intermediate or shape.intermediate, BLOCK[0]
-    if width % (tensor * block):
+    width, group = shape.expert_intermediate or shape.intermediate, group_of(stated)
+    if group > 1 and width % (tensor * group):
         part = "an expert" if shape.expert_intermediate else "an MLP"
-        changes = [f"tensor_parallel {ranks}" for ranks in (1, 2, 4, 8, 16) if not width % (ranks * block)]
+        changes = [f"tensor_parallel {ranks}" for ranks in (1, 2, 4, 8, 16) if not width % (ranks * group)]
         changes += [f"expert_parallel {tensor}, which shares out whole experts"] if shape.expert_intermediate else []
         changes = changes or ["tensor_parallel 1 or pipeline_parallel"]
         raise InputError(
-            f"engine.tensor_parallel {tensor} divides blocks of {block} FP8 weights of {spec.source.repo}",
+            f"engine.tensor_parallel {tensor} divides groups of {group} weights with one scale in {spec.source.repo}",
             found=f"{part} of {width}, {width / tensor:g} on each rank",
-            expected=f"a multiple of {block} on each rank",
+            expected=f"a multiple of {group} on each rank",
             remedy=f"Choose {', '.join(changes)}.",
         )
 
@@ -160,7 +211,7 @@ class VllmMaker(CheckpointMaker):
             "speculation": vllm_speculation(spec),
             "options": {
                 "max_num_batched_tokens": batched_tokens(spec),
-                "enable_prefix_caching": options.get("prefix_caching", True),
+                **_prefix_caching(engine_dir, spec),
                 "enforce_eager": options.get("enforce_eager", False),
                 "trust_remote_code": False,
                 **ONLINE.get(spec.quantization.format, {}),
@@ -186,6 +237,18 @@ def _check_chunked_prefill(spec: ReleaseSpec) -> None:
             "without it",
             remedy="Remove it, or set it to true, which lets max_num_tokens be lower than max_input_tokens.",
         )
+
+
+def _prefix_caching(engine_dir: Path, spec: ReleaseSpec) -> dict[str, bool]:
+    """The field of AsyncEngineArgs for prompts that begin alike; empty for a hybrid whose spec leaves it open.
+
+    vLLM has it on for models with keys and values alone, and calls it experimental for hybrids (vllm/config/model.py,
+    is_prefix_caching_supported, at v0.24.0).
+    """
+    stated = spec.engine.options.get("prefix_caching")
+    if stated is None and _is_hybrid(read_object(engine_dir / CONFIG) if (engine_dir / CONFIG).is_file() else {}):
+        return {}
+    return {"enable_prefix_caching": stated is not False}
 
 
 def _host_cache(spec: ReleaseSpec) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.contracts.errors import InputError
+from tasks.engines.preflight.model_shape import shape_of
 
 TRACED = frozenset(
     {
@@ -53,3 +54,22 @@ def check_traced(config: Mapping[str, Any], what: str) -> None:
         expected=f"one of {', '.join(sorted(TRACED | LIMIT_LIFTED))}",
         remedy="Choose a model of one of these types, or engine kind llmapi or vllm on a GPU.",
     )
+
+
+def check_stateless(config: Mapping[str, Any], what: str) -> None:
+    """Refuse a model with layers that keep a state, which continuous batching does not carry from token to token.
+
+    Its answers are wrong from the second token on, and no step would notice (openvinotoolkit/openvino.genai issue 4251).
+
+    Raises:
+        InputError: the model's type.
+    """
+    shape = shape_of(config)
+    if shape is not None and shape.hybrid:
+        raise InputError(
+            f"openvino answers wrongly for {what}: continuous batching loses the state of some of its layers",
+            found=f"model_type {config.get('model_type')} with {sum(not each for each in shape.caches)} such layers of "
+            f"{shape.layers}",
+            expected="attention in every layer",
+            remedy="Choose engine kind vllm on a GPU, or a model with attention alone.",
+        )

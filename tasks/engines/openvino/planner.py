@@ -12,7 +12,7 @@ from tasks.contracts.stored.artifact import Stage
 from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.files import CONFIG, check_files
 from tasks.engines.checkpoint.positions import check_limits
-from tasks.engines.openvino.families import check_traced
+from tasks.engines.openvino.families import check_stateless, check_traced
 from tasks.engines.preflight.chat import chat_template_of
 from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
 from tasks.engines.preflight.known_classes import check_generates
@@ -57,6 +57,7 @@ class OpenVinoPlanner(EnginePlanner):
             check_generates(documents[CONFIG], what)
             check_causal(documents[CONFIG], what, f"{spec.quantization.format} for openvino")
             check_traced(documents[CONFIG], what)
+            check_stateless(documents[CONFIG], what)
         if spec.quantization.kv_cache == "fp8":
             raise InputError(
                 "openvino does not support this quantization.kv_cache",

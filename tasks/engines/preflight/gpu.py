@@ -1,7 +1,7 @@
 """engine.options of the GPU engines, and what every GPU engine checks before any pod starts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.contracts.base import read_contract
@@ -18,7 +18,12 @@ from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.preflight.adapters import highest_rank
 from tasks.engines.preflight.chat import chat_template_of
 from tasks.engines.preflight.experts import check_experts
-from tasks.engines.preflight.hub_metadata import Documents, check_not_quantized_twice, quantization_of
+from tasks.engines.preflight.hub_metadata import (
+    Documents,
+    check_not_quantized_twice,
+    quantization_of,
+    stated_cache,
+)
 from tasks.engines.preflight.memory_fit import GIB, USABLE, MemoryFit, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.model_shape import check_parallel, missing_fields, shape_of
 from tasks.engines.preflight.speculation import draft_bytes
@@ -195,6 +200,8 @@ def _fit(release: ResolvedRelease, source: Source, documents: Documents) -> Memo
     if shape is None:
         return None
     quantized = quantization_of(documents) is not None
+    if stated_cache(documents) == "fp8" and release.spec.engine.traits.quantized_by_modelopt:
+        shape = replace(shape, stated_cache_bytes=1)
     facts, draft = release.gpu.facts, draft_bytes(documents)
     return MemoryFit(release.spec, facts, shape, weights_bytes(source), quantized, rank, draft)
 

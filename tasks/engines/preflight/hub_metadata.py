@@ -16,6 +16,8 @@ PARTS = ("vision_config", "audio_config")
 OF_SEVERAL_PARTS = "ForConditionalGeneration"
 """How the class of a model that reads more than text ends."""
 
+STATED_AS = ("quantization_config", "compression_config")
+
 Documents = Mapping[str, Mapping[str, Any]]
 """JSON objects by file name."""
 
@@ -23,7 +25,8 @@ Documents = Mapping[str, Mapping[str, Any]]
 def quantization_of(documents: Documents) -> str | None:
     """How the checkpoint is already quantized, by its own name for it; None when it is not.
 
-    Transformers and vLLM write `quantization_config` into config.json, ModelOpt a file of its own beside it.
+    Transformers and vLLM write `quantization_config` into config.json, older releases of compressed-tensors
+    `compression_config`, MLX `quantization`, and ModelOpt a file of its own beside it.
     """
     stated = stated_quantization(documents)
     if algorithm := modelopt_algorithm(documents):
@@ -34,10 +37,42 @@ def quantization_of(documents: Documents) -> str | None:
 
 
 def stated_quantization(documents: Documents) -> Any:
-    """`quantization_config` of config.json, or of the language model's part of one that has several."""
+    """How config.json, or the language model's part of one that has several, says that its weights are quantized.
+
+    As vLLM reads it (vllm/transformers_utils/model_arch_config_convertor.py, get_quantization_config); and as MLX
+    writes it, which no runtime here reads.
+    """
     config = documents.get(CONFIG, {})
-    stated = config.get("quantization_config")
-    return language_model(config).get("quantization_config") if stated is None else stated
+    for part in (config, language_model(config)):
+        for name in STATED_AS:
+            if part.get(name) is not None:
+                return part[name]
+        if _is_of_mlx(part.get("quantization")):
+            return {"quant_method": "mlx", **part["quantization"]}
+    return None
+
+
+def _is_of_mlx(stated: Any) -> bool:
+    return isinstance(stated, Mapping) and "bits" in stated and "group_size" in stated
+
+
+def stated_cache(documents: Documents) -> str | None:
+    """The format of the KV cache that a quantized checkpoint asks for; None where it asks for none.
+
+    vLLM takes it with kv_cache_dtype auto (vllm/utils/torch_utils.py, get_kv_cache_quant_algo_string, and
+    vllm/model_executor/layers/attention/attention.py, kv_cache_scheme), and so does TensorRT-LLM.
+    """
+    for stated in (stated_quantization(documents), documents.get(QUANTIZED_BY_MODELOPT, {}).get("quantization")):
+        if not isinstance(stated, Mapping):
+            continue
+        inner = stated.get("quantization") if isinstance(stated.get("quantization"), Mapping) else {}
+        for part in (stated, inner):
+            found = part.get("kv_cache_scheme") or part.get("kv_cache_quant_algo")
+            if isinstance(found, Mapping):
+                return f"{found.get('type')}{found.get('num_bits')}".replace("float", "fp")
+            if isinstance(found, str):
+                return found.lower()
+    return None
 
 
 def modelopt_algorithm(documents: Documents) -> str | None:

@@ -131,3 +131,28 @@ def _check_model_type(config: Mapping[str, Any], table: Table, name: str, what: 
             expected="one that this version has",
             remedy="Choose engine kind vllm, whose images have version 5, or another model.",
         )
+
+
+def check_tokenizer_class(tokenizer_config: Mapping[str, Any], runtime: TritonImage, what: str) -> None:
+    """Refuse a tokenizer that the transformers of the image cannot load.
+
+    Args:
+        tokenizer_config: tokenizer_config.json.
+        runtime: what the image contains that loads the tokenizer.
+        what: the source, for the message.
+
+    Raises:
+        InputError: the class that tokenizer_config.json names.
+    """
+    pinned = (table_of(PACKAGES[runtime.flavour], runtime.runtime) or {}).get("transformers")
+    known, named = table_of("transformers", pinned) if pinned else None, tokenizer_config.get("tokenizer_class")
+    if known is None or not isinstance(named, str) or {named, f"{named}Fast"} & set(known["tokenizers"]):
+        return
+    raise InputError(
+        f"transformers {pinned}, with which {NAMES[runtime.flavour]} {runtime.runtime} loads the tokenizer of {what}, "
+        "lacks its class",
+        found=named,
+        expected="one of this version, such as PreTrainedTokenizerFast",
+        remedy="Choose a revision whose tokenizer version 4 of transformers wrote, engine kind vllm, or for llmapi a "
+        "spec without engine.options.guided_decoding_backend.",
+    )

@@ -36,8 +36,13 @@ def caching_layers(text: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def is_hybrid(text: Fields, layers: int) -> bool:
-    """Whether some layers keep a state in place of keys and values."""
-    return not all(_by_kind(text, layers))
+    """Whether some layers keep a state in place of keys and values; a layer that DeciLM leaves out keeps nothing."""
+    kinds = {name: value for name, value in text.items() if name != "block_configs" or _has_types(value)}
+    return not all(_by_kind(kinds, layers))
+
+
+def _has_types(blocks: Any) -> bool:
+    return isinstance(blocks, list) and any(isinstance(block, Mapping) and "block_type" in block for block in blocks)
 
 
 def _by_kind(text: Fields, layers: int) -> tuple[bool, ...]:

@@ -150,7 +150,7 @@ def _stage_bytes(spec: ReleaseSpec, shape: ModelShape, caches: Sequence[LayerCac
     alike: dict[LayerCache, list[LayerCache]] = {}
     for cache in caches:
         alike.setdefault(replace(cache, window=None), []).append(cache)
-    width = KV_BYTES[spec.quantization.kv_cache]
+    width = shape.stated_cache_bytes or KV_BYTES[spec.quantization.kv_cache]
     keys = sum(
         _token_slots(spec, [cache.window for cache in same])
         * _elements_per_token(spec, each)

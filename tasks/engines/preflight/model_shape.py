@@ -74,6 +74,8 @@ class ModelShape:
     """The cache of each layer; None for a layer without one."""
     indexer_bytes: int = 0
     """Bytes that the indexer of sparse attention caches for a token and layer, whatever the type of the cache."""
+    stated_cache_bytes: int | None = None
+    """Bytes of an element of the cache where the checkpoint states its format."""
     hybrid: bool = False
     """Whether some layers keep a state in place of keys and values."""
     sparse: bool = False

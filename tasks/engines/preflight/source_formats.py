@@ -16,6 +16,7 @@ AWQ_BITS = 4
 BLOCK = [128, 128]
 """Size of FP8 blocks: the only one that TensorRT-LLM reads, and that of all public checkpoints."""
 
+COMPRESSED = "compressed-tensors"
 PACKED = "pack-quantized"
 """compressed-tensors' layout of integers with fewer bits than a byte."""
 
@@ -25,7 +26,7 @@ def name_of(stated: Fields) -> str:
 
     A method that no engine kind serves has the name that it has there, with what sets it apart.
     """
-    method = str(stated.get("quant_method") or "quantization_config without quant_method")
+    method = str(stated.get("quant_method") or _unnamed(stated)).lower().replace("compressed_tensors", COMPRESSED)
     match method:
         case "awq":
             return _awq(stated)
@@ -35,8 +36,28 @@ def name_of(stated: Fields) -> str:
             return _fp8(stated)
         case "compressed-tensors":
             return f"{method} {_scheme(stated)}"
+        case "mlx":
+            return f"mlx of {stated.get('bits')} bits"
         case _:
             return method
+
+
+def _unnamed(stated: Fields) -> str:
+    """What a checkpoint without `quant_method` is in: older ones of compressed-tensors have groups and no method."""
+    return COMPRESSED if "config_groups" in stated else "quantization_config without quant_method"
+
+
+def group_of(stated: Fields) -> int:
+    """How many neighbouring weights share a scale, so that no rank may divide them; 1 where none do.
+
+    Blocks of FP8, and groups of AWQ, GPTQ and compressed-tensors.
+    """
+    sizes = [stated.get("group_size"), stated.get("q_group_size"), stated.get("weight_block_size")]
+    groups = _object(stated.get("config_groups")).values()
+    for weights in (_object(_object(group).get("weights")) for group in groups):
+        sizes += [weights.get("group_size"), weights.get("block_structure")]
+    numbers = [size[-1] if isinstance(size, list) and size else size for size in sizes]
+    return max((size for size in numbers if isinstance(size, int) and not isinstance(size, bool)), default=1)
 
 
 def _awq(stated: Fields) -> str:

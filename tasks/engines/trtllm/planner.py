@@ -25,8 +25,8 @@ from tasks.engines.preflight.gpu import (
     check_options,
     memory_warnings,
 )
-from tasks.engines.preflight.hub_metadata import Documents, check_causal, quantization_of
-from tasks.engines.preflight.known_classes import check_generates
+from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents, check_causal, quantization_of
+from tasks.engines.preflight.known_classes import check_generates, check_tokenizer_class
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.trtllm.commands import is_converted, paged_attention
@@ -75,6 +75,9 @@ class TrtPlanner(EnginePlanner):
             )
         check_generates(documents[CONFIG], f"{source.repo}@{source.revision}")
         _check_architecture(spec, source, documents[CONFIG])
+        if not is_converted(spec) or GUIDED_DECODING in spec.engine.options:
+            what = f"{source.repo}@{source.revision}"
+            check_tokenizer_class(documents.get(TOKENIZER_CONFIG, {}), release.runtime, what)
         check_adapters(spec, documents)
         check_gpu_engine(release, source, documents, self.check)
         if spec.gate.quality is not None and spec.gate.quality.perplexity is not None:

@@ -13,7 +13,7 @@ SEVERAL_PARTS = [
     {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3"},
     {"architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4"},
     {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3"},
-    {"architectures": ["SomeForCausalLM"], "model_type": "some", "vision_config": {"hidden_size": 1}},
+    {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vision_config": {"hidden_size": 1}},
 ]
 
 
@@ -206,7 +206,7 @@ def test_a_format_that_would_fit_is_suggested_where_weights_alone_are_stored_in_
 def test_a_language_model_that_is_quantized_in_a_larger_model_is_known_as_such(kind, format_):
     """Kimi K3 states it there."""
     text = {**MODELS[REPO]["config"], "quantization_config": {"quant_method": "awq", "bits": 4}}
-    whole = dict.fromkeys(MODELS[REPO]["config"]) | {"architectures": ["SomeForConditionalGeneration"]}
+    whole = dict.fromkeys(MODELS[REPO]["config"]) | {"architectures": ["Mistral3ForConditionalGeneration"]}
 
     with refused(what="already quantized"):
         plan(asked(kind, format_), **whole, text_config=text)

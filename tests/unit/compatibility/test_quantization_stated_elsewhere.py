@@ -1,0 +1,125 @@
+"""A checkpoint states its format in several ways, and how wide its groups and its cache are."""
+
+import pytest
+
+from tasks.contracts.site.site import Site
+from tests.fakes.brought_models import LLAMA, Brought, plan
+from tests.families import records
+from tests.support.refused import refused
+
+A100, H100, L4 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"
+MLX = {"group_size": 64, "bits": 4}
+INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128}
+PACKED = {"format": "pack-quantized", "config_groups": {"group_0": {"weights": INT4}}}
+FLOAT8 = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}
+MOE = {
+    **LLAMA,
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+}
+
+
+def of(config=LLAMA, **fields):
+    return {**config, **fields}
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llmapi", "trt-engine", "openvino"])
+def test_mlx_states_its_bits_in_a_field_of_its_own(kind):
+    gpu, format_ = (None, "int8") if kind == "openvino" else (L4, "none")
+
+    with refused(what="quantized"):
+        plan(Brought(of(quantization=MLX), gib=4), kind, gpu, format_)
+
+
+def test_an_older_checkpoint_of_compressed_tensors_is_served_as_a_newer_one():
+    plan(Brought(of(compression_config=PACKED), gib=4), "vllm", L4)
+    with refused(what="already quantized"):
+        plan(Brought(of(compression_config=PACKED), gib=4), "llmapi", L4)
+
+
+@pytest.mark.parametrize("method", ["torchao", "quark", "bitsandbytes"])
+def test_a_method_without_a_row_is_refused_by_its_name(method):
+    with refused(what=f"format {method}"):
+        plan(Brought(of(quantization_config={"quant_method": method}), gib=4), "vllm", L4)
+
+
+@pytest.mark.parametrize(
+    ("stated", "beside"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}, None),
+        (
+            {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_scheme": {"type": "float", "num_bits": 8}},
+            None,
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}),
+        (None, {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}),
+        ({"quant_method": "compressed-tensors", **PACKED, "kv_cache_scheme": {"type": "float", "num_bits": 8}}, None),
+    ],
+)
+def test_the_cache_that_a_checkpoint_asks_for_must_run_on_the_gpu(stated, beside):
+    documents = {"hf_quant_config.json": {"quantization": beside}} if beside else {}
+    config = of(quantization_config=stated) if stated else LLAMA
+    model = Brought(config, gib=6, documents=documents)
+
+    plan(model, "vllm", H100)
+    with refused(what="asks for a KV cache in fp8 does not run on NVIDIA-A100"):
+        plan(model, "vllm", A100)
+
+
+def test_a_cache_that_is_stated_is_as_small_as_it_says():
+    stated = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
+    long = {"max_sequence_tokens": 131_072, "max_input_tokens": 8192, "max_batch_size": 1}
+    model = Brought(of(quantization_config=stated), gib=8)
+
+    plan(model, "vllm", L4, **long)
+    with refused(what="KV cache 16.0"):
+        plan(Brought(of(quantization_config={**stated, "kv_cache_quant_algo": None}), gib=8), "vllm", L4, **long)
+
+
+@pytest.mark.parametrize("algorithm", ["FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "fp8_pb_wo", "W4A16_NVFP4", "MXFP8"])
+def test_newer_formats_of_modelopt_are_served_where_vllm_has_them(algorithm):
+    plan(Brought(of(quantization_config={"quant_method": "modelopt", "quant_algo": algorithm}), gib=8), "vllm", L4)
+
+
+def test_a_format_of_modelopt_that_an_older_vllm_lacks_is_refused_there():
+    site = records.site().model_dump(mode="json")
+    site["images"]["serving"]["vllm"] = f"example.com/tasks-gpu:0.1.0-26.05-vllm@sha256:{'d' * 64}"
+    stated = {"quant_method": "modelopt", "quant_algo": "W4A16_NVFP4"}
+
+    with refused(what="vLLM 0.19.0", found="W4A16_NVFP4"):
+        plan(Brought(of(quantization_config=stated), gib=8), "vllm", L4, site=Site.model_validate(site))
+
+
+GROUPS = [
+    {"quant_method": "awq", "bits": 4, "group_size": 128},
+    {"quant_method": "gptq", "bits": 4, "sym": True, "group_size": 128},
+    {"quant_method": "compressed-tensors", **PACKED},
+    {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "config_groups": {"group_0": {"weights": FLOAT8, "input_activations": {"num_bits": 8, "type": "float"}}},
+    },
+    {"quant_method": "fp8", "weight_block_size": [128, 128]},
+]
+
+
+@pytest.mark.parametrize("stated", GROUPS)
+def test_ranks_must_not_divide_weights_that_share_a_scale(stated):
+    model = Brought(of(MOE, moe_intermediate_size=1536, quantization_config=stated), gib=30)
+
+    plan(model, "vllm", H100, tensor_parallel=4)
+    with refused(found="an expert of 1536, 192 on each rank", expected="a multiple of 128", remedy="tensor_parallel 4"):
+        plan(model, "vllm", H100, tensor_parallel=8)
+
+
+def test_a_scale_for_a_whole_channel_may_be_divided():
+    stated = {"quant_method": "gptq", "bits": 4, "sym": True, "group_size": -1}
+
+    plan(
+        Brought(of(MOE, moe_intermediate_size=1536, quantization_config=stated), gib=30),
+        "vllm",
+        H100,
+        tensor_parallel=8,
+    )
