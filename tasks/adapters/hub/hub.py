@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
+from urllib.parse import unquote
 
 import httpx
 from huggingface_hub import HfApi, RepoFile, errors, hf_hub_url, set_client_factory
@@ -38,7 +39,10 @@ NAMES_QUOTED = 8
 PATH_QUOTED = 80
 READ_BYTES = 32 * 2**20
 DATASET_BYTES = 256 * 2**20  # held in memory, beside its parsed lines
-DATASET = re.compile(r"^hf://datasets/(?P<repo>[^@\s]+)@(?P<revision>[^/\s]+)/(?P<file>\S+)$")
+DATASET = re.compile(
+    r"^hf://datasets/(?P<repo>[^@\s]+)@(?P<revision>refs/(?:convert|pr)/[^/\s]+|[^/\s]+)/(?P<file>\S+)$"
+)
+"""A reference of the Hub has slashes; in another revision they are written %2F, as huggingface_hub writes them."""
 
 
 class Hub(Protocol):
@@ -139,7 +143,7 @@ class HuggingFaceHub(Hub):
             raise InputError(
                 "invalid address of a dataset file", found=uri, expected="hf://datasets/<org>/<name>@<revision>/<file>"
             )
-        repo, revision, name = parts["repo"], parts["revision"], parts["file"]
+        repo, revision, name = parts["repo"], unquote(parts["revision"]), parts["file"]
         with self._errors.translated("dataset", repo, revision, name):
             info = self._api.dataset_info(repo, revision=revision)
             if info.gated:
