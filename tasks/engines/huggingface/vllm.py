@@ -12,6 +12,7 @@ from tasks.contracts.fit.resolution import ResolvedRelease
 from tasks.contracts.spec.gpu_formats import DATA_CENTRE_BLACKWELL, HOPPER, TURING
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import Source, adapter_folder
+from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG, read_object
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
@@ -20,10 +21,13 @@ from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagl
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents, stated_quantization
+from tasks.engines.preflight.known_classes import NEWEST, architectures_of
+from tasks.engines.preflight.layer_kinds import CACHING
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.model_shape import shape_of
 from tasks.engines.preflight.source_formats import group_of
 from tasks.engines.preflight.speculation import check_speculation
+from tasks.engines.upstream.tables import table_of
 
 ONLINE = {"fp8_online": {"quantization": "fp8"}}
 """Fields of AsyncEngineArgs by a format that vLLM makes as it loads weights: FP8 with one scale per tensor, and scales
@@ -143,6 +147,11 @@ def _check_state(release: ResolvedRelease, source: Source, documents: Documents)
 
 
 def _is_hybrid(config: Mapping[str, Any]) -> bool:
+    """Whether vLLM counts a model as hybrid: by its class, unless all layers are attention (vllm/config/model.py)."""
+    classes = (table_of("vllm", NEWEST) or {}).get("hybrid", ())
+    if any(each in classes for each in architectures_of(config)):
+        types = completed(config).get("layer_types")
+        return not isinstance(types, list) or not all(each in CACHING for each in types)
     shape = shape_of(config)
     return shape is not None and shape.hybrid
 

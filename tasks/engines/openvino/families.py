@@ -59,7 +59,7 @@ def check_traced(config: Mapping[str, Any], what: str) -> None:
 def check_stateless(config: Mapping[str, Any], what: str) -> None:
     """Refuse a model with layers that keep a state, which continuous batching does not carry from token to token.
 
-    Its answers are wrong from the second token on, and no step would notice (openvinotoolkit/openvino.genai issue 4251).
+    Its answers are wrong from the second token on, and no step would notice (openvino.genai issue 4251).
 
     Raises:
         InputError: the model's type.

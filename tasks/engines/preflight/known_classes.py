@@ -13,6 +13,9 @@ VERSION_4 = "4.57.3"
 PACKAGES = {"trtllm": "tensorrt_llm", "vllm": "vllm"}
 NAMES = {"trtllm": "TensorRT-LLM", "vllm": "vLLM"}
 
+WITH_TRANSFORMERS = frozenset({"vllm"})
+"""Runtimes that compute a class of transformers where they have none of their own."""
+
 NO_TEXT = (
     *("ForSequenceClassification", "ForTokenClassification", "ForRewardModel", "RewardModel", "ForMaskedLM"),
     *("ForQuestionAnswering", "ForImageClassification", "ForRetrieval", "ForTextEmbedding", "EmbeddingModel"),
@@ -93,7 +96,7 @@ def served_through_transformers(config: Mapping[str, Any], runtime: TritonImage)
 
 
 def _through_transformers(runtime: TritonImage) -> Sequence[str]:
-    if runtime.flavour != "vllm":
+    if runtime.flavour not in WITH_TRANSFORMERS:
         return ()
     version = VERSION_4 if runtime.runtime.startswith("0.19.") else OLDEST_WITH_VERSION_5
     classes: Sequence[str] = (table_of("transformers", version) or {}).get("through_vllm", ())

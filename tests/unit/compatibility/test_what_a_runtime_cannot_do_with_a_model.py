@@ -25,12 +25,18 @@ GRANITE = {**LLAMA, "architectures": ["GraniteMoeHybridForCausalLM"], "model_typ
 OF_VERSION_5 = {"chat_template": "{{ messages }}", "tokenizer_class": "TokenizersBackend"}
 
 
-def test_a_hybrid_has_no_cache_in_host_memory():
+DENSE = {**GRANITE, "layer_types": ["attention"] * 32}
+EVERY_LAYER_HAS_BOTH = {**LLAMA, "architectures": ["FalconH1ForCausalLM"], "model_type": "falcon_h1"}
+
+
+@pytest.mark.parametrize("hybrid", [HYBRID, EVERY_LAYER_HAS_BOTH, {**GRANITE, "layer_types": ["mamba"] * 32}])
+def test_a_hybrid_has_no_cache_in_host_memory(hybrid):
     host = {"options": {"kv_cache_host_gib": 16.0}}
 
     plan(Brought(LLAMA), "vllm", H100, **host)
+    plan(Brought(DENSE), "vllm", H100, **host)
     with refused(what="kv_cache_host_gib ends the engine", found="vLLM 0.24.0", expected="after 0.25.1"):
-        plan(Brought(HYBRID), "vllm", H100, **host)
+        plan(Brought(hybrid), "vllm", H100, **host)
 
 
 @pytest.mark.parametrize("model_type", ["deepseek_v32", "glm_moe_dsa"])

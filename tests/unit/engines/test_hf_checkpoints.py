@@ -128,6 +128,30 @@ def test_prompts_that_begin_alike_share_their_cache_unless_told_otherwise(checkp
     assert maker_for("llmapi").template_values(out, settings)["prefix_caching"] is reused
 
 
+HALF = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 8}
+HALF |= {"layer_types": ["linear_attention", "full_attention"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked_for", "stated"),
+    [
+        ({}, {}, {"enable_prefix_caching": True}),
+        ({}, {"prefix_caching": False}, {"enable_prefix_caching": False}),
+        (HALF, {}, {}),
+        (HALF, {"prefix_caching": True}, {"enable_prefix_caching": True}),
+    ],
+)
+def test_prefix_caching_of_a_hybrid_is_left_to_vllm_unless_the_spec_says(checkpoint, out, fields, asked_for, stated):
+    architecture = "Qwen3NextForCausalLM" if fields else "LlamaForCausalLM"
+    (checkpoint / "config.json").write_text(json.dumps({"architectures": [architecture], **fields}))
+    settings = asked("vllm", options=asked_for)
+    maker_for("vllm").build(checkpoint, settings, out)
+
+    options = maker_for("vllm").template_values(out, settings)["options"]
+
+    assert {name: value for name, value in options.items() if "prefix" in name} == stated
+
+
 ADAPTERS = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite")]
 
 
