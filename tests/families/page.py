@@ -5,7 +5,7 @@ from itertools import groupby
 
 from tasks.contracts.site.triton_images import triton_image
 from tasks.engines.openvino.families import LIMIT_LIFTED, TRACED
-from tests.families import cpu, planning, reasons, records
+from tests.families import cpu, newer, planning, reasons, records
 from tests.support.paths import REPOSITORY
 
 FILE = REPOSITORY / "docs" / "models.md"
@@ -43,6 +43,13 @@ The images hold {runtimes}.
 
 A node has {nodes}. What a site chooses for itself is not counted: disk and memory of its pod shapes, and drivers.
 """
+NEWER = (
+    "Who serves the families that people bring since late 2025, by class and layers alone: nothing here says whether a model "
+    "fits. The images hold {runtimes}. `no class`: the runtime's list of models has none; `model type`: its transformers does not "
+    "know it; `no converter`: TensorRT-LLM builds no engine of it; `not exported`: optimum-intel does not trace it; `loses state`: "
+    "continuous batching does not carry the state of some layers; `several parts`: it also sees or hears. None of it ran on a GPU. "
+    "Besides what the last column names: {others}."
+)
 NOT_CONFIRMED = (
     "The configurations are copied from public sources, which tests/families/models.yaml names, and not from the Hub "
     "itself. These models have fields for which no source was found, only what is likely:"
@@ -52,7 +59,7 @@ NOT_CONFIRMED = (
 def page():
     """The whole text."""
     families = [_family(name, models) for name, models in records.families().items()]
-    parts = [_introduction(), _on_cpu(), _summary(), *families, _reasons(), _not_confirmed()]
+    parts = [_introduction(), _newer(), _on_cpu(), _summary(), *families, _reasons(), _not_confirmed()]
     return "\n".join(line for part in parts for line in [*part, ""]).rstrip("\n") + "\n"
 
 
@@ -70,6 +77,12 @@ def used():
 
 def _introduction():
     return ["# Models", "", _filled(INTRODUCTION.format(command=COMMAND))]
+
+
+def _newer():
+    header = [_row("family", "class", *newer.KINDS, "checked against"), _row(*["---"] * (3 + len(newer.KINDS)))]
+    text = _filled(NEWER.format(runtimes=_runtimes(), others=newer.OTHERS))
+    return ["## Families of 2026", "", text, "", *header, *(_row(*row) for row in newer.rows())]
 
 
 def _on_cpu():
