@@ -50,7 +50,7 @@ def vllm_table(package):
         generators |= literal_items(assigned(registry, name))
     classes = Classes(package)
     facts = {name: classes.facts(*place) for name, place in generators.items()}
-    generators = {name for name in generators if not facts[name] & set(NOT_FOR_TEXT)}
+    places, generators = generators, {name for name in generators if not facts[name] & set(NOT_FOR_TEXT)}
     convertor = parsed(package / "transformers_utils" / "model_arch_config_convertor.py")
     speculative = function(parsed(package / "config" / "speculative.py"), "hf_config_override")
     return {
@@ -59,6 +59,7 @@ def vllm_table(package):
         "attention_free": sorted(name for name in generators if "IsAttentionFree" in facts[name]),
         "hybrid": sorted(name for name in generators if "IsHybrid" in facts[name]),
         "noops": sorted(name for name in generators if "HasNoOps" in facts[name]),
+        "tokenized_as_written": tokenized_as_written(package, {name: places[name] for name in generators}),
         "eagle3": sorted(name for name in generators if "SupportsEagle3" in facts[name]),
         "config_types": sorted(
             keywords(assigned(parsed(package / "transformers_utils" / "config.py"), "_CONFIG_REGISTRY"))
@@ -121,6 +122,18 @@ def mtp(override):
         "architectures": sorted(name for name in compared["architectures"] if "MTP" not in name),
         "layers": sorted(set(numbers)),
     }
+
+
+def tokenized_as_written(package, places):
+    """Classes to whose prompts vLLM adds no special tokens, where the tokenizer has a chat template."""
+    folder = package / "model_executor" / "models"
+    texts = {module: file.read_text() for module, _ in places.values() if (file := folder / f"{module}.py").is_file()}
+    own = [
+        text for text in texts.values() if "def get_default_tok_params" in text and "add_special_tokens=False" in text
+    ]
+    infos = {name for text in own for name in re.findall(r"^class (\w+ProcessingInfo)\(", text, re.MULTILINE)}
+    used = {module for module, text in texts.items() if infos & set(re.findall(r"\w+ProcessingInfo\b", text))}
+    return sorted(name for name, (module, _) in places.items() if module in used)
 
 
 def makes_mtp(body):

@@ -103,3 +103,14 @@ def test_a_template_whose_first_words_would_be_read_differently_is_refused_when_
 
     with pytest.raises(SettingsError, match="Set chat_template to none"):
         checkpoint(template=plain, pre_tokenizer=spaced)
+
+
+@pytest.mark.parametrize("question", [Question("Hi?"), Question("", messages=TURNS)], ids=["question", "conversation"])
+def test_a_text_that_the_engine_reads_as_written_keeps_the_token_that_begins_it(checkpoint, tmp_path, question):
+    """Gemma 4: vLLM adds no special tokens to its prompts."""
+    engine, _ = checkpoint()
+    text, tokens = TextPrompts(HuggingFaceTokenizer(tmp_path, chat=True), as_written=True).prompt(question)
+
+    assert text.startswith("<s>")
+    assert tokens == engine.encode(text, add_special_tokens=False).ids
+    assert tokens.count(0) == 1

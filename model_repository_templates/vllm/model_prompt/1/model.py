@@ -22,7 +22,7 @@ class TritonPythonModel:
         self._tokenizer = HuggingFaceTokenizer(
             settings.engine, chat=settings.apply_chat_template, arguments=settings.template_arguments()
         )
-        self._prompts = TextPrompts(self._tokenizer)
+        self._prompts = TextPrompts(self._tokenizer, as_written="tokenized_as_written" in settings.parameters)
         self._limits = settings.limits(self._tokenizer.default_max_tokens or settings.max_sequence_tokens)
         self._readers = Readers()
 
