@@ -6,7 +6,7 @@ TensorRT-LLM leaves the positions of yarn as they are; transformers, which openv
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from tasks.contracts.engine.engine_kinds import Flavour
 from tasks.contracts.errors import InputError
@@ -52,11 +52,12 @@ def positions_of(runtime: Flavour | None, config: Fields) -> int | None:
         config: config.json.
     """
     text = completed(config)
-    stated = [value for name in NAMES if _is_count(value := text.get(name))]
+    stated = [value for value in (text.get(name) for name in NAMES) if _is_count(value)]
     if not stated:
         return None
     # Command R and others state what they were trained for as model_max_length, which counts more
-    positions = text["model_max_length"] if _is_count(text.get("model_max_length")) else min(stated)
+    trained = text.get("model_max_length")
+    positions = trained if _is_count(trained) else min(stated)
     return int(DERIVED[runtime](positions, text))
 
 
@@ -106,13 +107,14 @@ def _kind(parameters: Fields) -> str:
 
 def _factor(parameters: Fields, otherwise: float) -> float:
     factor = parameters.get("factor")
-    is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
-    return factor if is_number and 0 < factor < MOST_SCALED else otherwise
+    if not isinstance(factor, int | float) or isinstance(factor, bool):
+        return otherwise
+    return factor if 0 < factor < MOST_SCALED else otherwise
 
 
 MOST_SCALED = 10**6
 """More than any factor; a larger number is a mistake."""
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

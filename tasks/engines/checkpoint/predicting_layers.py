@@ -5,7 +5,7 @@ from such a class has none of them.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from tasks.engines.checkpoint.config_defaults import language_model
 
@@ -50,5 +50,5 @@ def _layers(names: Collection[str]) -> set[int]:
     return {int(number) for number in numbers if number.isdecimal()}
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -126,12 +126,16 @@ def check_quantized_source(release: ResolvedRelease, source: Source, documents: 
         algorithm = modelopt_algorithm(documents)
         of_modelopt = f" ({algorithm})" if algorithm else ""
         field = f"{source.repo}@{source.revision} is already quantized{of_modelopt}: format"
-        where = (release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture)
+        kind, gpu, architecture = release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture
         check_algorithm(release, source, algorithm)
-        check_served(field, *named, *where)
+        name, rows = named
+        known = any((row.kind, row.format) == (kind, name) for row in rows)
+        check_served(field, name, rows if known else (*FORMATS, *AS_IT_IS), kind, gpu, architecture)
         cache = stated_cache(documents)
         if cache is not None and release.spec.quantization.kv_cache == "none":
-            check_served(f"{source.repo}@{source.revision} asks for a KV cache in", cache, KV_CACHES, *where)
+            check_served(
+                f"{source.repo}@{source.revision} asks for a KV cache in", cache, KV_CACHES, kind, gpu, architecture
+            )
 
 
 def check_algorithm(release: ResolvedRelease, source: Source, algorithm: str | None) -> None:

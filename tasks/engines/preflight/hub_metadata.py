@@ -65,8 +65,8 @@ def stated_cache(documents: Documents) -> str | None:
     for stated in (stated_quantization(documents), documents.get(QUANTIZED_BY_MODELOPT, {}).get("quantization")):
         if not isinstance(stated, Mapping):
             continue
-        inner = stated.get("quantization") if isinstance(stated.get("quantization"), Mapping) else {}
-        for part in (stated, inner):
+        inner = stated.get("quantization")
+        for part in (stated, inner if isinstance(inner, Mapping) else {}):
             found = part.get("kv_cache_scheme") or part.get("kv_cache_quant_algo")
             if isinstance(found, Mapping):
                 return f"{found.get('type')}{found.get('num_bits')}".replace("float", "fp")

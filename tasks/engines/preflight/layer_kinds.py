@@ -7,7 +7,7 @@ configuration classes derive the first from the other fields here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 Fields = Mapping[str, Any]
 
@@ -109,7 +109,7 @@ def _every(interval: int, layers: int) -> tuple[bool, ...]:
     return tuple((layer + 1) % interval == 0 for layer in range(layers))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

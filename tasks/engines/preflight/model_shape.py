@@ -254,12 +254,9 @@ def _kv_heads_of_block(block: Any, heads: int) -> int:
 def _ratios(text: Mapping[str, Any], layers: int) -> list[int]:
     """Tokens that an entry of each layer stands for: DeepSeek-V4 compresses its cache."""
     ratios = text.get("compress_ratios")
-    return [max(1, _count(each)) for each in ratios[:layers]] if _has_one_each(ratios, layers) else [1] * layers
-
-
-def _has_one_each(value: Any, layers: int) -> bool:
-    """Whether a list has an entry for each layer; further ones are those of layers that predict."""
-    return isinstance(value, list) and layers <= len(value) <= MOST_LAYERS
+    if not isinstance(ratios, list) or not layers <= len(ratios) <= MOST_LAYERS:
+        return [1] * layers
+    return [max(1, _count(each)) for each in ratios[:layers]]  # further ones are those of layers that predict
 
 
 def _latent(text: Mapping[str, Any]) -> int | None:

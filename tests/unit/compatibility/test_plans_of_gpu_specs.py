@@ -434,7 +434,7 @@ def test_a_checkpoint_of_modelopt_that_the_gpu_has_arithmetic_for_is_served_as_i
     [
         (VLLM, "NVIDIA-A10G", "FP8", {"what": "(FP8): format fp8 does not run on NVIDIA-A10G", "remedy": "sm_89"}),
         (FP8, "NVIDIA-L4", "NVFP4", {"expected": "fp8", "remedy": "sm_100"}),
-        (FP8, "NVIDIA-L4", "MIXED_PRECISION", {"what": "format MIXED_PRECISION"}),
+        (FP8, "NVIDIA-L4", "MIXED_PRECISION", {"what": "format modelopt MIXED_PRECISION", "expected": "fp8"}),
     ],
 )
 def test_a_checkpoint_of_modelopt_that_the_gpu_has_no_arithmetic_for_is_refused(planned, name, gpu, algorithm, fields):
