@@ -8,14 +8,15 @@ from generation.question import Question, RefusedError
 from generation.runtime import Tokenizer
 from generation.template_arguments import NO_TEMPLATE
 
-MESSAGES, TOOLS = "messages", "tools"
+MESSAGES, TOOLS, REASONING = "messages", "tools", "reasoning_content"
 MAX_MESSAGES = 4096
 MAX_TOOLS, MAX_TOOL_CHARS = 128, 65_536
 MESSAGE_BOUNDS, TOOL_BOUNDS = Bounds(chars=16 << 20), Bounds(chars=MAX_TOOL_CHARS, depth=80)
 """Levels of tools are those of schemas."""
 NO_MESSAGES = (
     "this model applies no chat template, so it takes no messages: its checkpoint has none, or the release's "
-    "engine.options.chat_template is none. Send a prompt: text_input, or /v1/completions of OpenAI's API."
+    "engine.options.chat_template is none. Send a prompt in place of messages; OpenAI's API takes one at "
+    "/v1/completions."
 )
 
 
@@ -29,10 +30,16 @@ def read_messages(text: str) -> tuple[Mapping[str, Any], ...]:
     if len(found) > MAX_MESSAGES:
         raise RefusedError(f"{MESSAGES} has {len(found)} messages; the limit is {MAX_MESSAGES}.")
     for number, message in enumerate(found):
-        parts = [message.get(name) for name in ("role", "content")] if isinstance(message, dict) else []
-        if not parts or not all(isinstance(part, str) for part in parts):
-            raise RefusedError(f"{MESSAGES}[{number}] is wrong; expected an object with texts for role and content.")
+        if not isinstance(message, dict) or not all(isinstance(text, str) for text in _texts(message)):
+            raise RefusedError(
+                f"{MESSAGES}[{number}] is wrong; expected an object with texts for role and content, and for "
+                f"{REASONING} if it has some."
+            )
     return found
+
+
+def _texts(message: Mapping[str, Any]) -> list[Any]:
+    return [message.get("role"), message.get("content"), message.get(REASONING, "")]
 
 
 def read_tools(text: str) -> tuple[Mapping[str, Any], ...]:

@@ -56,13 +56,13 @@ def check(question: Question, limits: Limits, longest_token: int | None) -> None
     size = _bytes(question)
     if longest_token is not None and size > limits.max_input_tokens * longest_token:
         raise RefusedError(
-            f"text_input is {size} bytes long; this model takes at most {limits.max_input_tokens} tokens, of at most "
+            f"the prompt is {size} bytes long; this model takes at most {limits.max_input_tokens} tokens, of at most "
             f"{longest_token} bytes each. Shorten the text, or release it with a larger engine.max_input_tokens."
         )
     if question.messages and question.text:
         raise RefusedError("text_input and messages are both given; expected one. Leave text_input empty.")
     if not question.messages and not question.text.strip():
-        raise RefusedError("text_input is empty; expected a question. Send some text.")
+        raise RefusedError("the prompt is empty; expected a question. Send some text.")
     if question.max_tokens is not None and question.max_tokens < 1:
         raise RefusedError(f"max_tokens is {question.max_tokens}; expected at least 1. Raise it or leave it out.")
     if not (math.isfinite(question.temperature) and question.temperature >= 0):
@@ -77,7 +77,9 @@ def check(question: Question, limits: Limits, longest_token: int | None) -> None
 
 
 def _bytes(question: Question) -> int:
-    return len(question.text.encode()) + sum(len(message["content"].encode()) for message in question.messages)
+    """Bytes of text that may get into the prompt."""
+    said = [message["content"] + message.get("reasoning_content", "") for message in question.messages]
+    return len(question.text.encode()) + sum(len(text.encode()) for text in said)
 
 
 def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
@@ -91,7 +93,7 @@ def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
     """
     if len(prompt) > limits.max_input_tokens:
         raise RefusedError(
-            f"text_input is {len(prompt)} tokens long, chat template included; this model takes at most "
+            f"the prompt is {len(prompt)} tokens long, chat template included; this model takes at most "
             f"{limits.max_input_tokens}. Shorten the text, or release it with a larger engine.max_input_tokens."
         )
     room = limits.max_sequence_tokens - len(prompt)

@@ -126,7 +126,7 @@ def test_a_prompt_that_vllm_reads_as_other_tokens_is_no_answer(client):
     [
         (GenerateRequest("Hi? " * 80, 4), "this model takes at most 64"),
         (GenerateRequest("Hi?", 100_000), "prompt and max_tokens together"),
-        (GenerateRequest("", 4), "text_input is empty"),
+        (GenerateRequest("", 4), "the prompt is empty"),
         (GenerateRequest("Hi?", 4, lora="rude"), "LoRA rude is not supported"),
     ],
 )

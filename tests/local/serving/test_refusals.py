@@ -12,7 +12,7 @@ QUESTION = "What is the capital of France?"
     ("inputs", "message"),
     [
         ({"text_input": QUESTION * 20}, "tokens long, chat template included; this model takes at most 64"),
-        ({"text_input": ""}, "text_input is empty"),
+        ({"text_input": ""}, "the prompt is empty"),
         ({"text_input": QUESTION, "max_tokens": 0}, "max_tokens is 0; expected at least 1"),
         ({"text_input": QUESTION, "max_tokens": 250}, "this model holds 256"),
         ({"text_input": QUESTION, "temperature": -1.0}, "temperature is -1.0"),

@@ -31,16 +31,16 @@ def test_the_models_own_default_bounds_an_answer_nobody_bounded():
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        (Question(""), "text_input is empty"),
-        (Question(" \n"), "text_input is empty"),
+        (Question(""), "the prompt is empty"),
+        (Question(" \n"), "the prompt is empty"),
         (Question("hi", stop_words=("bye", "")), "stop_words has an empty text"),
         (Question("hi", max_tokens=0), "max_tokens is 0; expected at least 1"),
         (Question("hi", max_tokens=-3), "max_tokens is -3"),
         (Question("hi", temperature=-0.5), "temperature is -0.5"),
         (Question("hi", temperature=math.nan), "temperature is nan"),
         (Question("hi", temperature=math.inf), "temperature is inf"),
-        (Question("é" * 81), "text_input is 162 bytes long; this model takes at most 10 tokens, of at most 16 bytes"),
-        (Question("", messages=({"role": "user", "content": "x" * 80},) * 3), "text_input is 240 bytes long"),
+        (Question("é" * 81), "the prompt is 162 bytes long; this model takes at most 10 tokens, of at most 16 bytes"),
+        (Question("", messages=({"role": "user", "content": "x" * 80},) * 3), "the prompt is 240 bytes long"),
     ],
 )
 def test_a_question_that_is_wrong_in_itself_is_refused(question, message):
