@@ -58,7 +58,7 @@ Parts = list[str | Call]
 
 
 class Form(Protocol):
-    """How one route writes an answer."""
+    """How one route writes the answer to one prompt."""
 
     prefix: str
     kind: str
@@ -79,8 +79,8 @@ class ChatForm:
 
     prefix, kind, chunk_kind = "chatcmpl-", "chat.completion", "chat.completion.chunk"
 
-    def __init__(self) -> None:
-        self._calls = 0
+    def __init__(self, index: int) -> None:
+        self._index, self._calls = index, 0
 
     def whole(self, parts: Parts, finish_reason: str, logprobs: Logprobs) -> dict[str, Any]:
         """As Form."""
@@ -88,12 +88,17 @@ class ChatForm:
         text = _text(parts)
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         message |= {"tool_calls": calls} if calls else {}
-        return {"index": 0, "message": message, "logprobs": _content(logprobs), "finish_reason": finish_reason}
+        return {
+            "index": self._index,
+            "message": message,
+            "logprobs": _content(logprobs),
+            "finish_reason": finish_reason,
+        }
 
     def first(self) -> dict[str, Any]:
         """As Form."""
         delta = {"role": "assistant", "content": ""}
-        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
+        return {"index": self._index, "delta": delta, "logprobs": None, "finish_reason": None}
 
     def part(self, parts: Parts, finish_reason: str | None, logprobs: Logprobs) -> dict[str, Any]:
         """As Form. A call comes whole: clients join what they get of each index."""
@@ -102,7 +107,7 @@ class ChatForm:
         if calls:
             delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(calls, start=self._calls)]
         self._calls += len(calls)
-        return {"index": 0, "delta": delta, "logprobs": _content(logprobs), "finish_reason": finish_reason}
+        return {"index": self._index, "delta": delta, "logprobs": _content(logprobs), "finish_reason": finish_reason}
 
 
 class CompletionForm:
@@ -110,8 +115,8 @@ class CompletionForm:
 
     prefix, kind, chunk_kind = "cmpl-", "text_completion", "text_completion"
 
-    def __init__(self) -> None:
-        self._chars = 0
+    def __init__(self, index: int) -> None:
+        self._index, self._chars = index, 0
 
     def whole(self, parts: Parts, finish_reason: str, logprobs: Logprobs) -> dict[str, Any]:
         """As Form."""
@@ -124,7 +129,7 @@ class CompletionForm:
         """As Form."""
         told = completion_logprobs(logprobs, self._chars) if logprobs else None
         self._chars += sum(len(each["token"]) for each in logprobs)
-        return {"index": 0, "text": _text(parts), "logprobs": told, "finish_reason": finish_reason}
+        return {"index": self._index, "text": _text(parts), "logprobs": told, "finish_reason": finish_reason}
 
 
 def _text(parts: Parts) -> str:
@@ -136,83 +141,116 @@ def _content(logprobs: Logprobs) -> dict[str, Any] | None:
 
 
 @dataclass
-class Answer:
-    """One answer as it is written.
+class Choice:
+    """The answer to one prompt, as it grows.
 
     Attributes:
         form: how its route writes it.
-        model: name of the model.
-        release: the release that answers, which clients see as the system's fingerprint.
-        includes_usage: whether a stream ends with the number of tokens.
         reader: tells text and calls of tools apart; None leaves it to what the model says of itself.
+        one_call: whether calls of tools behind the first are left out.
     """
 
     form: Form
-    model: str
-    release: str
-    includes_usage: bool = False
-    reader: Reader | None = None
+    reader: Reader | None
+    one_call: bool
     finish_reason: str = ""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     _parts: Parts = field(default_factory=list)
     _logprobs: list[Mapping[str, Any]] = field(default_factory=list)
     _has_called: bool = False
-    _prompt_tokens: int | None = None
-    _completion_tokens: int | None = None
-    _id: str = field(default_factory=lambda: secrets.token_hex(12))
-    _created: int = field(default_factory=lambda: int(time.time()))
 
     def add(self, new: Piece) -> Parts:
         """Take the next response of the model; text and calls that are certain with it."""
         if self.reader is None:
             self.reader = Plain() if new.call_format is None else reader_of(new.call_format)
-        parts = self.reader.advance(new.text, final=bool(new.finish_reason))
+        parts = self._kept(self.reader.advance(new.text, final=bool(new.finish_reason)))
         self._parts += parts
         self._logprobs += new.logprobs
-        self._has_called = self._has_called or any(isinstance(part, Call) for part in parts)
         if new.finish_reason:
             self.finish_reason = TOOL_CALLS if self._has_called and new.finish_reason == STOP else new.finish_reason
         if new.prompt_tokens is not None:
-            self._prompt_tokens = new.prompt_tokens
+            self.prompt_tokens = new.prompt_tokens
         if new.completion_tokens is not None:  # vLLM's backend counts each response by itself
-            self._completion_tokens = (self._completion_tokens or 0) + new.completion_tokens
+            self.completion_tokens = (self.completion_tokens or 0) + new.completion_tokens
         return parts
+
+    def document(self) -> dict[str, Any]:
+        """The choice of an answer that is not streamed."""
+        return self.form.whole(self._parts, self.finish_reason, tuple(self._logprobs))
+
+    def _kept(self, parts: Parts) -> Parts:
+        kept: Parts = []
+        for part in parts:
+            if not (self.one_call and self._has_called and isinstance(part, Call)):
+                kept.append(part)
+            self._has_called = self._has_called or isinstance(part, Call)
+        return kept
+
+
+@dataclass
+class Answer:
+    """What a request is answered with, as it is written: a choice for each of its prompts, one after another.
+
+    Attributes:
+        form: makes the form of the choice with an index.
+        model: name of the model.
+        release: the release that answers, which clients see as the system's fingerprint.
+        includes_usage: whether a stream ends with the number of tokens.
+        continuous_usage: whether each event has the number of tokens so far.
+        one_call: whether a choice has at most one call of a tool.
+    """
+
+    form: type[ChatForm] | type[CompletionForm]
+    model: str
+    release: str
+    includes_usage: bool = False
+    continuous_usage: bool = False
+    one_call: bool = False
+    _choices: list[Choice] = field(default_factory=list)
+    _id: str = field(default_factory=lambda: secrets.token_hex(12))
+    _created: int = field(default_factory=lambda: int(time.time()))
+
+    def begin(self, reader: Reader | None = None) -> bytes:
+        """Start the choice of the next prompt; what its stream begins with, empty where that is nothing."""
+        self._choices.append(Choice(self.form(len(self._choices)), reader, self.one_call))
+        first = self._choices[-1].form.first()
+        return b"" if first is None else self._event([first])
+
+    def add(self, new: Piece) -> None:
+        """Take the next response to the prompt of the last choice."""
+        self._choices[-1].add(new)
 
     @property
     def usage(self) -> dict[str, int] | None:
-        """Number of tokens, where the model gave it."""
-        if self._prompt_tokens is None or self._completion_tokens is None:
+        """Number of tokens of all prompts and answers so far; None where the model has not said it of each."""
+        prompts = [choice.prompt_tokens for choice in self._choices]
+        answers = [choice.completion_tokens for choice in self._choices]
+        if None in prompts or None in answers:
             return None
-        total = self._prompt_tokens + self._completion_tokens
-        return {
-            "prompt_tokens": self._prompt_tokens,
-            "completion_tokens": self._completion_tokens,
-            "total_tokens": total,
-        }
+        read, answered = sum(count or 0 for count in prompts), sum(count or 0 for count in answers)
+        return {"prompt_tokens": read, "completion_tokens": answered, "total_tokens": read + answered}
 
     def document(self) -> dict[str, Any]:
         """The answer in one document."""
-        choice = self.form.whole(self._parts, self.finish_reason, tuple(self._logprobs))
-        return {**self._head(self.form.kind), "choices": [choice], "usage": self.usage}
-
-    def first_event(self) -> bytes:
-        """What a stream begins with."""
-        choice = self.form.first()
-        return b"" if choice is None else self._event([choice])
+        choices = [choice.document() for choice in self._choices]
+        return {**self._head(self.form.kind), "choices": choices, "usage": self.usage}
 
     def event(self, new: Piece) -> bytes:
         """Take the next response and write its event; empty where there is nothing to say."""
-        parts = self.add(new)
+        choice = self._choices[-1]
+        parts = choice.add(new)
         if not parts and not new.finish_reason and not new.logprobs:
             return b""
-        return self._event([self.form.part(parts, self.finish_reason or None, new.logprobs)])
+        return self._event([choice.form.part(parts, choice.finish_reason or None, new.logprobs)])
 
     def last_events(self) -> bytes:
         """What a stream ends with."""
         return (self._event([], usage=self.usage) if self.includes_usage else b"") + DONE
 
     def _event(self, choices: list[dict[str, Any]], **usage: Any) -> bytes:
-        empty = {"usage": None} if self.includes_usage else {}
-        return self._event_head + written({"choices": choices, **empty, **usage})[1:] + b"\n\n"
+        counted = {"usage": self.usage if self.continuous_usage else None} if self.includes_usage else {}
+        return self._event_head + written({"choices": choices, **counted, **usage})[1:] + b"\n\n"
 
     @cached_property
     def _event_head(self) -> bytes:

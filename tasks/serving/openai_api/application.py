@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,16 +23,16 @@ from tasks.serving.openai_api.answers import (
     Answer,
     ChatForm,
     CompletionForm,
-    Form,
     Piece,
     event,
     piece,
     written,
 )
-from tasks.serving.openai_api.errors import ApiError, unavailable
-from tasks.serving.openai_api.formats import call_reader
-from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_inputs, served_model
+from tasks.serving.openai_api.bodies import read_body
+from tasks.serving.openai_api.errors import ApiError, refusal, unavailable
+from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_questions, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
+from tasks.serving.openai_api.request_ids import add_request_id, request_id
 from tasks.serving.openai_api.requests import BODY_BYTES, ChatRequest, CompletionRequest, read_chat, read_completion
 
 log = logging.getLogger(__name__)
@@ -68,6 +68,14 @@ class Models(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Generated:
+    """Responses that arrived together. `begins` is the question that they are the first ones to."""
+
+    pieces: Sequence[Piece]
+    begins: Question | None = None
+
+
 class Routes:
     """The handlers of one release, or of one combination of a group's releases."""
 
@@ -84,19 +92,23 @@ class Routes:
         self._others = tuple(others)
         self._known: dict[str, tuple[ServedModel, tuple[str, ...]]] = {}
         self._counted = AnswerMetrics()
+        self._created = int(time.time())
 
     def application(self) -> web.Application:
         """The application, which answers every error in OpenAI's form."""
         application = web.Application(client_max_size=BODY_BYTES, middlewares=[_errors])
+        application.on_response_prepare.append(add_request_id)
         application.add_routes(
             [
                 web.get("/v1/models", self.models),
                 web.get("/v1/models/{name}", self.model),
                 web.post("/v1/chat/completions", self.chat),
                 web.post("/v1/completions", self.completion),
-                # not below /v1/, so only the pod's own containers and the front's port for metrics get here
-                web.get("/metrics", self.metrics),
+                web.post("/v1/embeddings", self.embeddings),
                 web.get("/health", self.health),
+                web.get("/ping", self.health),
+                # the front sends no client here: only the pod's own containers and the port for metrics
+                web.get("/metrics", self.metrics),
                 web.get("/health/live", self.live),
             ]
         )
@@ -110,7 +122,7 @@ class Routes:
         return web.Response(text=page, headers={"Content-Type": exposition.CONTENT_TYPE})
 
     async def health(self, _: web.Request) -> web.Response:
-        """GET /health: 200 if every model takes requests, else 503."""
+        """GET /health and /ping: 200 if every model takes requests, else 503."""
         waiting = [name for name in self._names if not await self._models.is_ready(name)]
         if waiting:
             raise unavailable(f"{', '.join(waiting)} is not ready")
@@ -124,30 +136,50 @@ class Routes:
         """GET /v1/models: the models, and their adapters as further ones."""
         documents = []
         for name in self._names:
-            documents.append(_model(ModelName(name)))
-            documents += [_model(ModelName(name, adapter)) for adapter in await self._adapters(name)]
+            documents.append(await self._model(ModelName(name)))
+            documents += [await self._model(ModelName(name, adapter)) for adapter in await self._adapters(name)]
         return web.json_response({"object": "list", "data": documents})
 
     async def model(self, request: web.Request) -> web.Response:
         """GET /v1/models/<name>."""
         name = ModelName.read(request.match_info["name"])
         await self._check(name)
-        return web.json_response(_model(name))
+        return web.json_response(await self._model(name))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
-        asked = read_chat(await request.read())
-        name = ModelName.read(asked.model)
-        question = chat_question(asked, await self._served(name))
-        question = replace(question, inputs=with_adapter(question.inputs, name.adapter))
-        return await self._answer(request, asked, question, ChatForm())
+        asked = read_chat(await read_body(request))
+        question = chat_question(asked, await self._served(asked.model))
+        return await self._answer(request, asked, [question], ChatForm)
 
     async def completion(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions."""
-        asked = read_completion(await request.read())
-        name = ModelName.read(asked.model)
-        inputs = with_adapter(completion_inputs(asked, await self._served(name)), name.adapter)
-        return await self._answer(request, asked, Question(inputs), CompletionForm())
+        asked = read_completion(await read_body(request))
+        questions = completion_questions(asked, await self._served(asked.model))
+        return await self._answer(request, asked, questions, CompletionForm)
+
+    async def embeddings(self, _: web.Request) -> web.Response:
+        """POST /v1/embeddings: refused, in words that a client of a whole stack understands.
+
+        Raises:
+            ApiError: always.
+        """
+        raise ApiError(
+            f"{', '.join(self._names)} generates text and makes no embeddings. Send the request to a server of an "
+            "embedding model, such as BAAI/bge-m3 or intfloat/e5-mistral-7b-instruct.",
+            param="model",
+            code="unsupported_endpoint",
+        )
+
+    async def _model(self, name: ModelName) -> dict[str, Any]:
+        """A model as /v1/models lists it. `max_model_len` is vLLM's; it is null as long as Triton has not loaded it."""
+        try:
+            longest = (await self._read(name.base))[0].max_sequence_tokens
+        except UnavailableError:
+            longest = None
+        document = {"id": str(name), "object": "model", "created": self._created, "owned_by": "slipway"}
+        document["max_model_len"] = longest
+        return document if name.adapter is None else {**document, "root": name.adapter, "parent": name.base}
 
     async def _check(self, name: ModelName) -> None:
         if name.base in self._names and name.adapter is None:
@@ -169,7 +201,8 @@ class Routes:
         except UnavailableError:
             return ()
 
-    async def _served(self, name: ModelName) -> ServedModel:
+    async def _served(self, model: str) -> ServedModel:
+        name = ModelName.read(model)
         await self._check(name)
         return (await self._read(name.base))[0]
 
@@ -184,17 +217,31 @@ class Routes:
         self,
         request: web.Request,
         asked: ChatRequest | CompletionRequest,
-        question: Question,
-        form: Form,
+        questions: Sequence[Question],
+        form: type[ChatForm] | type[CompletionForm],
     ) -> web.StreamResponse:
-        answer = Answer(form, asked.model, self._release, asked.includes_usage, call_reader(asked))
-        async with aclosing(self._timed(ModelName.read(asked.model).base, question)) as pieces:
-            if asked.stream:
-                return await _streamed(request, answer, pieces)
-            async for together in pieces:
-                for each in together:
-                    answer.add(each)
-            return web.Response(body=written(answer.document()), content_type="application/json")
+        """Generate the answers to the questions, one after another, and send them as one document or stream."""
+        answer = Answer(form, asked.model, self._release, asked.includes_usage, asked.continuous_usage, asked.one_call)
+        name = ModelName.read(asked.model)
+        try:
+            async with aclosing(self._generated(name, questions)) as generated:
+                if asked.stream:
+                    return await _streamed(request, answer, generated)
+                async for each in generated:
+                    _take(answer, each)
+        except InputError as error:
+            raise refusal(str(error), prompt=asked.prompt_parameter, length=asked.length_parameter) from error
+        return web.Response(body=written(answer.document()), content_type="application/json")
+
+    async def _generated(self, name: ModelName, questions: Sequence[Question]) -> AsyncGenerator[Generated, None]:
+        """Yield what the model answers to each question in turn; the first of each says so."""
+        for question in questions:
+            asked = replace(question, inputs=with_adapter(question.inputs, name.adapter))
+            begins = True
+            async with aclosing(self._timed(name.base, asked)) as pieces:
+                async for together in pieces:
+                    yield Generated(together, question if begins else None)
+                    begins = False
 
     async def _timed(self, model: str, question: Question) -> AsyncGenerator[list[Piece], None]:
         """Yield what `_pieces` does, and count it. Errors before a request reaches the model are not counted."""
@@ -260,16 +307,16 @@ class Routes:
 
 
 async def _streamed(
-    request: web.Request, answer: Answer, pieces: AsyncGenerator[list[Piece], None]
+    request: web.Request, answer: Answer, generated: AsyncGenerator[Generated, None]
 ) -> web.StreamResponse:
     """Send the answer as server-sent events. Its status is known with the first response, so that a refusal is one."""
     response = web.StreamResponse(headers=STREAM_HEADERS)
-    first: list[Piece] = await anext(pieces, [])
+    first = await anext(generated)
     await response.prepare(request)
-    await response.write(answer.first_event() + _events(answer, first))
+    await response.write(_events(answer, first))
     try:
-        async for together in pieces:
-            if data := _events(answer, together):
+        async for each in generated:
+            if data := _events(answer, each):
                 await response.write(data)
     except (InputError, UnavailableError) as error:
         # the status is sent already: OpenAI's clients raise an error for such an event
@@ -280,8 +327,16 @@ async def _streamed(
     return response
 
 
-def _events(answer: Answer, pieces: Sequence[Piece]) -> bytes:
-    return b"".join(map(answer.event, pieces))
+def _events(answer: Answer, generated: Generated) -> bytes:
+    begins = b"" if generated.begins is None else answer.begin(generated.begins.reader)
+    return begins + b"".join(map(answer.event, generated.pieces))
+
+
+def _take(answer: Answer, generated: Generated) -> None:
+    if generated.begins is not None:
+        answer.begin(generated.begins.reader)
+    for piece_of_answer in generated.pieces:
+        answer.add(piece_of_answer)
 
 
 @web.middleware
@@ -299,15 +354,10 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except web.HTTPException as error:
         refused = ApiError(f"{request.method} {request.path[:64]}: {error.reason}.", status=error.status)
     except Exception:
-        log.exception("unexpected error")
+        log.exception("request %s: unexpected error", request_id(request))
         refused = ApiError("unexpected error; see the log of the container.", status=HTTPStatus.INTERNAL_SERVER_ERROR)
     retry = {"Retry-After": str(RETRY_AFTER_S)} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else None
     return web.json_response(refused.body, status=refused.status, headers=retry)
-
-
-def _model(name: ModelName) -> dict[str, Any]:
-    document = {"id": str(name), "object": "model", "created": 0, "owned_by": "slipway"}
-    return document if name.adapter is None else {**document, "root": name.adapter, "parent": name.base}
 
 
 async def _page_of(socket: Path) -> str:

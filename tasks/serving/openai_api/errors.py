@@ -31,6 +31,27 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
+CONTEXT_LENGTH = "context_length_exceeded"
+"""OpenAI's code for a request that is too long; clients shorten the conversation when they see it."""
+PROMPT_TOO_LONG, ANSWER_TOO_LONG = "this model takes at most", "prompt and max_tokens together"
+"""What a model's refusals for length contain (generation/question.py): Triton passes on a text and nothing else."""
+
+
+def refusal(message: str, *, prompt: str, length: str) -> ApiError:
+    """The error for a request that the model refused.
+
+    Args:
+        message: the model's own text.
+        prompt: what the client calls the prompt.
+        length: what the client calls the most tokens of an answer.
+    """
+    if PROMPT_TOO_LONG in message:
+        return ApiError(message, param=prompt, code=CONTEXT_LENGTH)
+    if ANSWER_TOO_LONG in message:
+        return ApiError(message, param=length, code=CONTEXT_LENGTH)
+    return ApiError(message)
+
+
 def unavailable(message: str) -> ApiError:
     """An error that a retry may cure: OpenAI's clients repeat a request after status 503."""
     return ApiError(message, code="unavailable", status=HTTPStatus.SERVICE_UNAVAILABLE)

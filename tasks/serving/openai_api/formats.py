@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tasks.contracts.wire.json_schema import SchemaError, checked_schema
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.messages import Tool
+from tasks.serving.openai_api.neutral import without_nulls
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
 from tasks.serving.openai_api.tool_calls import Forced, Reader
 
@@ -15,22 +17,42 @@ REQUIRED = "required"
 DESCRIPTION = {"name", "description", "schema", "strict"}
 
 
-def answer_schema(request: ChatRequest | CompletionRequest) -> str:
-    """The schema that the answer obeys, as JSON; empty where anything may be answered.
+@dataclass(frozen=True)
+class AnswerFormat:
+    """What an answer must be.
+
+    Attributes:
+        schema: the JSON Schema that it obeys; empty where anything may be answered.
+        reader: reads the call that the request forces; None where the answer may be anything.
+    """
+
+    schema: str = ""
+    reader: Reader | None = None
+
+
+def answer_format(request: ChatRequest | CompletionRequest) -> AnswerFormat:
+    """What the answer to a request must be.
 
     Raises:
-        ApiError: the response's format, the choice of a tool or a schema is wrong, or both are given.
+        ApiError: the response's format, the choice of a tool or a schema is wrong, or a format and tools are given.
     """
     wanted = _format_schema(request.response_format)
-    forced = forced_tools(request) if isinstance(request, ChatRequest) else ()
+    if isinstance(request, CompletionRequest):
+        return AnswerFormat(wanted)
+    forced = forced_tools(request)
+    if wanted and request.offers_tools:
+        raise ApiError(
+            "response_format and tools exclude each other: a schema is enforced from the answer's first token, so that "
+            "no tool could be called. Send one of them, or tool_choice: none.",
+            param="response_format",
+        )
     if not forced:
-        return wanted
-    if wanted:
-        raise ApiError("response_format and a tool_choice that forces a call exclude each other.", param="tool_choice")
-    assert isinstance(request, ChatRequest)
-    if request.tool_choice != REQUIRED:
-        return _checked(forced[0].function.parameters or ANY_OBJECT, f"tools: {forced[0].function.name}", "tools")
-    return _checked(_one_call(forced), "tools", "tools")
+        return AnswerFormat(wanted)
+    if request.tool_choice == REQUIRED:
+        return AnswerFormat(_checked(_one_call(forced), "tools", "tools"), Forced(None))
+    function = forced[0].function
+    schema = _checked(function.parameters or ANY_OBJECT, f"tools: {function.name}", "tools")
+    return AnswerFormat(schema, Forced(function.name))
 
 
 def forced_tools(request: ChatRequest) -> tuple[Tool, ...]:
@@ -55,18 +77,10 @@ def forced_tools(request: ChatRequest) -> tuple[Tool, ...]:
     return found
 
 
-def call_reader(request: ChatRequest | CompletionRequest) -> Reader | None:
-    """What reads the call that the request forces; None where the answer may be anything."""
-    tools = forced_tools(request) if isinstance(request, ChatRequest) else ()
-    if not tools:
-        return None
-    assert isinstance(request, ChatRequest)
-    return Forced(None if request.tool_choice == REQUIRED else tools[0].function.name)
-
-
 def _named(choice: Mapping[str, Any]) -> Any:
-    function = choice.get("function")
-    whole = choice.get("type") == "function" and isinstance(function, Mapping) and set(choice) == {"type", "function"}
+    given = without_nulls(choice)
+    function = given.get("function")
+    whole = given.get("type") == "function" and isinstance(function, Mapping) and set(given) == {"type", "function"}
     return function.get("name") if whole and isinstance(function, Mapping) else None
 
 
@@ -98,13 +112,14 @@ def _one_call(tools: tuple[Tool, ...]) -> dict[str, Any]:
     return {"anyOf": calls, **definitions}
 
 
-def _format_schema(wanted: Mapping[str, Any] | None) -> str:
+def _format_schema(given: Mapping[str, Any] | None) -> str:
+    wanted = without_nulls(given)
     kind = (wanted or {}).get("type", "text")
     if wanted is None or (kind == "text" and set(wanted) == {"type"}):
         return ""
     if kind == "json_object" and set(wanted) == {"type"}:
         return json.dumps(ANY_OBJECT)
-    described = wanted.get("json_schema")
+    described = without_nulls(wanted.get("json_schema"))
     schema = described.get("schema") if isinstance(described, Mapping) else None
     known = set(wanted) == {"type", "json_schema"} and isinstance(described, Mapping) and set(described) <= DESCRIPTION
     if kind == "json_schema" and known and isinstance(schema, Mapping):

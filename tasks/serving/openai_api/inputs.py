@@ -5,14 +5,15 @@ parameter needs no change here, and a repository that was released before the pa
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_inputs
 from tasks.serving.openai_api.errors import ApiError
-from tasks.serving.openai_api.formats import answer_schema
+from tasks.serving.openai_api.formats import answer_format
 from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
+from tasks.serving.openai_api.tool_calls import Reader
 
 MESSAGES, RAW_PROMPT, STOP_WORDS = "messages", "apply_chat_template", "stop_words"
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
@@ -35,6 +36,7 @@ class ServedModel:
         outputs: names of what it answers.
         prompt_model: the model that makes its prompts of messages, if any.
         max_input_tokens: tokens of a prompt at most; None where the configuration does not say.
+        max_sequence_tokens: tokens of a prompt and its answer at most; None where the configuration does not say.
     """
 
     name: str
@@ -42,6 +44,7 @@ class ServedModel:
     outputs: frozenset[str]
     prompt_model: str | None = None
     max_input_tokens: int | None = None
+    max_sequence_tokens: int | None = None
 
     @property
     def counts_tokens(self) -> bool:
@@ -53,17 +56,34 @@ class ServedModel:
 def served_model(config: Mapping[str, Any]) -> ServedModel:
     """The model of a document of GET /v2/models/<name>/config."""
     known, outputs = model_inputs(config), frozenset(tensor["name"] for tensor in config.get("output") or ())
-    tokens = ((config.get("parameters") or {}).get("max_input_tokens") or {}).get("string_value")
-    most = int(tokens) if tokens else None
-    return ServedModel(config["name"], known.names, outputs, known.prompt_model, most)
+    return ServedModel(
+        config["name"],
+        known.names,
+        outputs,
+        known.prompt_model,
+        _tokens(config, "max_input_tokens"),
+        _tokens(config, "max_sequence_tokens"),
+    )
+
+
+def _tokens(config: Mapping[str, Any], name: str) -> int | None:
+    text = ((config.get("parameters") or {}).get(name) or {}).get("string_value")
+    return int(text) if text else None
 
 
 @dataclass(frozen=True)
 class Question:
-    """Inputs of a model. `to_render` are those of the model that makes its prompt first; None: the prompt is there."""
+    """What one answer is generated from.
+
+    Attributes:
+        inputs: those of the model.
+        to_render: inputs of the model that makes its prompt first; None: the prompt is there.
+        reader: reads the call of a tool that the request forces; None leaves it to what the model says of itself.
+    """
 
     inputs: Mapping[str, Any]
     to_render: Mapping[str, Any] | None = None
+    reader: Reader | None = None
 
 
 def chat_question(request: ChatRequest, model: ServedModel) -> Question:
@@ -78,13 +98,14 @@ def chat_question(request: ChatRequest, model: ServedModel) -> Question:
             "prompt to /v1/completions, or release the model again.",
             param="messages",
         )
-    _refuse_long([message.text for message in request.messages], model, "messages")
-    parameters = _parameters(request, model)
+    _refuse_long([message.text + message.thoughts for message in request.messages], model, "messages")
+    wanted = answer_format(request)
+    parameters = _parameters(request, model, wanted.schema)
     if model.prompt_model is None:
-        return Question({**_conversation(request, model), **parameters})
+        return Question({**_conversation(request, model), **parameters}, reader=wanted.reader)
     lengths = {"max_tokens": request.answer_tokens, "min_tokens": request.min_tokens or None}
     given = {name: value for name, value in lengths.items() if value is not None}
-    return Question(parameters, {**_conversation(request, None), **given})
+    return Question(parameters, {**_conversation(request, None), **given}, wanted.reader)
 
 
 def _conversation(request: ChatRequest, model: ServedModel | None) -> dict[str, Any]:
@@ -92,29 +113,30 @@ def _conversation(request: ChatRequest, model: ServedModel | None) -> dict[str, 
     messages = json.dumps([message.plain() for message in request.messages], ensure_ascii=False)
     arguments = request.chat_template_kwargs or {}
     given = {TEMPLATE_ARGUMENTS: json.dumps(arguments, ensure_ascii=False)} if arguments else {}
-    if request.tools and request.tool_choice != "none":
+    if request.tools and request.offers_tools:
         given[TOOLS] = json.dumps([tool.plain() for tool in request.tools], ensure_ascii=False)
     if model is not None:
         _refuse([name for name in given if name not in model.inputs], model)
     return {"text_input": "", MESSAGES: messages, **given}
 
 
-def completion_inputs(request: CompletionRequest, model: ServedModel) -> dict[str, Any]:
-    """Inputs for a prompt that is continued as it is.
+def completion_questions(request: CompletionRequest, model: ServedModel) -> list[Question]:
+    """One for each prompt, which is continued as it is.
 
     Raises:
         ApiError: the model cannot do something that was requested.
     """
-    _refuse_long([request.text], model, "prompt")
-    if VLLM_SAMPLING in model.inputs:
-        return {"text_input": request.text, **_parameters(request, model)}
-    if RAW_PROMPT not in model.inputs:
+    _refuse_long(request.texts, model, "prompt")
+    takes_prompts = VLLM_SAMPLING in model.inputs
+    if not takes_prompts and RAW_PROMPT not in model.inputs:
         raise ApiError(
             f"the model {model.name} was released before Slipway's models took prompts without a chat template. "
             "Release it again.",
             param="prompt",
         )
-    return {"text_input": request.text, RAW_PROMPT: False, **_parameters(request, model)}
+    parameters = _parameters(request, model, answer_format(request).schema)
+    as_it_is = {} if takes_prompts else {RAW_PROMPT: False}
+    return [Question({"text_input": text, **as_it_is, **parameters}) for text in request.texts]
 
 
 def _refuse_long(texts: Iterable[str], model: ServedModel, param: str) -> None:
@@ -130,20 +152,20 @@ def _refuse_long(texts: Iterable[str], model: ServedModel, param: str) -> None:
         )
 
 
-def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:
-    _refuse(request.unknown(), model)
+def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel, schema: str) -> dict[str, Any]:
+    _refuse_unknown(request.unknown(), model)
     if request.includes_usage and not model.counts_tokens:
         _refuse(["stream_options.include_usage"], model)
     if VLLM_SAMPLING in model.inputs:
-        return _vllm_parameters(request, model)
+        return _vllm_parameters(request, model, schema)
     stop = {STOP_WORDS: request.stop_words} if request.stop_words else {}
     # a greedy answer is the same with every seed, which a model that cannot obey one need not know
-    seed = request.seed if request.temperature or "seed" in model.inputs else None
+    seed = request.engine_seed if request.temperature or "seed" in model.inputs else None
     known = {"max_tokens": request.answer_tokens, "temperature": request.temperature, "seed": seed}
     given = {name: value for name, value in known.items() if value is not None} | request.sampling() | stop
     if request.alternatives is not None:
         given |= {LOGPROBS: True} | ({ALTERNATIVES: request.alternatives} if request.alternatives else {})
-    if schema := answer_schema(request):
+    if schema:
         given[JSON_SCHEMA] = schema
     _refuse([_as_sent(name, request) for name in given if name not in model.inputs], model)
     return {STREAM: True, **given}
@@ -158,15 +180,15 @@ def _as_sent(name: str, request: ChatRequest | CompletionRequest) -> str:
     return "stop" if name == STOP_WORDS else name
 
 
-def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:
+def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedModel, schema: str) -> dict[str, Any]:
     """VLLM's own default temperature is 1; here it is 0, as for every other kind.
 
     `structured_outputs` holds JSON within JSON, as the backend reads it (vllm_backend 8de0c14, vllm_backend_utils.py).
     """
     sampling: dict[str, Any] = {"temperature": request.temperature or 0, **request.sampling()}
-    known = {"max_tokens": request.answer_tokens, "seed": request.seed, "stop": request.stop_words or None}
+    known = {"max_tokens": request.answer_tokens, "seed": request.engine_seed, "stop": request.stop_words or None}
     sampling |= {name: value for name, value in known.items() if value is not None}
-    if schema := answer_schema(request):
+    if schema:
         sampling["structured_outputs"] = json.dumps({"json": json.loads(schema)})
     if request.alternatives is not None:
         if VLLM_LOGPROBS not in model.inputs:
@@ -186,18 +208,36 @@ def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedMode
     }
 
 
-def _refuse(parameters: Iterable[str], model: ServedModel) -> None:
-    """Refuse parameters that the model cannot obey, all of them in one error.
+def _refuse_unknown(parameters: Iterable[str], model: ServedModel) -> None:
+    """Refuse parameters that no engine kind obeys, all of them in one error.
 
     Raises:
         ApiError: there is one.
     """
     names = list(parameters)
     if names:
-        listed = ", ".join(name[:64] for name in names[:10])
         raise ApiError(
-            f"the model {model.name} does not support {listed}. Leave it out, or release the model with an engine kind "
-            "that supports it.",
+            f"the model {model.name} does not support {_listed(names)}, and no engine kind does. Leave it out.",
+            param=names[0][:64],
+            code="unsupported_parameter",
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(name[:64] for name in names[:10])
+
+
+def _refuse(parameters: Iterable[str], model: ServedModel) -> None:
+    """Refuse parameters that the model cannot obey and another engine kind can, all of them in one error.
+
+    Raises:
+        ApiError: there is one.
+    """
+    names = list(parameters)
+    if names:
+        raise ApiError(
+            f"the model {model.name} does not support {_listed(names)}. Leave it out, or release the model with "
+            "an engine kind that supports it.",
             param=names[0][:64],
             code="unsupported_parameter",
         )

@@ -102,6 +102,7 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
             access_log=None,
             handler_cancellation=True,  # a client that leaves cancels its handler, which cancels the request in Triton
             keepalive_timeout=KEPT_S,
+            auto_decompress=False,  # within bounds: bodies.py
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
         )

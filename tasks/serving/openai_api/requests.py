@@ -4,15 +4,24 @@ Fields: https://platform.openai.com/docs/api-reference/chat/create and .../compl
 OpenAI does not have (top_k, min_tokens, repetition_penalty, bad_words) are vLLM's.
 """
 
-from typing import Annotated, Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationError
+from pydantic import ConfigDict, Field, JsonValue, Tag, ValidationError, model_validator
 
 from tasks.contracts.engine.sampling import NEUTRAL as NEUTRAL_SAMPLING
-from tasks.contracts.engine.sampling import Sampling, Temperature, TextOfAnAnswer
+from tasks.contracts.engine.sampling import Sampling, StopWords, Temperature, TextOfAnAnswer
 from tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 from tasks.serving.openai_api.errors import ApiError
-from tasks.serving.openai_api.messages import Message, StreamOptions, Tool
+from tasks.serving.openai_api.messages import LIST, TEXT, Message, StreamOptions, TextOrList, Tool
+from tasks.serving.openai_api.neutral import (
+    CHAT,
+    COMPLETIONS,
+    WITHOUT_EFFECT,
+    is_neutral,
+    neutral_values,
+    without_nulls,
+)
 
 BODY_BYTES = 16 << 20
 BODY = Bounds(chars=BODY_BYTES, depth=80)
@@ -20,43 +29,40 @@ BODY = Bounds(chars=BODY_BYTES, depth=80)
 MAX_MESSAGES = 4096
 MAX_ALTERNATIVES = 20
 MAX_TOOLS = 128
+MAX_PROMPTS = 128
+"""Of one request to /v1/completions. They are answered one after another, so that they take one slot of the model."""
 DEFAULT_COMPLETION_TOKENS = 16
 """OpenAI's default for /v1/completions. Chat has none: an answer ends by itself, or where the model has no room."""
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    **{name: values for name, values in NEUTRAL_SAMPLING.items() if name not in {"temperature", "stop"}},
-    "n": (1,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True,),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "store": (False,),
-    "service_tier": ("auto", "default"),
-    "best_of": (1,),
-    "echo": (False,),
-    "suffix": ("",),
-}
-"""Values with which a parameter asks for nothing that the server would not do anyway."""
-WITHOUT_EFFECT = ("user", "metadata", "safety_identifier", "prompt_cache_key")
-"""Parameters that name the request and do not change an answer."""
+SEEDS = 2**63
+"""A seed below zero stands for the one that has the same lower 63 bits: engines take no negative ones."""
+FOUND_CHARS = 64
+"""Of a value that an error repeats."""
+
+Stop = Annotated[Annotated[TextOfAnAnswer, Tag(TEXT)] | Annotated[StopWords, Tag(LIST)], TextOrList]
+Prompts = Annotated[
+    Annotated[TextOfAnAnswer, Tag(TEXT)]
+    | Annotated[list[TextOfAnAnswer], Field(min_length=1, max_length=MAX_PROMPTS), Tag(LIST)],
+    TextOrList,
+]
+AnswerTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class _Request(Sampling):
     """Parameters of both routes. What is not a field here ends up in `model_extra`."""
 
     model_config = ConfigDict(extra="allow", strict=True, protected_namespaces=())
+    route: ClassVar[str]
 
     model: str
     stream: bool = False
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    max_tokens: AnswerTokens | None = None
+    stop: Stop | None = None
+    seed: Annotated[int, Field(ge=-SEEDS, lt=SEEDS)] | None = None
     temperature: Temperature | None = None
     response_format: dict[str, JsonValue] | None = None
+
+    _absent = model_validator(mode="before")(without_nulls)
 
     @property
     def stop_words(self) -> list[str]:
@@ -68,16 +74,30 @@ class _Request(Sampling):
         """Whether a stream ends with the number of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
+    @property
+    def engine_seed(self) -> int | None:
+        """The seed as engines take it."""
+        return None if self.seed is None else self.seed % SEEDS
+
+    @property
+    def continuous_usage(self) -> bool:
+        """Whether each event of a stream has the number of tokens so far, where the model says it. vLLM's parameter."""
+        return self.includes_usage and self.stream_options is not None and self.stream_options.continuous_usage_stats
+
     def sampling(self) -> dict[str, Any]:
         """Parameters that only some models take, without those that ask for nothing."""
         penalties = ("presence_penalty", "frequency_penalty", "repetition_penalty")
         values = {name: getattr(self, name) for name in ("top_p", "top_k", "min_tokens", *penalties, "bad_words")}
-        return {name: value for name, value in values.items() if not _is_neutral(name, value)}
+        return {name: value for name, value in values.items() if not is_neutral(value, NEUTRAL_SAMPLING[name])}
 
     def unknown(self) -> dict[str, Any]:
         """Parameters that no model takes, without those that ask for nothing."""
-        given = (self.model_extra or {}).items()
-        return {name: value for name, value in given if name not in WITHOUT_EFFECT and not _is_neutral(name, value)}
+        given, neutral = (self.model_extra or {}).items(), neutral_values(self.route)
+        return {
+            name: value
+            for name, value in given
+            if name not in WITHOUT_EFFECT and not is_neutral(value, neutral.get(name, ()))
+        }
 
 
 RequestT = TypeVar("RequestT", bound=_Request)
@@ -86,12 +106,16 @@ RequestT = TypeVar("RequestT", bound=_Request)
 class ChatRequest(_Request):
     """POST /v1/chat/completions."""
 
+    route = CHAT
+    prompt_parameter: ClassVar[str] = "messages"
+
     messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
     tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: str | dict[str, JsonValue] | None = None
-    max_completion_tokens: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    parallel_tool_calls: bool | None = None
+    max_completion_tokens: AnswerTokens | None = None
     chat_template_kwargs: dict[str, str | bool | int | float] | None = None
 
     @property
@@ -99,10 +123,20 @@ class ChatRequest(_Request):
         """The most tokens of an answer; None leaves it to the model."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
-    def unknown(self) -> dict[str, Any]:
-        """As for every request. A call that is forced is one call anyway."""
-        forced = self.tool_choice not in (None, "none", "auto")
-        return {key: value for key, value in super().unknown().items() if not (forced and key == "parallel_tool_calls")}
+    @property
+    def length_parameter(self) -> str:
+        """What the client called the most tokens of an answer."""
+        return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the answer may call tools."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def one_call(self) -> bool:
+        """Whether an answer has at most one call of a tool."""
+        return self.parallel_tool_calls is False
 
     @property
     def alternatives(self) -> int | None:
@@ -113,7 +147,12 @@ class ChatRequest(_Request):
 class CompletionRequest(_Request):
     """POST /v1/completions: the prompt is continued as it is, without a chat template."""
 
-    prompt: TextOfAnAnswer | Annotated[list[TextOfAnAnswer], Field(min_length=1, max_length=1)]
+    route = COMPLETIONS
+    prompt_parameter: ClassVar[str] = "prompt"
+    length_parameter: ClassVar[str] = "max_tokens"
+    one_call: ClassVar[bool] = False
+
+    prompt: Prompts
     logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
 
     @property
@@ -122,9 +161,9 @@ class CompletionRequest(_Request):
         return self.logprobs
 
     @property
-    def text(self) -> str:
-        """The prompt."""
-        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+    def texts(self) -> list[str]:
+        """The prompts."""
+        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
 
     @property
     def answer_tokens(self) -> int:
@@ -170,14 +209,17 @@ def _read(kind: type[RequestT], body: bytes) -> RequestT:
 
 
 def _wrong(error: ValidationError) -> ApiError:
+    """The first error, at its place: names of members and numbers of items, without the tags of unions."""
     first = error.errors(include_url=False, include_context=False)[0]
     place = [part for part in first["loc"] if isinstance(part, int) or part.isidentifier()]
     param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
-    found = "" if first["type"] == "missing" else f" Found {str(first['input'])[:64]!r}."
-    return ApiError(f"{param or 'the request'}: {first['msg']}.{found}", param=param or None)
+    found = "" if first["type"] == "missing" else f" Found {str(first['input'])[:FOUND_CHARS]!r}."
+    message = MESSAGES.get(first["type"], first["msg"])
+    return ApiError(f"{param or 'the request'}: {message}.{found}", param=param or None)
 
 
-def _is_neutral(name: str, value: Any) -> bool:
-    # True equals 1, but asks for something else
-    same = (value == each and isinstance(value, bool) == isinstance(each, bool) for each in NEUTRAL.get(name, ()))
-    return value is None or any(same)
+MESSAGES: Mapping[str, str] = {
+    "extra_forbidden": "this is not served. Leave it out",
+    "union_tag_not_found": "Input should be a text or a list",
+}
+"""Errors of pydantic that a client would not understand, by type."""

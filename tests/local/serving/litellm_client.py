@@ -17,6 +17,14 @@ def main(url, model, question):
         refused = ""
     except litellm.NotFoundError as error:
         refused = str(error)
+    again = litellm.completion(
+        **{**common, "messages": [*common["messages"], whole.choices[0].message.model_dump(), *common["messages"]]}
+    )
+    try:
+        litellm.completion(**{**common, "messages": [{"role": "user", "content": "word " * 5000}]})
+        too_long = ""
+    except litellm.ContextWindowExceededError as error:
+        too_long = str(error)
     texts = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     usages = [chunk.usage.model_dump() for chunk in chunks if getattr(chunk, "usage", None)]
     result = {
@@ -27,6 +35,8 @@ def main(url, model, question):
         "streamed tokens": usages[-1]["completion_tokens"],
         "plain tokens": plain.usage.completion_tokens,
         "refused": refused,
+        "second turn": again.choices[0].message.content,
+        "too long": too_long,
     }
     print(json.dumps(result))
 

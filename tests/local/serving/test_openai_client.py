@@ -150,8 +150,10 @@ def test_a_parameter_that_the_engine_cannot_obey_is_refused_by_its_name(client, 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_request_that_the_model_refuses_says_why(client, stream):
-    with pytest.raises(openai.BadRequestError, match="prompt and max_tokens together"):
+    with pytest.raises(openai.BadRequestError, match="prompt and max_tokens together") as refused:
         client.chat.completions.create(model="demo", messages=ASKED, max_tokens=100_000, stream=stream)
+
+    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "max_tokens")
 
 
 def test_a_model_that_does_not_exist_is_not_found(client):
@@ -169,7 +171,7 @@ def test_a_wrong_request_names_the_parameter(client):
 
 
 def test_a_route_that_does_not_exist_is_an_error_in_the_same_form(api):
-    response = httpx.post(f"{api.url}/v1/embeddings", json={})
+    response = httpx.post(f"{api.url}/v1/audio/speech", json={})
 
     assert (response.status_code, set(response.json()["error"])) == (404, {"message", "type", "param", "code"})
 

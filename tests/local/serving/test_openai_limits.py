@@ -1,8 +1,11 @@
 """What clients send that is too much, or only half: limits of the front and of OpenAI's API (docs/openai.md)."""
 
+import gzip
+import json
 import socket
 
 import httpx
+import pytest
 
 from tasks.serving.openai_api.application import BODY_BYTES
 from tests.local.serving.triton_server import LOOPBACK
@@ -43,9 +46,26 @@ def test_a_body_beyond_the_limit_is_refused_in_openais_form(api):
 def test_a_long_prompt_within_the_limit_is_refused_by_the_model(api):
     long = {**ASKED, "messages": [{"role": "user", "content": "word " * 200_000}]}
     refused = httpx.post(f"{api.url}/v1/chat/completions", json=long, timeout=60)
+    error = refused.json()["error"]
 
-    assert refused.status_code == 400
-    assert len(refused.json()["error"]["message"]) < 1000
+    assert (refused.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", "messages")
+    assert len(error["message"]) < 1000
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status"),
+    [("gzip", gzip.compress(json.dumps(ASKED).encode()), 200), ("gzip", b"no gzip", 400), ("br", b"x", 415)],
+)
+def test_the_front_hands_compressed_requests_on_as_they_are(api, encoding, body, status):
+    headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
+
+    assert httpx.post(f"{api.url}/v1/chat/completions", content=body, headers=headers, timeout=60).status_code == status
+
+
+@pytest.mark.parametrize("path", ["/health", "/ping"])
+def test_load_tools_are_told_that_the_models_take_requests(api, path):
+    assert httpx.get(f"{api.url}{path}", timeout=60).status_code == 200
+    assert httpx.post(f"{api.url}{path}", timeout=60).status_code == 404
 
 
 def test_a_client_that_leaves_within_its_request_disturbs_nobody(api):

@@ -46,6 +46,8 @@ def test_litellm_has_answers_streams_and_errors(api, tmp_path):
     assert found["tokens"] == found["streamed tokens"] > 3
     assert 0 < found["plain tokens"] <= 16
     assert "there is demo" in found["refused"]
+    assert found["second turn"]
+    assert "tokens" in found["too long"]
 
 
 @pytest.mark.parametrize("streaming", [True, False])

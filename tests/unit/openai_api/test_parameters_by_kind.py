@@ -10,7 +10,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
 from tasks.contracts.engine.sampling import SAMPLING_NAMES
 from tasks.serving.openai_api.errors import ApiError
-from tasks.serving.openai_api.inputs import chat_question, completion_inputs
+from tasks.serving.openai_api.inputs import chat_question, completion_questions
 from tasks.serving.openai_api.requests import read_chat, read_completion
 from tasks.serving.rendered.repository import render
 from tests.support.paths import REPOSITORY
@@ -39,6 +39,7 @@ ASKED = {
     "`response_format`": SCHEMA,
     "`response_format`, with `engine.options.guided_decoding_backend`": SCHEMA,
     "`tools`": TOOLS,
+    "`parallel_tool_calls: false`": {**TOOLS, "parallel_tool_calls": False},
     "`tool_choice`: `required` or a function": {**TOOLS, "tool_choice": "required"},
     "`logit_bias`": {"logit_bias": {"3": 1}},
     "`n` above 1": {"n": 2},
@@ -70,7 +71,7 @@ def refused_for(model, asked):
         chat |= {"logprobs": True, "top_logprobs": asked["logprobs"]}
     found = {_refusal(chat_question, read_chat, chat, model)}
     if asked and "tools" not in asked:
-        found.add(_refusal(completion_inputs, read_completion, {"model": "demo", "prompt": "Hi", **asked}, model))
+        found.add(_refusal(completion_questions, read_completion, {"model": "demo", "prompt": "Hi", **asked}, model))
     # one of the two routes calls it by another name
     (one,) = {"logprobs" if each == "top_logprobs" else each for each in found}
     return one

@@ -7,37 +7,12 @@ import pytest
 import yaml
 
 from tasks.serving.openai_api.errors import ApiError
-from tasks.serving.openai_api.inputs import chat_question, completion_inputs
-from tasks.serving.openai_api.requests import NEUTRAL, read_chat, read_completion
+from tasks.serving.openai_api.inputs import chat_question, completion_questions
+from tasks.serving.openai_api.requests import read_chat, read_completion
 from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, model_of
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
-ASKED_FOR_MORE = {
-    "n": 2,
-    "top_p": 0.9,
-    "presence_penalty": 0.1,
-    "frequency_penalty": -0.1,
-    "repetition_penalty": 1.1,
-    "min_tokens": 1,
-    "top_k": 1,
-    "logprobs": True,
-    "logit_bias": {"3": 1},
-    "response_format": {"type": "json_object"},
-    "bad_words": ["x"],
-    "modalities": ["audio"],
-    "tools": [{"type": "function", "function": {"name": "f"}}],
-    "parallel_tool_calls": False,
-    "functions": [{}],
-    "function_call": {"name": "f"},
-    "store": True,
-    "service_tier": "priority",
-    "best_of": 2,
-    "echo": True,
-    "suffix": "x",
-}
-
-
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
 
@@ -49,7 +24,8 @@ def chat(model=None, **parameters):
 
 def completion(model=None, **parameters):
     request = read_completion(json.dumps({"model": "demo", "prompt": "Once", **parameters}).encode())
-    return completion_inputs(request, model or model_of())
+    (question,) = completion_questions(request, model or model_of())
+    return question.inputs
 
 
 def refused(ask, **parameters):
@@ -77,34 +53,15 @@ def test_parameters_of_every_model_are_inputs_of_their_own():
     assert inputs == {"stream": True, "max_tokens": 5, "temperature": 0.5, "seed": 7, "stop_words": ["."]}
 
 
-def test_every_parameter_that_can_ask_for_more_is_tried():
-    assert {*ASKED_FOR_MORE, *NEEDS_ANOTHER} == set(NEUTRAL)
-
-
-NEEDS_ANOTHER = {
-    "top_logprobs": {"logprobs": True, "top_logprobs": 2},
-    "tool_choice": {"tools": ASKED_FOR_MORE["tools"], "tool_choice": "required"},
-}
-
-
-@pytest.mark.parametrize(("parameter", "asked"), NEEDS_ANOTHER.items())
+@pytest.mark.parametrize(
+    ("parameter", "asked"),
+    [
+        ("top_logprobs", {"logprobs": True, "top_logprobs": 2}),
+        ("tool_choice", {"tools": TOOLS, "tool_choice": "required"}),
+    ],
+)
 def test_a_parameter_that_needs_another_one_is_refused_beside_it(parameter, asked):
-    inputs = {"tools", "logprobs"}
-
-    assert refused(chat, model=model_of((*OURS, *inputs)), **asked).param == parameter
-
-
-@pytest.mark.parametrize("parameter", ASKED_FOR_MORE)
-def test_a_parameter_that_the_model_cannot_obey_is_refused_by_its_name(parameter):
-    error = refused(chat, **{parameter: ASKED_FOR_MORE[parameter]})
-
-    assert (error.status, error.param, error.code) == (400, parameter, "unsupported_parameter")
-
-
-@pytest.mark.parametrize("parameter", NEUTRAL)
-def test_a_parameter_that_asks_for_nothing_changes_nothing(parameter):
-    for value in (*NEUTRAL[parameter], None):
-        assert chat(**{parameter: value}) == chat()
+    assert refused(chat, model=model_of((*OURS, "tools", "logprobs")), **asked).param == parameter
 
 
 def test_all_unsupported_parameters_are_named_together():
@@ -117,11 +74,6 @@ def test_all_unsupported_parameters_are_named_together():
 def test_true_is_not_one():
     assert refused(chat, n=True).param == "n"
     assert refused(chat, logprobs=0).param == "logprobs"
-
-
-@pytest.mark.parametrize("parameter", ["user", "metadata", "safety_identifier", "prompt_cache_key"])
-def test_names_of_a_request_have_no_effect(parameter):
-    assert chat(**{parameter: "x"}) == chat()
 
 
 def test_a_model_that_declares_a_parameter_gets_it():
@@ -205,20 +157,20 @@ def test_a_model_of_an_older_release_refuses_a_raw_prompt():
         ({"bad_words": [""]}, "bad_words"),
         ({"response_format": {"type": "xml"}}, "response_format"),
         ({"response_format": {"type": "json_schema"}}, "response_format"),
-        ({"response_format": {"type": "json_object"}, "tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages[0].content"),
+        ({"response_format": {"type": "json_object"}, "tools": TOOLS, "tool_choice": "required"}, "response_format"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "9"}, "max_tokens"),
         ({"max_tokens": 2**31}, "max_tokens"),
         ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens"),
         ({"temperature": -1}, "temperature"),
-        ({"seed": -1}, "seed"),
+        ({"seed": -(2**63) - 1}, "seed"),
         ({"stop": ""}, "stop"),
         ({"stop": ["x"] * 17}, "stop"),
         ({"top_p": 0}, "top_p"),
         ({"stream": "yes"}, "stream"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": True, "stream_options": {"other": True}}, "stream_options.other"),
+        ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_place(parameters, param):
@@ -236,9 +188,54 @@ def test_what_is_no_request_is_refused(body):
         assert caught.value.status == 400
 
 
-def test_prompts_that_are_tokens_or_many_are_refused():
-    for prompt in ([1, 2], ["a", "b"], [], ""):
-        assert refused(completion, prompt=prompt).param.startswith("prompt")
+@pytest.mark.parametrize(
+    ("prompt", "param"),
+    [([1, 2], "prompt[0]"), ([[1], [2]], "prompt[0]"), (["a", ""], "prompt[1]"), ([], "prompt"), ("", "prompt")],
+)
+def test_prompts_that_are_tokens_or_empty_are_refused_at_their_place(prompt, param):
+    assert refused(completion, prompt=prompt).param == param
+
+
+def test_each_prompt_of_a_list_is_a_question_of_its_own():
+    request = read_completion(json.dumps({"model": "demo", "prompt": ["a", "b"], "seed": 3}).encode())
+
+    assert [question.inputs["text_input"] for question in completion_questions(request, model_of())] == ["a", "b"]
+
+
+def test_a_negative_seed_stands_for_one_that_engines_take():
+    model = model_of(VLLM, VLLM_OUTPUTS)
+
+    assert chat(seed=-1)["seed"] == json.loads(completion(model, seed=-1)["sampling_parameters"])["seed"] == 2**63 - 1
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+CACHED = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "param", "named"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, IMAGE]}]}, "type", "image_url"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, CACHED]}]}, "cache_control", ""),
+        ({"messages": [{"role": "user", "content": ["x", {"type": "text"}]}]}, "messages[0].content[0]", ""),
+        ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content", "3"),
+        ({"stop": ["x", ""]}, "stop[1]", "''"),
+        ({"stop": 3}, "stop", "3"),
+    ],
+)
+def test_an_error_within_a_union_names_the_offender_and_no_branch(parameters, param, named):
+    error = refused(chat, **parameters)
+
+    assert error.param.endswith(param)
+    assert error.param in error.message
+    assert named in error.message
+
+
+def test_a_remedy_is_named_only_where_there_is_one():
+    nowhere, elsewhere = refused(chat, verbosity="low"), refused(chat, top_k=3)
+
+    assert "no engine kind does" in nowhere.message
+    assert "an engine kind that supports it" in elsewhere.message
 
 
 def test_an_error_never_repeats_a_whole_value():
@@ -300,9 +297,12 @@ def test_tools_and_calls_reach_the_chat_template_as_objects():
     assert "tools" not in chat(GUIDED, tools=TOOLS, tool_choice="none")
 
 
-def test_a_call_that_is_forced_is_never_one_of_several():
-    assert chat(GUIDED, tools=TOOLS, tool_choice="required", parallel_tool_calls=False)["json_schema"]
-    assert refused(chat, model=GUIDED, tools=TOOLS, parallel_tool_calls=False).param == "parallel_tool_calls"
+@pytest.mark.parametrize("choice", [None, "auto"])
+def test_a_schema_beside_tools_is_refused_because_no_tool_could_be_called(choice):
+    wanted = {"response_format": {"type": "json_object"}, "tools": TOOLS}
+
+    assert refused(chat, model=GUIDED, **wanted, tool_choice=choice).param == "response_format"
+    assert schema_of(**wanted, tool_choice="none")
 
 
 def test_vllm_is_sent_names_that_it_has():

@@ -1,8 +1,10 @@
 """The routes over a Triton that the test plays: documents, events, and errors before and in the middle of an answer."""
 
 import asyncio
+import gzip
 import io
 import json
+import zlib
 from math import nan
 
 import pytest
@@ -10,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.serving.openai_api.application import BODY_BYTES, Routes
+from tasks.serving.openai_api.bodies import UNPACKED_BYTES
 from tests.unit.openai_api.models import OURS, PROMPT_MODEL, VLLM, VLLM_OUTPUTS, config_of
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}
@@ -44,17 +47,23 @@ class Triton:
             self.ended += 1
 
 
-def exchange(triton, *requests):
+def exchange(triton, *requests, headers=None):
     """Status and body of each request, sent one after another."""
+    return [(status, text) for status, text, _ in exchanged(triton, *requests, headers=headers)]
+
+
+def exchanged(triton, *requests, headers=None):
+    """Status, body and headers of each request, sent one after another."""
 
     async def run():
-        routes = Routes(triton, ["demo"], "demo-1")
-        async with TestClient(TestServer(routes.application())) as client:
+        server = TestServer(Routes(triton, ["demo"], "demo-1").application())
+        await server.start_server(auto_decompress=False)
+        async with TestClient(server) as client:
             answers = []
             for method, path, body in requests:
                 data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
-                async with client.request(method, path, data=data) as response:
-                    answers.append((response.status, await response.text()))
+                async with client.request(method, path, data=data, headers=headers) as response:
+                    answers.append((response.status, await response.text(), response.headers))
             return answers
 
     return asyncio.run(run())
@@ -178,7 +187,7 @@ def test_an_unknown_model_is_not_found_and_never_asked_for():
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/v1/chat/completions", 405), ("POST", "/v1/embeddings", 404), ("GET", "/v1/", 404)],
+    [("GET", "/v1/chat/completions", 405), ("POST", "/v1/audio/speech", 404), ("GET", "/", 404), ("GET", "/v1/", 404)],
 )
 def test_other_routes_are_errors_in_the_same_form(method, path, status):
     ((found, text),) = exchange(Triton(), (method, path, b""))
@@ -186,11 +195,119 @@ def test_other_routes_are_errors_in_the_same_form(method, path, status):
     assert (found, set(json.loads(text)["error"])) == (status, {"message", "type", "param", "code"})
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("message", "prompt_is_too_long"),
+    [
+        ("the prompt is 300 tokens long; this model takes at most 256. Shorten the text.", True),
+        ("prompt and max_tokens together are 7 + 100 tokens; this model holds 10.", False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "body", "prompt", "length"),
+    [
+        ("/v1/chat/completions", CHAT, "messages", "max_tokens"),
+        ("/v1/chat/completions", {**CHAT, "max_completion_tokens": 100}, "messages", "max_completion_tokens"),
+        ("/v1/completions", {"model": "demo", "prompt": "x"}, "prompt", "max_tokens"),
+    ],
+)
+def test_what_is_too_long_has_openai_s_code_and_the_clients_own_parameter(
+    message, prompt_is_too_long, path, body, prompt, length, stream
+):
+    status, text = post(Triton([InputError(message)]), {**body, "stream": stream}, path)
+    error = json.loads(text)["error"]
+
+    assert (status, error["code"]) == (400, "context_length_exceeded")
+    assert error["param"] == (prompt if prompt_is_too_long else length)
+    assert "text_input" not in error["message"]
+
+
+def test_each_prompt_of_a_list_has_a_choice_and_all_share_their_usage():
+    triton = Triton([[{"text_output": "Hello", "finish_reason": ""}], [END]])
+    body = {"model": "demo", "prompt": ["a", "b", "c"], "stream_options": {"include_usage": True}, "stream": True}
+    *chunks, last, _ = events(post(triton, body, "/v1/completions")[1])
+    choices = [json.loads(chunk)["choices"][0] for chunk in chunks]
+    whole = json.loads(post(triton, {"model": "demo", "prompt": ["a", "b", "c"]}, "/v1/completions")[1])
+
+    assert [choice["index"] for choice in choices] == [0, 0, 1, 1, 2, 2]
+    assert [(choice["index"], choice["text"]) for choice in whole["choices"]] == [
+        (0, "Hello!"),
+        (1, "Hello!"),
+        (2, "Hello!"),
+    ]
+    assert (
+        json.loads(last)["usage"] == whole["usage"] == {"prompt_tokens": 12, "completion_tokens": 9, "total_tokens": 21}
+    )
+    assert [inputs["text_input"] for _, inputs in triton.asked] == ["a", "b", "c"] * 2
+
+
+def test_the_number_of_tokens_so_far_comes_with_each_event_where_the_model_counts_them():
+    counted = [[{**VLLM_SAYS, "finish_reason": "None"}], [VLLM_SAYS]]
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    body = {"model": "demo", "prompt": "x", "stream": True, "stream_options": options}
+    *chunks, _ = events(post(Triton(counted, config_of(VLLM, VLLM_OUTPUTS)), body, "/v1/completions")[1])
+
+    assert [json.loads(chunk)["usage"]["completion_tokens"] for chunk in chunks] == [1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status"),
+    [
+        ("gzip", gzip.compress(json.dumps(CHAT).encode()), 200),
+        ("deflate", zlib.compress(json.dumps(CHAT).encode()), 200),
+        ("identity", json.dumps(CHAT).encode(), 200),
+        ("gzip", b"no gzip", 400),
+        ("gzip", b"", 400),
+        ("gzip", gzip.compress(json.dumps(CHAT).encode())[:-1], 400),
+        ("gzip", gzip.compress(json.dumps(CHAT).encode()) + b"x", 400),
+        ("gzip", gzip.compress(b" " * (UNPACKED_BYTES + 1)), 413),
+        ("br", b"x", 415),
+        ("gzip, gzip", b"x", 415),
+    ],
+)
+def test_a_compressed_request_is_unpacked_within_bounds(encoding, body, status):
+    request = ("POST", "/v1/chat/completions", body)
+    ((found, text),) = exchange(Triton(HELLO), request, headers={"Content-Encoding": encoding})
+
+    assert found == status
+    assert status == 200 or json.loads(text)["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("job-7/3", True), ("x" * 200, False), ("two words", False), (None, False)]
+)
+@pytest.mark.parametrize("body", [CHAT, {**CHAT, "stream": True}, {}])
+def test_every_answer_has_the_id_of_its_request(given, kept, body):
+    headers = {} if given is None else {"X-Request-Id": given}
+    ((_, _, answered),) = exchanged(Triton(HELLO), ("POST", "/v1/chat/completions", body), headers=headers)
+
+    assert (answered["X-Request-Id"] == given) is kept
+    assert answered["X-Request-Id"]
+
+
+def test_models_say_how_long_a_sequence_they_take_and_since_when_they_are_served():
+    config = config_of(max_sequence_tokens={"string_value": "512"})
+    ((_, listed), (_, one)) = exchange(
+        Triton(config=config), ("GET", "/v1/models", b""), ("GET", "/v1/models/demo", b"")
+    )
+    (model,) = json.loads(listed)["data"]
+
+    assert model == json.loads(one)
+    assert (model["max_model_len"], model["created"] > 1_700_000_000) == (512, True)
+
+
+def test_embeddings_are_refused_with_models_that_make_some():
+    status, text = post(Triton(), {"model": "demo", "input": "x"}, "/v1/embeddings")
+
+    assert status == 400
+    assert "demo generates text" in json.loads(text)["error"]["message"]
+
+
 @pytest.mark.parametrize(("config", "status"), [(None, 200), (UnavailableError("loading"), 503)])
 def test_health_follows_the_models_and_life_only_the_process(config, status):
-    answers = exchange(Triton(config=config), ("GET", "/health", {}), ("GET", "/health/live", {}))
+    answers = exchange(Triton(config=config), ("GET", "/health", {}), ("GET", "/ping", {}), ("GET", "/health/live", {}))
 
-    assert [found for found, _ in answers] == [status, 200]
+    assert [found for found, _ in answers] == [status, status, 200]
 
 
 def test_a_request_that_is_too_large_is_refused():
@@ -289,6 +406,18 @@ def test_an_answer_that_had_to_be_a_call_is_one(choice, text, call):
     (made,) = found["message"]["tool_calls"]
 
     assert ((made["function"]["name"], made["function"]["arguments"]), found["finish_reason"]) == (call, "tool_calls")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("parallel", "expected"), [(None, ["f", "g"]), (True, ["f", "g"]), (False, ["f"])])
+def test_a_client_that_takes_one_call_gets_the_first(parallel, expected, stream):
+    text = '<tool_call>{"name": "f"}</tool_call>\n<tool_call>{"name": "g"}</tool_call>'
+    body = {**CHAT, "tools": TOOLS, "parallel_tool_calls": parallel, "stream": stream}
+    told = post(Triton(answer_of(text), WITH_TOOLS), body)[1]
+    messages = [each["delta"] for each in deltas(told)] if stream else [json.loads(told)["choices"][0]["message"]]
+    calls = [call["function"]["name"] for message in messages for call in message.get("tool_calls", ())]
+
+    assert calls == expected
 
 
 def test_text_that_begins_like_a_call_is_held_back_until_it_is_known_for_one():
