@@ -243,6 +243,13 @@ class Images(Written):
     )
 
 
+Origin = Annotated[
+    str,
+    StringConstraints(pattern=r"^(\*|https?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?)$"),
+]
+"""Scheme, host and port as a browser writes them, or any."""
+
+
 class ServingSite(Written):
     """Settings of serving pods."""
 
@@ -260,6 +267,11 @@ class ServingSite(Written):
         description="Secret with ssh-privatekey and ssh-publickey, with which the nodes of one server connect",
     )
 
+    browser_origins: list[Origin] = Field(
+        default=[],
+        max_length=32,
+        description="origins whose pages may use OpenAI's API from a browser, such as https://ui.example; * for all",
+    )
     scaler: Scaler | None = Field(
         default=None, description="what runs serving.autoscale of specs; absent: specs that ask for it are refused"
     )

@@ -190,7 +190,7 @@ class Choice:
 
 @dataclass
 class Answer:
-    """What a request is answered with, as it is written: a choice for each of its prompts, one after another.
+    """What a request is answered with, as it is written: the choices of each of its prompts, one after another.
 
     Attributes:
         form: makes the form of the choice with an index.
@@ -199,6 +199,7 @@ class Answer:
         includes_usage: whether a stream ends with the number of tokens.
         continuous_usage: whether each event has the number of tokens so far.
         one_call: whether a choice has at most one call of a tool.
+        answers_per_prompt: how many choices after one another answer the same prompt.
     """
 
     form: type[ChatForm] | type[CompletionForm]
@@ -207,12 +208,13 @@ class Answer:
     includes_usage: bool = False
     continuous_usage: bool = False
     one_call: bool = False
+    answers_per_prompt: int = 1
     _choices: list[Choice] = field(default_factory=list)
     _id: str = field(default_factory=lambda: secrets.token_hex(12))
     _created: int = field(default_factory=lambda: int(time.time()))
 
     def begin(self, reader: Reader | None = None) -> bytes:
-        """Start the choice of the next prompt; what its stream begins with, empty where that is nothing."""
+        """Start the next choice; what its stream begins with, empty where that is nothing."""
         self._choices.append(Choice(self.form(len(self._choices)), reader, self.one_call))
         first = self._choices[-1].form.first()
         return b"" if first is None else self._event([first])
@@ -224,7 +226,7 @@ class Answer:
     @property
     def usage(self) -> dict[str, int] | None:
         """Number of tokens of all prompts and answers so far; None where the model has not said it of each."""
-        prompts = [choice.prompt_tokens for choice in self._choices]
+        prompts = [choice.prompt_tokens for choice in self._choices[:: self.answers_per_prompt]]
         answers = [choice.completion_tokens for choice in self._choices]
         if None in prompts or None in answers:
             return None

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ from tasks.serving.openai_api.answers import (
     written,
 )
 from tasks.serving.openai_api.bodies import read_body
+from tasks.serving.openai_api.browsers import Browsers
 from tasks.serving.openai_api.errors import ApiError, refusal, unavailable
 from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_questions, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
@@ -41,6 +42,7 @@ CLIENT_LEFT = 499
 """Counted for a client that left before its answer ended; nginx's number."""
 OWN, PAGE_TIMEOUT = "own", ClientTimeout(total=5)
 RETRY_AFTER_S = 1
+CLIENTS_PATH = "/v1/"
 STREAM_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -86,18 +88,24 @@ class Routes:
         release: str,
         clock: Callable[[], float] = time.perf_counter,
         others: Sequence[Path] = (),
+        browser_origins: Sequence[str] = (),
     ) -> None:
-        """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work."""
+        """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work.
+
+        Pages of `browser_origins` may use the API from a browser.
+        """
         self._models, self._names, self._release, self._clock = models, tuple(names), release, clock
-        self._others = tuple(others)
+        self._others, self._browsers = tuple(others), Browsers(browser_origins)
         self._known: dict[str, tuple[ServedModel, tuple[str, ...]]] = {}
         self._counted = AnswerMetrics()
         self._created = int(time.time())
 
     def application(self) -> web.Application:
         """The application, which answers every error in OpenAI's form."""
-        application = web.Application(client_max_size=BODY_BYTES, middlewares=[_errors])
-        application.on_response_prepare.append(add_request_id)
+        application = web.Application(
+            client_max_size=BODY_BYTES, middlewares=[_logged, self._browsers.middleware(), _errors]
+        )
+        application.on_response_prepare.extend([add_request_id, self._browsers.add_headers])
         application.add_routes(
             [
                 web.get("/v1/models", self.models),
@@ -210,8 +218,15 @@ class Routes:
         """The model and its adapters by its configuration, read once: the repository of a pod never changes."""
         if name not in self._known:
             config = await self._models.config(name)
-            self._known[name] = served_model(config), adapters_of(config)
+            self._known[name] = await self._with_limits(served_model(config)), adapters_of(config)
         return self._known[name]
+
+    async def _with_limits(self, model: ServedModel) -> ServedModel:
+        """The model with the limits of the one that makes its prompts, where it has none of its own."""
+        if model.prompt_model is None or model.max_sequence_tokens is not None:
+            return model
+        limits = served_model(await self._models.config(model.prompt_model))
+        return replace(model, max_input_tokens=limits.max_input_tokens, max_sequence_tokens=limits.max_sequence_tokens)
 
     async def _answer(
         self,
@@ -221,16 +236,25 @@ class Routes:
         form: type[ChatForm] | type[CompletionForm],
     ) -> web.StreamResponse:
         """Generate the answers to the questions, one after another, and send them as one document or stream."""
-        answer = Answer(form, asked.model, self._release, asked.includes_usage, asked.continuous_usage, asked.one_call)
+        count = asked.answers_per_prompt
+        answer = Answer(
+            form, asked.model, self._release, asked.includes_usage, asked.continuous_usage, asked.one_call, count
+        )
+        choices = [question.again(number) for question in questions for number in range(count)]
         name = ModelName.read(asked.model)
         try:
-            async with aclosing(self._generated(name, questions)) as generated:
+            async with aclosing(self._generated(name, choices)) as generated:
                 if asked.stream:
                     return await _streamed(request, answer, generated)
                 async for each in generated:
                     _take(answer, each)
         except InputError as error:
-            raise refusal(str(error), prompt=asked.prompt_parameter, length=asked.length_parameter) from error
+            raise refusal(
+                str(error),
+                prompt=asked.prompt_parameter,
+                length=asked.length_parameter,
+                longest=self._known[name.base][0].max_sequence_tokens,
+            ) from error
         return web.Response(body=written(answer.document()), content_type="application/json")
 
     async def _generated(self, name: ModelName, questions: Sequence[Question]) -> AsyncGenerator[Generated, None]:
@@ -328,15 +352,33 @@ async def _streamed(
 
 
 def _events(answer: Answer, generated: Generated) -> bytes:
-    begins = b"" if generated.begins is None else answer.begin(generated.begins.reader)
+    begins = b"" if generated.begins is None else _begun(answer, generated.begins)
     return begins + b"".join(map(answer.event, generated.pieces))
+
+
+def _begun(answer: Answer, question: Question) -> bytes:
+    return answer.begin(None if question.new_reader is None else question.new_reader())
 
 
 def _take(answer: Answer, generated: Generated) -> None:
     if generated.begins is not None:
-        answer.begin(generated.begins.reader)
+        _begun(answer, generated.begins)
     for piece_of_answer in generated.pieces:
         answer.add(piece_of_answer)
+
+
+@web.middleware
+async def _logged(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The access log of clients' requests: a line for each, when its answer has ended."""
+    began, status = time.perf_counter(), CLIENT_LEFT
+    try:
+        response = await handler(request)
+        status = response.status
+        return response
+    finally:
+        path, seconds = request.rel_url.raw_path, time.perf_counter() - began
+        if request.method != HTTPMethod.GET and path.startswith(CLIENTS_PATH):  # others are probes
+            log.info("request %s: %s %s %d in %.3f s", request_id(request), request.method, path[:64], status, seconds)
 
 
 @web.middleware

@@ -37,19 +37,29 @@ PROMPT_TOO_LONG, ANSWER_TOO_LONG = "this model takes at most", "prompt and max_t
 """What a model's refusals for length contain (generation/question.py): Triton passes on a text and nothing else."""
 
 
-def refusal(message: str, *, prompt: str, length: str) -> ApiError:
+def refusal(message: str, *, prompt: str, length: str, longest: int | None) -> ApiError:
     """The error for a request that the model refused.
 
     Args:
         message: the model's own text.
         prompt: what the client calls the prompt.
         length: what the client calls the most tokens of an answer.
+        longest: tokens of a prompt and its answer at most, if that is known.
     """
     if PROMPT_TOO_LONG in message:
-        return ApiError(message, param=prompt, code=CONTEXT_LENGTH)
+        return too_long(message, param=prompt, longest=longest)
     if ANSWER_TOO_LONG in message:
-        return ApiError(message, param=length, code=CONTEXT_LENGTH)
+        return too_long(message, param=length, longest=longest)
     return ApiError(message)
+
+
+def too_long(message: str, *, param: str, longest: int | None) -> ApiError:
+    """The error for a request that is longer than the model takes.
+
+    It begins with OpenAI's words: LiteLLM knows it by them (1.106.2, exception_mapping_utils.py), others by the code.
+    """
+    words = "" if longest is None else f"This model's maximum context length is {longest} tokens: "
+    return ApiError(f"{words}{message}", param=param, code=CONTEXT_LENGTH)
 
 
 def unavailable(message: str) -> ApiError:

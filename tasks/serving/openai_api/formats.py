@@ -1,8 +1,9 @@
 """What an answer must look like: the JSON Schema of `response_format`, or of the function that must be called. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tasks.contracts.wire.json_schema import SchemaError, checked_schema
@@ -23,11 +24,11 @@ class AnswerFormat:
 
     Attributes:
         schema: the JSON Schema that it obeys; empty where anything may be answered.
-        reader: reads the call that the request forces; None where the answer may be anything.
+        new_reader: makes what reads the call that the request forces; None where the answer may be anything.
     """
 
     schema: str = ""
-    reader: Reader | None = None
+    new_reader: Callable[[], Reader] | None = None
 
 
 def answer_format(request: ChatRequest | CompletionRequest) -> AnswerFormat:
@@ -49,10 +50,10 @@ def answer_format(request: ChatRequest | CompletionRequest) -> AnswerFormat:
     if not forced:
         return AnswerFormat(wanted)
     if request.tool_choice == REQUIRED:
-        return AnswerFormat(_checked(_one_call(forced), "tools", "tools"), Forced(None))
+        return AnswerFormat(_checked(_one_call(forced), "tools", "tools"), partial(Forced, None))
     function = forced[0].function
     schema = _checked(function.parameters or ANY_OBJECT, f"tools: {function.name}", "tools")
-    return AnswerFormat(schema, Forced(function.name))
+    return AnswerFormat(schema, partial(Forced, function.name))
 
 
 def forced_tools(request: ChatRequest) -> tuple[Tool, ...]:

@@ -5,20 +5,21 @@ parameter needs no change here, and a repository that was released before the pa
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_inputs
-from tasks.serving.openai_api.errors import ApiError
+from tasks.serving.openai_api.errors import ApiError, too_long
 from tasks.serving.openai_api.formats import answer_format
-from tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
+from tasks.serving.openai_api.requests import SEEDS, ChatRequest, CompletionRequest
 from tasks.serving.openai_api.tool_calls import Reader
 
 MESSAGES, RAW_PROMPT, STOP_WORDS = "messages", "apply_chat_template", "stop_words"
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
 LOGPROBS, ALTERNATIVES, JSON_SCHEMA = "logprobs", "top_logprobs", "json_schema"
 VLLM_LOGPROBS = "return_logprobs"
+SEED = "seed"
 STREAM = "stream"
 """Always on: Triton 2.51 notices that a client has left only when it sends a response, and generates until then."""
 BYTES_PER_TOKEN, LEAST_BYTES = 512, 65_536
@@ -78,12 +79,24 @@ class Question:
     Attributes:
         inputs: those of the model.
         to_render: inputs of the model that makes its prompt first; None: the prompt is there.
-        reader: reads the call of a tool that the request forces; None leaves it to what the model says of itself.
+        new_reader: makes what reads the call of a tool that the request forces; None leaves it to what the model says
+            of itself.
     """
 
     inputs: Mapping[str, Any]
     to_render: Mapping[str, Any] | None = None
-    reader: Reader | None = None
+    new_reader: Callable[[], Reader] | None = None
+
+    def again(self, number: int) -> "Question":
+        """The question of a further answer to the same prompt: where a seed decides, it is another one."""
+        return replace(self, inputs=_with_seed_of(self.inputs, number))
+
+
+def _with_seed_of(inputs: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    if VLLM_SAMPLING in inputs:
+        sampling = _with_seed_of(json.loads(inputs[VLLM_SAMPLING]), number)
+        return {**inputs, VLLM_SAMPLING: json.dumps(sampling, ensure_ascii=False)}
+    return {**inputs, SEED: (inputs[SEED] + number) % SEEDS} if SEED in inputs else inputs
 
 
 def chat_question(request: ChatRequest, model: ServedModel) -> Question:
@@ -102,10 +115,10 @@ def chat_question(request: ChatRequest, model: ServedModel) -> Question:
     wanted = answer_format(request)
     parameters = _parameters(request, model, wanted.schema)
     if model.prompt_model is None:
-        return Question({**_conversation(request, model), **parameters}, reader=wanted.reader)
+        return Question({**_conversation(request, model), **parameters}, new_reader=wanted.new_reader)
     lengths = {"max_tokens": request.answer_tokens, "min_tokens": request.min_tokens or None}
     given = {name: value for name, value in lengths.items() if value is not None}
-    return Question(parameters, {**_conversation(request, None), **given}, wanted.reader)
+    return Question(parameters, {**_conversation(request, None), **given}, wanted.new_reader)
 
 
 def _conversation(request: ChatRequest, model: ServedModel | None) -> dict[str, Any]:
@@ -144,11 +157,11 @@ def _refuse_long(texts: Iterable[str], model: ServedModel, param: str) -> None:
         return
     size, most = sum(len(text.encode()) for text in texts), max(LEAST_BYTES, model.max_input_tokens * BYTES_PER_TOKEN)
     if size > most:
-        raise ApiError(
+        raise too_long(
             f"{param} has {size} bytes of text; the model {model.name} takes at most {model.max_input_tokens} tokens. "
             "Shorten it.",
             param=param,
-            code="context_length_exceeded",
+            longest=model.max_sequence_tokens,
         )
 
 

@@ -29,8 +29,8 @@ BODY = Bounds(chars=BODY_BYTES, depth=80)
 MAX_MESSAGES = 4096
 MAX_ALTERNATIVES = 20
 MAX_TOOLS = 128
-MAX_PROMPTS = 128
-"""Of one request to /v1/completions. They are answered one after another, so that they take one slot of the model."""
+MAX_CHOICES = 128
+"""Of one request: answers to each of its prompts. They are made one after another, in one slot of the model."""
 DEFAULT_COMPLETION_TOKENS = 16
 """OpenAI's default for /v1/completions. Chat has none: an answer ends by itself, or where the model has no room."""
 SEEDS = 2**63
@@ -41,7 +41,7 @@ FOUND_CHARS = 64
 Stop = Annotated[Annotated[TextOfAnAnswer, Tag(TEXT)] | Annotated[StopWords, Tag(LIST)], TextOrList]
 Prompts = Annotated[
     Annotated[TextOfAnAnswer, Tag(TEXT)]
-    | Annotated[list[TextOfAnAnswer], Field(min_length=1, max_length=MAX_PROMPTS), Tag(LIST)],
+    | Annotated[list[TextOfAnAnswer], Field(min_length=1, max_length=MAX_CHOICES), Tag(LIST)],
     TextOrList,
 ]
 AnswerTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -57,6 +57,7 @@ class _Request(Sampling):
     stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: AnswerTokens | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stop: Stop | None = None
     seed: Annotated[int, Field(ge=-SEEDS, lt=SEEDS)] | None = None
     temperature: Temperature | None = None
@@ -73,6 +74,11 @@ class _Request(Sampling):
     def includes_usage(self) -> bool:
         """Whether a stream ends with the number of tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def answers_per_prompt(self) -> int:
+        """How many answers each prompt gets."""
+        return self.n or 1
 
     @property
     def engine_seed(self) -> int | None:
@@ -193,7 +199,11 @@ def read_completion(body: bytes) -> CompletionRequest:
     Raises:
         ApiError: it is not a valid one; the error names the parameter.
     """
-    return _read(CompletionRequest, body)
+    request = _read(CompletionRequest, body)
+    count = len(request.texts) * request.answers_per_prompt
+    if count > MAX_CHOICES:
+        raise ApiError(f"prompt and n ask for {count} answers; the limit is {MAX_CHOICES}. Lower n.", param="n")
+    return request
 
 
 def _read(kind: type[RequestT], body: bytes) -> RequestT:

@@ -106,6 +106,7 @@ def values(
             "triton_host": _local_address(site.serving.bind_address),
             "models": list(models),
             "logs": site.telemetry.logs,
+            "browser_origins": site.serving.browser_origins,
         },
     }
 

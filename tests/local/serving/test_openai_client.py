@@ -132,7 +132,7 @@ def test_a_seed_repeats_an_answer_at_a_temperature(client):
 @pytest.mark.parametrize(
     ("parameter", "value"),
     [
-        ("n", 2),
+        ("best_of", 2),
         ("logit_bias", {"3": 1}),
         ("top_logprobs", 2),
     ],

@@ -42,7 +42,7 @@ ASKED = {
     "`parallel_tool_calls: false`": {**TOOLS, "parallel_tool_calls": False},
     "`tool_choice`: `required` or a function": {**TOOLS, "tool_choice": "required"},
     "`logit_bias`": {"logit_bias": {"3": 1}},
-    "`n` above 1": {"n": 2},
+    "`n`, at most 128 answers to all prompts": {"n": 2},
 }
 GUIDED = {"guided_decoding_backend": "xgrammar"}
 

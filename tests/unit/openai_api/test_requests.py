@@ -65,10 +65,10 @@ def test_a_parameter_that_needs_another_one_is_refused_beside_it(parameter, aske
 
 
 def test_all_unsupported_parameters_are_named_together():
-    error = refused(chat, logit_bias={"3": 1}, n=3, mirostat=2)
+    error = refused(chat, logit_bias={"3": 1}, best_of=3, mirostat=2)
 
     assert "does not support" in error.message
-    assert all(name in error.message for name in ("logit_bias", "n", "mirostat"))
+    assert all(name in error.message for name in ("logit_bias", "best_of", "mirostat"))
 
 
 def test_true_is_not_one():
@@ -200,6 +200,11 @@ def test_each_prompt_of_a_list_is_a_question_of_its_own():
     request = read_completion(json.dumps({"model": "demo", "prompt": ["a", "b"], "seed": 3}).encode())
 
     assert [question.inputs["text_input"] for question in completion_questions(request, model_of())] == ["a", "b"]
+
+
+def test_more_answers_than_the_limit_are_refused():
+    assert refused(completion, prompt=["a"] * 65, n=2).param == "n"
+    assert refused(chat, n=129).param == "n"
 
 
 def test_a_negative_seed_stands_for_one_that_engines_take():

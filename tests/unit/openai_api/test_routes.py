@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import io
 import json
+import logging
 import zlib
 from math import nan
 
@@ -52,11 +53,11 @@ def exchange(triton, *requests, headers=None):
     return [(status, text) for status, text, _ in exchanged(triton, *requests, headers=headers)]
 
 
-def exchanged(triton, *requests, headers=None):
+def exchanged(triton, *requests, headers=None, **options):
     """Status, body and headers of each request, sent one after another."""
 
     async def run():
-        server = TestServer(Routes(triton, ["demo"], "demo-1").application())
+        server = TestServer(Routes(triton, ["demo"], "demo-1", **options).application())
         await server.start_server(auto_decompress=False)
         async with TestClient(server) as client:
             answers = []
@@ -241,6 +242,29 @@ def test_each_prompt_of_a_list_has_a_choice_and_all_share_their_usage():
     assert [inputs["text_input"] for _, inputs in triton.asked] == ["a", "b", "c"] * 2
 
 
+@pytest.mark.parametrize("seeds", [[5, 6, 7], [2**63 - 1, 0, 1]])
+@pytest.mark.parametrize("stream", [False, True])
+def test_several_answers_to_a_prompt_have_a_seed_each_and_count_the_prompt_once(seeds, stream):
+    body = {**CHAT, "n": 3, "seed": seeds[0], "temperature": 1.0, "stream": stream}
+    body |= {"stream_options": {"include_usage": True}} if stream else {}
+    triton = Triton(HELLO)
+    _, text = post(triton, body)
+    documents = [json.loads(each) for each in (events(text)[:-1] if stream else [text])]
+    indexes = [choice["index"] for document in documents for choice in document["choices"]]
+
+    assert sorted(set(indexes)) == [0, 1, 2]
+    assert documents[-1]["usage"] == {"prompt_tokens": 4, "completion_tokens": 9, "total_tokens": 13}
+    assert [inputs["seed"] for _, inputs in triton.asked] == seeds
+
+
+def test_each_of_several_forced_calls_is_read_by_itself():
+    body = {**CHAT, "n": 2, "tools": TOOLS, "tool_choice": "required"}
+    text = post(Triton(answer_of('{"name": "f", "arguments": {"a": 1}}'), WITH_TOOLS), body)[1]
+    calls = [choice["message"]["tool_calls"] for choice in json.loads(text)["choices"]]
+
+    assert [[call["function"]["arguments"] for call in each] for each in calls] == [['{"a": 1}']] * 2
+
+
 def test_the_number_of_tokens_so_far_comes_with_each_event_where_the_model_counts_them():
     counted = [[{**VLLM_SAYS, "finish_reason": "None"}], [VLLM_SAYS]]
     options = {"include_usage": True, "continuous_usage_stats": True}
@@ -277,12 +301,32 @@ def test_a_compressed_request_is_unpacked_within_bounds(encoding, body, status):
     ("given", "kept"), [("job-7/3", True), ("x" * 200, False), ("two words", False), (None, False)]
 )
 @pytest.mark.parametrize("body", [CHAT, {**CHAT, "stream": True}, {}])
-def test_every_answer_has_the_id_of_its_request(given, kept, body):
+def test_every_answer_has_the_id_of_its_request_and_so_has_the_access_log(given, kept, body, caplog):
+    caplog.set_level(logging.INFO)
     headers = {} if given is None else {"X-Request-Id": given}
     ((_, _, answered),) = exchanged(Triton(HELLO), ("POST", "/v1/chat/completions", body), headers=headers)
 
     assert (answered["X-Request-Id"] == given) is kept
-    assert answered["X-Request-Id"]
+    assert f"request {answered['X-Request-Id']}: POST /v1/chat/completions" in caplog.text
+
+
+ORIGIN = {"Origin": "http://ui.example"}
+ASKS = {**ORIGIN, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "answer"),
+    [((), None), (["http://ui.example"], "http://ui.example"), (["https://ui.example"], None), (["*"], "*")],
+)
+def test_a_browser_is_told_whether_a_page_may_use_the_api(allowed, answer):
+    preflight = ("OPTIONS", "/v1/chat/completions", b"")
+    ((asked, _, told),) = exchanged(Triton(HELLO), preflight, headers=ASKS, browser_origins=allowed)
+    request = ("POST", "/v1/chat/completions", CHAT)
+    ((status, _, sent),) = exchanged(Triton(HELLO), request, headers=ORIGIN, browser_origins=allowed)
+
+    assert told.get("Access-Control-Allow-Origin") == sent.get("Access-Control-Allow-Origin") == answer
+    assert (asked, status) == (204 if answer else 405, 200)
+    assert told.get("Access-Control-Allow-Headers") == ("authorization" if answer else None)
 
 
 def test_models_say_how_long_a_sequence_they_take_and_since_when_they_are_served():
@@ -509,6 +553,17 @@ def test_a_chat_with_vllm_asks_for_its_prompt_first(stream):
     assert (first, json.loads(to_render["messages"])) == ("demo_prompt", CHAT["messages"])
     assert (second, inputs["text_input"]) == ("demo", "<|user|>Hi")
     assert json.loads(inputs["sampling_parameters"]) == {"temperature": 0, "seed": 3, "max_tokens": 200}
+
+
+def test_a_model_with_another_one_for_its_prompts_has_the_limits_of_that_one():
+    class WithLimits(TwoModels):
+        async def config(self, model):
+            limits = {"max_input_tokens": {"string_value": "64"}, "max_sequence_tokens": {"string_value": "96"}}
+            return config_of(**limits) if model == "demo_prompt" else await super().config(model)
+
+    ((_, listed),) = exchange(WithLimits(PROMPT, [[VLLM_SAYS]]), ("GET", "/v1/models/demo", b""))
+
+    assert json.loads(listed)["max_model_len"] == 96
 
 
 def test_a_call_of_a_tool_by_vllm_is_read_as_the_chat_template_writes_it():

@@ -21,13 +21,16 @@ LIMITS = Limits(max_input_tokens=8, max_sequence_tokens=10, default_max_tokens=4
 def test_a_refusal_for_length_has_openai_s_code_and_the_clients_parameter(question, tokens, param):
     with pytest.raises(RefusedError) as refused:
         _ = check(question, LIMITS, longest_token=16) or job(question, [1] * tokens, LIMITS)
-    error = refusal(str(refused.value), prompt="prompt", length="length")
+    error = refusal(str(refused.value), prompt="prompt", length="length", longest=10)
 
     assert (error.param, error.code) == (param, "context_length_exceeded")
+    assert error.message == f"This model's maximum context length is 10 tokens: {refused.value}"
     assert "text_input" not in error.message
 
 
 def test_other_refusals_have_neither():
-    error = refusal("the prompt is empty; expected a question. Send some text.", prompt="prompt", length="length")
+    error = refusal(
+        "the prompt is empty; expected a question. Send some text.", prompt="prompt", length="length", longest=10
+    )
 
     assert (error.param, error.code) == (None, None)
