@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pydantic_core import to_json
 
+from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.logprobs import completion_logprobs, read_logprobs
 from tasks.serving.openai_api.tool_calls import Call, Plain, Reader, reader_of
 
@@ -245,6 +246,10 @@ class Answer:
         if not parts and not new.finish_reason and not new.logprobs:
             return b""
         return self._event([choice.form.part(parts, choice.finish_reason or None, new.logprobs)])
+
+    def failed(self, error: ApiError) -> bytes:
+        """What a stream ends with that breaks off: OpenAI's clients raise an error for such an event."""
+        return event(error.body)
 
     def last_events(self) -> bytes:
         """What a stream ends with."""

@@ -24,7 +24,6 @@ from tasks.serving.openai_api.answers import (
     ChatForm,
     CompletionForm,
     Piece,
-    event,
     piece,
     written,
 )
@@ -35,6 +34,8 @@ from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question
 from tasks.serving.openai_api.metrics import AnswerMetrics
 from tasks.serving.openai_api.request_ids import add_request_id, request_id
 from tasks.serving.openai_api.requests import BODY_BYTES, ChatRequest, CompletionRequest, read_chat, read_completion
+from tasks.serving.openai_api.responses_answers import ResponseAnswer
+from tasks.serving.openai_api.responses_requests import read_response, renamed
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +113,7 @@ class Routes:
                 web.get("/v1/models/{name}", self.model),
                 web.post("/v1/chat/completions", self.chat),
                 web.post("/v1/completions", self.completion),
+                web.post("/v1/responses", self.response),
                 web.post("/v1/embeddings", self.embeddings),
                 web.get("/health", self.health),
                 web.get("/ping", self.health),
@@ -158,13 +160,35 @@ class Routes:
         """POST /v1/chat/completions."""
         asked = read_chat(await read_body(request))
         question = chat_question(asked, await self._served(asked.model))
-        return await self._answer(request, asked, [question], ChatForm)
+        return await self._answer(request, asked, [question], self._new_answer(asked, ChatForm))
 
     async def completion(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions."""
         asked = read_completion(await read_body(request))
         questions = completion_questions(asked, await self._served(asked.model))
-        return await self._answer(request, asked, questions, CompletionForm)
+        return await self._answer(request, asked, questions, self._new_answer(asked, CompletionForm))
+
+    async def response(self, request: web.Request) -> web.StreamResponse:
+        """POST /v1/responses, without a store: a chat in other words."""
+        asked = read_response(await read_body(request))
+        with renamed():
+            chat = asked.chat()
+            question = chat_question(chat, await self._served(chat.model))
+            answer = ResponseAnswer(asked, self._release, one_call=chat.one_call)
+            return await self._answer(request, chat, [question], answer)
+
+    def _new_answer(
+        self, asked: ChatRequest | CompletionRequest, form: type[ChatForm] | type[CompletionForm]
+    ) -> Answer:
+        return Answer(
+            form,
+            asked.model,
+            self._release,
+            asked.includes_usage,
+            asked.continuous_usage,
+            asked.one_call,
+            asked.answers_per_prompt,
+        )
 
     async def embeddings(self, _: web.Request) -> web.Response:
         """POST /v1/embeddings: refused, in words that a client of a whole stack understands.
@@ -233,14 +257,10 @@ class Routes:
         request: web.Request,
         asked: ChatRequest | CompletionRequest,
         questions: Sequence[Question],
-        form: type[ChatForm] | type[CompletionForm],
+        answer: Answer | ResponseAnswer,
     ) -> web.StreamResponse:
         """Generate the answers to the questions, one after another, and send them as one document or stream."""
-        count = asked.answers_per_prompt
-        answer = Answer(
-            form, asked.model, self._release, asked.includes_usage, asked.continuous_usage, asked.one_call, count
-        )
-        choices = [question.again(number) for question in questions for number in range(count)]
+        choices = [question.again(number) for question in questions for number in range(asked.answers_per_prompt)]
         name = ModelName.read(asked.model)
         try:
             async with aclosing(self._generated(name, choices)) as generated:
@@ -331,7 +351,7 @@ class Routes:
 
 
 async def _streamed(
-    request: web.Request, answer: Answer, generated: AsyncGenerator[Generated, None]
+    request: web.Request, answer: Answer | ResponseAnswer, generated: AsyncGenerator[Generated, None]
 ) -> web.StreamResponse:
     """Send the answer as server-sent events. Its status is known with the first response, so that a refusal is one."""
     response = web.StreamResponse(headers=STREAM_HEADERS)
@@ -343,24 +363,23 @@ async def _streamed(
             if data := _events(answer, each):
                 await response.write(data)
     except (InputError, UnavailableError) as error:
-        # the status is sent already: OpenAI's clients raise an error for such an event
-        last = event(unavailable(str(error)).body)
+        last = answer.failed(unavailable(str(error)))  # the status is sent already
     else:
         last = answer.last_events()
     await response.write_eof(last)
     return response
 
 
-def _events(answer: Answer, generated: Generated) -> bytes:
+def _events(answer: Answer | ResponseAnswer, generated: Generated) -> bytes:
     begins = b"" if generated.begins is None else _begun(answer, generated.begins)
     return begins + b"".join(map(answer.event, generated.pieces))
 
 
-def _begun(answer: Answer, question: Question) -> bytes:
+def _begun(answer: Answer | ResponseAnswer, question: Question) -> bytes:
     return answer.begin(None if question.new_reader is None else question.new_reader())
 
 
-def _take(answer: Answer, generated: Generated) -> None:
+def _take(answer: Answer | ResponseAnswer, generated: Generated) -> None:
     if generated.begins is not None:
         _begun(answer, generated.begins)
     for piece_of_answer in generated.pieces:

@@ -212,13 +212,13 @@ def _read(kind: type[RequestT], body: bytes) -> RequestT:
     except BoundsError as error:
         raise ApiError(f"the request {error}.") from error
     except ValidationError as error:
-        raise _wrong(error) from error
+        raise wrong_request(error) from error
     if request.stream_options is not None and not request.stream:
         raise ApiError("stream_options needs stream: true.", param="stream_options")
     return request
 
 
-def _wrong(error: ValidationError) -> ApiError:
+def wrong_request(error: ValidationError) -> ApiError:
     """The first error, at its place: names of members and numbers of items, without the tags of unions."""
     first = error.errors(include_url=False, include_context=False)[0]
     place = [part for part in first["loc"] if isinstance(part, int) or part.isidentifier()]

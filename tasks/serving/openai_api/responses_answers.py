@@ -1,0 +1,154 @@
+"""From a Triton model's responses to the documents and events of /v1/responses. Pure."""
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tasks.serving.openai_api.answers import ChatForm, Choice, Parts, Piece, written
+from tasks.serving.openai_api.errors import ApiError
+from tasks.serving.openai_api.responses_requests import ResponseRequest
+from tasks.serving.openai_api.tool_calls import Call, Reader
+
+LENGTH = "length"
+IN_PROGRESS, COMPLETED, INCOMPLETE = "in_progress", "completed", "incomplete"
+
+
+class ResponseAnswer:
+    """One answer, as it is written: items of text and of calls, in the order in which the model made them."""
+
+    def __init__(self, request: ResponseRequest, release: str, *, one_call: bool) -> None:
+        """`release` is the release that answers."""
+        self._request, self._release, self._one_call = request, release, one_call
+        self._choice = Choice(ChatForm(0), None, one_call)
+        self._items: list[dict[str, Any]] = []
+        self._text: dict[str, Any] | None = None
+        self._sequence = 0
+        self._id, self._created = f"resp_{secrets.token_hex(12)}", int(time.time())
+
+    def begin(self, reader: Reader | None = None) -> bytes:
+        """Start the answer; what its stream begins with."""
+        self._choice = Choice(ChatForm(0), reader, self._one_call)
+        return self._event("response.created", response=self._document(IN_PROGRESS)) + self._event(
+            "response.in_progress", response=self._document(IN_PROGRESS)
+        )
+
+    def add(self, new: Piece) -> None:
+        """Take the next response of the model."""
+        self.event(new)
+
+    def event(self, new: Piece) -> bytes:
+        """Take the next response and write its events."""
+        events = b"".join(self._events_of(self._choice.add(new)))
+        return events + (self._close_text() if new.finish_reason else b"")
+
+    def last_events(self) -> bytes:
+        """What a stream ends with."""
+        return self._event(f"response.{self._status}", response=self.document())
+
+    def failed(self, error: ApiError) -> bytes:
+        """What a stream ends with that breaks off."""
+        return self._event("error", code=error.code, message=error.message, param=error.param)
+
+    def document(self) -> dict[str, Any]:
+        """The answer in one document."""
+        return self._document(self._status)
+
+    @property
+    def _status(self) -> str:
+        return INCOMPLETE if self._choice.finish_reason == LENGTH else COMPLETED
+
+    def _events_of(self, parts: Parts) -> Iterable[bytes]:
+        for part in parts:
+            if isinstance(part, Call):
+                yield self._close_text()
+                yield self._call(part)
+            else:
+                yield self._open_text() if self._text is None else b""
+                yield self._more_text(part)
+
+    def _open_text(self) -> bytes:
+        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        item = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant", "status": IN_PROGRESS}
+        added = self._event("response.output_item.added", output_index=len(self._items), item={**item, "content": []})
+        self._text = {**item, "content": [part]}
+        self._items.append(self._text)
+        return added + self._event("response.content_part.added", **self._place(), part=part)
+
+    def _more_text(self, text: str) -> bytes:
+        assert self._text is not None
+        self._text["content"][0]["text"] += text
+        return self._event("response.output_text.delta", **self._place(), delta=text, logprobs=[])
+
+    def _close_text(self) -> bytes:
+        if self._text is None:
+            return b""
+        item, place = self._text, self._place()
+        item["status"] = self._status
+        part, self._text = item["content"][0], None
+        return (
+            self._event("response.output_text.done", **place, text=part["text"], logprobs=[])
+            + self._event("response.content_part.done", **place, part=part)
+            + self._event("response.output_item.done", output_index=place["output_index"], item=item)
+        )
+
+    def _place(self) -> dict[str, Any]:
+        assert self._text is not None
+        return {"item_id": self._text["id"], "output_index": len(self._items) - 1, "content_index": 0}
+
+    def _call(self, call: Call) -> bytes:
+        index, name = len(self._items), call.name
+        item = {"id": f"fc_{secrets.token_hex(12)}", "type": "function_call", "call_id": call.id, "name": name}
+        place = {"item_id": item["id"], "output_index": index}
+        whole = {**item, "arguments": call.arguments, "status": COMPLETED}
+        self._items.append(whole)
+        started = {**item, "arguments": "", "status": IN_PROGRESS}
+        return (
+            self._event("response.output_item.added", output_index=index, item=started)
+            + self._event("response.function_call_arguments.delta", **place, delta=call.arguments)
+            + self._event("response.function_call_arguments.done", **place, name=name, arguments=call.arguments)
+            + self._event("response.output_item.done", output_index=index, item=whole)
+        )
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        data = written({"type": kind, "sequence_number": self._sequence, **fields})
+        self._sequence += 1
+        return b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
+
+    def _document(self, status: str) -> dict[str, Any]:
+        request = self._request
+        return {
+            "id": self._id,
+            "object": "response",
+            "created_at": self._created,
+            "status": status,
+            "model": request.model,
+            "output": self._items,
+            "usage": self._usage(),
+            "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == INCOMPLETE else None,
+            "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
+            "metadata": {"release": self._release},
+            "parallel_tool_calls": not self._one_call,
+            "previous_response_id": None,
+            "store": False,
+            "temperature": request.temperature or 0,
+            "text": {"format": (request.text and request.text.format) or {"type": "text"}},
+            "tool_choice": request.tool_choice or "auto",
+            "tools": [tool.model_dump() for tool in request.tools or ()],
+            "top_p": request.top_p,
+            "truncation": "disabled",
+        }
+
+    def _usage(self) -> Mapping[str, Any] | None:
+        read, answered = self._choice.prompt_tokens, self._choice.completion_tokens
+        if read is None or answered is None:
+            return None
+        return {
+            "input_tokens": read,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": answered,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": read + answered,
+        }
