@@ -132,7 +132,7 @@ def test_a_seed_repeats_an_answer_at_a_temperature(client):
 @pytest.mark.parametrize(
     ("parameter", "value"),
     [
-        ("best_of", 2),
+        ("store", True),
         ("logit_bias", {"3": 1}),
         ("top_logprobs", 2),
     ],

@@ -159,7 +159,8 @@ def test_adapters_are_listed_as_models_and_answer_by_their_names(client):
     chunks = list(client.chat.completions.create(model="demo:terse", messages=ASKED, stream=True))
 
     assert [model.id for model in client.models.list()] == ["demo", "demo:polite", "demo:terse"]
-    assert client.models.retrieve("demo:terse").model_extra == {"root": "terse", "parent": "demo"}
+    described = client.models.retrieve("demo:terse").model_extra
+    assert (described["root"], described["parent"], described["max_model_len"] > 0) == ("terse", "demo", True)
     assert ANSWER.startswith(answer.choices[0].message.content)
     assert (answer.model, answer.choices[0].message.content != ANSWER) == ("demo:terse", True)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == answer.choices[0].message.content
