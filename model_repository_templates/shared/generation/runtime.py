@@ -20,7 +20,7 @@ class Controls:
         repetition_penalty: divides positive logits of tokens of prompt and answer, multiplies negative ones; above 0.
         bad_words: texts that the answer does not contain.
         logprobs: how many of the likeliest tokens are reported with each token's log-probability; None reports none.
-        json_schema: JSON Schema that the answer obeys, or empty.
+        grammar: grammar that the answer obeys, in the EBNF of xgrammar, or empty.
     """
 
     top_p: float = 1.0
@@ -31,7 +31,7 @@ class Controls:
     repetition_penalty: float = 1.0
     bad_words: tuple[str, ...] = ()
     logprobs: int | None = None
-    json_schema: str = ""
+    grammar: str = ""
 
 
 @dataclass(frozen=True)

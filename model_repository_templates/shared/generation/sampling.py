@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from generation.json_schema import SchemaError, checked_schema
+from generation.grammar.ebnf import Dialect
+from generation.json_schema import SchemaError, grammar_of
 from generation.question import RefusedError
 from generation.runtime import Controls
 
@@ -36,7 +37,10 @@ RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
 
 
 def read_controls(
-    values: Mapping[str, float | None], bad_words: Sequence[str] = (), json_schema: Sequence[str] = ()
+    values: Mapping[str, float | None],
+    bad_words: Sequence[str] = (),
+    json_schema: Sequence[str] = (),
+    dialect: Dialect = Dialect.RANGES,
 ) -> Controls:
     """The controls of a request.
 
@@ -44,6 +48,7 @@ def read_controls(
         values: numbers and switches by the name of their input; None where it was not given.
         bad_words: texts of that input.
         json_schema: none or one.
+        dialect: the EBNF that the engine reads.
 
     Raises:
         RefusedError: a value is out of its range, or the JSON Schema cannot be enforced.
@@ -59,12 +64,12 @@ def read_controls(
     alternatives, reports = given.pop("top_logprobs", 0), bool(given.pop("logprobs", False))
     if alternatives and not reports:
         raise RefusedError("top_logprobs needs logprobs. Set logprobs to true.")
-    schema = _schema(json_schema[0]) if json_schema else ""
-    return Controls(**given, bad_words=tuple(bad_words), logprobs=alternatives if reports else None, json_schema=schema)
+    grammar = _grammar(json_schema[0], dialect) if json_schema else ""
+    return Controls(**given, bad_words=tuple(bad_words), logprobs=alternatives if reports else None, grammar=grammar)
 
 
-def _schema(text: str) -> str:
+def _grammar(text: str, dialect: Dialect) -> str:
     try:
-        return checked_schema(text)
+        return grammar_of(text, dialect)
     except SchemaError as error:
         raise RefusedError(f"{JSON_SCHEMA}: {error}") from error

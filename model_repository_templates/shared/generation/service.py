@@ -14,6 +14,7 @@ import triton_python_backend_utils as pb_utils
 from generation.adapters import Adapter, chosen
 from generation.conversation import MESSAGES, TOOLS, prompt_of, read_messages, read_tools
 from generation.delivery import CANCELLED
+from generation.grammar.ebnf import Dialect
 from generation.logprobs import logprobs_document
 from generation.question import Job, Question, RefusedError, check, job
 from generation.runtime import Grammars, Runtime, Tokenizer, TokenLogprob, Usage
@@ -73,8 +74,10 @@ class Service:
         slots: int,
         adapters: Mapping[str, Adapter] | None = None,
         grammars: Grammars | None = None,
+        dialect: Dialect = Dialect.RANGES,
     ) -> None:
-        """`grammars` judges the JSON Schemas of requests; None leaves it to the engine."""
+        """`grammars` judges the grammars of requests, which are of `dialect`; None leaves it to the engine."""
+        self._dialect = dialect
         self._tokenizer, self._limits, self._adapters = tokenizer, limits, adapters or {}
         self._grammars, self._new_grammars = grammars, threading.BoundedSemaphore(WAITING_GRAMMARS)
         self._readers = Readers()
@@ -102,13 +105,13 @@ class Service:
         if sender.is_cancelled():
             sender.send("", CANCELLED)
             return
-        question = question_of(request)
+        question = question_of(request, self._dialect)
         check(question, self._limits, self._tokenizer.longest_token)
         chosen(question.lora_name, self._adapters)
         sender.tool_call_format = self._tokenizer.tool_call_format if question.tools else None
         taken = job(question, prompt_of(question, self._tokenizer), self._limits)
-        schema = taken.sampling.controls.json_schema
-        if not schema or self._grammars is None or self._grammars.knows(schema):
+        grammar = taken.sampling.controls.grammar
+        if not grammar or self._grammars is None or self._grammars.knows(grammar):
             self._submit(taken, sender)
         elif self._new_grammars.acquire(blocking=False):
             self._judging.submit(_answering, sender, partial(self._judge, taken, sender))
@@ -125,9 +128,9 @@ class Service:
             self._new_grammars.release()
 
     def _submit(self, taken: Job, sender: "Sender") -> None:
-        schema = taken.sampling.controls.json_schema
-        if schema and self._grammars is not None:
-            self._grammars.check(schema)
+        grammar = taken.sampling.controls.grammar
+        if grammar and self._grammars is not None:
+            self._grammars.check(grammar)
         self._scheduler.submit(taken, sender)
 
 
@@ -205,8 +208,8 @@ def _stop_server(error: Exception) -> None:
     os.kill(os.getppid(), signal.SIGTERM)
 
 
-def question_of(request: Any) -> Question:
-    """The inputs of a Triton request, unchecked.
+def question_of(request: Any, dialect: Dialect = Dialect.RANGES) -> Question:
+    """The inputs of a Triton request, unchecked; a JSON Schema becomes a grammar of `dialect`.
 
     Raises:
         RefusedError: a text is not UTF-8, or the messages, the tools, the chat template's arguments, or what controls
@@ -229,7 +232,10 @@ def question_of(request: Any) -> Question:
         messages=read_messages(messages[0]) if messages else (),
         apply_chat_template=None if templated is None else bool(templated),
         controls=read_controls(
-            {name: _number(request, name) for name in VALUES}, texts(request, BAD_WORDS), texts(request, JSON_SCHEMA)
+            {name: _number(request, name) for name in VALUES},
+            texts(request, BAD_WORDS),
+            texts(request, JSON_SCHEMA),
+            dialect,
         ),
         tools=read_tools(tools[0]) if tools else (),
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tasks.contracts.wire.json_schema import grammar_of
 from tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_inputs
 from tasks.serving.openai_api.errors import ApiError, too_long
 from tasks.serving.openai_api.formats import answer_format
@@ -202,7 +203,7 @@ def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedMode
     known = {"max_tokens": request.answer_tokens, "seed": request.engine_seed, "stop": request.stop_words or None}
     sampling |= {name: value for name, value in known.items() if value is not None}
     if schema:
-        sampling["structured_outputs"] = json.dumps({"json": json.loads(schema)})
+        sampling["structured_outputs"] = json.dumps({"grammar": grammar_of(schema)})
     if request.alternatives is not None:
         if VLLM_LOGPROBS not in model.inputs:
             _refuse([LOGPROBS], model)

@@ -5,6 +5,7 @@ import json
 import openai
 import pytest
 
+from tasks.contracts.wire.json_schema import grammar_of
 from tests.local.serving.openai_server import client_of
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
@@ -132,7 +133,7 @@ def test_tools_reach_vllm_through_the_chat_template_and_a_forced_call_as_a_schem
     asked = {"model": "other", "messages": ASKED, "tools": [TOOL], "max_tokens": 7}
     choice = {"type": "function", "function": {"name": "weather"}}
     free, forced = (vllm.chat.completions.create(**asked, **more) for more in ({}, {"tool_choice": choice}))
-    schema = json.dumps({"json": {**TOOL["function"]["parameters"], "additionalProperties": True}})
+    schema = json.dumps({"grammar": grammar_of(json.dumps(TOOL["function"]["parameters"]))})
 
     prompt = f"weather{CHAT}"
     assert free.choices[0].message.content == f"{prompt!r} max_tokens=7 temperature=0 "
@@ -151,7 +152,8 @@ def test_vllm_reports_logprobs_and_obeys_a_schema_in_a_chat(vllm, stream):
 
     assert {each.logprob for choice in choices if choice.logprobs for each in choice.logprobs.content} == {-0.5}
     texts = [(choice.delta if stream else choice.message).content or "" for choice in choices]
-    assert 'structured_outputs={"json": {"type": "integer"}}' in "".join(texts)
+    grammar = json.dumps({"grammar": grammar_of('{"type": "integer"}')})
+    assert f"structured_outputs={grammar}" in "".join(texts)
 
 
 def test_adapters_are_listed_as_models_and_answer_by_their_names(client):

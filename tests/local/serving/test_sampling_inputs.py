@@ -8,6 +8,8 @@ from tokenizers import Tokenizer
 from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
+from tasks.contracts.grammar.ebnf import Dialect
+from tasks.contracts.wire.json_schema import grammar_of
 from tests.local.serving.openai_server import client_of
 from tests.local.serving.triton_server import LOOPBACK
 
@@ -119,8 +121,8 @@ def test_a_json_schema_reaches_the_engine_as_a_guide_and_is_obeyed(engine_kind):
     found = asked()[-1]
 
     assert json.loads(answer) in schema["enum"]
-    assert found["guided_decoding_guide_type"] == {"type": "bytes", "shape": [1, 1], "values": ["json_schema"]}
-    assert json.loads(found["guided_decoding_guide"]["values"][0]) == schema
+    assert found["guided_decoding_guide_type"] == {"type": "bytes", "shape": [1, 1], "values": ["ebnf_grammar"]}
+    assert found["guided_decoding_guide"]["values"] == [grammar_of(json.dumps(schema), Dialect.ALL_OR_NONE)]
 
 
 def test_what_the_engine_obeys_changes_the_answer(engine_kind):

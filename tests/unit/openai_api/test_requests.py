@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from tasks.contracts.wire.json_schema import grammar_of
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.inputs import chat_question, completion_questions
 from tasks.serving.openai_api.requests import read_chat, read_completion
@@ -117,7 +118,7 @@ def test_triton_s_vllm_backend_reports_log_probabilities_and_takes_a_schema_as_t
 
     assert inputs["return_logprobs"] is True
     assert (sampling["logprobs"], sampling["bad_words"]) == (2, ["x"])
-    assert json.loads(sampling["structured_outputs"]) == {"json": {"type": "boolean"}}
+    assert json.loads(sampling["structured_outputs"]) == {"grammar": grammar_of('{"type": "boolean"}')}
     older = model_of(set(VLLM) - {"return_logprobs"}, VLLM_OUTPUTS)
     assert refused(completion, model=older, logprobs=1).param == "logprobs"
 

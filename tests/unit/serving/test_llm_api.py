@@ -128,18 +128,18 @@ def test_a_warm_answer_takes_its_seed_and_without_one_a_new_seed_each_time(serve
 
 def test_what_the_engine_obeys_reaches_it_and_nothing_that_it_would_ignore(serve):
     service = serve(guided_decoding_backend="xgrammar")
-    controls = Controls(0.5, 3, 2, 0.1, 0.2, 1.5, ("no",), json_schema='{"type":"null"}')
+    controls = Controls(0.5, 3, 2, 0.1, 0.2, 1.5, ("no",), grammar='root ::= "null"')
     for temperature in (0.0, 0.5):
         assert service.ask("hi", sampling=Sampling(9, temperature=temperature, controls=controls)).text == "hi"
     greedy, warm = service.llm.asked
 
     assert (greedy.top_k, greedy.top_p, warm.top_k, warm.top_p) == (1, None, 3, 0.5)
-    assert (warm.min_tokens, warm.guided_decoding.json, warm.logprobs) == (2, '{"type":"null"}', None)
+    assert (warm.min_tokens, warm.guided_decoding.grammar, warm.logprobs) == (2, 'root ::= "null"', None)
 
 
 def test_without_its_backend_a_guided_answer_is_refused_and_the_others_go_on(serve):
     service = serve()
-    guided = service.ask("hi", sampling=Sampling(9, controls=Controls(json_schema="{}")))
+    guided = service.ask("hi", sampling=Sampling(9, controls=Controls(grammar='root ::= "1"')))
 
     assert (guided.wait_for_end(), "guided decoding is not enabled" in guided.failure) == (None, True)
     assert service.ask("hi").text == "hi"

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from generation.json_schema import grammar_of
 from generation.logprobs import logprobs_document
 from generation.question import Question, RefusedError, check, job
 from generation.runtime import Controls, TokenLogprob
@@ -23,7 +24,7 @@ def test_inputs_become_controls():
     values = {"top_p": 0.5, "top_k": 3, "min_tokens": 2, "presence_penalty": -2.0, "logprobs": True, "top_logprobs": 4}
     found = read_controls(values, ("no",), ('{"type": "null"}',))
 
-    assert found == Controls(0.5, 3, 2, -2.0, bad_words=("no",), logprobs=4, json_schema='{"type":"null"}')
+    assert found == Controls(0.5, 3, 2, -2.0, bad_words=("no",), logprobs=4, grammar=grammar_of('{"type": "null"}'))
     assert read_controls({"logprobs": True}).logprobs == 0
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 from generation.adapters import Adapter, read_adapters
+from generation.grammar.ebnf import Dialect
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.runtime import Controls, Progress, Sampling, TokenLogprob
 from generation.service import Service
@@ -46,7 +47,9 @@ class TritonPythonModel:
         limits = settings.limits(tokenizer.default_max_tokens or settings.max_sequence_tokens)
         adapters = read_adapters(settings.parameters, settings.engine)
         runtime = LlmApiRuntime(self._llm, tokenizer.end_ids, adapters)
-        self._service = Service(runtime, tokenizer, limits, slots=settings.max_batch_size, adapters=adapters)
+        self._service = Service(
+            runtime, tokenizer, limits, slots=settings.max_batch_size, adapters=adapters, dialect=Dialect.ALL_OR_NONE
+        )
 
     def execute(self, requests: list[Any]) -> None:
         """Take requests; their answers follow."""
@@ -151,8 +154,8 @@ def _controls(controls: Controls, api: Any) -> dict[str, Any]:
     given: dict[str, Any] = {"min_tokens": controls.min_tokens} if controls.min_tokens else {}
     if controls.logprobs is not None:
         given["logprobs"] = max(1, controls.logprobs)  # 0 reports none with the PyTorch backend
-    if controls.json_schema:
-        given["guided_decoding"] = api.llmapi.GuidedDecodingParams(json=controls.json_schema)
+    if controls.grammar:
+        given["guided_decoding"] = api.llmapi.GuidedDecodingParams(grammar=controls.grammar)
     return given
 
 

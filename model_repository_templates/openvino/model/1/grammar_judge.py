@@ -4,7 +4,6 @@ The judge is OpenVINO GenAI itself with the engine's tokenizer, over a model of 
 the code that the engine will run at the first token of the answer, which all other requests wait for.
 """
 
-import json
 import sys
 import tempfile
 import threading
@@ -26,30 +25,30 @@ BUDGET = Budget(cpu_s=10.0, seconds=10.0, memory_bytes=2 << 30)
 
 
 class GrammarJudge:
-    """Knows which JSON Schemas the engine can compile. Called from several threads."""
+    """Knows which grammars the engine can compile. Called from several threads."""
 
     def __init__(self, engine: Path) -> None:
         self._worker = Worker([__file__, str(engine)], BUDGET)
         self._lock = threading.Lock()
         self._verdicts: OrderedDict[str, str] = OrderedDict()
 
-    def knows(self, schema: str) -> bool:
+    def knows(self, grammar: str) -> bool:
         """Whether `check` answers at once."""
         with self._lock:
-            return schema in self._verdicts
+            return grammar in self._verdicts
 
-    def check(self, schema: str) -> None:
-        """Have a schema compiled, or remember what became of it.
+    def check(self, grammar: str) -> None:
+        """Have a grammar compiled, or remember what became of it.
 
         Raises:
             RefusedError: the engine cannot compile it, or it would take too long.
         """
         with self._lock:
-            verdict = self._verdicts.get(schema)
+            verdict = self._verdicts.get(grammar)
         if verdict is None:
-            verdict = self._verdict(schema)
+            verdict = self._verdict(grammar)
             with self._lock:
-                self._verdicts[schema] = verdict
+                self._verdicts[grammar] = verdict
                 while len(self._verdicts) > KEPT:
                     self._verdicts.popitem(last=False)
         if verdict:
@@ -59,9 +58,9 @@ class GrammarJudge:
         """End the process."""
         self._worker.close()
 
-    def _verdict(self, schema: str) -> str:
+    def _verdict(self, grammar: str) -> str:
         try:
-            cpu_s = float(self._worker.ask(schema))
+            cpu_s = float(self._worker.ask(grammar))
         except LimitError as error:
             return f"does not compile: it {error}"
         except WorkError as error:
@@ -70,7 +69,7 @@ class GrammarJudge:
 
 
 def prepare(engine: Path) -> Callable[[str], float]:
-    """A function that compiles a schema, and tells how many seconds of a CPU that took."""
+    """A function that compiles a grammar, and tells how many seconds of a CPU that took."""
     import openvino as ov
     import openvino_genai as genai
 
@@ -78,23 +77,27 @@ def prepare(engine: Path) -> Callable[[str], float]:
     config = genai.GenerationConfig()
     config.max_new_tokens = 1
     config.set_eos_token_id(tokenizer.get_eos_token_id())
-    xml, weights = _empty_model(1 + max(tokenizer.get_vocab().values()))
+    xml, weights = empty_model(np.zeros(1 + max(tokenizer.get_vocab().values())))
     pipeline = genai.LLMPipeline(xml, weights, tokenizer, "CPU", config, ATTENTION_BACKEND="SDPA")
     prompt = ov.Tensor(np.zeros((1, 1), dtype=np.int64))
 
-    def compile_schema(schema: str) -> float:
+    def compile_grammar(grammar: str) -> float:
         chosen = pipeline.get_generation_config()
-        chosen.structured_output_config = genai.StructuredOutputConfig(json_schema=schema)
+        chosen.structured_output_config = genai.StructuredOutputConfig(grammar=grammar)
         began = time.process_time()
         pipeline.generate(prompt, chosen)
         return time.process_time() - began
 
-    compile_schema(json.dumps({"type": "null"}))
-    return compile_schema
+    compile_grammar('root ::= "null"')
+    return compile_grammar
 
 
-def _empty_model(vocabulary: int) -> tuple[str, Any]:
-    """A language model to which all tokens are equally likely, as OpenVINO's text and weights."""
+def empty_model(logits: Any) -> tuple[str, Any]:
+    """A language model whose next token depends on nothing, as OpenVINO's text and weights.
+
+    Args:
+        logits: that of each token, of shape [tokens].
+    """
     import openvino as ov
     from openvino import opset13 as op
 
@@ -105,7 +108,7 @@ def _empty_model(vocabulary: int) -> tuple[str, Any]:
     zero, flat = op.constant(np.float32(0)), op.constant(np.array([-1], dtype=np.int64))
     logits = op.add(
         op.multiply(op.convert(op.unsqueeze(inputs[0], op.constant(np.int64(2))), ov.Type.f32), zero),
-        op.constant(np.zeros((1, 1, vocabulary), dtype=np.float32)),
+        op.constant(np.asarray(logits, dtype=np.float32).reshape(1, 1, -1)),
     )
     for given in inputs[1:]:  # an input that nothing reads would be no input of the compiled model
         summed = op.reduce_sum(op.reshape(given, flat, special_zero=False), op.constant(np.int64(0)), keep_dims=False)

@@ -61,10 +61,10 @@ class OpenVinoRuntime:
             setattr(config, name, getattr(controls, name))
         if controls.logprobs is not None:
             config.logprobs = 1  # 0 reports none; the model's own, before temperature, top_p and top_k
-        if controls.json_schema:
+        if controls.grammar:
             import openvino_genai as genai
 
-            config.structured_output_config = genai.StructuredOutputConfig(json_schema=controls.json_schema)
+            config.structured_output_config = genai.StructuredOutputConfig(grammar=controls.grammar)
 
     def _end_not_before(self, config: Any, tokens: int) -> None:
         """Only what the vocabulary has may end such an answer.

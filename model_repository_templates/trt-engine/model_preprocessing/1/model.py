@@ -5,6 +5,7 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 from generation.conversation import prompt_of
+from generation.grammar.ebnf import Dialect
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import check, job
 from generation.service import Readers, Sender, question_of, text_tensor
@@ -36,7 +37,7 @@ class TritonPythonModel:
         self._readers.close()
 
     def _prepare(self, request: Any, sender: Sender) -> None:
-        tokenizer, question = self._tokenizer, question_of(request)
+        tokenizer, question = self._tokenizer, question_of(request, Dialect.ALL_OR_NONE)
         check(question, self._limits, tokenizer.longest_token)
         taken = job(question, prompt_of(question, tokenizer), self._limits)
         words = [tokenizer.encode_word(word) for word in question.stop_words]

@@ -58,7 +58,7 @@ def request_tensors(
         "frequency_penalty": _one(controls.frequency_penalty, np.float32),
         "repetition_penalty": _one(controls.repetition_penalty, np.float32),
         "return_log_probs": _one(controls.logprobs is not None, np.bool_),
-        **(_guide(controls.json_schema) if controls.json_schema else {}),
+        **(_guide(controls.grammar) if controls.grammar else {}),
     }
 
 
@@ -72,9 +72,9 @@ def word_list(words: Sequence[Sequence[int]]) -> Array:
     return rows[np.newaxis]
 
 
-def _guide(schema: str) -> dict[str, Array]:
+def _guide(grammar: str) -> dict[str, Array]:
     """What the answer obeys; triton_backend/inflight_batcher_llm/src/utils.cc (19290813) names the types of guides."""
-    texts = {"guided_decoding_guide_type": "json_schema", "guided_decoding_guide": schema}
+    texts = {"guided_decoding_guide_type": "ebnf_grammar", "guided_decoding_guide": grammar}
     return {name: np.array([[text.encode()]], dtype=object) for name, text in texts.items()}
 
 

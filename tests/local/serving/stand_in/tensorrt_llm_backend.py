@@ -95,7 +95,7 @@ class TritonPythonModel:
         self.asked.flush()
         try:
             check_request(request)
-            schema = self.schema(request)
+            grammar = self.grammar(request)
             room = self.room(request)
         except AssertionError as error:
             refused = pb_utils.TritonError(str(error))
@@ -108,21 +108,19 @@ class TritonPythonModel:
         reports = bool(scalar(request, "return_log_probs"))
         found = {name: scalar(request, tensor_name) for name, tensor_name in CONTROLS.items()}
         given = {name: value for name, value in found.items() if value is not None}
-        controls = Controls(
-            **{"min_tokens": LEAST_TOKENS, **given}, logprobs=0 if reports else None, json_schema=schema
-        )
+        controls = Controls(**{"min_tokens": LEAST_TOKENS, **given}, logprobs=0 if reports else None, grammar=grammar)
         sampling = Sampling(room, temperature, scalar(request, "seed") % 2**32, controls=controls)
         sender, streaming = request.get_response_sender(), bool(scalar(request, "streaming"))
         self.running[self.numbers] = (request.request_id(), sender, streaming, [], [] if reports else None)
         self.runtime.add(self.numbers, prompt, sampling)
 
-    def schema(self, request):
+    def grammar(self, request):
         """Read the guide as getGuidedDecodingParamsFromTensors of utils.cc does, which ignores a type that it does not know."""
         kind, guide = (text(request, f"guided_decoding_{name}") for name in ("guide_type", "guide"))
         if kind not in {"json", "json_schema", "regex", "ebnf_grammar"}:
             return ""
         assert self.guides, "Guided decoding is not enabled"
-        assert kind == "json_schema", "this stand-in knows no other kind"
+        assert kind == "ebnf_grammar", "this stand-in knows no other kind"
         return guide
 
     def room(self, request):

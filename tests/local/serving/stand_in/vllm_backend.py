@@ -54,7 +54,7 @@ class TritonPythonModel:
                 request.get_response_sender().send(error, flags=FINAL)
                 continue
             if "structured_outputs" in asked:
-                assert set(json.loads(asked["structured_outputs"])) == {"json"}, "JSON within JSON"
+                assert set(json.loads(asked["structured_outputs"])) == {"grammar"}, "JSON within JSON"
             if value(request, "stream"):
                 assert value(request, "exclude_input_in_output") is not False, "refused while streaming"
             prepended = "" if value(request, "exclude_input_in_output") else text

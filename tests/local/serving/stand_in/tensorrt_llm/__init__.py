@@ -98,8 +98,8 @@ class LLM:
         if sampling_params.logprobs:  # 0 reports none with the PyTorch backend
             config.logprobs = 1
         if sampling_params.guided_decoding is not None:
-            schema = sampling_params.guided_decoding.json
-            config.structured_output_config = genai.StructuredOutputConfig(json_schema=schema)
+            grammar = sampling_params.guided_decoding.grammar
+            config.structured_output_config = genai.StructuredOutputConfig(grammar=grammar)
         if lora_request is not None:
             config.max_new_tokens = int((Path(lora_request.lora_path) / "tokens").read_text())
         config.set_eos_token_id(sampling_params.end_id)

@@ -1,0 +1,244 @@
+"""Decimal numbers within bounds, as regular languages. Pure.
+
+A number that is written has at most 15 significant digits: two different ones are then different as doubles too, so
+what is below a bound in decimals is below it in every program that reads it (IEEE 754: DBL_DIG is 15).
+"""
+
+import itertools
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+
+from . import GrammarError
+from .regular import DIGIT, EMPTY, Chars, Regex, Repeat, Shared, chain, choice, one_of, optional, text
+
+DIGITS = 15
+MAX_FRACTION = 40
+"""Digits after the point, for bounds that are close to zero."""
+MAX_RESIDUES = 1024
+"""Remainders times places of digits: the parts of which numbers that are multiples of another are made."""
+MAX_LISTED = 64
+"""Multiples within bounds that are listed rather than computed digit by digit."""
+
+
+MOST = 9
+ZERO = Chars(((48, 48),))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a number may be. An absent end is open.
+
+    Attributes:
+        whole: without a point.
+        multiple_of: every number is this one times a whole number; None for all.
+    """
+
+    whole: bool
+    low: Decimal | None = None
+    high: Decimal | None = None
+    above_low: bool = False
+    below_high: bool = False
+    multiple_of: Decimal | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether every number will do."""
+        return self.low is None and self.high is None and self.multiple_of is None
+
+
+def number_language(bounds: Bounds) -> Regex:
+    """The numbers within bounds, as JSON writes them.
+
+    Raises:
+        GrammarError: there is none with so many digits, or they cannot be written as a small grammar.
+    """
+    if bounds.is_free:
+        return _free(whole=bounds.whole)
+    if bounds.multiple_of is not None:
+        _check_multiple(bounds.multiple_of)
+    options: list[Regex] = []
+    if bounds.high is None or bounds.high > 0 or (bounds.high == 0 and not bounds.below_high):
+        from_zero = bounds.low is None or bounds.low < 0
+        low = Decimal(0) if from_zero or bounds.low is None else bounds.low
+        options += _magnitudes(_Span(low, bounds.high, bounds.above_low and not from_zero, bounds.below_high), bounds)
+    if bounds.low is None or bounds.low < 0:
+        from_zero = bounds.high is None or bounds.high >= 0
+        low = Decimal(0) if from_zero or bounds.high is None else -bounds.high
+        most = None if bounds.low is None else -bounds.low
+        below = _magnitudes(_Span(low, most, from_zero or bounds.below_high, bounds.above_low), bounds)
+        options += [chain(text("-"), each) for each in below]
+    if not options:
+        raise GrammarError(f"there is no such number with at most {DIGITS} digits")
+    return choice(options)
+
+
+def _free(*, whole: bool) -> Regex:
+    digits = chain(Chars(((ord("1"), ord("9")),)), Repeat(DIGIT, 0, DIGITS - 1))
+    start = chain(optional(text("-")), choice([text("0"), digits]))
+    if whole:
+        return start
+    exponent = chain(Chars(((69, 69), (101, 101))), optional(Chars(((43, 43), (45, 45)))), Repeat(DIGIT, 1, 2))
+    return chain(start, optional(chain(text("."), Repeat(DIGIT, 1, DIGITS))), optional(exponent))
+
+
+def _check_multiple(multiple: Decimal) -> None:
+    """Only what a double holds: validators divide doubles, by which 0.07 is not a multiple of 0.01."""
+    if multiple <= 0:
+        raise GrammarError(f"multipleOf is {multiple}; expected a number above 0")
+    if Fraction(float(multiple)) != Fraction(multiple):
+        raise GrammarError(
+            f"multipleOf is {multiple}, about which validators disagree: doubles do not hold it. Use a whole number, "
+            "or halves of one"
+        )
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Magnitudes from one to another; None is without end."""
+
+    low: Decimal
+    high: Decimal | None
+    above_low: bool
+    below_high: bool
+
+
+def _magnitudes(span: _Span, bounds: Bounds) -> list[Regex]:
+    """For each number of digits before the point, one language."""
+    shared: dict[tuple[int, int], Regex | None] = {}
+    found = (_Places(span, bounds, whole_digits, shared).language() for whole_digits in range(1, DIGITS + 1))
+    return [each for each in found if each is not None]
+
+
+class _Places:
+    """Numbers with exactly so many digits before the point, read from left to right.
+
+    A number is digits of a fixed count, those behind the point may be left out where they are zeros. `tight` to a bound
+    means that all digits so far are those of the bound.
+    """
+
+    def __init__(
+        self, span: _Span, bounds: Bounds, whole_digits: int, shared: dict[tuple[int, int], Regex | None]
+    ) -> None:
+        """`shared` has what may follow, by the digits before the point that are left and the remainder so far."""
+        self._whole, self._shared = whole_digits, shared
+        self._fraction = 0 if bounds.whole else self._places(span, bounds)
+        scale = Decimal(10) ** self._fraction
+        floor = 0 if whole_digits == 1 else 10 ** (whole_digits - 1) * int(scale)
+        self._low = max(floor, _rounded(span.low * scale, up=True, beyond=span.above_low))
+        self._high = 10**whole_digits * int(scale) - 1
+        if span.high is not None:
+            self._high = min(self._high, _rounded(span.high * scale, up=False, beyond=span.below_high))
+        self._step = 1 if bounds.multiple_of is None else int(bounds.multiple_of * scale)
+        if bounds.multiple_of is not None and bounds.whole:
+            self._step = Fraction(bounds.multiple_of).numerator
+
+    def _places(self, span: _Span, bounds: Bounds) -> int:
+        """Digits behind the point."""
+        if bounds.multiple_of is not None:
+            return _exponent(bounds.multiple_of)
+        small = span.high is not None and 0 < span.high < 1
+        zeros = -span.high.adjusted() - 1 if span.high is not None and small else 0
+        return min(MAX_FRACTION, DIGITS + zeros if self._whole == 1 and small else DIGITS - self._whole)
+
+    def language(self) -> Regex | None:
+        """All numbers; None where there are none."""
+        step = self._step
+        first, last = -(-self._low // step) * step, self._high // step * step
+        if first > last:
+            return None
+        if step > 1 and (last - first) // step < MAX_LISTED:
+            return one_of(self._written(value) for value in range(first, last + 1, step))
+        if step > 1 and step * (self._whole + self._fraction) > MAX_RESIDUES:
+            raise GrammarError(f"multipleOf {step} has too many multiples there. Use a smaller one, or narrower bounds")
+        width = self._whole + self._fraction
+        self._digits_low = tuple(map(int, str(self._low).zfill(width)))
+        self._digits_high = tuple(map(int, str(self._high).zfill(width)))
+        return self._rest(0, low=True, high=True, residue=0)
+
+    def _written(self, value: int) -> str:
+        digits = str(value).zfill(self._whole + self._fraction)
+        whole, fraction = digits[: self._whole], digits[self._whole :].rstrip("0")
+        return f"{whole}.{fraction}" if fraction else whole
+
+    def _rest(self, place: int, *, low: bool, high: bool, residue: int) -> Regex | None:
+        """What may follow after `place` digits; None where nothing fits."""
+        if low or high or self._step == 1:
+            return self._ends_or_goes_on(place, low=low, high=high, residue=residue)
+        key = (self._whole - place, residue)
+        if key not in self._shared:
+            part = self._ends_or_goes_on(place, low=False, high=False, residue=residue)
+            self._shared[key] = part if part is None or part == EMPTY else Shared(part)
+        return self._shared[key]
+
+    def _ends_or_goes_on(self, place: int, *, low: bool, high: bool, residue: int) -> Regex | None:
+        more = self._digits(place, low=low, high=high, residue=residue)
+        if place < self._whole:
+            return more
+        ends = self._may_end(place, low=low, residue=residue)
+        if place == self._whole and more is not None:
+            more = chain(text("."), more)
+        if more is None:
+            return EMPTY if ends else None
+        return optional(more) if ends else more
+
+    def _may_end(self, place: int, *, low: bool, residue: int) -> bool:
+        """Whether the number fits if only zeros follow, which are never above the upper bound."""
+        rest = self._whole + self._fraction - place
+        return not (low and any(self._digits_low[place:])) and residue * 10**rest % self._step == 0
+
+    def _digits(self, place: int, *, low: bool, high: bool, residue: int) -> Regex | None:
+        """At least one more digit, and what follows."""
+        width = self._whole + self._fraction
+        low = low and any(self._digits_low[place:])
+        high = high and any(digit != MOST for digit in self._digits_high[place:])  # else it limits nothing
+        if place == width:
+            return None
+        if high and place >= self._whole and self._step == 1 and not any(self._digits_high[place:]):
+            return None if low else Repeat(ZERO, 1, width - place)
+        if not low and not high and self._step == 1:
+            return self._any_digits(place)
+        least = self._digits_low[place] if low else 0
+        most = self._digits_high[place] if high else MOST
+        groups: dict[Regex, list[int]] = {}
+        for digit in range(least, most + 1):
+            rest = self._rest(
+                place + 1,
+                low=low and digit == least,
+                high=high and digit == most,
+                residue=(residue * 10 + digit) % self._step,
+            )
+            if rest is not None:
+                groups.setdefault(rest, []).append(digit)
+        options = [
+            chain(Chars(tuple((48 + first, 48 + last) for first, last in _runs(digits))), rest)
+            for rest, digits in groups.items()
+        ]
+        return choice(options) if options else None
+
+    def _any_digits(self, place: int) -> Regex:
+        left, fraction = self._whole - place, self._fraction
+        if left <= 0:
+            return Repeat(DIGIT, 1, self._whole + fraction - place)
+        whole = Repeat(DIGIT, left, left)
+        return chain(whole, optional(chain(text("."), Repeat(DIGIT, 1, fraction)))) if fraction else whole
+
+
+def _runs(digits: list[int]) -> list[tuple[int, int]]:
+    runs = itertools.groupby(enumerate(digits), key=lambda pair: pair[1] - pair[0])
+    groups = [[digit for _, digit in run] for _, run in runs]
+    return [(group[0], group[-1]) for group in groups]
+
+
+def _rounded(value: Decimal, *, up: bool, beyond: bool) -> int:
+    """The nearest whole number on this side of a bound, or beyond it where the bound itself is excluded."""
+    rounded = int(value.to_integral_value(ROUND_CEILING if up else ROUND_FLOOR, Context(prec=400)))
+    if beyond and rounded == value:
+        return rounded + 1 if up else rounded - 1
+    return rounded
+
+
+def _exponent(value: Decimal) -> int:
+    """Digits behind its point."""
+    exponent = value.normalize(Context(prec=400)).as_tuple().exponent
+    return max(0, -int(exponent))

@@ -1,0 +1,132 @@
+"""What a number or a text within bounds may be, drawn at random from the language that is written for it.
+
+That runtimes read the written grammar so is seen in tests/local/serving/test_grammars_of_schemas.py.
+"""
+
+import json
+import random
+import re
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tasks.contracts.grammar import GrammarError
+from tasks.contracts.grammar.automaton import common
+from tasks.contracts.grammar.formats import PATTERNS, format_language
+from tasks.contracts.grammar.numbers import number_language
+from tasks.contracts.grammar.patterns import read_pattern
+from tasks.contracts.grammar.regular import Chain, Chars, Choice, Repeat, Shared
+from tasks.contracts.wire.json_schema import _number_bounds
+
+CHECKER = Draft202012Validator.FORMAT_CHECKER
+MORE = 3
+"""Repetitions that are drawn where nothing limits them."""
+FINITE = {"allow_nan": False, "allow_infinity": False}
+WHOLE = st.integers(-(10**14), 10**14) | st.integers(-200, 200)
+REAL = WHOLE | st.floats(-1e9, 1e9, **FINITE) | st.decimals(-10, 10, places=3).map(float)
+
+
+def drawn(regex, chance):
+    """One text of a language."""
+    match regex:
+        case Chars(ranges):
+            low, high = chance.choice(ranges)
+            return chr(chance.randint(low, high))
+        case Chain(parts):
+            return "".join(drawn(part, chance) for part in parts)
+        case Choice(options):
+            return drawn(chance.choice(options), chance)
+        case Repeat(part, least, most):
+            times = chance.randint(least, least + MORE if most is None else most)
+            return "".join(drawn(part, chance) for _ in range(times))
+        case Shared(part):
+            return drawn(part, chance)
+
+
+def written(regex):
+    """The language as a pattern of package re, which judges whether a text is in it."""
+    match regex:
+        case Chars(ranges):
+            return "[" + "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges) + "]"
+        case Chain(parts):
+            return "".join(map(written, parts))
+        case Choice(options):
+            return "(?:" + "|".join(map(written, options)) + ")"
+        case Repeat(part, least, most):
+            return f"(?:{written(part)}){{{least},{'' if most is None else most}}}"
+        case Shared(part):
+            return written(part)
+
+
+@st.composite
+def bounded(draw):
+    """A schema of a number, with bounds of all kinds."""
+    whole = draw(st.booleans())
+    schema = {"type": "integer" if whole else "number"}
+    for name in draw(st.sets(st.sampled_from(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]))):
+        schema[name] = draw(REAL)
+    if draw(st.integers(0, 3)) == 0:
+        schema["multipleOf"] = draw(
+            st.sampled_from([1, 2, 3, 5, 7, 10, 25, 60]) if whole else st.sampled_from([0.5, 3, 0.125])
+        )
+    return schema
+
+
+@settings(max_examples=60, deadline=None)
+@given(bounded(), st.randoms(use_true_random=False))
+def test_every_number_of_the_language_obeys_its_bounds(schema, chance):
+    whole = schema["type"] == "integer"
+    try:
+        language = number_language(_number_bounds(schema, "#", whole=whole))
+    except GrammarError:
+        assume(False)
+    for _ in range(24):
+        text = drawn(language, chance)
+        assert Draft202012Validator(schema).is_valid(json.loads(text)), text
+
+
+@settings(max_examples=60, deadline=None)
+@given(bounded(), st.integers(-(10**6), 10**6), st.sampled_from([1, 2, 4, 10, 100]))
+def test_a_number_within_bounds_is_in_the_language(schema, number, divisor):
+    assume("multipleOf" not in schema)
+    whole = schema["type"] == "integer"
+    value = number if whole else number / divisor
+    valid = Draft202012Validator(schema).is_valid(value)
+    try:
+        language = number_language(_number_bounds(schema, "#", whole=whole))
+    except GrammarError:
+        assert not valid
+        return
+    text = str(int(value)) if value == int(value) else repr(value)
+
+    assert (re.fullmatch(written(language), text) is not None) == valid
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_text_of_a_format_is_one(name):
+    chance = random.Random(name)
+    language = format_language(name)
+    for text in (drawn(language, chance) for _ in range(200)):
+        CHECKER.check(text, name)
+        assert common([language]).matches(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        ("^a+$", ["", "a", "aa", "ab", "ba"]),
+        ("b", ["", "b", "ab", "ba", "a"]),
+        ("^a|b$", ["a", "b", "ac", "cb", "c", "bc"]),
+        (r"^(?!ab)[a-c]{2}$", ["ab", "ac", "ba", "a"]),
+        (r"^(?!.*\.\.)[a.]+$", ["a.a", "a..a", ".", ".."]),
+        (r"^(a(?=b))?[ab]+$", ["ab", "aa", "b"]),
+        (r"^[^\d\s]\x41\u00e9\.$", ["xAé.", "1Aé.", "xAéx"]),
+        (r"^(?:\d{2}|[x-z]{1,}?)*$", ["", "12", "1", "x12z", "123"]),
+    ],
+)
+def test_a_pattern_is_read_as_package_re_reads_it(pattern, texts):
+    automaton = common([read_pattern(pattern)])
+
+    assert [automaton.matches(text) for text in texts] == [re.search(pattern, text) is not None for text in texts]
