@@ -33,7 +33,7 @@ from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.speculation import check_speculation
 from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
 
-GUIDED_BACKENDS = frozenset({"xgrammar", "llguidance"})
+GUIDED_BACKENDS = frozenset({"xgrammar"})
 """With one of these, the engine also loads the checkpoint's tokenizer by transformers."""
 
 
@@ -45,7 +45,7 @@ class LlmApiPlanner(CheckpointPlanner):
         **COMMON,
         "prefix_caching": PREFIX_CACHING,
         "max_loras": MAX_LORAS,
-        GUIDED_DECODING: Option("xgrammar or llguidance, none when absent", GUIDED_BACKENDS.__contains__),
+        GUIDED_DECODING: Option("xgrammar, none when absent", GUIDED_BACKENDS.__contains__),
     }
 
     @override

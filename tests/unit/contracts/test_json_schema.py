@@ -5,7 +5,16 @@ import json
 import pytest
 
 from tasks.contracts.grammar.ebnf import Dialect
-from tasks.contracts.wire.json_schema import MAX_CHARS, MAX_SCHEMAS, SchemaError, checked_schema, grammar_of
+from tasks.contracts.grammar.formats import ANY_TEXT, NUMBERS, PATTERNS
+from tasks.contracts.wire.json_schema import (
+    BY_TYPE,
+    MAX_CHARS,
+    MAX_SCHEMAS,
+    WHOLE,
+    SchemaError,
+    checked_schema,
+    grammar_of,
+)
 
 NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
 CAT = {"type": "object", "properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}}, "required": ["kind"]}
@@ -173,3 +182,16 @@ def test_the_models_of_triton_share_the_code(request, shared):
     link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / shared
 
     assert link.resolve() == request.config.rootpath / "tasks" / "contracts" / shared
+
+
+def test_the_documentation_names_what_is_enforced(request):
+    page = (request.config.rootpath / "docs" / "openai.md").read_text()
+    rows = [
+        f"| `{kind}` | {', '.join(f'`{name}`' for name in sorted(names))} |" for kind, names in BY_TYPE.items() if names
+    ]
+    formats = {"a `string`": PATTERNS, "a number": NUMBERS}
+    rows += [f"| formats of {kind} | {', '.join(sorted(names))} |" for kind, names in formats.items()]
+    rows += [f"| formats that ask for nothing | {', '.join(sorted(ANY_TEXT))} |"]
+    rows += [f"| any value | {', '.join(f'`{name}`' for name in WHOLE)} |"]
+
+    assert [row for row in rows if row not in page] == []
