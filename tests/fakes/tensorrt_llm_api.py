@@ -28,7 +28,7 @@ class SamplingParams:
 
 @dataclass(kw_only=True)
 class GuidedDecodingParams:
-    json: str | None = None
+    grammar: str | None = None
 
 
 @dataclass

@@ -8,6 +8,7 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from . import GrammarError
 from .regular import ANY, LAST, Ahead, Chain, Chars, Choice, Range, Ranges, Regex, Repeat, Shared, complement, union
@@ -121,8 +122,8 @@ class _Terms:
     """Extended regular expressions, each of them once and known by its number."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], int] = {}
-        self._terms: list[tuple[object, ...]] = []
+        self._known: dict[tuple[Any, ...], int] = {}
+        self._terms: list[tuple[Any, ...]] = []
         self.none, self.empty = self._term("chars", ()), self._term("empty")
         self._any = self._term("chars", ALL)
         self.all = self._term("repeat", self._any, 0, None)
@@ -177,7 +178,7 @@ class _Terms:
         flat: set[int] = set()
         for term in terms:
             kind, *inner = self._terms[term]
-            flat.update(inner if kind == tag else [term])  # type: ignore[arg-type]
+            flat.update(inner if kind == tag else [term])
         return flat
 
     def _chain(self, first: int, rest: int) -> int:
@@ -189,7 +190,7 @@ class _Terms:
             return first
         kind, *inner = self._terms[first]
         if kind == "chain":
-            return self._chain(inner[0], self._chain(inner[1], rest))  # type: ignore[arg-type]
+            return self._chain(inner[0], self._chain(inner[1], rest))
         return self._term("chain", first, rest)
 
     def _repeat(self, part: int, least: int, most: int | None) -> int:
@@ -208,14 +209,15 @@ class _Terms:
             case ("chain", int(first), int(rest)):
                 return self.nullable(first) and self.nullable(rest)
             case ("either", *inner):
-                return any(map(self.nullable, inner))  # type: ignore[arg-type]
+                return any(map(self.nullable, inner))
             case ("both", *inner):
-                return all(map(self.nullable, inner))  # type: ignore[arg-type]
+                return all(map(self.nullable, inner))
             case ("repeat", int(part), int(least), _):
                 return least == 0 or self.nullable(part)
             case ("without", int(inner)):
                 return not self.nullable(inner)
-        raise AssertionError(self._terms[term])
+            case _:
+                raise AssertionError(self._terms[term])
 
     def _derive(self, term: int, char: int) -> int:  # noqa: PLR0911 - as then
         """What may follow a character."""
@@ -228,15 +230,16 @@ class _Terms:
                 after = self._chain(self.derive(first, char), rest)
                 return self.either([after, self.derive(rest, char)]) if self.nullable(first) else after
             case ("either", *inner):
-                return self.either([self.derive(each, char) for each in inner])  # type: ignore[arg-type]
+                return self.either([self.derive(each, char) for each in inner])
             case ("both", *inner):
-                return self.both([self.derive(each, char) for each in inner])  # type: ignore[arg-type]
+                return self.both([self.derive(each, char) for each in inner])
             case ("repeat", int(part), int(least), most):
-                fewer = None if most is None else int(most) - 1  # type: ignore[call-overload]
+                fewer = None if most is None else int(most) - 1
                 return self._chain(self.derive(part, char), self._repeat(part, max(0, least - 1), fewer))
             case ("without", int(inner)):
                 return self.without(self.derive(inner, char))
-        raise AssertionError(self._terms[term])
+            case _:
+                raise AssertionError(self._terms[term])
 
     def classes(self) -> list[Ranges]:
         """All characters in groups, of which no term tells two characters apart."""

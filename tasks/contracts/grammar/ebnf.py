@@ -53,8 +53,8 @@ NEEDS: Mapping[str, Sequence[str]] = {
 class Dialect(Enum):
     """How characters beyond ASCII can be written.
 
-    xgrammar 0.1.25, which TensorRT-LLM 1.2 has, only knows all of them at once, and takes malformed UTF-8 for some. What
-    becomes of that has another length, so a text whose characters matter gets ASCII and escapes there.
+    xgrammar 0.1.25, which TensorRT-LLM 1.2 has, only knows all of them at once, and takes malformed UTF-8 for some.
+    What becomes of that has another length, so a text whose characters matter gets ASCII and escapes there.
     """
 
     RANGES = "ranges"

@@ -105,7 +105,8 @@ def _has_start(regex: Regex) -> bool:
             return any(map(_has_start, parts))
         case Repeat(part):
             return _has_start(part)
-    return regex == START
+        case _:
+            return regex == START
 
 
 def _at_start(regex: Regex, start: Regex) -> Regex:
@@ -115,7 +116,8 @@ def _at_start(regex: Regex, start: Regex) -> Regex:
             return chain(*(_at_start(part, start) for part in parts))
         case Choice(options):
             return choice([_at_start(option, start) for option in options])
-    return start if regex == START else regex
+        case _:
+            return start if regex == START else regex
 
 
 class _Reader:
@@ -170,6 +172,8 @@ class _Reader:
                     inner += parts
                 case Repeat(each):
                     inner.append(each)
+                case _:
+                    pass
         if _has_start(part):
             raise GrammarError("it repeats an anchor")
         return Repeat(part, least, most)

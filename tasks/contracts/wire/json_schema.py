@@ -1,9 +1,9 @@
 """From a JSON Schema to the grammar that an answer obeys, the same for every engine. Pure.
 
 No engine's own reading of a schema is used: xgrammar leaves out keywords that it does not know without a word, and
-takes 3 for an integer from 7 on (docs/decisions/0044-grammars-of-our-own.md). What passes here is written as a grammar and
-obeyed whole; everything else is refused by its place and name. The models of Triton share this file and the folder
-grammar/ by links, so they import nothing of Slipway.
+takes 3 for an integer from 7 on (docs/decisions/0044-grammars-of-our-own.md). What passes here is written as a
+grammar and obeyed whole; everything else is refused by its place and name. The models of Triton share this file and the
+folder grammar/ by links, so they import nothing of Slipway.
 """
 
 import json
@@ -31,8 +31,11 @@ MAX_DEPTH = 16
 MAX_ENUM = 1024
 MAX_NAME = 256
 """Characters of a property's name."""
-MAX_REPEATS = 1024
-"""The most items or characters that a bound may name."""
+MAX_REPEATS = 256
+"""The most items or characters that a bound may name: 60 tokens of a text of 256 take 0.6 s, of 512 2 s (OpenVINO GenAI
+2026.4, a vocabulary of 768), in which all other answers wait."""
+MAX_ALL_REPEATS = 1024
+"""All bounds of a schema together."""
 
 BOUNDS = Bounds(chars=MAX_CHARS, depth=64)
 """A schema within a schema is two or three levels of JSON below it."""
@@ -102,7 +105,7 @@ class _Translation:
     """One whole schema on its way to a grammar."""
 
     def __init__(self, root: Mapping[str, Any], dialect: Dialect) -> None:
-        self._root, self._grammar, self._left = root, Grammar(dialect), MAX_SCHEMAS
+        self._root, self._grammar, self._left, self._repeats = root, Grammar(dialect), MAX_SCHEMAS, MAX_ALL_REPEATS
         self._rules: dict[tuple[str, str], str] = {("#", ""): "root"}
         self._waiting: list[tuple[str, str]] = [("#", "")]
         self._made_of: dict[str, set[str]] = {}
@@ -287,6 +290,7 @@ class _Translation:
 
     def _string(self, words: Mapping[str, Any], at: str) -> str:
         least, most = _ordered(words, "minLength", "maxLength", at)
+        self._repeat(max(least, most or 0), at)
         inner = self._texts(_languages(words, at), least, most, at)
         return rf'"\"" {inner} "\""'
 
@@ -319,7 +323,7 @@ class _Translation:
         more = others is not None
         if least > len(first) and not more:
             raise SchemaError(f"{at[:128]}: minItems is {least}; there are {len(first)} prefixItems and no others.")
-        self._spend(max(least, most or 0), at)
+        self._repeat(max(least, most or 0), at)
         known = here[: len(here) if most is None else most]
         if others is None:
             return _bracketed("[", known, "]", least=min(least, len(known)))
@@ -374,7 +378,7 @@ class _Translation:
                 if least:
                     raise SchemaError(f"{at[:128]}: minProperties is {least}, but no property is allowed.")
                 return _bracketed("{", [], "}")
-            self._spend(most or 1, at)
+            self._repeat(most or 1, at)
             return _bracketed("{", [], "}", least=least, others=extra, others_most=most)
         others = f"({SEPARATOR} {extra})*" if extra else ""
         first = next((number for number, (_, needed) in enumerate(members) if needed), None)
@@ -392,6 +396,14 @@ class _Translation:
             tail = self._grammar.add(f"({SEPARATOR} {member})? {tail}")
         inner = f"({_one_of(options)} {BLANK})?" if options else ""
         return f'"{{" {BLANK} {inner} "}}"'
+
+    def _repeat(self, number: int, at: str) -> None:
+        self._repeats -= number
+        if self._repeats < 0:
+            raise SchemaError(
+                f"{at[:128]}: all bounds of length, items and properties together are more than {MAX_ALL_REPEATS}. "
+                "Lower them, or leave some out."
+            )
 
     def _spend(self, parts: int, at: str) -> None:
         try:
@@ -505,12 +517,12 @@ def _bracketed(
 def _types(words: Mapping[str, Any], at: str) -> list[str]:
     found = words.get("type")
     if found is None:
-        kinds = [kind for kind, keywords in BY_TYPE.items() if keywords.intersection(words)]
-        if len(kinds) == 1 and set(words) <= BY_TYPE[kinds[0]]:
-            return kinds
-        if {"integer", "number"} & set(kinds) and set(words) <= BY_TYPE["number"] - {"format"}:
+        fitting = [kind for kind, keywords in BY_TYPE.items() if keywords.intersection(words)]
+        if len(fitting) == 1 and set(words) <= BY_TYPE[fitting[0]]:
+            return fitting
+        if {"integer", "number"} & set(fitting) and set(words) <= BY_TYPE["number"] - {"format"}:
             return ["number"]
-    kinds = found if isinstance(found, list) else [found]
+    kinds: list[Any] = found if isinstance(found, list) else [found]
     if (
         not kinds
         or len(kinds) != len({str(kind) for kind in kinds})
@@ -648,6 +660,6 @@ def _number_bounds(words: Mapping[str, Any], at: str, *, whole: bool) -> NumberB
     least, most = NUMBERS.get(str(known), (None, None))
     lows += [] if least is None else [(Decimal(least), False)]
     highs += [] if most is None else [(Decimal(most), True)]
-    low, above = max(lows, default=(None, False))  # type: ignore[type-var]
-    high, reached = min(highs, default=(None, True))  # type: ignore[type-var]
+    low, above = max(lows, default=(None, False))
+    high, reached = min(highs, default=(None, True))
     return NumberBounds(whole, low, high, above, not reached, numbers.get("multipleOf"))
