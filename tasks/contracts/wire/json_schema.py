@@ -113,6 +113,9 @@ class _Translation:
 
     def grammar(self) -> str:
         """The text of all rules."""
+        for group in ("$defs", "definitions"):
+            if not isinstance(self._root.get(group, {}), dict):
+                raise SchemaError(f"#/{group} is {str(self._root[group])[:64]!r}; expected an object.")
         self._grammar.common(BLANK)
         while self._waiting:
             place, required = self._waiting.pop()
