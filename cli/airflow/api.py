@@ -1,8 +1,11 @@
 """The part of Airflow's REST API (v2, as of Airflow 3.3.2) that releases need. Only this module knows its documents."""
 
+import contextlib
+import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, Self
 from urllib.parse import quote
@@ -12,11 +15,13 @@ from pydantic import AwareDatetime, ValidationError
 
 from cli.airflow.login import Login
 from cli.airflow.session import Document, Session, document_of
-from tasks.contracts.errors import InputError
+from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.redaction import redacted
 from tasks.contracts.stored.release import REMEDY_PREFIX, StepResult
 from tasks.contracts.wire.json_text import parse_json
 
+TRIGGER_PAUSES_S = (1.0, 4.0)
+"""Before each further request for a run whose first one failed."""
 LINE_CHARS = 256
 LAST_LINES = 10
 FINAL_RUN_STATES = frozenset({"success", "failed"})
@@ -186,11 +191,13 @@ class Airflow:
     def trigger(self, dag_id: str, conf: Mapping[str, Any], run_id: str | None = None) -> Run:
         """Start a run.
 
+        A request that fails may have made the run all the same. So it always names the run, and is repeated.
+
         Raises:
-            RunExistsError: there is a run with `run_id`.
+            RunExistsError: there is a run with `run_id`, perhaps from such a request.
             NoSuchDagError: there is no such DAG, or Airflow cannot read it any more.
             InputError: the DAG is paused, or does not accept `conf`.
-            UnavailableError: Airflow does not answer.
+            UnavailableError: Airflow does not answer. If a run may have been made, the remedy says how to follow it.
         """
         dag = self._session.get(_Dag, _path(dag_id), missing=_no_such_dag(dag_id))
         if error := self._unreadable(dag):
@@ -199,7 +206,31 @@ class Airflow:
             raise InputError(
                 f"DAG {dag_id} is paused, so a run of it would never start", remedy=f"Unpause it at {self.address}."
             )
-        body = {"logical_date": None, "conf": dict(conf)} | ({"dag_run_id": run_id} if run_id else {})
+        asked = run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}"
+        try:
+            return self._triggered_once(dag_id, conf, asked)
+        except RunExistsError:
+            if run_id is not None:
+                raise
+            return self.run(dag_id, asked)
+
+    def _triggered_once(self, dag_id: str, conf: Mapping[str, Any], run_id: str) -> Run:
+        for pause_s in TRIGGER_PAUSES_S:
+            with contextlib.suppress(UnavailableError):
+                return self._triggered(dag_id, conf, run_id)
+            time.sleep(pause_s)
+        try:
+            return self._triggered(dag_id, conf, run_id)
+        except UnavailableError as error:
+            raise UnavailableError(
+                error.what,
+                found=error.found,
+                remedy=f"{error.remedy} Airflow may have started the run: the same command with --run-id {run_id} "
+                "follows it, or starts it.",
+            ) from error
+
+    def _triggered(self, dag_id: str, conf: Mapping[str, Any], run_id: str) -> Run:
+        body = {"logical_date": None, "conf": dict(conf), "dag_run_id": run_id}
         response = self._session.send("POST", _path(dag_id, "dagRuns"), json=body)
         if response.status_code == httpx.codes.CONFLICT:
             raise RunExistsError(

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from cli.airflow.api import Airflow, Run, Task, progress_lines
+from cli.airflow.patience import Silence
 from tasks.contracts.errors import UnavailableError
 from tasks.contracts.steps import STEPS
 from tasks.contracts.stored.release import StepResult
@@ -40,7 +41,7 @@ AT_WORK = frozenset({WORDS["running"], WORDS["awaiting_input"]})
 POLL_S = 1.0
 FIRST_POLL_S = 0.1
 POLL_GROWTH = 1.5
-PATIENCE_S = 60.0
+IDLE_S = 60.0
 PROGRESS_AFTER_S = 3.0
 LINE_CHARS = 200
 AMOUNT = re.compile(r"(?P<done>\d+(?:\.\d+)?)(?: [kKMGT]?i?B)? of (?P<total>\d+(?:\.\d+)?) [kKMGT]?i?B\b")
@@ -184,7 +185,7 @@ class Idle:
         """
         if any(step.state in AT_WORK for step in view.steps):
             self._asked_at, self._was_unreadable = time.monotonic(), False
-        elif time.monotonic() - self._asked_at > PATIENCE_S:
+        elif time.monotonic() - self._asked_at > IDLE_S:
             self._asked_at = time.monotonic()
             with contextlib.suppress(UnavailableError):  # the next look says so too
                 error = self.airflow.unreadable(view.run.dag_id)
@@ -204,25 +205,24 @@ def follow(
 ) -> RunView:
     """Show the run on `screen` until it ends, or until `until` returns True.
 
-    Polls often at first, then every `poll_s`. While Airflow does not answer, as during its restart, this waits.
+    Polls often at first, then every `poll_s`. While Airflow does not answer, as during its upgrade, this waits.
 
     Raises:
         TimeoutError: the run has not ended after `timeout_s`. It continues.
         NoSuchDagError: see Idle.
-        UnavailableError: Airflow has not answered for a minute.
+        UnavailableError: Airflow has not answered for ten minutes.
     """
     follower = Follower(airflow, run)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     idle = Idle(airflow)
-    answered_at, pause_s = time.monotonic(), FIRST_POLL_S
+    silence, pause_s = Silence(), FIRST_POLL_S
     while True:
         try:
             view = follower.look()
-        except UnavailableError:
-            if time.monotonic() - answered_at > PATIENCE_S:
-                raise
+        except UnavailableError as error:
+            silence.check(error)
         else:
-            answered_at = time.monotonic()
+            silence.over()
             screen.show(view)
             if until(view):
                 return view

@@ -11,6 +11,7 @@ from tasks.contracts.measured.gate import GateReport, Verdict
 from tasks.contracts.stored.plan import Plan
 
 PLANNED = "the result of plan"
+ROLL_BACK, RELEASES = "roll-back", "release__"
 FINAL_ERROR = "AirflowFailException"
 """What the operator raises when a retry cannot help."""
 
@@ -44,6 +45,12 @@ def preview_of(view: RunView) -> Preview | None:
     return read_contract(Preview, {"forecast": None, **told}, PLANNED)
 
 
+def live_already(view: RunView) -> str | None:
+    """The release that is live according to the channel, where there was nothing to do."""
+    plan = plan_of(view)
+    return plan.live if plan and plan.action == "nothing" else None
+
+
 def gate_of(view: RunView) -> GateReport | None:
     """The run's gate report, once the gate has judged."""
     result = view.results.get("gate")
@@ -74,9 +81,10 @@ def outcome_of(airflow: Airflow, view: RunView) -> Outcome:
         )
     if gate and _state(view, "gate") == "failed":
         verdict = f"{gate.release_id} {'failed its gate' if gate.verdict is Verdict.FAILED else f'was {gate.verdict}'}"
-        back = "; it was rolled back" if _state(view, "roll-back") == "success" else ""
+        back = "; it was rolled back" if _state(view, ROLL_BACK) == "success" else ""
         stays = f", {gate.live} stays live" if gate.live else ""
-        return Outcome(REFUSED, f"refused: {verdict}{back}{stays}")
+        left = _left_behind(airflow, view)
+        return Outcome(REFUSED, f"refused: {verdict}{back}{stays}{f'.{left}' if left else ''}")
     return _failed(airflow, view)
 
 
@@ -94,7 +102,22 @@ def _failed(airflow: Airflow, view: RunView) -> Outcome:
     message = error.message if error.message.startswith(f"{step}:") else f"{step}: {error.message}"
     # a rollback has no plan and checks its input in its first step
     wrong = error.kind == FINAL_ERROR and (step == "plan" or "plan" not in view.tasks)
-    return Outcome(WRONG_INPUT if wrong else REFUSED, f"failed: {message}", error)
+    left = _left_behind(airflow, view)
+    return Outcome(WRONG_INPUT if wrong else REFUSED, f"failed: {message}{left}", error)
+
+
+def _left_behind(airflow: Airflow, view: RunView) -> str:
+    """What a roll-back that failed as well left in the cluster; empty if it did not fail."""
+    if _state(view, ROLL_BACK) != "failed":
+        return ""
+    name, also = view.run.dag_id.removeprefix(RELEASES), ""
+    if failed_step(view) != ROLL_BACK:
+        why = airflow.error(view.run, view.tasks[ROLL_BACK]).message.removeprefix(f"{ROLL_BACK}: ")
+        also = f" Roll-back failed too: {why.rstrip('.')}."
+    return (
+        f"{also} The candidate, its Service and the lease of {name} stay until Airflow's "
+        f"DAG remove_failed_pods finds them within an hour and a quarter, or until `slipway restore {name}`."
+    )
 
 
 def _state(view: RunView, step: str) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import typer
 
+from cli.airflow.patience import patiently
 from cli.exit_codes import REFUSED
 from cli.runs.follow import RunView
 from cli.runs.outcome import outcome_of, preview_of
@@ -44,7 +45,7 @@ def plan_in_airflow(
             raise
         preview = preview_of(view)
         if preview is None:
-            outcome = outcome_of(airflow, view)
+            outcome = patiently(lambda: outcome_of(airflow, view))
             failed(outcome.text, outcome.exit_code)
             end(progress, outcome)
             raise typer.Exit(REFUSED)

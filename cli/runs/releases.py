@@ -8,11 +8,13 @@ import typer
 from rich.console import Console
 
 from cli.airflow.api import Airflow, NoSuchDagError, Run, RunExistsError, TaskError
+from cli.airflow.patience import patiently
 from cli.arguments import Force, Name, Revision, RunId, Timeout, settings_of
 from cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from cli.runs.follow import APPROVAL, RunView, follow
-from cli.runs.outcome import Outcome, evidence_of, gate_of, outcome_of
+from cli.runs.outcome import Outcome, evidence_of, gate_of, live_already, outcome_of
 from cli.runs.screens import console_on, screen_on
+from cli.runs.served import served_or
 from cli.runs.tables import gate_table
 from cli.step_process import run_step
 from cli.terminal import echo
@@ -43,7 +45,7 @@ def start(airflow: Airflow, dag_id: str, conf: Mapping[str, Any], run_id: str | 
     try:
         return airflow.trigger(dag_id, conf, run_id), True
     except RunExistsError:
-        run = airflow.run(dag_id, str(run_id))
+        run = patiently(lambda: airflow.run(dag_id, str(run_id)))
     if run.conf != dict(conf):
         raise InputError(
             f"run {run_id} exists and has other parameters",
@@ -66,19 +68,22 @@ def release(
 ) -> None:
     """Release a revision, and follow the run until the release is promoted or refused.
 
-    Exit 0: promoted, or nothing to do. 1: refused by the gate, or failed. 65: wrong input. 75: Airflow does not answer.
+    Exit 0: promoted, or nothing to do. 1: refused by the gate, or failed; or there was nothing to do while the
+    cluster serves nothing. 65: wrong input. 75: Airflow does not answer.
     124: not finished within --timeout.
     """
     if approval not in {None, "none", "human"}:
         raise InputError("--approval is not valid", found=repr(approval), expected="none or human")
-    console = console_on()
-    with settings_of(context).airflow() as airflow:
+    console, settings = console_on(), settings_of(context)
+    with settings.airflow() as airflow:
         run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
         announce(console, airflow, run, new=new)
         if not wait:
             return
         view = followed(console, airflow, run, timeout)
-        outcome = outcome_of(airflow, view)
+        outcome = patiently(lambda: outcome_of(airflow, view))
+    if outcome.exit_code == DONE and (live := live_already(view)):
+        outcome = served_or(outcome, settings, name, live)
     if gate := gate_of(view):
         console.print(gate_table(gate))
     if evidence := evidence_of(view):
@@ -122,7 +127,7 @@ def rollback(
         view = followed(console, airflow, started, timeout)
         done = [result.summary for result in view.results.values()]
         succeeded = Outcome(DONE, f"rolled back: {'; '.join(done) or name}")
-        end(console, succeeded if view.run.state == "success" else outcome_of(airflow, view))
+        end(console, succeeded if view.run.state == "success" else patiently(lambda: outcome_of(airflow, view)))
 
 
 def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id: RunId = None) -> None:
@@ -138,7 +143,7 @@ def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id:
         view = followed(console, airflow, run, timeout)
         done = [result.summary for result in view.results.values()]
         succeeded = Outcome(DONE, f"restored: {'; '.join(done) or name}")
-        end(console, succeeded if view.run.state == "success" else outcome_of(airflow, view))
+        end(console, succeeded if view.run.state == "success" else patiently(lambda: outcome_of(airflow, view)))
 
 
 def approve(

@@ -16,6 +16,7 @@ from cli.error_text import parts
 from cli.kube.route import external
 from cli.runs.releases import dag_of
 from cli.runs.screens import console_on
+from cli.runs.served import restore_hint, unserved
 from cli.runs.tables import COMMIT_DIGITS, channel_lines, gate_table
 from cli.runs.watch import watch
 from cli.settings import Settings
@@ -184,6 +185,9 @@ def _channel(settings: Settings, name: str) -> Iterator[RenderableType]:
 
 def _service(settings: Settings, name: str) -> Iterator[RenderableType]:
     cluster = settings.cluster()
+    if why := unserved(cluster, name, _named_live(settings, name)):
+        yield Text(f"service   {why}", "bold red")
+        yield Text(f"{'':<9} → {restore_hint(name)}", "bold red")
     for title, service in (("service", name), ("candidate", f"{name}-candidate")):
         address = cluster.service_address(service)
         if address is None:
@@ -193,6 +197,15 @@ def _service(settings: Settings, name: str) -> Iterator[RenderableType]:
         outside = external(cluster.get("Service", service) or {"spec": {}})
         pods = ", ".join(sorted(cluster.endpoints(service))) or "no ready pod"
         yield Text(f"{title:<9} {address.host} ({ports}) → {pods}{f'; external {outside}' if outside else ''}")
+
+
+def _named_live(settings: Settings, name: str) -> str | None:
+    """The release that the channel names as live; None if it names none, or cannot be read, which its section says."""
+    try:
+        live = read_channel(*settings.store(), name).live
+    except PipelineError:
+        return None
+    return live.release_id if live else None
 
 
 def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:

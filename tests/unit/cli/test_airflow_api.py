@@ -5,9 +5,10 @@ import pytest
 
 from cli.airflow.api import Airflow, NoSuchDagError
 from cli.airflow.login import Login
+from cli.airflow.patience import PATIENCE_S, Silence
 from tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
-from tests.unit.cli.runs import DAG, promoted
+from tests.unit.cli.runs import DAG, failed, promoted
 
 
 def connected(airflow, password=PASSWORD):
@@ -191,17 +192,78 @@ def test_an_airflow_that_is_down_is_unavailable_and_the_command_exits_with_75(ai
     assert "Airflow at http://127.0.0.1:9 does not answer" in printed
 
 
+@pytest.fixture
+def without_pauses(monkeypatch):
+    monkeypatch.setattr("cli.airflow.api.TRIGGER_PAUSES_S", (0, 0))
+    monkeypatch.setattr("cli.airflow.patience.PAUSE_S", 0)
+
+
+@pytest.mark.usefixtures("without_pauses")
+@pytest.mark.parametrize("run_id", [None, "mine"])
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_run_whose_start_was_not_answered_is_followed_and_no_second_one_starts(airflow, slipway, run_id, lost):
+    airflow.dags[DAG] = promoted()
+    airflow.lost_answers = lost
+
+    code, printed = slipway("release", "demo", *(["--run-id", run_id] if run_id else []))
+
+    assert code == 0
+    assert "promoted" in printed
+    assert [run.run_id for run in airflow.runs.values()] == [run_id or next(iter(airflow.runs.values())).run_id]
+
+
+@pytest.mark.usefixtures("without_pauses")
+def test_a_start_that_is_never_answered_names_the_run_that_may_have_been_made(airflow):
+    airflow.dags[DAG] = promoted()
+    airflow.lost_answers = 99
+
+    with connected(airflow) as api, pytest.raises(UnavailableError) as caught:
+        api.trigger(DAG, {})
+
+    ((_, made),) = airflow.runs
+    assert f"--run-id {made} follows it" in caught.value.remedy
+
+
+class FailingAt(list):
+    """Statuses for requests whose path ends so."""
+
+    def __init__(self, airflow, end, statuses):
+        super().__init__(statuses)
+        self.airflow, self.end = airflow, end
+
+    def __bool__(self):
+        return len(self) > 0 and self.airflow.asked[-1].endswith(self.end)
+
+
+@pytest.mark.usefixtures("without_pauses")
+def test_a_log_that_is_not_answered_at_the_end_of_a_run_is_asked_for_again(airflow, slipway):
+    airflow.dags[DAG] = failed("plan", "AirflowFailException", "plan: slipway/demo-llama has no revision v9")
+    airflow.failures = FailingAt(airflow, "/logs/1", [503, 504])
+
+    code, printed = slipway("release", "demo")
+
+    assert code == 65
+    assert "has no revision v9" in printed
+    assert not list(airflow.failures)
+
+
+def test_silence_begins_with_the_first_request_that_failed_not_with_the_last_answer():
+    moments = iter([0.0, PATIENCE_S - 1, PATIENCE_S])
+    silence, error = Silence(clock=lambda: next(moments)), UnavailableError("Airflow does not answer")
+
+    silence.check(error)
+    silence.check(error)
+    with pytest.raises(UnavailableError):
+        silence.check(error)
+
+
 def test_an_airflow_that_is_restarted_while_a_run_is_followed_is_waited_for(airflow, slipway):
     airflow.dags[DAG] = promoted()
     slipway("release", "demo", "--no-wait", "--run-id", "one")
     # the trigger's two requests are answered, the first look is not
     airflow.runs[DAG, "one"].frame = 0
 
-    class FailingOnce(list):
-        def __bool__(self):
-            return len(self) > 0 and airflow.asked[-1].endswith("taskInstances")
-
-    airflow.failures = FailingOnce([503])
+    airflow.failures = FailingAt(airflow, "taskInstances", [503])
     code, printed = slipway("release", "demo", "--run-id", "one")
 
     assert code == 0

@@ -228,7 +228,7 @@ def test_a_restore_deploys_what_the_channel_names(airflow, slipway):
 
 
 def test_a_run_whose_dag_cannot_be_read_is_named_so_that_it_can_be_followed_later(slipway, airflow, monkeypatch):
-    monkeypatch.setattr("cli.runs.follow.PATIENCE_S", 0.2)
+    monkeypatch.setattr("cli.runs.follow.IDLE_S", 0.2)
     script = airflow.dags[DAG] = Script([Frame("queued")])
 
     def broken_once_it_was_triggered():
@@ -242,3 +242,30 @@ def test_a_run_whose_dag_cannot_be_read_is_named_so_that_it_can_be_followed_late
     assert code == 65
     assert "found InputError: site.yaml: nmae" in printed
     assert f"goes on, once Airflow can read its DAG, at {airflow.address}/dags/{DAG}/runs/ci-8." in printed
+
+
+def rolled_back_in_vain(script, tasks):
+    """The run's roll-back failed after the task that failed first."""
+    detail = {"exc_type": "AirflowException", "exc_value": "roll-back: the API server has not answered", "frames": []}
+    script.logs["roll-back"] = [{"event": "Task failed", "error_detail": [{**detail, "is_cause": False}]}]
+    script.frames = [Frame("failed", {**script.frames[-1].tasks, **tasks, "roll-back": "failed"})]
+    return script
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (lambda: failed("roll-out", "AirflowException", "roll-out: no node"), "failed: roll-out: no node"),
+        (refused, "refused: demo-555555555555 failed its gate"),
+    ],
+)
+def test_the_last_line_says_that_roll_back_failed_too_and_what_is_still_there(airflow, slipway, script, says):
+    airflow.dags[DAG] = rolled_back_in_vain(script(), {})
+
+    code, printed = slipway("release", "demo")
+
+    assert code == 1
+    assert says in printed
+    assert "Roll-back failed too: the API server has not answered." in printed
+    assert "The candidate, its Service and the lease of demo stay" in printed
+    assert "`slipway restore demo`" in printed

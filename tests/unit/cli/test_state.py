@@ -8,13 +8,14 @@ import pytest
 from rich.console import Console
 
 from cli.runs.state import _service, explanation, read_channel
+from cli.settings import Settings
 from tasks.adapters.kube.service_object import ServiceAddress
 from tasks.contracts.errors import InputError
 from tasks.contracts.measured.gate import GateReport, Verdict
 from tasks.contracts.stored.artifact import Layout
 from tasks.contracts.stored.channel import Channel
 from tests.fakes.releases import release
-from tests.unit.cli.runs import DAG, gated, promoted
+from tests.unit.cli.runs import DAG, gated, nothing_to_do, promoted
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 LAYOUT = Layout("s3://models")
@@ -133,6 +134,11 @@ def test_the_status_shows_what_it_can_reach_and_names_what_it_cannot(airflow, sl
     assert "run       ci-7  queued" in printed
 
 
+def site_with(cluster):
+    """What the status asks of the settings."""
+    return SimpleNamespace(cluster=lambda: cluster, store=lambda: (Documents(channel()), LAYOUT))
+
+
 class Balanced:
     """A cluster whose Service has an address outside."""
 
@@ -150,6 +156,50 @@ class Balanced:
 
 
 def test_the_status_shows_where_a_service_answers_outside_the_cluster():
-    lines = [str(line) for line in _service(SimpleNamespace(cluster=Balanced), "demo")]
+    lines = [str(line) for line in _service(site_with(Balanced()), "demo")]
 
     assert lines == ["service   10.96.0.7 (http 80) → demo-pod; external demo.example:80", "candidate none"]
+
+
+class Lost(Balanced):
+    """A cluster without the model's Service, or with one that reaches no pod."""
+
+    def __init__(self, *, service):
+        self.service = service
+
+    def get(self, kind, name):
+        return super().get(kind, name) if self.service else None
+
+    def service_address(self, name):
+        return super().service_address(name) if self.service else None
+
+    def endpoints(self, service):
+        return set()
+
+
+@pytest.mark.parametrize(("service", "why"), [(False, "the cluster has no Service demo"), (True, "no ready pod")])
+def test_a_cluster_that_does_not_serve_what_the_channel_names_is_said_so_with_the_way_to_restore_it(service, why):
+    lines = [str(line) for line in _service(site_with(Lost(service=service)), "demo")]
+
+    assert f"{LIVE} is live according to the channel" in lines[0]
+    assert why in lines[0]
+    assert "`slipway restore demo`" in lines[1]
+
+
+@pytest.mark.parametrize("service", [False, True])
+def test_a_release_with_nothing_to_do_fails_where_the_cluster_serves_nothing(airflow, slipway, monkeypatch, service):
+    airflow.dags[DAG] = nothing_to_do()
+    monkeypatch.setattr(Settings, "cluster", lambda _: Lost(service=service))
+
+    code, printed = slipway("release", "demo")
+
+    assert code == 1
+    assert "nothing was done: " in printed
+    assert "`slipway restore demo`" in printed
+
+
+def test_a_release_with_nothing_to_do_is_a_success_where_the_cluster_serves_it(airflow, slipway, monkeypatch):
+    airflow.dags[DAG] = nothing_to_do()
+    monkeypatch.setattr(Settings, "cluster", lambda _: Balanced())
+
+    assert slipway("release", "demo")[0] == 0
