@@ -104,7 +104,10 @@ class Wait:
             if now - checked_starts >= STARTS_EVERY_S:
                 checked_starts = now
                 self._raise_if_stuck(pods, now)
-            changed = phases.look(start_phases.latest_phase(pods), now)
+            refused = workload_state.refused_pods(workload)
+            # a replica that was refused has no pod, and waits all the same
+            phase = StartPhase.SCHEDULE if refused else start_phases.latest_phase(pods)
+            changed = phases.look(phase, now)
             if phases.is_late:
                 self._give_up(workload, pods, phases)
             if changed or now - reported >= REPORT_EVERY_S:
@@ -164,6 +167,9 @@ class Wait:
         if phases.phase is not StartPhase.RUN:
             # no pod at all counts as one without a node: a quota, or a controller that is down
             pod = next((pod for pod in pods if start_phases.phase_of(pod) is phases.phase), None) or _template(workload)
+            if start_phases.EXCEEDED in (refused := workload_state.refused_pods(workload)):
+                failure = start_phases.over_quota(pod, phases.spent_s[phases.phase], refused)
+                raise UnavailableError(f"{name}: {failure.what.rstrip('.')}", remedy=failure.remedy)
             failure = start_phases.late(pod, phases, self._reason(workload, pods, phases))
             raise UnavailableError(f"{name}: {failure.what.rstrip('.')}", remedy=failure.remedy)
         details = [pod_state.summary(pods)]

@@ -23,6 +23,9 @@ PULLING = ("Pulling", "Pulled", "Failed", "FailedMount", "FailedCreatePodSandBox
 """Events of the kubelet about what comes before a container (pkg/kubelet/events, Kubernetes 1.36)."""
 CAUSELESS = frozenset({"Error: ErrImagePull", "Error: ImagePullBackOff"})
 """The kubelet reports a failed pull twice under the same reason: with its cause, and then like this."""
+EXCEEDED = "exceeded quota: "
+"""In the message of a pod that a ResourceQuota refuses (apiserver/pkg/admission/plugin/resourcequota/controller.go,
+Kubernetes 1.36)."""
 MESSAGE_CHARS = 256
 
 
