@@ -2,14 +2,18 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
+from tasks.contracts.wire.no_answer import why_no_answer
 
 NOT_FOUND, CONFLICT, TOO_MANY_REQUESTS, SERVER_ERROR = 404, 409, 429, 500
 DENIED = frozenset({401, 403})
 QUOTED_CHARS = 256
+NO_NAMESPACE = re.compile(r'namespaces "(?P<name>[^"]+)" not found')
+"""In the answer to a request in a namespace that is not there (plugin/namespace/lifecycle, Kubernetes 1.36)."""
 
 
 class MissingError(InputError):
@@ -41,13 +45,19 @@ def translated(subject: str) -> Iterator[None]:
         ) from error
     except (HTTPError, OSError) as error:
         raise UnavailableError(
-            f"{subject}: the cluster does not answer ({str(error)[:QUOTED_CHARS]})",
-            remedy="Check that it is up at the kubeconfig's address.",
+            f"{subject}: the cluster does not answer ({why_no_answer(error)})",
+            remedy="Check that its API server is up and reached from here; then run the step again.",
         ) from error
 
 
 def _of_response(subject: str, error: Any) -> PipelineError:
     status, message = int(error.status or 0), _message(error)
+    if status == NOT_FOUND and (namespace := NO_NAMESPACE.search(message)):
+        return MissingError(
+            f"{subject}: the cluster has no namespace {namespace['name']}",
+            remedy="Create it with `kubectl apply -k k8s_manifests/overlays/NAME`, the overlay of this cluster "
+            "(docs/cluster-setup.md); then try again.",
+        )
     if status == NOT_FOUND:
         return MissingError(
             f"{subject} does not exist ({message})",

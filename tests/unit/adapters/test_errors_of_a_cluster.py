@@ -1,0 +1,36 @@
+"""What the Kubernetes client raises, as Slipway's errors."""
+
+import json
+
+import pytest
+from kubernetes import client
+
+from tasks.adapters.kube.kube_errors import MissingError, translated
+from tasks.contracts.errors import UnavailableError
+
+# the answer of Kubernetes 1.36 to an apply in a namespace that is not there
+NO_NAMESPACE = {"kind": "Status", "status": "Failure", "message": 'namespaces "slipway" not found', "code": 404}
+
+
+def test_a_missing_namespace_is_named_with_the_command_that_makes_it():
+    error = client.ApiException(status=404)
+    error.body = json.dumps(NO_NAMESPACE)
+
+    with pytest.raises(MissingError) as caught, translated("ConfigMap slipway-site"):
+        raise error
+
+    assert caught.value.what == "ConfigMap slipway-site: the cluster has no namespace slipway"
+    assert "kubectl apply -k k8s_manifests/overlays/" in caught.value.remedy
+
+
+def test_a_cluster_that_is_away_is_told_without_the_client_s_words():
+    configuration = client.Configuration()
+    configuration.host, configuration.retries = "http://127.0.0.1:9", False
+    api = client.CoreV1Api(client.ApiClient(configuration))
+
+    with pytest.raises(UnavailableError) as caught, translated("Service demo"):
+        api.read_namespaced_service("demo", "slipway-serving")
+
+    assert caught.value.what == "Service demo: the cluster does not answer (connection refused)"
+    assert "kubeconfig" not in str(caught.value)
+    assert "HTTP" not in str(caught.value)
