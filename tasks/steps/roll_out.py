@@ -1,6 +1,7 @@
 """roll-out: deploy the candidate beside the live release, and wait until it is available. No traffic moves."""
 
 from tasks.adapters.workspace import Outcome, Workspace
+from tasks.contracts.errors import PipelineError
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from tasks.contracts.stored.release import Release
 from tasks.rollout.act.reconciler import RolloutReconciler
@@ -18,8 +19,12 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     """
     reconciler = RolloutReconciler.of(release, workspace)
     reconciler.lock.acquire(patience_s=GROUP_PATIENCE_S)
-    reconciler.companions.check_free(release)
-    moves = reconciler.reach(Goal.ROLL_OUT)
+    try:
+        reconciler.companions.check_free(release)
+        moves = reconciler.reach(Goal.ROLL_OUT)
+    except PipelineError as error:
+        reconciler.tell(reconciler.target.name, "RollOutFailed", str(error), warning=True)
+        raise
     reconciler.tell(reconciler.target.name, "CandidateReady", f"{release.id} is available as the candidate")
     address = reconciler.cluster.candidate_address(release.spec.name)
     return Outcome(

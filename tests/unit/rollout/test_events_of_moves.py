@@ -59,6 +59,17 @@ def test_a_refused_candidate_tells_why_before_it_is_gone(workspace, cluster):
     assert story(cluster, made.id) == ["CandidateDeployed", "CandidateReady", "RolledBack", "Retired"]
 
 
+def test_a_roll_out_that_fails_tells_so_beside_its_candidate(workspace, cluster):
+    made = version(1)
+    cluster.unavailable.add(made.id)
+    cluster.failing[made.id] = UnavailableError(f"{made.id} is not available")
+
+    with pytest.raises(UnavailableError):
+        roll_out.run(made, workspace)
+
+    assert story(cluster, made.id) == ["CandidateDeployed", "RollOutFailed"]
+
+
 def test_a_previous_release_that_a_person_puts_back_is_live_again(workspace, cluster):
     first = released(workspace, 1)
     released(workspace, 2)
