@@ -8,21 +8,25 @@ from tasks.contracts.stored.release import Release
 from tasks.rollout.act.channel_store import ChannelStore
 from tasks.rollout.act.reconciler import RolloutReconciler
 from tasks.rollout.decide.blue_green import Goal
+from tasks.serving.rendered import manifests
 
 
 def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
     """Make the cluster serve what the channel of model `name` names as live, after the cluster or the bucket was lost.
 
     Pods that would fetch the release from another bucket or prefix are replaced one by one, without an interruption.
-    Repeating it does no harm; when the release serves already, nothing changes.
+    Repeating it does no harm; when the release serves already, nothing changes. What a run left behind that ended
+    before it could roll back is removed, also where nothing is live yet.
 
     Raises:
-        InputError: the channel names no live release, or that one can no longer start.
+        InputError: the channel names no live release and nothing is left behind, or that release can no longer start.
         ConflictError: a release of the model is in progress.
         UnavailableError: the release did not become available in time.
     """
     live = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read().live
     if live is None:
+        if left := _left_behind(name, workspace):
+            return _removed(name, left, workspace, run=run)
         raise InputError(
             f"the channel of {name} names no live release, so there is nothing to restore",
             remedy=f"Release it with `slipway release {name}`, or bring its channel back with `slipway import`.",
@@ -37,6 +41,30 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
     return Outcome(
         f"{live.release_id} is live, as its channel says: {done}",
         {"release": live.release_id, "was": None, "reason": "", "service": name, "moves": moves},
+    )
+
+
+def _left_behind(name: str, workspace: Workspace) -> list[Release]:
+    """Candidates of a model of which nothing is live."""
+    cluster = workspace.cluster()
+    items = [item for kind in manifests.WORKLOADS for item in cluster.find(kind, {manifests.MODEL_LABEL: name})]
+    uris = {uri for item in items for uri in manifests.release_uris(item).values()}
+    return [read_contract_json(Release, workspace.store.read_bytes(uri), uri) for uri in sorted(uris)]
+
+
+def _removed(name: str, left: list[Release], workspace: Workspace, *, run: str) -> Outcome:
+    moves: list[str] = []
+    for release in left:
+        reconciler = RolloutReconciler.of(release, workspace, run=run)
+        reconciler.lock.acquire()
+        try:
+            moves += reconciler.reach(Goal.ROLL_BACK)
+        finally:
+            reconciler.lock.release()
+    done = "; ".join(moves) or "nothing had to be removed"
+    return Outcome(
+        f"nothing of {name} is live, as its channel says: {done}",
+        {"release": None, "was": None, "reason": "", "service": name, "moves": moves},
     )
 
 

@@ -1,12 +1,14 @@
 """After the loss of a cluster, the channel and the releases are enough to serve again."""
 
+from dataclasses import replace
+
 import pytest
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.stored.release import RevertRequest
-from tasks.steps import revert
+from tasks.steps import revert, roll_out
 from tests.fakes.cluster import in_memory, standing
-from tests.fakes.rollouts import channel, released
+from tests.fakes.rollouts import channel, published, released, version
 
 LOST = RevertRequest(name="demo", run="run-9", to="live")
 
@@ -54,3 +56,22 @@ def test_a_model_without_a_live_release_has_nothing_to_restore(new):
         revert.run(LOST, new)
 
     assert "slipway import" in caught.value.remedy
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_what_a_run_left_that_could_not_roll_back_is_removed(workspace, live):
+    first = released(workspace, 1) if live else None
+    left = version(2)
+    published(workspace, left)
+    roll_out.run(left, workspace)
+    cluster = workspace.connection
+    lease = cluster.lease_holder("slipway-demo")
+    # as Airflow's task passes it on for a holder that it knows to have ended
+    later = replace(workspace, ended_holders={"slipway-demo": lease.version})
+
+    told = revert.run(LOST, later)
+
+    kept = [first.id] if live else []
+    assert standing(cluster) == {"deployments": kept, "services": {"demo": kept[0]} if live else {}, "leases": []}
+    assert ("is live, as its channel says" in told.summary) is True
+    assert f"retired {left.id}" in told.summary
