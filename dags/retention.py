@@ -4,6 +4,8 @@ Without `retention` in the site file the DAG has no schedule, and a run of it en
 says what is kept. `dry_run` reports what a run would delete.
 """
 
+from datetime import timedelta
+
 from airflow.sdk import DAG, Param
 
 from plugins.slipway_airflow.site import current_site, has_site_dags
@@ -25,4 +27,4 @@ with DAG(
     doc_md=__doc__,
     auto_register=has_site_dags(),
 ):
-    StepOperator(task_id="retention", step="retention", retries=1)
+    StepOperator(task_id="retention", step="retention", retries=1, retry_delay=timedelta(minutes=1))

@@ -3,6 +3,8 @@
 With `to: live` it deploys again what the channel names as live, as after the loss of a cluster.
 """
 
+from datetime import timedelta
+
 from airflow.sdk import DAG, Param
 
 from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
@@ -29,7 +31,14 @@ def rollback_dag(spec: ReleaseSpec) -> DAG:
         doc_md=f"Sends all traffic of **{spec.name}** to its previous release and records the reason in its channel.",
         auto_register=False,
     ) as dag:
-        StepOperator(task_id="revert", step="revert", spec=spec, retries=1, priority_weight=AHEAD_OF_RELEASES)
+        StepOperator(
+            task_id="revert",
+            step="revert",
+            spec=spec,
+            retries=2,
+            retry_delay=timedelta(seconds=10),
+            priority_weight=AHEAD_OF_RELEASES,
+        )
     return dag
 
 
