@@ -1,4 +1,4 @@
-"""Judges a task by its step's pod and result document. Pure: it calls nothing."""
+"""Judges a task by its step's pod and result document. It asks nobody."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,8 +7,11 @@ from airflow.providers.cncf.kubernetes.utils.pod_manager import PodNotFoundExcep
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
+from plugins.slipway_airflow.outages import NoAnswerError
+from plugins.slipway_airflow.site import current_site
 from plugins.slipway_airflow.starting import PodCannotStartError
 from tasks.contracts.pods.pod_failures import EXIT_CODES, PodFailure, gone, last_words
+from tasks.contracts.pods.refusals import FINAL, remedy_of
 from tasks.contracts.steps import Step
 from tasks.contracts.stored.artifact import Layout, Stage
 from tasks.contracts.stored.plan import StagePlan
@@ -74,8 +77,31 @@ def failure(
     return _exception(text, retry=EXIT_CODES.get(end.exit_code, True))
 
 
+def refused(step: Step, status: int, message: str, shape: str) -> AirflowException:
+    """The exception of a step whose request the cluster rejected.
+
+    Args:
+        step: the step.
+        status: the HTTP status.
+        message: the API server's own words.
+        shape: name of the pod's shape in the site file.
+    """
+    text = f"{step}: the cluster rejected a request: {message.rstrip('.')}"
+    if status not in FINAL:
+        return AirflowException(text)
+    remedy = remedy_of(message, current_site().kubernetes.pipeline_namespace, shape)
+    return AirflowFailException(f"{text}. {remedy} Then clear this task.")
+
+
 def _exception(text: str, *, retry: bool) -> AirflowException:
     return AirflowException(text) if retry else AirflowFailException(text)
+
+
+def no_answer(error: BaseException | None) -> NoAnswerError | None:
+    """That the API server did not answer, if that led to `error`."""
+    while error is not None and not isinstance(error, NoAnswerError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def cannot_start(error: BaseException | None) -> PodFailure | None:

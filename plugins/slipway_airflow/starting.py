@@ -26,11 +26,21 @@ from airflow.providers.cncf.kubernetes.utils.pod_manager import (
 from airflow.triggers.base import TriggerEvent
 from kubernetes import client
 
+from plugins.slipway_airflow.outages import PatientHook
 from plugins.slipway_airflow.pod_ends import wait_for_end
 from plugins.slipway_airflow.trigger_events import send_events
 from tasks.contracts.pods.pod_failures import Pod, PodFailure
 from tasks.contracts.pods.pod_starts import StartWatch
-from tasks.contracts.pods.start_phases import WAITS_FOR, PhaseClock, StartPhase, late, over_quota, phase_of, reason
+from tasks.contracts.pods.start_phases import (
+    EXCEEDED,
+    WAITS_FOR,
+    PhaseClock,
+    StartPhase,
+    late,
+    over_quota,
+    phase_of,
+    reason,
+)
 
 CANNOT_START = "cannot_start"
 """Key of the trigger's event that holds the failure."""
@@ -45,10 +55,7 @@ LONGEST_LOOK_S = 2.0
 SHORTEST_TRIGGER_LOOK_S, SHARE_OF_TIME = 0.25, 0.05
 """The triggerer asks for a pod that cannot be watched so often that its end is noticed late by at most this share of
 its time."""
-FORBIDDEN = 403
-EXCEEDED = "exceeded quota: "
-"""In the message of a pod that a ResourceQuota refuses (apiserver/pkg/admission/plugin/resourcequota/controller.go,
-Kubernetes 1.36)."""
+FORBIDDEN, CONFLICT = 403, 409
 
 
 class PodCannotStartError(PodLaunchTimeoutException):
@@ -158,7 +165,7 @@ class StepPodManager(PodManager):
         self._schedule_timeout_s, self._clock, self._sleep = schedule_timeout_s, clock, sleep
 
     def run_pod_async(self, pod: Any, **options: Any) -> Any:
-        """Create the pod. While a quota of the namespace has no room for it, wait, as a Deployment does.
+        """Create the pod, once. While a quota of the namespace has no room for it, wait, as a Deployment does.
 
         Raises:
             PodCannotStartError: the quota had no room for as long as a pod may wait for a node.
@@ -168,6 +175,8 @@ class StepPodManager(PodManager):
             try:
                 return self._client.create_namespaced_pod(body=body, namespace=pod.metadata.namespace, **options)
             except client.ApiException as error:
+                if error.status == CONFLICT:  # it was created, and the answer was lost: nobody else makes its name
+                    return self.read_pod(pod)
                 why = api_message(error)
                 if error.status != FORBIDDEN or EXCEEDED not in why:
                     raise
@@ -254,6 +263,17 @@ class StepPodTrigger(KubernetesPodTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Serialize under the name of this class, so that the triggerer starts it instead of the parent."""
         return f"{__name__}.{type(self).__name__}", super().serialize()[1] | {"poll_interval": self._longest_look_s}
+
+    @cached_property
+    def hook(self) -> PatientHook:
+        """The parent's hook, but it waits for an API server that does not answer."""
+        return PatientHook(
+            conn_id=self.kubernetes_conn_id,
+            in_cluster=self.in_cluster,
+            config_dict=self.config_dict,
+            cluster_context=self.cluster_context,
+            connection_extras=self.connection_extras,
+        )
 
     @cached_property
     def pod_manager(self) -> AsyncStepPodManager:

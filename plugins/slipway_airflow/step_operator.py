@@ -19,6 +19,7 @@ from kubernetes.client import ApiException
 from plugins.slipway_airflow import pods, results
 from plugins.slipway_airflow.approval import Approval
 from plugins.slipway_airflow.other_runs import OtherRuns
+from plugins.slipway_airflow.outages import PATIENCE_S, NoAnswerError, Outage, PatientRest
 from plugins.slipway_airflow.runs import pod_name, run_identity
 from plugins.slipway_airflow.site import current_site
 from plugins.slipway_airflow.starting import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
+    from kubernetes.client import CoreV1Api
     from kubernetes.client import models as k8s
 
 XCOM_KEY = "return_value"
@@ -104,8 +106,10 @@ class StepOperator(KubernetesPodOperator):
             schedule_timeout_seconds=budget.schedule_s,
             startup_timeout_seconds=budget.pull_s,
             startup_check_interval_seconds=1,
-            # for a quota, then for a node
-            execution_timeout=timedelta(seconds=2 * budget.schedule_s + pods.deadline_s(step, spec, site) + MARGIN_S),
+            execution_timeout=timedelta(
+                # for a quota, then for a node; the API server may be away for a while
+                seconds=2 * budget.schedule_s + pods.deadline_s(step, spec, site) + PATIENCE_S + MARGIN_S
+            ),
             termination_grace_period=pods.TERMINATION_GRACE_S,
             termination_message_policy="FallbackToLogsOnError",
             on_finish_action="delete_succeeded_pod",
@@ -165,7 +169,9 @@ class StepOperator(KubernetesPodOperator):
             if error.status == NOT_FOUND and self.pod is not None:
                 lost = gone(f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
                 raise results.failure(self.step, None, lost, None, "") from error
-            raise AirflowException(f"{self.step}: the cluster rejected a request: {api_message(error)}") from error
+            raise results.refused(self.step, int(error.status or 0), api_message(error), self._shape) from error
+        except NoAnswerError as error:
+            raise AirflowException(f"{self.step}: {error}") from error
 
     def defer(self, *, trigger: "BaseTrigger", method_name: str, **later: Any) -> "Never":
         """Defer to a trigger that gives up on a pod that can never start."""
@@ -176,6 +182,13 @@ class StepOperator(KubernetesPodOperator):
         if CANNOT_START in event:
             self.pod_failure, self.get_logs = PodFailure(**event[CANNOT_START]), False
         self._conclude(context, super().trigger_reentry, event)
+
+    @cached_property
+    def client(self) -> "CoreV1Api":
+        """The parent's client, which is its hook's as well, but it waits for an API server that does not answer."""
+        client = super().client
+        client.api_client.rest_client = PatientRest(client.api_client.configuration, Outage())
+        return client
 
     @cached_property
     def pod_manager(self) -> StepPodManager:
@@ -191,15 +204,35 @@ class StepOperator(KubernetesPodOperator):
         super().cleanup(pod, remote_pod, *arguments, **options)
 
     def get_or_create_pod(self, pod_request_obj: "k8s.V1Pod", context: "Context") -> "k8s.V1Pod":
-        """Find or create the pod as the parent does, but adopt one that succeeded while Airflow was down."""
-        left = self.find_pod(pod_request_obj.metadata.namespace, context=context)
-        if left is not None and left.status.phase == PodPhase.SUCCEEDED:
-            self.log.info("Pod %s succeeded while Airflow was down; its result is used.", left.metadata.name)
-            return left
+        """Find or create the pod as the parent does, but adopt one that succeeded while Airflow was down.
+
+        One of an earlier try that failed is left alone: its end is that try's. The parent would take it for this one's
+        if that try could not mark it, as when the API server was away.
+        """
+        namespace = pod_request_obj.metadata.namespace
+        for left in self._left_over(namespace, context):
+            if left.status.phase == PodPhase.SUCCEEDED:
+                self.log.info("Pod %s succeeded while Airflow was down; its result is used.", left.metadata.name)
+                return left
+            if left.status.phase == PodPhase.FAILED:
+                log.info("Pod %s of an earlier try failed: %s", left.metadata.name, self._why_failed(left))
+                self.patch_already_checked(left)
         self.pod = pod = super().get_or_create_pod(pod_request_obj, context)  # which a kill from now on deletes
         if not self.deferrable:  # while the pod starts; a deferred task continues in another process
             self._make_client()
         return pod
+
+    def _left_over(self, namespace: str, context: "Context") -> "list[k8s.V1Pod]":
+        """Pods of this task that no try has marked as dealt with."""
+        selector = self._build_find_pod_label_selector(context)
+        pods_of_task: list[k8s.V1Pod] = self.client.list_namespaced_pod(namespace, label_selector=selector).items
+        return pods_of_task
+
+    def _why_failed(self, pod: "k8s.V1Pod") -> str:
+        end = results.ended(pod)
+        failure = failure_of(as_json(pod), self.base_container_name, self._shape)
+        said = f"{end.message or 'no message'} (exit code {end.exit_code})" if end else "its container never ran"
+        return str(failure or said)
 
     def process_pod_deletion(self, pod: "k8s.V1Pod | None", *, reraise: bool = True) -> bool:
         """Delete as the parent does, which keeps failed pods for their logs, but never keep a pod that still runs."""
@@ -295,7 +328,7 @@ class StepOperator(KubernetesPodOperator):
         except AirflowException as error:
             end = results.ended(self.remote_pod) or results.ended(self.pod)
             # the parent raises from `finally`, so the actual error is the context of this one
-            otherwise = str(error.__context__ or error)
+            otherwise = str(results.no_answer(error) or error.__context__ or error)
             why, failed = self.pod_failure or results.cannot_start(error), self._failed_result(context, run, end)
             if failed and failed.error and failed.error.remedy:
                 log.warning("%s%s", REMEDY_PREFIX, failed.error.remedy)
@@ -328,9 +361,13 @@ class StepOperator(KubernetesPodOperator):
             if error.status == NOT_FOUND:
                 self.pod_failure = gone(f"{namespace}/{name}")
             return pod
-        shape = step_shape(self.step, self.spec) if self.spec else SITE_SHAPE
-        self.pod_failure = self.pod_failure or failure_of(as_json(self.remote_pod), self.base_container_name, shape)
+        failure = failure_of(as_json(self.remote_pod), self.base_container_name, self._shape)
+        self.pod_failure = self.pod_failure or failure
         return self.remote_pod
+
+    @property
+    def _shape(self) -> str:
+        return step_shape(self.step, self.spec) if self.spec else SITE_SHAPE
 
     def _make_client(self) -> None:
         try:

@@ -174,12 +174,44 @@ def test_a_step_whose_pod_was_lost_succeeds_when_it_is_tried_again(runs, awaited
     assert len(runs.cluster.created) == 2
 
 
-def test_a_cluster_that_refuses_the_pod_is_quoted(runs):
-    runs.planned()
-    runs.cluster.refusal = 'pods "demo" is forbidden: violates PodSecurity "restricted:latest": privileged'
+# words of Kubernetes 1.36, and what its reader should do
+REFUSALS = {
+    'pods "demo" is forbidden: violates PodSecurity "restricted:latest": privileged': "level restricted",
+    'pods "demo" is forbidden: [maximum memory usage per Container is 512Mi, but limit is 1Gi]': (
+        "change it, or the shape small in the site file"
+    ),
+    'pods "demo" is forbidden: memory max limit to request ratio per Container is 2': "describe limitrange",
+    'admission webhook "policy.example.com" denied the request: no latest tags': "webhook policy.example.com forbids it",
+    "pods \"demo\" is forbidden: ValidatingAdmissionPolicy 'no-root' with binding 'all' denied request: root": (
+        "ValidatingAdmissionPolicy no-root forbids it"
+    ),
+    'pods "demo" is forbidden: failed quota: site: must specify limits.cpu for: base': "ResourceQuota site",
+    'pods "demo" is forbidden: error looking up service account slipway/slipway-measurer: serviceaccount '
+    '"slipway-measurer" not found': "Apply k8s_manifests",
+    'pods is forbidden: User "someone" cannot create resource "pods" in API group "" in the namespace "slipway"': (
+        "service account slipway-airflow"
+    ),
+    'pods "demo" is forbidden: unable to create new content in namespace slipway because it is being terminated': (
+        "Namespace slipway is being deleted"
+    ),
+    "something that no version of Kubernetes says": "Change what the cluster names",
+}
 
-    with pytest.raises(AirflowException, match=r"build: the cluster rejected a request: .*violates PodSecurity"):
-        runs.execute("build")
+
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.parametrize("said", REFUSALS)
+def test_a_cluster_that_refuses_the_pod_is_quoted_and_not_asked_again(runs, said, deferrable):
+    runs.planned()
+    runs.cluster.refusal = said
+    operator = runs.operator("benchmark")
+    operator.deferrable = deferrable
+    ExecutorSafeguard.tracker.set(operator)
+
+    with pytest.raises(AirflowFailException, match="benchmark: the cluster rejected a request: ") as caught:
+        operator.execute(runs.context(operator))
+
+    assert said in str(caught.value)
+    assert REFUSALS[said] in str(caught.value)
 
 
 @pytest.mark.parametrize("deferrable", [False, True])
