@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-LEASE = re.compile(r"^/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases/(?P<name>[^/]+)$")
+LEASE = re.compile(r"^/apis/coordination.k8s.io/v1/namespaces/[^/]+/leases(/(?P<name>[^/]+))?$")
 EVENTS = re.compile(r"^/api/v1/namespaces/[^/]+/events$")
 PODS = re.compile(r"^/api/v1/namespaces/(?P<namespace>[^/]+)/pods(/(?P<name>[^/]+)(?P<log>/log)?)?$")
 
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         found = PODS.match(parts.path)
         self.pods.asked.append(f"GET {parts.path}")
         if lease := LEASE.match(parts.path):
-            return self._answer_pod(self.pods.leases.get(lease["name"]))
+            return self._answer_lease(lease["name"])
         if found is None:
             events = self.pods.events if EVENTS.match(parts.path) else []
             return self._answer(200, {"apiVersion": "v1", "items": events})
@@ -149,6 +149,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._watch(query["fieldSelector"][0].removeprefix("metadata.name="))
         selector = query.get("labelSelector", [""])[0]
         return self._answer(200, {"kind": "PodList", "apiVersion": "v1", "items": self.pods.selected(selector)})
+
+    def _answer_lease(self, name):
+        if name is None:
+            return self._answer(200, {"kind": "LeaseList", "items": list(self.pods.leases.values())})
+        return self._answer_pod(self.pods.leases.get(name))
 
     def _watch(self, name):
         self.pods.asked[-1] += f"?watch {name}"

@@ -17,6 +17,8 @@ ENDED_HOLDERS = "slipway.dev/ended-holders"
 DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE = "SLIPWAY_DAG_RUN", "SLIPWAY_ENDED_HOLDERS"
 """Environment variables that pass these two annotations to a step's process."""
 
+OWN = "slipway-"
+"""Begins the names of leases."""
 DRILLS = "drill__"
 """Begins the ids of DAGs of drills, which a roll-out waits for: they end by themselves within minutes."""
 
@@ -40,6 +42,17 @@ class DagRun:
 
 def lease_names(spec: ReleaseSpec) -> tuple[str, ...]:
     """Leases that a run must hold to change the model: the model's own, then its group's."""
-    own = f"slipway-{spec.name}"
+    own = lease_of(spec.name)
     # a model's name has no dot, so its lease cannot be mistaken for a group's
-    return (own,) if spec.serving.group is None else (own, f"slipway-group.{spec.serving.group}")
+    return (own,) if spec.serving.group is None else (own, f"{OWN}group.{spec.serving.group}")
+
+
+def lease_of(model: str) -> str:
+    """The name of a model's own lease."""
+    return f"{OWN}{model}"
+
+
+def model_of(lease: str) -> str | None:
+    """The model whose own lease has this name; None for a group's lease, and for one that is not Slipway's."""
+    name = lease.removeprefix(OWN)
+    return name if lease.startswith(OWN) and "." not in name else None

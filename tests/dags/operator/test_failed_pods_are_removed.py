@@ -7,6 +7,7 @@ from airflow.dag_processing.dagbag import DagBag
 from kubernetes.client import models as k8s
 
 from plugins.slipway_airflow.failed_pods import expired, remove_failed_pods
+from plugins.slipway_airflow.left_behind import dags_that_restore, models_left
 from plugins.slipway_airflow.site import current_site
 from tests.support.paths import REPOSITORY
 
@@ -85,4 +86,58 @@ def test_the_dag_runs_hourly_and_not_once_for_each_hour_that_was_missed():
 
     assert (dag.catchup, dag.max_active_runs) == (False, 1)
     assert (dag.timetable.expression, dag.timetable.run_immediately) == ("17 * * * *", False)
-    assert [task.task_id for task in dag.tasks] == ["remove_failed_pods"]
+    assert [task.task_id for task in dag.tasks] == ["remove_failed_pods", "find_left_behind", "restore"]
+
+
+def lease(name, dag_run, *, renewed_min_ago):
+    stamp = NOW - timedelta(minutes=renewed_min_ago)
+    annotations = {"slipway.dev/dag-run": dag_run} if dag_run else None
+    return k8s.V1Lease(
+        metadata=k8s.V1ObjectMeta(name=name, annotations=annotations), spec=k8s.V1LeaseSpec(renew_time=stamp)
+    )
+
+
+class Runs:
+    """Runs that Airflow knows to be active."""
+
+    def __init__(self, *active):
+        self.active = active
+
+    def get_dr_count(self, dag_id, run_ids, states):
+        known = [run.split("/") for run in self.active]
+        return sum(dag == dag_id and run_ids in (None, [run]) for dag, run in known)
+
+
+DEAD = "release__demo/run-1"
+
+
+@pytest.mark.parametrize(
+    ("held", "active", "left"),
+    [
+        (lease("slipway-demo", DEAD, renewed_min_ago=16), (), ["demo"]),
+        (lease("slipway-demo", DEAD, renewed_min_ago=14), (), []),
+        (lease("slipway-demo", DEAD, renewed_min_ago=99), (DEAD,), []),
+        (lease("slipway-demo", DEAD, renewed_min_ago=99), ("release__demo/run-2",), []),
+        (lease("slipway-demo", DEAD, renewed_min_ago=99), ("rollback__demo/run-2",), []),
+        (lease("slipway-demo", DEAD, renewed_min_ago=99), ("release__another/run-1",), ["demo"]),
+        (lease("slipway-demo", "drill__demo/run-1", renewed_min_ago=99), (), ["demo"]),
+        (lease("slipway-demo", None, renewed_min_ago=99), (), []),
+        (lease("slipway-group.chat", DEAD, renewed_min_ago=99), (), []),
+        (lease("somebody-elses", DEAD, renewed_min_ago=99), (), []),
+    ],
+)
+def test_a_model_is_put_in_order_once_the_run_that_holds_it_has_ended_for_a_while(held, active, left):
+    assert models_left([held], Runs(*active), NOW) == left
+
+
+def test_the_dags_that_restore_are_those_of_the_leases_in_the_serving_namespace(cluster):
+    cluster.leases = {
+        "slipway-demo": {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "slipway-demo", "annotations": {"slipway.dev/dag-run": DEAD}},
+            "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"},
+        }
+    }
+
+    assert dags_that_restore(Runs()) == ["rollback__demo"]
