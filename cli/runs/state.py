@@ -26,6 +26,7 @@ from tasks.contracts.errors import InputError, PipelineError
 from tasks.contracts.measured.gate import GateReport
 from tasks.contracts.stored.artifact import STAGES
 from tasks.contracts.stored.channel import Channel, ChannelEntry, ChannelEvent
+from tasks.contracts.stored.lease import DagRun, lease_of
 from tasks.contracts.stored.release import Release
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def _of_one(settings: Settings, name: str) -> list[Section]:
     return [
         Section("channel", lambda: _channel(settings, name)),
         Section("service", lambda: _service(settings, name)),
+        Section("lease", lambda: _lease(settings, name)),
         Section("runs", lambda: _runs(settings, name)),
     ]
 
@@ -206,6 +208,30 @@ def _named_live(settings: Settings, name: str) -> str | None:
     except PipelineError:
         return None
     return live.release_id if live else None
+
+
+def _lease(settings: Settings, name: str) -> Iterator[RenderableType]:
+    """The run that holds the model, and whether it has ended, so that what it left is nobody's."""
+    holder = settings.cluster().lease_holder(lease_of(name))
+    if holder is None:
+        return
+    run = DagRun.parse(holder.dag_run)
+    held = f"run {run or holder.holder}, since {holder.since:%Y-%m-%d %H:%M:%S} UTC"
+    if run is None or not _has_ended(settings, run):
+        yield Text(f"lease     {held}")
+        return
+    yield Text(f"lease     {held}; that run has ended, and may have left a candidate behind", "bold red")
+    yield Text(
+        f"{'':<9} → `slipway restore {name}` removes it; Airflow's DAG remove_failed_pods does hourly.", "bold red"
+    )
+
+
+def _has_ended(settings: Settings, run: DagRun) -> bool:
+    with settings.airflow() as airflow:
+        try:
+            return airflow.run(run.dag_id, run.run_id).ended
+        except InputError:  # it was deleted
+            return True
 
 
 def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:

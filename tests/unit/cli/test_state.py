@@ -7,18 +7,23 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from cli.runs.state import _service, explanation, read_channel
+from cli.airflow.api import Airflow
+from cli.airflow.login import Login
+from cli.runs.state import _lease, _service, explanation, read_channel
 from cli.settings import Settings
+from tasks.adapters.kube.lease_object import LeaseHolder
 from tasks.adapters.kube.service_object import ServiceAddress
 from tasks.contracts.errors import InputError
 from tasks.contracts.measured.gate import GateReport, Verdict
 from tasks.contracts.stored.artifact import Layout
 from tasks.contracts.stored.channel import Channel
+from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.fakes.releases import release
 from tests.unit.cli.runs import DAG, gated, nothing_to_do, promoted
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 LAYOUT = Layout("s3://models")
+LOGIN = Login(USER, PASSWORD)
 OLDER, LIVE = "demo-older", release().id
 
 
@@ -203,3 +208,49 @@ def test_a_release_with_nothing_to_do_is_a_success_where_the_cluster_serves_it(a
     monkeypatch.setattr(Settings, "cluster", lambda _: Balanced())
 
     assert slipway("release", "demo")[0] == 0
+
+
+class Held(Balanced):
+    """A cluster in which a run holds the model."""
+
+    def __init__(self, dag_run):
+        self.dag_run = dag_run
+
+    def lease_holder(self, lease):
+        assert lease == "slipway-demo"
+        return LeaseHolder("run-1", NOON, NOON + timedelta(hours=1), self.dag_run) if self.dag_run is not None else None
+
+
+@pytest.fixture
+def lease_lines(airflow, slipway):
+    """The lines about the lease of a cluster, beside an Airflow whose run `ended` has ended and whose run `on` has not."""
+    airflow.dags[DAG] = nothing_to_do()
+    slipway("release", "demo", "--run-id", "ended")
+    airflow.dags[DAG] = Script([Frame("running")])
+    slipway("release", "demo", "--no-wait", "--run-id", "on")
+
+    def read(dag_run):
+        connected = SimpleNamespace(cluster=lambda: Held(dag_run), airflow=lambda: Airflow(airflow.address, LOGIN))
+        return [str(line) for line in _lease(connected, "demo")]
+
+    return read
+
+
+@pytest.mark.parametrize("run", ["ended", "deleted"])
+def test_a_lease_of_a_run_that_has_ended_is_said_so_with_the_way_to_remove_what_it_left(lease_lines, run):
+    held, hint = lease_lines(f"{DAG}/{run}")
+
+    assert f"run {DAG}/{run}, since 2026-01-02 12:00:00 UTC; that run has ended" in held
+    assert "`slipway restore demo`" in hint
+
+
+@pytest.mark.parametrize(("dag_run", "told"), [(f"{DAG}/on", f"run {DAG}/on, since"), ("", "run run-1, since")])
+def test_a_lease_of_a_run_that_goes_on_is_shown(lease_lines, dag_run, told):
+    (line,) = lease_lines(dag_run)
+
+    assert told in line
+    assert "ended" not in line
+
+
+def test_a_model_that_no_run_holds_has_no_line_about_it(lease_lines):
+    assert lease_lines(None) == []
