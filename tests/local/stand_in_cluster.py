@@ -5,10 +5,6 @@ so that a test takes seconds and may fail on purpose. The real Triton is tested 
 """
 
 import contextlib
-import json
-import os
-import signal
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -26,11 +22,11 @@ from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
 from tests.local.rollout.in_threads import InThreads
 from tests.local.rollout.kept_clients import KeptClients
+from tests.support.cluster_process import PYTHON, ClusterProcess
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.service_logs import LogFiles, tell
 from tests.support.waiting import PATIENCE_S, until
 
-PYTHON = ENVIRONMENTS / "local" / "bin" / "python"
 STAND_IN = Path(__file__).with_name("rollout") / "stand_in.py"
 CONTEXT = "slipway-rollout"
 GATEWAY_PORT = 8080
@@ -56,11 +52,10 @@ LARGE_S = 20
 TEMPERS = ("good", "lagging", "tiring", "nonsense", "crashing", "unready", "damaged", "storeless")
 
 
-class Server:
+class Server(ClusterProcess):
     """The embedded cluster in a process of its own."""
 
     def __init__(self, folder):
-        self.kubeconfig, self.state = folder / "kubeconfig", folder / "state"
         image = folder / "image"
         image.mkdir()
         for name, text in {"tritonserver": SERVER, "python": TASKS}.items():
@@ -71,57 +66,9 @@ class Server:
         images["test/triton:large"] = {**row, "pull_s": LARGE_S}
         shipped = yaml.safe_load((REPOSITORY / "local" / "images.yaml").read_text())["images"]
         images[Images.model_fields["front"].default] = shipped[Images.model_fields["front"].default]
-        table = folder / "images.yaml"
-        table.write_text(yaml.safe_dump({"images": images}))
-        self._folder, self._images, self._port = folder, table, 0
-        tell(LogFiles(self.state))
-        self.start()
-
-    def start(self):
-        """Start it for the first time, or again at its port after it was killed."""
-        options = ["--state", self.state, "--port", self._port, "--kubeconfig", self.kubeconfig, "--name", CONTEXT]
-        options += ["--images", self._images, "--place", f"ENVS={ENVIRONMENTS}", "--place", f"REPO={REPOSITORY}"]
-        options += ["--gateway", ENVIRONMENTS / "front" / "bin" / "envoy"]
-        self.process = subprocess.Popen(
-            [str(PYTHON), "-m", "local.cluster", *map(str, options)],
-            cwd=REPOSITORY,
-            env={"PATH": os.environ["PATH"], "HOME": str(self._folder)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        line = self.process.stdout.readline()
-        assert line.startswith("{"), line + self.process.stdout.read()
-        self._port = json.loads(line)["port"]
-        assert self._port > 0
-
-    def kill(self):
-        """SIGKILL of the server alone; its pods go on."""
-        self.process.kill()
-        self.process.wait(PATIENCE_S)
-        self.process.stdout.close()
-
-    def lose_node(self):
-        """SIGKILL of the server and of every process of a pod."""
-        self.kill()
-        left = {int(folder.name) for folder in Path("/proc").glob("[0-9]*") if str(self.state) in _of_process(folder)}
-        for pid in left - {os.getpid()}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def stop(self):
-        command = [str(PYTHON), "-m", "local.cluster", "stop", "--state", str(self.state)]
-        subprocess.run(command, cwd=REPOSITORY, check=True, timeout=60)
-        self.process.wait(PATIENCE_S)
-        self.process.stdout.close()
-
-
-def _of_process(folder):
-    """Command line and environment of a process."""
-    try:
-        return ((folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()).decode(errors="replace")
-    except OSError:
-        return ""
+        tell(LogFiles(folder / "state"))
+        places = ("--place", f"ENVS={ENVIRONMENTS}", "--place", f"REPO={REPOSITORY}")
+        super().__init__(folder, images, CONTEXT, *places, "--gateway", ENVIRONMENTS / "front" / "bin" / "envoy")
 
 
 @pytest.fixture(scope="session")
