@@ -14,14 +14,14 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 from urllib.parse import unquote
 
-from ..grammar import GrammarError
-from ..grammar.automaton import Automaton, common
-from ..grammar.ebnf import BLANK, CHAR, VALUE, Dialect, Grammar, json_text, literal, times
-from ..grammar.formats import ANY_TEXT, NUMBERS, PATTERNS, format_language, format_languages
-from ..grammar.numbers import Bounds as NumberBounds
-from ..grammar.numbers import number_language
-from ..grammar.patterns import ANYTHING, read_pattern
-from ..grammar.regular import ANY, Regex, Repeat, one_of, text
+from .grammar import GrammarError
+from .grammar.automaton import Automaton, common
+from .grammar.ebnf import BLANK, CHAR, VALUE, Dialect, Grammar, json_text, literal, times
+from .grammar.formats import ANY_TEXT, NUMBERS, PATTERNS, format_language, format_languages
+from .grammar.numbers import Bounds as NumberBounds
+from .grammar.numbers import number_language
+from .grammar.patterns import ANYTHING, read_pattern
+from .grammar.regular import ANY, Regex, Repeat, one_of, text
 from .bounded_json import Bounds, BoundsError, read
 
 MAX_CHARS = 32_768

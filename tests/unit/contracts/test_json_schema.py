@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tasks.contracts.grammar.ebnf import Dialect
-from tasks.contracts.grammar.formats import ANY_TEXT, NUMBERS, PATTERNS
+from tasks.contracts.wire.grammar.ebnf import Dialect
+from tasks.contracts.wire.grammar.formats import ANY_TEXT, NUMBERS, PATTERNS
 from tasks.contracts.wire.json_schema import (
     BY_TYPE,
     MAX_CHARS,
