@@ -17,9 +17,9 @@ from plugins.slipway_airflow.released import Released
 from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
 from plugins.slipway_airflow.specs import make_dags, name_in_task
 from plugins.slipway_airflow.step_operator import StepOperator
+from tasks.contracts.fit.step_kinds import steps_of
 from tasks.contracts.redaction import bounded
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.release import steps_of
 
 if TYPE_CHECKING:
     from tasks.contracts.steps import Step

@@ -3,18 +3,18 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
+from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.steps import STEPS, Step
+from tasks.contracts.fit.step_kinds import STEP_KINDS
+from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.release import PREVIOUS
+from tasks.contracts.wire.json_text import parse_json
+from tasks.document_files import read_document
 from tasks.serving.openai_api import process as openai_process
 from tasks.serving.pod import all_reduce, drain, mpi_leader, ranks_here
 
-PLAN: Step = "plan"
-REVERT: Step = "revert"
-DRILL: Step = "drill"
-RETENTION: Step = "retention"
 FETCH_REPOSITORY = "fetch-repository"
 LEAD = "lead"
 DRAIN = "drain"
@@ -46,19 +46,7 @@ def parse(
         prog="python -m tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
-    for name in (
-        *STEPS,
-        REVERT,
-        DRILL,
-        RETENTION,
-        FETCH_REPOSITORY,
-        LEAD,
-        DRAIN,
-        AWAIT_RANKS,
-        OPENAI,
-        EXPORT_METRICS,
-        ALL_REDUCE,
-    ):
+    for name in dict.fromkeys((*STEP_KINDS, *ADDED)):
         step = steps.add_parser(name)
         step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
         ADDED.get(name, _add_step)(step)
@@ -128,9 +116,9 @@ def _add_step(step: argparse.ArgumentParser) -> None:
 
 ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     "plan": _add_plan_request,
-    REVERT: _add_revert_request,
-    DRILL: _add_drill_request,
-    RETENTION: _add_retention_request,
+    "revert": _add_revert_request,
+    "drill": _add_drill_request,
+    "retention": _add_retention_request,
     FETCH_REPOSITORY: _add_fetch_repository,
     LEAD: mpi_leader.add_arguments,
     DRAIN: drain.add_arguments,
@@ -140,3 +128,48 @@ ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     ALL_REDUCE: all_reduce.add_arguments,
 }
 """What adds the arguments of a step or a process; every other step has those of `_add_step`."""
+
+
+def by_hand(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """The fields of a step's request as the command line gives them, and the name that messages give their source.
+
+    Raises:
+        InputError: the spec cannot be read.
+    """
+    return REQUESTED[parsed.step](parsed)
+
+
+def _plan_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    data, source = _read_spec(parsed.spec)
+    spec = read_contract(ReleaseSpec, data, source)
+    return {"spec": spec, "run": parsed.run, "revision": parsed.revision, "force": parsed.force}, source
+
+
+def _read_spec(argument: str) -> tuple[Any, str]:
+    """Return the spec as data, and the name that messages give it."""
+    if argument.lstrip().startswith("{"):
+        return parse_json(argument, "--spec"), "--spec"
+    return read_document(Path(argument)), argument
+
+
+def _revert_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    return {"name": parsed.name, "run": parsed.run, "reason": parsed.reason, "to": parsed.to}, parsed.step
+
+
+def _drill_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    settings = {"request_rate": parsed.request_rate, "seconds": parsed.seconds}
+    stated = {name: value for name, value in settings.items() if value is not None}
+    return {"name": parsed.name, "run": parsed.run, "settings": stated}, parsed.step
+
+
+def _retention_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    return {"run": parsed.run, "dry_run": parsed.dry_run}, parsed.step
+
+
+REQUESTED: Mapping[str, Callable[[argparse.Namespace], tuple[dict[str, Any], str]]] = {
+    "plan": _plan_fields,
+    "revert": _revert_fields,
+    "drill": _drill_fields,
+    "retention": _retention_fields,
+}
+"""What reads the request of a step that has no release."""

@@ -12,31 +12,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tasks import step_table
 from tasks.adapters.clock import SystemClock
 from tasks.adapters.store.s3 import S3ObjectStore
 from tasks.adapters.telemetry import log_lines, tracing
 from tasks.adapters.telemetry.traced import TracedHub, TracedObjectStore
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.arguments import DRILL, FETCH_REPOSITORY, PLAN, RETENTION, REVERT
-from tasks.contracts.base import Contract, canonical_json, read_contract, read_contract_json
+from tasks.arguments import FETCH_REPOSITORY, by_hand
+from tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from tasks.contracts.errors import InputError, PipelineError
-from tasks.contracts.measured.drill import DrillRequest
-from tasks.contracts.site.retention import RetentionRequest
+from tasks.contracts.fit.step_kinds import STEP_KINDS, StepRequest
 from tasks.contracts.site.signing import KEY_VARIABLE
 from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.steps import Step
 from tasks.contracts.stored.artifact import STAGES
 from tasks.contracts.stored.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.stored.plan import Plan, PlanRequest
-from tasks.contracts.stored.release import MAX_REQUEST_BYTES, Failure, Release, RevertRequest, StepResult
-from tasks.contracts.wire.json_text import parse_json
+from tasks.contracts.stored.release import MAX_REQUEST_BYTES, Failure, Release, StepResult
 from tasks.contracts.wire.trace_context import trace_parent
-from tasks.document_files import read_document
 
 if TYPE_CHECKING:
     from tasks.adapters.hub.hub import Hub
@@ -45,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ERROR_CHARS = 200
 
 log = logging.getLogger("tasks")
-R = TypeVar("R", bound=Contract)
+R = TypeVar("R", bound=StepRequest)
 
 
 @dataclass(frozen=True)
@@ -69,8 +65,8 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
         workspace = _workspace(_at_the_requested_rate(site, parsed), scratch, environment)
         if parsed.step == FETCH_REPOSITORY:
             release = _read_release(parsed.release, workspace)
-            return step_table.fetch_repository(release, parsed.release, workspace, parsed.to).summary
-        if parsed.step == PLAN and parsed.look:
+            return _fetch_repository(release, parsed, workspace)
+        if STEP_KINDS[parsed.step].plans and parsed.look:
             return _look(parsed, workspace)
         return _traced(_job(parsed, workspace), workspace, environment)
     finally:
@@ -91,9 +87,18 @@ def _at_the_requested_rate(site: Site, parsed: Namespace) -> Site:
     return read_contract(Site, document, "--concurrency or --bytes-per-s")
 
 
+def _fetch_repository(release: Release, parsed: Namespace, workspace: Workspace) -> str:
+    """Run a serving pod's init container, which is no step of a release."""
+    from tasks.steps.fetch_repository import run
+
+    return run(release, parsed.release, workspace, parsed.to).summary
+
+
 def _look(parsed: Namespace, workspace: Workspace) -> str:
     """Plan without a trace in the store; the plan goes to a file of this machine."""
-    preview = step_table.look(_plan_request(parsed, workspace), workspace)
+    from tasks.steps.plan import look
+
+    preview = look(_request(parsed, PlanRequest, workspace), workspace)
     parsed.look.write_text(preview.model_dump_json(indent=2), encoding="utf-8")
     return f"looked at {preview.plan.release_id}: {preview.plan.action}"
 
@@ -152,63 +157,32 @@ def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Wor
 
 
 def _job(parsed: Namespace, workspace: Workspace) -> Job:
-    if parsed.step == PLAN:
-        request = _plan_request(parsed, workspace)
-        result_uri = workspace.layout.plan(request.spec.name, request.run)
-        return Job(PLAN, request.run, result_uri, partial(step_table.plan, request), request.spec.name)
-    if parsed.step == REVERT:
-        revert = _revert_request(parsed, workspace)
-        result_uri = workspace.layout.revert(revert.name, revert.run)
-        return Job(REVERT, revert.run, result_uri, partial(step_table.revert, revert), revert.name)
-    if parsed.step == DRILL:
-        drill = _drill_request(parsed, workspace)
-        result_uri = workspace.layout.drill(drill.name, drill.run)
-        return Job(DRILL, drill.run, result_uri, partial(step_table.drill, drill), drill.name)
-    if parsed.step == RETENTION:
-        retention = _retention_request(parsed, workspace)
-        result_uri = workspace.layout.retention_result(retention.run)
-        return Job(RETENTION, retention.run, result_uri, partial(step_table.retention, retention))
+    documents = STEP_KINDS[parsed.step].documents
+    if documents is not None:
+        request = _request(parsed, documents.request, workspace)
+        result_uri = documents.result_uri(workspace.layout, request.model, request.run)
+        return Job(parsed.step, request.run, result_uri, partial(run_step, parsed.step, request), request.model)
     release = _of_run(_read_release(parsed.release, workspace), parsed.run)
     result_uri = workspace.layout.result(release.spec.name, release.id, parsed.step)
     work = partial(_release_step, parsed.step, release)
     return Job(parsed.step, release.plan.run, result_uri, work, release.spec.name, release.id, parsed.release)
 
 
-def _plan_request(parsed: Namespace, workspace: Workspace) -> PlanRequest:
+def run_step(step: Step, document: Release | StepRequest, workspace: Workspace) -> Outcome:
+    """Run the module of tasks/steps that has the step's name, on the step's release or request.
+
+    It is imported when it runs: its toolkits are in its own image only.
+    """
+    outcome: Outcome = import_module(f"tasks.steps.{step.replace('-', '_')}").run(document, workspace)
+    return outcome
+
+
+def _request(parsed: Namespace, model: type[R], workspace: Workspace) -> R:
+    """The step's request: its document, or what the command line says by hand."""
     if parsed.request:
-        return _read_request(PlanRequest, parsed.request, workspace)
-    data, source = _read_spec(parsed.spec)
-    spec = read_contract(ReleaseSpec, data, source)
-    request = {"spec": spec, "run": parsed.run, "revision": parsed.revision, "force": parsed.force}
-    return read_contract(PlanRequest, request, source)
-
-
-def _read_spec(argument: str) -> tuple[Any, str]:
-    """Return the spec as data, and the name that messages give it."""
-    if argument.lstrip().startswith("{"):
-        return parse_json(argument, "--spec"), "--spec"
-    return read_document(Path(argument)), argument
-
-
-def _revert_request(parsed: Namespace, workspace: Workspace) -> RevertRequest:
-    if parsed.request:
-        return _read_request(RevertRequest, parsed.request, workspace)
-    request = {"name": parsed.name, "run": parsed.run, "reason": parsed.reason, "to": parsed.to}
-    return read_contract(RevertRequest, request, "revert")
-
-
-def _drill_request(parsed: Namespace, workspace: Workspace) -> DrillRequest:
-    if parsed.request:
-        return _read_request(DrillRequest, parsed.request, workspace)
-    settings = {"request_rate": parsed.request_rate, "seconds": parsed.seconds}
-    given = {name: value for name, value in settings.items() if value is not None}
-    return read_contract(DrillRequest, {"name": parsed.name, "run": parsed.run, "settings": given}, "drill")
-
-
-def _retention_request(parsed: Namespace, workspace: Workspace) -> RetentionRequest:
-    if parsed.request:
-        return _read_request(RetentionRequest, parsed.request, workspace)
-    return read_contract(RetentionRequest, {"run": parsed.run, "dry_run": bool(parsed.dry_run)}, "retention")
+        return _read_request(model, parsed.request, workspace)
+    fields, source = by_hand(parsed)
+    return read_contract(model, fields, source)
 
 
 def _read_request(model: type[R], uri: str, workspace: Workspace) -> R:
@@ -240,11 +214,11 @@ def _release_step(step: Step, release: Release, workspace: Workspace) -> Outcome
     if step in STAGES:
         key = release.plan.stages[step].key
         manifest = workspace.artifacts.use(step, key)
-        if manifest and (step != "publish" or workspace.is_servable(release.id, manifest)):
+        if manifest and (not STEP_KINDS[step].signs or workspace.is_servable(release.id, manifest)):
             uri = workspace.layout.artifact(step, key)
             data = {"key": key, "uri": uri, "size_bytes": manifest.size_bytes, "metrics": manifest.metrics}
             return Outcome(f"{key[:12]} is stored, nothing was run", data, stored=True)
-    return step_table.RELEASE_STEPS[step](release, workspace)
+    return run_step(step, release, workspace)
 
 
 def report(job: Job, workspace: Workspace) -> str:
@@ -266,7 +240,7 @@ def report(job: Job, workspace: Workspace) -> str:
         raise
     result = StepResult(
         step=job.step,
-        release=outcome.data.get("release") if job.step == PLAN else job.release_uri,
+        release=outcome.data.get("release") if STEP_KINDS[job.step].plans else job.release_uri,
         run=job.run,
         outcome="stored" if outcome.stored else "done",
         summary=outcome.summary,

@@ -4,22 +4,19 @@ A pod holds no secret, only references to Secrets, and meets the restricted Pod 
 (kubernetes.io/docs/concepts/security/pod-security-standards, Kubernetes 1.34).
 """
 
-from dataclasses import dataclass
-
 from kubernetes.client import models as k8s
 
 from tasks.contracts.fit.placement import GPU_RESOURCE, site_step
 from tasks.contracts.fit.resolution import ResolvedRelease
 from tasks.contracts.fit.site_objects import READS_DATASETS, SITE_CONFIG_MAP
+from tasks.contracts.fit.step_kinds import HOUR_S, STEP_KINDS, StepKind
 from tasks.contracts.fit.step_needs import needs_gpu
-from tasks.contracts.measured.looks import longest_s, turn_requests
-from tasks.contracts.pods.writes import SCRATCH, step_folders, volumes
+from tasks.contracts.pods.writes import SCRATCH, volumes
 from tasks.contracts.site.signing import KEY_VARIABLE, SECRET_KEY
 from tasks.contracts.site.site import PodShape, Site, StartBudget
 from tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from tasks.contracts.site.telemetry import HEADERS_VARIABLE
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from tasks.contracts.steps import Step
 from tasks.contracts.stored.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.stored.plan import Estimate
@@ -29,44 +26,10 @@ SITE_FOLDER = "/etc/slipway"
 SCRATCH_FOLDER = SCRATCH.path
 USER_ID = 10001  # the user that images/*/Dockerfile create
 TERMINATION_GRACE_S = 30
-HOUR_S = 3600
 STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 """Annotations that keep autoscalers from removing the node of a running step to save money."""
 MAX_DEADLINE_S = 30 * 24 * HOUR_S
 """The longest deadline that a spec may add up to; Kubernetes refuses more than 2^31 - 1 s."""
-
-
-@dataclass(frozen=True)
-class StepKind:
-    """What steps of one kind have in common."""
-
-    service_account: str
-    deadline_s: int
-    cluster_access: bool = False
-    hub_access: bool = False
-    changes_model: bool = False
-
-
-KINDS: dict[Step, StepKind] = {
-    "plan": StepKind("slipway-planner", deadline_s=HOUR_S // 4, hub_access=True),
-    "download": StepKind("slipway-downloader", deadline_s=12 * HOUR_S, hub_access=True),
-    "quantize": StepKind("slipway-builder", deadline_s=24 * HOUR_S),
-    "build": StepKind("slipway-builder", deadline_s=24 * HOUR_S),
-    "assemble": StepKind("slipway-builder", deadline_s=2 * HOUR_S),
-    "publish": StepKind("slipway-publisher", deadline_s=12 * HOUR_S),
-    "check-network": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True),
-    "roll-out": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
-    "smoke-test": StepKind("slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
-    "benchmark": StepKind("slipway-measurer", deadline_s=HOUR_S, cluster_access=True),
-    "evaluate": StepKind("slipway-measurer", deadline_s=6 * HOUR_S, cluster_access=True),
-    "gate": StepKind("slipway-measurer", deadline_s=HOUR_S // 2),
-    "promote": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
-    "roll-back": StepKind("slipway-deployer", HOUR_S // 2, cluster_access=True, changes_model=True),
-    "revert": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
-    "drill": StepKind("slipway-deployer", HOUR_S // 4, cluster_access=True, changes_model=True),
-    "retention": StepKind("slipway-retention", deadline_s=6 * HOUR_S, cluster_access=True),
-}
-"""A deadline is not an estimate: it limits what a hanging pod costs. The waits of spec and site are added to it."""
 
 
 def budget_of(step: Step, spec: ReleaseSpec | None, site: Site) -> StartBudget:
@@ -78,39 +41,15 @@ def run_s(step: Step, spec: ReleaseSpec | None, site: Site) -> int:
     """Seconds that the step may run, even if it hangs: the site's own limit, or one that follows from the spec."""
     if step in site.budgets.run_min:
         return min(int(60 * site.budgets.run_min[step]), MAX_DEADLINE_S)
-    seconds = KINDS[step].deadline_s
+    kind = STEP_KINDS[step]
     if spec is None:
-        return seconds
-    load, rollout = spec.gate.benchmark, spec.rollout
-    if step == "check-network":
-        serving = site.budgets.gpu
-        seconds += serving.schedule_s + serving.pull_s
-        if spec.engine.gpu in site.gpus and (floor := site.gpus[spec.engine.gpu].network):
-            seconds += floor.timeout_s
-    if step in {"roll-out", "revert", "drill"}:
-        serving = site.budgets.of(gpus=spec.engine.gpu is not None)
-        seconds += serving.schedule_s + serving.pull_s + spec.serving.ready_timeout_s
-    if step == "roll-out" and (spec.serving.group is not None or rollout.drill is not None):
-        seconds += GROUP_PATIENCE_S
-    if step == "benchmark":
-        seconds += int(2 * sum(longest_s(load, level, load.requests + load.warmup) for level in load.levels))
-        if load.max_requests is not None:  # the last turn of each target may begin just before the budget ends
-            last = sum(longest_s(load, level, turn_requests(load, level)) for level in load.levels)
-            seconds += int(load.budget_s + 2 * last)
-    if step == "promote":
-        seconds += rollout.watch_s
-    return min(seconds + _exchange_s(step, spec, site) + _drill_s(step, spec), MAX_DEADLINE_S)
+        return kind.deadline_s
+    return min(kind.deadline_s + kind.waits_s(spec, site) + _exchange_s(kind, spec, site), MAX_DEADLINE_S)
 
 
-def _drill_s(step: Step, spec: ReleaseSpec) -> int:
-    """How long a drill sends requests, and waits for pods of the live release besides those of the previous one."""
-    drill = spec.rollout.drill
-    return 3 * drill.seconds + 2 * spec.serving.ready_timeout_s if step == "drill" and drill is not None else 0
-
-
-def _exchange_s(step: Step, spec: ReleaseSpec, site: Site) -> int:
+def _exchange_s(kind: StepKind, spec: ReleaseSpec, site: Site) -> int:
     """How long pods of two releases may take to exchange GPUs: some end, and then others start."""
-    if spec.rollout.surge == "full" or not KINDS[step].changes_model:
+    if spec.rollout.surge == "full" or not kind.changes_model:
         return 0
     serving = site.budgets.of(gpus=spec.engine.gpu is not None)
     return 2 * spec.drain_s + serving.schedule_s + serving.pull_s + spec.serving.ready_timeout_s
@@ -136,17 +75,17 @@ def step_pod(
     Raises:
         InputError: the site lacks the shape or the image that the step needs.
     """
-    kind = KINDS[step]
+    kind = STEP_KINDS[step]
     pod = ResolvedRelease(spec, site).step(step, estimate) if spec else site_step(step, site)
     gpus = pod.shape.gpus
     container = k8s.V1Container(
         name="base",
         image=pod.image,
-        env=_environment(step, spec, site, run),
+        env=_environment(kind, spec, site, run),
         resources=_resources(pod.shape),
         volume_mounts=[
             k8s.V1VolumeMount(name="site", mount_path=SITE_FOLDER, read_only=True),
-            *(k8s.V1VolumeMount(name=folder.volume, mount_path=folder.path) for folder in step_folders(step, gpus)),
+            *(k8s.V1VolumeMount(name=folder.volume, mount_path=folder.path) for folder in kind.folders(gpus)),
         ],
         security_context=k8s.V1SecurityContext(
             allow_privilege_escalation=False,
@@ -160,7 +99,7 @@ def step_pod(
         api_version="v1",
         kind="Pod",
         metadata=k8s.V1ObjectMeta(
-            namespace=site.kubernetes.pipeline_namespace, labels=_network_labels(step, spec), annotations=STAYS
+            namespace=site.kubernetes.pipeline_namespace, labels=_network_labels(kind, spec), annotations=STAYS
         ),
         spec=k8s.V1PodSpec(
             containers=[container],
@@ -171,7 +110,7 @@ def step_pod(
             termination_grace_period_seconds=TERMINATION_GRACE_S,
             node_selector=pod.shape.node_selector,
             tolerations=[k8s.V1Toleration(**toleration.model_dump()) for toleration in pod.shape.tolerations],
-            volumes=_volumes(step, pod.shape),
+            volumes=_volumes(kind, pod.shape),
             security_context=k8s.V1PodSecurityContext(
                 run_as_non_root=True,
                 run_as_user=USER_ID,
@@ -183,13 +122,13 @@ def step_pod(
     )
 
 
-def _network_labels(step: Step, spec: ReleaseSpec | None) -> dict[str, str] | None:
+def _network_labels(kind: StepKind, spec: ReleaseSpec | None) -> dict[str, str] | None:
     """The label by which the network policies let a pod read datasets of the Hub."""
-    harness = spec.gate.harness if spec is not None and step == "evaluate" else None
+    harness = spec.gate.harness if spec is not None and kind.image == "harness" else None
     return {READS_DATASETS: "true"} if harness is not None and harness.reads_hub else None
 
 
-def _environment(step: Step, spec: ReleaseSpec | None, site: Site, run: str) -> list[k8s.V1EnvVar]:
+def _environment(kind: StepKind, spec: ReleaseSpec | None, site: Site, run: str) -> list[k8s.V1EnvVar]:
     values = {
         "SLIPWAY_SITE": f"{SITE_FOLDER}/site.yaml",
         "SLIPWAY_SCRATCH": SCRATCH_FOLDER,
@@ -197,16 +136,16 @@ def _environment(step: Step, spec: ReleaseSpec | None, site: Site, run: str) -> 
         "HOME": SCRATCH_FOLDER,
         "TMPDIR": SCRATCH_FOLDER,
         "PYTHONUNBUFFERED": "1",
-        IDENTITY_VARIABLE: KINDS[step].service_account,
+        IDENTITY_VARIABLE: kind.service_account,
     }
     secrets: dict[str, tuple[str, str]] = {}
     if site.object_store.credentials_secret:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             secrets[name] = (site.object_store.credentials_secret, name)
     token = ResolvedRelease(spec, site).hub_token_secret if spec else None
-    if token and KINDS[step].hub_access:
+    if token and kind.hub_access:
         secrets["HF_TOKEN"] = token
-    if step == "publish" and site.signing and site.signing.key_secret:
+    if kind.signs and site.signing and site.signing.key_secret:
         secrets[KEY_VARIABLE] = (site.signing.key_secret, SECRET_KEY)
     if (traces := site.telemetry.traces) and spec is not None:
         values[TRACEPARENT] = trace_parent(spec.name, run)
@@ -214,7 +153,7 @@ def _environment(step: Step, spec: ReleaseSpec | None, site: Site, run: str) -> 
             secrets[HEADERS_VARIABLE] = (traces.headers_secret, HEADERS_VARIABLE)
     # from annotations, because Kubernetes expands $(NAME) in a value, and a person may choose a run's id
     annotations: dict[str, str] = {}
-    if KINDS[step].changes_model:
+    if kind.changes_model:
         annotations = {DAG_RUN_VARIABLE: DAG_RUN, ENDED_HOLDERS_VARIABLE: ENDED_HOLDERS}
     return [
         *(k8s.V1EnvVar(name=name, value=value) for name, value in values.items()),
@@ -246,9 +185,9 @@ def _resources(shape: PodShape) -> k8s.V1ResourceRequirements:
     )
 
 
-def _volumes(step: Step, shape: PodShape) -> list[k8s.V1Volume]:
+def _volumes(kind: StepKind, shape: PodShape) -> list[k8s.V1Volume]:
     gpus = shape.gpus
-    written = volumes(step_folders(step, gpus), shape.scratch, gpus, ranks=gpus if gpus > 1 else 0)
+    written = volumes(kind.folders(gpus), shape.scratch, gpus, ranks=gpus if gpus > 1 else 0)
     return [
         k8s.V1Volume(name="site", config_map=k8s.V1ConfigMapVolumeSource(name=SITE_CONFIG_MAP)),
         *(

@@ -35,18 +35,18 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.fit.placement import SITE_SHAPE
 from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.fit.step_kinds import CANDIDATE_STEPS, STEP_KINDS, Documents, StepKind, StepRequest
 from tasks.contracts.fit.step_needs import step_shape
 from tasks.contracts.kubernetes_text import check_pod_values
-from tasks.contracts.measured.drill import SKIPPED, DrillRequest
+from tasks.contracts.measured.drill import SKIPPED
 from tasks.contracts.measured.gate import Verdict
 from tasks.contracts.pods.pod_failures import PodFailure, failure_of, gone
-from tasks.contracts.site.retention import RetentionRequest
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.steps import Step
 from tasks.contracts.stored.artifact import STAGES, Layout
 from tasks.contracts.stored.lease import DAG_RUN, ENDED_HOLDERS
-from tasks.contracts.stored.plan import Plan, PlanRequest
-from tasks.contracts.stored.release import REMEDY_PREFIX, RevertRequest, StepResult
+from tasks.contracts.stored.plan import Plan
+from tasks.contracts.stored.release import REMEDY_PREFIX, StepResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,19 +59,8 @@ if TYPE_CHECKING:
 
 XCOM_KEY = "return_value"
 PLAN: Step = "plan"
-REVERT: Step = "revert"
-DRILL: Step = "drill"
-RETENTION: Step = "retention"
-UNPLANNED = frozenset({PLAN, REVERT, DRILL, RETENTION})
-"""Steps that run without a plan."""
 SITE_SUBJECT = "slipway"
 """Begins the pod's name, and names the folder of the request, of a step of the whole site."""
-ROLL_OUT: Step = "roll-out"
-ROLL_BACK: Step = "roll-back"
-PROMOTE: Step = "promote"
-CHECK_NETWORK: Step = "check-network"
-TAKES_LEASE = frozenset({ROLL_OUT, REVERT, DRILL})
-"""Steps that acquire a model's lease, and may take it over from a run that has ended."""
 NEVER_BEGAN = frozenset({None, "upstream_failed", "skipped", "removed"})
 
 MARGIN_S = 300
@@ -124,6 +113,11 @@ class StepOperator(KubernetesPodOperator):
         self.aws_conn_id = site.airflow.aws_conn_id
         self.pod_failure: PodFailure | None = None
 
+    @property
+    def kind(self) -> StepKind:
+        """The step's record."""
+        return STEP_KINDS[self.step]
+
     def execute(self, context: "Context") -> None:
         """Run the step's pod, unless none is needed.
 
@@ -133,13 +127,13 @@ class StepOperator(KubernetesPodOperator):
             AirflowException: the step failed; a retry may help.
         """
         run = run_identity(context["run_id"])
-        plan, release_uri = (None, None) if self.step in UNPLANNED else self._planned(context)
+        plan, release_uri = (None, None) if self.kind.documents else self._planned(context)
         if plan and release_uri and self.step in STAGES and plan.stages[self.step].stored:
             stored = results.stored_stage(self.step, plan.stages[self.step], release_uri, run, self.layout)
             self.log.info(stored.summary)
             self._push(context, stored)
             return
-        if self.step == CHECK_NETWORK and release_uri and (why := self._one_node()):
+        if self.kind.between_nodes and release_uri and (why := self._one_node()):
             self.log.info(why)
             self._push(context, results.unneeded(self.step, why, release_uri, run))
             return
@@ -260,12 +254,13 @@ class StepOperator(KubernetesPodOperator):
             raise AirflowSkipException(result.summary)
         if context["params"]["plan_only"]:
             raise AirflowSkipException("plan_only was set for this run")
-        if self.step == ROLL_BACK:
+        if self.kind.undoes:
             ti, run_id = context["ti"], context["run_id"]
-            if ti.xcom_pull(task_ids=PROMOTE, key=XCOM_KEY) is not None:
+            first, *_, last = CANDIDATE_STEPS
+            if ti.xcom_pull(task_ids=last, key=XCOM_KEY) is not None:
                 raise AirflowSkipException(f"{plan.release_id} was promoted, so there is nothing to undo")
-            states = ti.get_task_states(dag_id=ti.dag_id, task_ids=[ROLL_OUT], run_ids=[run_id])
-            if states.get(run_id, {}).get(ROLL_OUT) in NEVER_BEGAN:
+            states = ti.get_task_states(dag_id=ti.dag_id, task_ids=[first], run_ids=[run_id])
+            if states.get(run_id, {}).get(first) in NEVER_BEGAN:
                 raise AirflowSkipException(f"{plan.release_id} was not rolled out, so there is nothing to undo")
         return plan, result.release
 
@@ -289,36 +284,31 @@ class StepOperator(KubernetesPodOperator):
 
     def _annotations(self, context: "Context") -> dict[str, str]:
         """What a step that changes the model needs to know about runs. This also ends pods that would interfere."""
-        if self.spec is None or not pods.KINDS[self.step].changes_model:
+        if self.spec is None or not self.kind.changes_model:
             return {}
         site = current_site().kubernetes
         runs = OtherRuns(self.client, site.pipeline_namespace, site.serving_namespace, context["ti"])
-        if self.step == ROLL_BACK:  # a person may have ended the run while its steps were running
+        if self.kind.undoes:  # a person may have ended the run while its steps were running
             runs.end_pods(runs.own, besides=self.task_id)
-        ended = runs.ended_holders(self.spec) if self.step in TAKES_LEASE else {}
+        ended = runs.ended_holders(self.spec) if self.kind.takes_lease else {}
         return {DAG_RUN: str(runs.own), ENDED_HOLDERS: json.dumps(ended)}
 
     def _arguments(self, context: "Context", run: str, release_uri: str | None) -> list[str]:
         if release_uri:
             return ["--release", release_uri, "--run", run]
+        documents = self.kind.documents
+        assert documents is not None  # every other step has a release
         uri = self.layout.request(self.subject, run, self.step)
-        write_request(uri, self._request(context, run), self.aws_conn_id)
+        write_request(uri, self._request(documents, context, run), self.aws_conn_id)
         return ["--request", uri]
 
-    def _request(self, context: "Context", run: str) -> PlanRequest | RevertRequest | DrillRequest | RetentionRequest:
+    def _request(self, documents: Documents, context: "Context", run: str) -> StepRequest:
         """The run's request. It travels as a document, because Kubernetes would expand `$(NAME)` in a command."""
-        params, source = context["params"], f"the parameters of run {run}"
-        if self.step == RETENTION:
-            return read_contract(RetentionRequest, {"run": run, "dry_run": params["dry_run"]}, source)
-        if self.step == REVERT:
-            reverted = {"name": self.subject, "run": run, "reason": params["reason"], "to": params["to"]}
-            return read_contract(RevertRequest, reverted, source)
-        if self.step == DRILL:
-            settings = self.spec.rollout.drill if self.spec else None
-            drilled = {"name": self.subject, "run": run, **({"settings": settings} if settings else {})}
-            return read_contract(DrillRequest, drilled, source)
-        request = {"spec": self.spec, "run": run, "revision": params["revision"], "force": params["force"]}
-        return read_contract(PlanRequest, request, source)
+        values = {**context["params"], "spec": self.spec, "name": self.subject, "run": run}
+        if self.spec and self.spec.rollout.drill:
+            values["settings"] = self.spec.rollout.drill
+        fields = {name: values[name] for name in documents.request.model_fields if name in values}
+        return read_contract(documents.request, fields, f"the parameters of run {run}")
 
     def _conclude(self, context: "Context", run_pod: "Callable[..., Any]", *arguments: Any) -> None:
         """Let the parent run the pod to its end; then read the result, or raise why there is none."""
@@ -342,15 +332,18 @@ class StepOperator(KubernetesPodOperator):
                 f"found {actual}, expected one of run {run}. Check what else writes there; then clear this task."
             )
         self._push(context, result)
-        verdict = result.data.get("verdict")
-        if self.step == "gate" and verdict != Verdict.PASSED:
-            raise AirflowFailException(f"gate: the release is refused. {result.summary}")
-        if self.step == DRILL and verdict == SKIPPED:
-            raise AirflowSkipException(result.summary)
-        if self.step == DRILL and verdict != Verdict.PASSED:
-            raise AirflowFailException(f"drill: {result.summary}")
-        if self.step == PLAN and (unneeded := self._unneeded(context, result)):
+        if self.kind.refusal is not None:
+            self._judge(result, self.kind.refusal)
+        if self.kind.plans and (unneeded := self._unneeded(context, result)):
             raise DownstreamTasksSkipped(tasks=unneeded)  # type: ignore[no-untyped-call]  # Airflow's own
+
+    def _judge(self, result: StepResult, refusal: str) -> None:
+        """Skip or fail the task of a step that gives a verdict, unless that is `passed`."""
+        verdict = result.data.get("verdict")
+        if verdict == SKIPPED:
+            raise AirflowSkipException(result.summary)
+        if verdict != Verdict.PASSED:
+            raise AirflowFailException(f"{self.step}: {refusal}{result.summary}")
 
     def _seen_at_end(self, pod: "k8s.V1Pod") -> "k8s.V1Pod":
         """Read the pod as it is now, or keep its last state if it is gone; record what ended it."""
@@ -384,14 +377,8 @@ class StepOperator(KubernetesPodOperator):
         return result if result and result.outcome == "failed" and results.is_of(result, run, end) else None
 
     def _result_uri(self, context: "Context", run: str) -> str:
-        if self.step == PLAN:
-            return self.layout.plan(self.subject, run)
-        if self.step == REVERT:
-            return self.layout.revert(self.subject, run)
-        if self.step == DRILL:
-            return self.layout.drill(self.subject, run)
-        if self.step == RETENTION:
-            return self.layout.retention_result(run)
+        if self.kind.documents:
+            return self.kind.documents.result_uri(self.layout, self.subject, run)
         plan, _ = self._planned(context)
         return self.layout.result(self.subject, plan.release_id, self.step)
 

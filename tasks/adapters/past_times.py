@@ -7,11 +7,12 @@ from tasks.adapters.store.artifacts import DOWNLOADED_BYTES
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
-from tasks.contracts.fit.forecast import UNTIMED, PastTimes
+from tasks.contracts.fit.forecast import PastTimes
+from tasks.contracts.fit.step_kinds import STEP_KINDS, steps_of
 from tasks.contracts.measured.gate import GateReport
 from tasks.contracts.steps import Step
 from tasks.contracts.stored.artifact import STAGES
-from tasks.contracts.stored.release import Release, steps_of
+from tasks.contracts.stored.release import Release
 
 READS_AT_ONCE = 8
 
@@ -22,7 +23,7 @@ def past_times(release: Release, workspace: Workspace) -> PastTimes:
     A stage's is in the artifact's manifest: a later run finds the artifact stored and takes no time for it. A step that
     failed when it last ran has none. Neither has one whose documents are gone or cannot be read: this is an estimate.
     """
-    steps = [step for step in steps_of(release.spec) if step not in UNTIMED]
+    steps = [step for step in steps_of(release.spec) if STEP_KINDS[step].timed]
     with ThreadPoolExecutor(READS_AT_ONCE) as pool:
         found = pool.map(lambda step: list(_taken(step, release, workspace)), steps)
         taken = {step: each[0] for step, each in zip(steps, found, strict=True) if each}

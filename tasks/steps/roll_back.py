@@ -3,6 +3,7 @@
 from tasks.adapters.store.object_store import NotFoundError
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.errors import ConflictError
+from tasks.contracts.fit.step_kinds import CANDIDATE_STEPS, STEP_KINDS
 from tasks.contracts.measured.gate import Verdict
 from tasks.contracts.steps import Step
 from tasks.contracts.stored.release import Release, StepResult
@@ -10,7 +11,6 @@ from tasks.rollout.act.reconciler import RolloutReconciler
 from tasks.rollout.decide.blue_green import Goal, Observed
 
 REASON_CHARS = 500
-BEFORE: tuple[Step, ...] = ("roll-out", "smoke-test", "benchmark", "evaluate", "gate", "promote")
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
@@ -52,11 +52,11 @@ def _removed(release: Release, before: Observed, after: Observed) -> list[str]:
 
 def _reason(release: Release, workspace: Workspace) -> str:
     """The message of the first step of this run that failed or refused."""
-    results = [result for step in BEFORE if (result := _result(step, release, workspace))]
+    results = [result for step in CANDIDATE_STEPS if (result := _result(step, release, workspace))]
     for result in results:
         if result.error is not None:
             return f"{result.step}: {result.error.message}"[:REASON_CHARS]
-        if result.step == "gate" and result.data.get("verdict") != Verdict.PASSED:
+        if STEP_KINDS[result.step].refusal is not None and result.data.get("verdict") != Verdict.PASSED:
             return result.summary[:REASON_CHARS]
     judged = any(result.step == "gate" for result in results)
     return "its gate passed, but it was not approved or not promoted" if judged else "it never reached its gate"

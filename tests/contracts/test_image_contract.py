@@ -18,10 +18,10 @@ which tests/local/modelopt executes: no image's."""
 OPTIONAL = {"opentelemetry"}
 """Steps run without spans where it is absent, and say so."""
 OF_OTHER_IMAGES = {
-    *("tasks.step_table", "tasks.engines.registry"),
+    *("tasks.steps.plan", "tasks.engines.registry"),
     *("tasks.adapters.hub.hub", "tasks.adapters.judge.expectations"),
 }
-"""Modules that a step of another image loads, and the tables that load one step and one engine, which an image names."""
+"""Modules that a step of another image loads, and the table that loads one engine, which an image names."""
 NOT_IN = {
     "tasks-gpu-trtllm": {"tasks.engines.huggingface.modelopt"},
     "tasks-gpu-vllm": {

@@ -4,13 +4,15 @@ from typing import get_args
 
 import pytest
 
-from tasks.contracts.pods.writes import TEMPORARY, WRITES, step_folders
+from tasks.contracts.fit.step_kinds import STEP_KINDS
+from tasks.contracts.pods.writes import TEMPORARY, WRITES
 from tasks.contracts.steps import Step
 from tests.contracts.recorded import contract
 
 RECORD = contract("written_paths.yaml")
 NEEDS_GPUS = {"node", "check-network"}
 """Without several nodes with GPUs, check-network has nothing to do."""
+FOLDERS = {**WRITES, **{step: kind.writes for step, kind in STEP_KINDS.items()}}
 ALLOWED = {**RECORD["every_container_has"], **RECORD["not_needed"]}
 
 
@@ -19,11 +21,11 @@ def recorded(program):
 
 
 def mounted(program):
-    return {folder.path for folder in WRITES[program]}
+    return {folder.path for folder in FOLDERS[program]}
 
 
 def test_every_program_without_a_gpu_was_traced():
-    assert set(RECORD["programs"]) == set(WRITES) - NEEDS_GPUS
+    assert set(RECORD["programs"]) == set(FOLDERS) - NEEDS_GPUS
     assert set(get_args(Step)) - NEEDS_GPUS < set(RECORD["programs"])
 
 
@@ -38,15 +40,15 @@ def test_nothing_is_mounted_that_a_program_did_not_write(program):
 
 
 def test_every_mount_says_why():
-    assert all(len(folder.why) > 20 for folders in WRITES.values() for folder in folders)
+    assert all(len(folder.why) > 20 for folders in FOLDERS.values() for folder in folders)
 
 
 def test_steps_on_gpus_have_shared_memory_beyond_a_containers_own():
-    assert "/dev/shm" in {folder.path for folder in step_folders("quantize", gpus=2)}
-    assert "/dev/shm" not in {folder.path for folder in step_folders("quantize", gpus=0)}
+    assert "/dev/shm" in {folder.path for folder in STEP_KINDS["quantize"].folders(gpus=2)}
+    assert "/dev/shm" not in {folder.path for folder in STEP_KINDS["quantize"].folders(gpus=0)}
 
 
 def test_triton_finds_the_folder_that_it_asks_for_by_name():
     assert TEMPORARY.path == "/tmp"
-    assert TEMPORARY in WRITES["assemble"]
+    assert TEMPORARY in FOLDERS["assemble"]
     assert TEMPORARY in WRITES["triton"]

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from tasks.contracts.base import Contract
 from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.fit.step_kinds import CANDIDATE_STEPS, STEP_KINDS, steps_of
 from tasks.contracts.fit.surge import Interruption, handed_over, shares
 from tasks.contracts.kubernetes_text import ReleaseId
 from tasks.contracts.measured.evidence import Line
@@ -27,17 +28,11 @@ from tasks.contracts.stored.artifact import STAGES
 from tasks.contracts.stored.bytes_to_move import BytesToMove
 from tasks.contracts.stored.channel import ReleaseState
 from tasks.contracts.stored.plan import Plan
-from tasks.contracts.stored.release import Release, steps_of
+from tasks.contracts.stored.release import Release
 
 HOUR_S = 3600.0
 NEEDED_REACH = (1.96 + 0.84) / 1.96
 """Half an interval of 95 %, and the way to it that 4 of 5 estimates stay within, in units of the first."""
-UNTIMED: frozenset[Step] = frozenset({"plan", "roll-back"})
-"""Steps that a forecast leaves out: the one that makes it, and the one that a good release does not reach."""
-WHILE_SERVED: frozenset[Step] = frozenset({"roll-out", "smoke-test", "benchmark", "evaluate", "gate", "promote"})
-"""Steps beside which the candidate's pods run."""
-
-
 FAILED_STATES: frozenset[ReleaseState | None] = frozenset({"refused", "rolled-back"})
 SAME_SIZE = 2.0
 """A model with more times the bytes of another, or fewer, is of another size: time in proportion is a guess."""
@@ -163,7 +158,7 @@ def forecast(
     replicas, shared = _candidate(release.spec, live)
     steps = [step for step in steps_of(release.spec) if _runs(step, plan)]
     pods = [_pod(step, release, plan, _expected_s(step, plan, moved, past) if past else None) for step in steps]
-    served = [each.seconds for each, _ in pods if each.step in WHILE_SERVED and each.seconds is not None]
+    served = [each.seconds for each, _ in pods if each.step in CANDIDATE_STEPS and each.seconds is not None]
     if placement.ranks:
         added, cpus = replicas * placement.ranks - shared, 0.0
     else:
@@ -216,12 +211,12 @@ def interruption(spec: ReleaseSpec, live: Release, told: Forecast) -> Interrupti
     if spec.rollout.surge == "full":
         return None
     replicas = live.spec.serving.replicas.min
-    times = [each.seconds for each in told.steps if each.step in WHILE_SERVED]
+    times = [each.seconds for each in told.steps if each.step in CANDIDATE_STEPS]
     known = sum(each for each in times if each is not None)
     return Interruption(
         live=live.id,
         of=told.of,
-        untimed=tuple(each.step for each in told.steps if each.step in WHILE_SERVED and each.seconds is None),
+        untimed=tuple(each.step for each in told.steps if each.step in CANDIDATE_STEPS and each.seconds is None),
         replicas=replicas,
         kept=shares(live.spec, replicas, spec).live,
         seconds=known or None,
@@ -263,7 +258,7 @@ def _candidate(spec: ReleaseSpec, live: ReleaseSpec | None) -> tuple[int, int]:
 
 
 def _runs(step: Step, plan: Plan) -> bool:
-    return step not in UNTIMED and (step not in STAGES or step in plan.missing)
+    return STEP_KINDS[step].timed and (step not in STAGES or step in plan.missing)
 
 
 def _expected_s(step: Step, plan: Plan, moved: BytesToMove, past: PastTimes) -> float | None:

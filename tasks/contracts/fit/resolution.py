@@ -21,6 +21,7 @@ from tasks.contracts.fit.placement import (
     on_spot,
     shape_of,
 )
+from tasks.contracts.fit.step_kinds import STEP_KINDS
 from tasks.contracts.fit.step_needs import gpus_to_hold, needs_gpu, step_shape
 from tasks.contracts.site.exposure import Routes
 from tasks.contracts.site.site import Site
@@ -252,9 +253,10 @@ class ResolvedRelease:
         Raises:
             InputError: the site does not name it.
         """
-        if step == "evaluate":
+        image = STEP_KINDS[step].image
+        if image == "harness":
             return self.harness_image
-        if step != "assemble" and not needs_gpu(step, self.spec):
+        if image == "tasks" and not needs_gpu(step, self.spec):
             return self.site.images.tasks
         if step != "quantize" or not self.spec.engine.traits.quantized_by_modelopt:
             return self.engine_image

@@ -26,6 +26,11 @@ class DrillRequest(Contract):
     run: RunIdentity = Field(description="identity of the Airflow run, or of a run by hand")
     settings: DrillSettings = Field(default=DrillSettings(), description="rollout.drill of the spec")
 
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.name
+
 
 class DrillStart(Contract):
     """evidence/<run>/drill-start.json: how the drill found the previous release, for an attempt after a kill."""

@@ -1,13 +1,12 @@
-"""The folders that each program writes to: the one table of what containers mount writable. Pure.
+"""The folders that programs write to, which containers mount writable. Pure.
 
 Every container has a read-only root file system, so a program writes here or fails. tests/contracts/written_paths.yaml
-records what each program was observed to write, and a test compares it with this table and with the rendered pods.
+records what each program was observed to write, and a test compares it with the rendered pods, with WRITES for
+serving containers, and with the records of steps (tasks/contracts/fit/step_kinds.py).
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
-
-from tasks.contracts.steps import Step
+from typing import Any, Literal
 
 ServingContainer = Literal["fetch-repository", "front", "openai", "triton", "node"]
 """Containers of serving pods, by their names in k8s_manifests/serving; `node` is sshd, for a leader's ranks."""
@@ -51,20 +50,13 @@ FRONT = Folder(
     "sockets: of Envoy's admin interface, which the server's preStop hook connects to, and of OpenAI's API for Envoy",
 )
 
-WRITES: dict[Step | ServingContainer, tuple[Folder, ...]] = {
-    **dict.fromkeys(get_args(Step), (SCRATCH,)),
-    "assemble": (SCRATCH, TEMPORARY),
+WRITES: dict[ServingContainer, tuple[Folder, ...]] = {
     "fetch-repository": (MODELS, TEMPORARY),
     "front": (FRONT,),
     "openai": (FRONT,),
     "triton": (TEMPORARY, SHARED_MEMORY, FRONT),
     "node": (TEMPORARY, SHARED_MEMORY),
 }
-
-
-def step_folders(step: Step, gpus: int) -> tuple[Folder, ...]:
-    """The folders of a step; with GPUs, also more shared memory than a container has by default."""
-    return (*WRITES[step], SHARED_MEMORY) if gpus else WRITES[step]
 
 
 def volumes(folders: tuple[Folder, ...], scratch: str, gpus: int, ranks: int) -> list[dict[str, Any]]:

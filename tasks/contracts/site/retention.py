@@ -54,6 +54,11 @@ class RetentionRequest(Contract):
     run: RunIdentity = Field(description="identity of the Airflow run, or of a run by hand")
     dry_run: bool = Field(default=False, description="report what would be deleted, and delete nothing")
 
+    @property
+    def model(self) -> str:
+        """Empty: it is a request for the whole site."""
+        return ""
+
 
 Kind = Literal["artifact", "release", "evidence", "document", "upload"]
 DeletionOutcome = Literal["would-delete", "planned", "deleted", "kept", "incomplete"]

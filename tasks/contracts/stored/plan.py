@@ -175,6 +175,11 @@ class PlanRequest(Contract):
     revision: Revision | None = Field(default=None, description="in place of source.revision")
     force: bool = Field(default=False, description="make every artifact again, stored or not")
 
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.spec.name
+
 
 def stage_fields(
     spec: ReleaseSpec,

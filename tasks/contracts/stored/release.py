@@ -11,14 +11,8 @@ from tasks.contracts.kubernetes_text import ObjectUri, ReleaseId, RunIdentity
 from tasks.contracts.redaction import bounded
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.spec_fields import MAX_NAME_CHARS
-from tasks.contracts.steps import STEPS, Step
+from tasks.contracts.steps import Step
 from tasks.contracts.stored.plan import Plan
-
-
-def steps_of(spec: ReleaseSpec) -> tuple[Step, ...]:
-    """The steps that a spec has, in order: evaluate only with gate.harness."""
-    return tuple(step for step in STEPS if step != "evaluate" or spec.gate.harness is not None)
-
 
 REMEDY_PREFIX = "What to do: "
 """Begins the line with an error's remedy in the log of a failed task. The `slipway` command reads it."""
@@ -44,6 +38,11 @@ class RevertRequest(Contract):
         "again what the channel names as live, after a cluster was lost",
         examples=[PREVIOUS, LIVE],
     )
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.name
 
 
 class Release(Contract):

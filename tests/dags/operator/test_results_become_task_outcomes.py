@@ -1,7 +1,6 @@
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from plugins.slipway_airflow import pods
 from plugins.slipway_airflow.step_operator import StepOperator
 
 
@@ -184,6 +183,5 @@ def test_a_gate_that_passed_succeeds(runs):
     assert runs.execute("gate")["data"]["verdict"] == "passed"
 
 
-def test_every_step_has_a_pod_of_its_own_kind():
+def test_the_operator_has_no_templates():
     assert StepOperator.template_fields == ()
-    assert set(pods.KINDS) == set(pods.Step.__args__)

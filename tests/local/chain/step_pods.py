@@ -11,9 +11,9 @@ from kubernetes import client
 
 from plugins.slipway_airflow.pods import step_pod
 from tasks.contracts.base import read_contract
+from tasks.contracts.fit.step_kinds import steps_of
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.lease import lease_names
-from tasks.contracts.stored.release import steps_of
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming
 from tests.support.waiting import until
 

@@ -8,7 +8,7 @@ import signal
 import urllib.request
 from pathlib import Path
 
-from tasks import jobs, step_table
+from tasks import jobs
 from tasks.adapters.kube.kube import Cluster
 from tasks.contracts.errors import PipelineError
 from tasks.contracts.pods.writes import MODELS
@@ -112,7 +112,7 @@ class Model:
         release_uri = workspace.layout.release(NAME, release.id)
 
         def work(within):
-            return step_table.RELEASE_STEPS[step](release, within)
+            return jobs.run_step(step, release, within)
 
         return self._exit_code(jobs.Job(step, release.plan.run, uri, work, NAME, release.id, release_uri), workspace)
 

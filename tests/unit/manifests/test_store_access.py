@@ -7,7 +7,7 @@ import yaml
 
 from local.object_store.identities import Identities
 from local.object_store.signatures import Refusal
-from plugins.slipway_airflow.pods import KINDS
+from tasks.contracts.fit.step_kinds import STEP_KINDS
 from tasks.contracts.site.signing import Signing
 from tasks.contracts.site.site import ObjectStoreSite
 from tasks.contracts.site.store_access import ACCOUNTS, IDENTITY_VARIABLE, iam_policy
@@ -29,7 +29,7 @@ def test_every_account_that_the_manifests_make_has_its_rights_and_no_other():
     made = [path for part in ("base", "monitoring") for path in (MANIFESTS / part).glob("serviceaccount-*.yaml")]
 
     assert {yaml.safe_load(path.read_text())["metadata"]["name"] for path in made} == set(ACCOUNTS)
-    assert {kind.service_account for kind in KINDS.values()} <= set(ACCOUNTS)
+    assert {kind.service_account for kind in STEP_KINDS.values()} <= set(ACCOUNTS)
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)

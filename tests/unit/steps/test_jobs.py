@@ -1,22 +1,35 @@
 """Jobs: which step runs, and what its result document says."""
 
+import importlib
+import inspect
 import json
 from typing import get_args
 
 import pytest
 
+from tasks.adapters.workspace import Workspace
 from tasks.contracts.errors import InputError
+from tasks.contracts.fit.step_kinds import STEP_KINDS
 from tasks.contracts.redaction import MESSAGE_CHARS
 from tasks.contracts.steps import Step
+from tasks.contracts.stored.release import Release
 from tasks.jobs import Job, report
-from tasks.step_table import RELEASE_STEPS
 from tests.fakes.workspace import workspace
 
 URI = "s3://bucket/result.json"
 
 
-def test_every_step_has_an_entry_in_the_table():
-    assert {"plan", "revert", "drill", "retention", *RELEASE_STEPS} == set(get_args(Step))
+def test_every_step_has_a_record():
+    assert set(STEP_KINDS) == set(get_args(Step))
+
+
+@pytest.mark.parametrize("step", STEP_KINDS)
+def test_every_step_has_a_module_of_its_name_that_takes_its_document(step):
+    run = inspect.signature(importlib.import_module(f"tasks.steps.{step.replace('-', '_')}").run)
+
+    documents = STEP_KINDS[step].documents
+    required = [each.annotation for each in run.parameters.values() if each.default is each.empty]
+    assert required == [documents.request if documents else Release, Workspace]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from tasks.adapters.triton.triton import Answer
 from tasks.contracts.spec.question import SmokeQuestion
-from tasks.steps.smoke import answered
+from tasks.steps.smoke_test import answered
 
 
 class Adapters:

@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.contracts.stored.plan import DatasetFile, HubFile
-from tasks.steps.smoke import quality_questions
+from tasks.steps.smoke_test import quality_questions
 from tests.fakes.releases import SPEC, release
 from tests.fakes.step_workspace import StepWorkspace
 from tests.support.refused import refused
