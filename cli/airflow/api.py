@@ -16,8 +16,9 @@ from pydantic import AwareDatetime, ValidationError
 from cli.airflow.login import Login
 from cli.airflow.session import Document, Session, document_of
 from tasks.contracts.errors import InputError, UnavailableError
+from tasks.contracts.pods.pod_failures import EXIT_CODES
 from tasks.contracts.redaction import redacted
-from tasks.contracts.stored.release import REMEDY_PREFIX, StepResult
+from tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PREFIX, StepResult
 from tasks.contracts.wire.json_text import parse_json
 
 TRIGGER_PAUSES_S = (1.0, 4.0)
@@ -27,6 +28,8 @@ LAST_LINES = 10
 FINAL_RUN_STATES = frozenset({"success", "failed"})
 FINAL_TASK_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 RESULT_KEY = "return_value"
+FINAL_ERROR = "AirflowFailException"
+"""What the operator raises when a retry cannot help."""
 BROKEN_SPECS = "broken_specs.py"
 """The DAG file whose import error names the specs that make no DAG; it lies beside those that make them."""
 WIRING = "Released"
@@ -160,15 +163,16 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskError:
-    """Why a task failed: the exception in its log, or the log's last line when there is none.
+    """Why a task failed: its step's own error, else the exception in its log, else the log's last line.
 
     `message` usually ends with `remedy`, which is empty if the step named none; `last_lines` leave it out.
     """
 
-    kind: str
     message: str
     last_lines: tuple[str, ...]
     remedy: str = ""
+    final: bool = False
+    """Whether another try could not have helped."""
 
 
 class Airflow:
@@ -287,9 +291,9 @@ class Airflow:
         found = self._session.get(_Tasks, path, {"limit": 100})
         return [task.read() for task in found.task_instances if task.operator != WIRING]
 
-    def result(self, run: Run, task_id: str) -> StepResult | None:
-        """What the step reported; None if it has reported nothing."""
-        path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances", task_id, "xcomEntries", RESULT_KEY)
+    def result(self, run: Run, task_id: str, key: str = RESULT_KEY) -> StepResult | None:
+        """What the step reported; None if it has reported nothing, or failed (see FAILED_RESULT_KEY)."""
+        path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances", task_id, "xcomEntries", key)
         response = self._session.send("GET", path)
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -311,7 +315,7 @@ class Airflow:
         return [LogEvent(event=event) if isinstance(event, str) else event for event in content]
 
     def error(self, run: Run, task: Task) -> TaskError:
-        """Why the task failed, according to its log."""
+        """Why the task failed, according to the result that its step wrote, or else to its log."""
         events = self.log(run, task)
         texts = [event.event.strip() for event in events if event.event]
         remedy = next((text[len(REMEDY_PREFIX) :] for text in reversed(texts) if text.startswith(REMEDY_PREFIX)), "")
@@ -319,11 +323,16 @@ class Airflow:
         hidden = ("::", REMEDY_PREFIX)
         lines = [text.splitlines()[0][:LINE_CHARS] for text in texts if text and not text.startswith(hidden)]
         last_lines = tuple(lines[-LAST_LINES:])
+        result = self.result(run, task.task_id, FAILED_RESULT_KEY)
+        if result is not None and (failure := result.error) is not None:
+            message = f"{task.task_id}: {failure.message}"
+            final = not EXIT_CODES.get(failure.exit_code, True)
+            return TaskError(message, last_lines, failure.remedy, final=final)
         for event in reversed(events):
             if event.error_detail:
                 first = event.error_detail[0]
-                return TaskError(first.exc_type, first.exc_value, last_lines, remedy)
-        return TaskError("", lines[-1] if lines else "its log is empty", last_lines)
+                return TaskError(first.exc_value, last_lines, remedy, final=first.exc_type == FINAL_ERROR)
+        return TaskError(lines[-1] if lines else "its log is empty", last_lines, remedy)
 
     def dags(self, prefix: str) -> list[str]:
         """Ids of the DAGs that begin with `prefix`."""

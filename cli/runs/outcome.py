@@ -12,8 +12,6 @@ from tasks.contracts.stored.plan import Plan
 
 PLANNED = "the result of plan"
 ROLL_BACK, RELEASES = "roll-back", "release__"
-FINAL_ERROR = "AirflowFailException"
-"""What the operator raises when a retry cannot help."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ def _failed(airflow: Airflow, view: RunView) -> Outcome:
     error = airflow.error(view.run, view.tasks[step])
     message = error.message if error.message.startswith(f"{step}:") else f"{step}: {error.message}"
     # a rollback has no plan and checks its input in its first step
-    wrong = error.kind == FINAL_ERROR and (step == "plan" or "plan" not in view.tasks)
+    wrong = error.final and (step == "plan" or "plan" not in view.tasks)
     left = _left_behind(airflow, view)
     return Outcome(WRONG_INPUT if wrong else REFUSED, f"failed: {message}{left}", error)
 

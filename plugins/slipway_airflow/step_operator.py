@@ -46,7 +46,7 @@ from tasks.contracts.steps import Step
 from tasks.contracts.stored.artifact import STAGES, Layout
 from tasks.contracts.stored.lease import DAG_RUN, ENDED_HOLDERS
 from tasks.contracts.stored.plan import Plan
-from tasks.contracts.stored.release import REMEDY_PREFIX, StepResult
+from tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PREFIX, StepResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -320,8 +320,8 @@ class StepOperator(KubernetesPodOperator):
             # the parent raises from `finally`, so the actual error is the context of this one
             otherwise = str(results.no_answer(error) or error.__context__ or error)
             why, failed = self.pod_failure or results.cannot_start(error), self._failed_result(context, run, end)
-            if failed and failed.error and failed.error.remedy:
-                log.warning("%s%s", REMEDY_PREFIX, failed.error.remedy)
+            if failed:
+                self._report(context, failed)
             raise results.failure(self.step, failed, why, end, otherwise) from error
         result = read_result(self._result_uri(context, run), self.aws_conn_id)
         end = results.ended(self.remote_pod) or results.ended(self.pod)
@@ -382,6 +382,12 @@ class StepOperator(KubernetesPodOperator):
         plan, _ = self._planned(context)
         return self.layout.result(self.subject, plan.release_id, self.step)
 
-    def _push(self, context: "Context", result: StepResult) -> None:
+    def _report(self, context: "Context", failed: StepResult) -> None:
+        """Leave the result of a failed step for the command, and its remedy for a person who reads the log."""
+        if failed.error and failed.error.remedy:
+            log.warning("%s%s", REMEDY_PREFIX, failed.error.remedy)
+        self._push(context, failed, key=FAILED_RESULT_KEY)
+
+    def _push(self, context: "Context", result: StepResult, *, key: str = XCOM_KEY) -> None:
         # `do_xcom_push` stays False, because to the parent it means the sidecar; so the value is pushed here
-        context["ti"].xcom_push(key=XCOM_KEY, value=result.model_dump(mode="json"))
+        context["ti"].xcom_push(key=key, value=result.model_dump(mode="json"))

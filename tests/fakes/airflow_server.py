@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 
+from tasks.contracts.stored.release import FAILED_RESULT_KEY
+
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 USER, PASSWORD = "ci", "right"
 
@@ -35,6 +37,8 @@ class Script:
     paused: bool = False
     unreadable: str = ""
     """The import error of its file."""
+    failed_results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What failed steps reported."""
     spec_is_gone: bool = False
     """Its file no longer makes the DAG, and has no import error."""
 
@@ -266,9 +270,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer_person(run, task, body)
         if kind == "logs":
             return self._answer(200, {"content": run.script.logs.get(task, []), "continuation_token": None})
-        if task not in run.script.results:
-            return self._answer(404, {"detail": "XCom entry with key: `return_value` not found"})
-        return self._answer(200, {"key": "return_value", "task_id": task, "value": run.script.results[task]})
+        key = rest[-1]
+        values = run.script.failed_results if key == FAILED_RESULT_KEY else run.script.results
+        if task not in values:
+            return self._answer(404, {"detail": f"XCom entry with key: `{key}` not found"})
+        return self._answer(200, {"key": key, "task_id": task, "value": values[task]})
 
     def _answer_person(self, run, task, body):
         if task in run.answers:

@@ -14,8 +14,12 @@ from tasks.contracts.spec_fields import MAX_NAME_CHARS
 from tasks.contracts.steps import Step
 from tasks.contracts.stored.plan import Plan
 
+FAILED_RESULT_KEY = "failed_result"
+"""Key of the XCom that a failed task leaves: the result of its step. A step that succeeded has `return_value`."""
+
 REMEDY_PREFIX = "What to do: "
-"""Begins the line with an error's remedy in the log of a failed task. The `slipway` command reads it."""
+"""Begins the line of a failed task's log with an error's remedy, for a person. The `slipway` command reads it where
+the task left no result."""
 
 PREVIOUS, LIVE = "previous", "live"
 """What a revert may ask for besides the id of a release, which is longer than either."""

@@ -49,6 +49,17 @@ def test_the_log_says_on_a_line_of_its_own_what_to_do(runs, caplog):
     assert "What to do: Do z." in [record.getMessage() for record in caplog.records]
 
 
+def test_a_failed_task_leaves_the_result_of_its_step_but_not_as_that_of_a_success(runs):
+    runs.planned()
+    runs.ends(runs.failed("promote", 65, "spec.engine: found x. Do z."), exit_code=65)
+
+    with pytest.raises(AirflowFailException):
+        runs.execute("promote")
+
+    assert runs.xcoms["promote", "failed_result"]["error"]["message"] == "spec.engine: found x. Do z."
+    assert ("promote", "return_value") not in runs.xcoms
+
+
 def test_without_a_result_the_termination_message_is_the_reason(runs):
     runs.planned()
     runs.ends(None, exit_code=65, message="site.yaml is absent", reason="Error")

@@ -109,6 +109,23 @@ def test_what_to_do_about_a_failed_step_has_a_line_of_its_own(airflow, slipway, 
     assert printed.count("Choose another GPU.") == 1
 
 
+@pytest.mark.parametrize(("code", "step", "exits"), [(65, "plan", 65), (65, "build", 1), (75, "plan", 1)])
+def test_the_error_of_a_failed_step_is_the_one_in_its_result(airflow, slipway, code, step, exits):
+    airflow.dags[DAG] = failed(step, "AirflowException", "the log says less", remedy="Read the log.")
+    failure = {
+        "kind": "InputError",
+        "exit_code": code,
+        "message": "no such GPU. Choose another.",
+        "remedy": "Choose another.",
+    }
+    airflow.dags[DAG].failed_results[step] = result(step, outcome="failed") | {"error": failure}
+
+    exit_code, printed = slipway("release", "demo")
+
+    assert exit_code == exits
+    assert printed.splitlines()[-2:] == [f"failed: {step}: no such GPU.", "  → Choose another."]
+
+
 def test_a_run_that_takes_too_long_exits_with_124_and_goes_on(airflow, slipway):
     airflow.dags[DAG] = Script([Frame("running", {"plan": "running"})])
 
