@@ -42,7 +42,7 @@ def main() -> int:
             write_specs(specs)
         _bring_up(stack, console, timeline)
         os.environ.update(stack.client_environment())
-        _tell(stack, console, specs, timeline)
+        _run_story(stack, console, specs, timeline)
     except (DemoError, PipelineError, OSError) as error:
         console.print(f"\ndemo failed: {error}", style="bold red", highlight=False, soft_wrap=True, markup=False)
         console.print(f"The stack keeps running. Its logs are in {stack.folder}; `make down` stops it.", soft_wrap=True)
@@ -70,7 +70,7 @@ def _bring_up(stack: Stack, console: Console, timeline: Timeline) -> None:
     timeline.mark("the stack answers")
 
 
-def _tell(stack: Stack, console: Console, specs: Path | None, timeline: Timeline) -> None:
+def _run_story(stack: Stack, console: Console, specs: Path | None, timeline: Timeline) -> None:
     settings = Settings.resolve(os.environ)
     pods = PodWatch(stack.kubeconfig, settings.site().kubernetes.pipeline_namespace)
     with settings.airflow() as airflow, pods:

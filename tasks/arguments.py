@@ -13,7 +13,7 @@ from tasks.contracts.stored.release import PREVIOUS
 from tasks.contracts.wire.json_text import parse_json
 from tasks.document_files import read_document
 from tasks.serving.openai_api import process as openai_process
-from tasks.serving.pod import all_reduce, drain, mpi_leader, ranks_here
+from tasks.serving.pod import all_reduce, await_ranks, drain, lead
 
 FETCH_REPOSITORY = "fetch-repository"
 LEAD = "lead"
@@ -120,9 +120,9 @@ ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     "drill": _add_drill_request,
     "retention": _add_retention_request,
     FETCH_REPOSITORY: _add_fetch_repository,
-    LEAD: mpi_leader.add_arguments,
+    LEAD: lead.add_arguments,
     DRAIN: drain.add_arguments,
-    AWAIT_RANKS: ranks_here.add_arguments,
+    AWAIT_RANKS: await_ranks.add_arguments,
     OPENAI: openai_process.add_arguments,
     EXPORT_METRICS: _add_export_metrics,
     ALL_REDUCE: all_reduce.add_arguments,

@@ -10,11 +10,11 @@
     python -m tasks retention --request s3://.../retention.json        (in a pod)
     python -m tasks retention --run ID [--dry-run]
     python -m tasks fetch-repository --release s3://.../release.json --to FOLDER
-    python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/serving/pod/mpi_leader.py)
+    python -m tasks lead --group KEY --nodes N ...   (in a leader's pod, see tasks/serving/pod/lead.py)
     python -m tasks drain --front SOCKET ...   (preStop of a server, see tasks/serving/pod/drain.py)
     python -m tasks export-metrics [--port N]   (a pod of its own, see k8s_manifests/monitoring)
     python -m tasks all-reduce --leader ADDRESS ...   (a rank, see tasks/serving/pod/all_reduce.py)
-    python -m tasks await-ranks --at-most-s S   (preStop of a worker, see tasks/serving/pod/ranks_here.py)
+    python -m tasks await-ranks --at-most-s S   (preStop of a worker, see tasks/serving/pod/await_ranks.py)
     python -m tasks openai --socket SOCKET ...   (beside a server, see tasks/serving/openai_api/process.py)
 
 Environment: SLIPWAY_SITE (site file, unless --site is given), SLIPWAY_SCRATCH (folder for temporary files),

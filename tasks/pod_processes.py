@@ -15,8 +15,9 @@ from tasks.contracts.site.site import Site
 from tasks.contracts.stored.artifact import Layout
 from tasks.contracts.wire import exposition
 from tasks.serving.openai_api import process as openai_process
-from tasks.serving.pod import mpi_leader, ranks_here
+from tasks.serving.pod.await_ranks import await_ranks as await_own_ranks
 from tasks.serving.pod.drain import drain as drain_front
+from tasks.serving.pod.lead import PUBLIC_KEY, command, multinode_server
 
 
 def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never:
@@ -26,12 +27,8 @@ def lead(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> Never
 
     folder = Path(environment.get("SLIPWAY_SCRATCH") or tempfile.gettempdir())
     cluster = Cluster.connect(site)
-    server = mpi_leader.multinode_server(parsed, site.telemetry, control_key=secrets.token_hex(16))
-    become(
-        mpi_leader.command(
-            server, cluster, SystemClock(), public_key=mpi_leader.PUBLIC_KEY, folder=folder, environment=environment
-        )
-    )
+    server = multinode_server(parsed, site.telemetry, control_key=secrets.token_hex(16))
+    become(command(server, cluster, SystemClock(), public_key=PUBLIC_KEY, folder=folder, environment=environment))
 
 
 def drain(parsed: Namespace) -> str:
@@ -45,7 +42,7 @@ def await_ranks(parsed: Namespace) -> str:
     """Wait until no rank runs in this container; return a summary for the log."""
     from tasks.adapters.process import is_running
 
-    return ranks_here.await_ranks(is_running, SystemClock(), at_most_s=parsed.at_most_s)
+    return await_own_ranks(is_running, SystemClock(), at_most_s=parsed.at_most_s)
 
 
 def openai(parsed: Namespace) -> str:

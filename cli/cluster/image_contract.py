@@ -131,7 +131,7 @@ STEPS_OF_IMAGE: dict[Image, tuple[str, ...]] = {
     "tasks-gpu-trtllm": (
         *(
             "tasks.command",
-            "tasks.serving.pod.mpi_leader",
+            "tasks.serving.pod.lead",
             "tasks.steps.quantize",
             "tasks.steps.build",
             "tasks.steps.assemble",

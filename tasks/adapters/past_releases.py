@@ -41,7 +41,7 @@ def stored_files(plan: Plan, releases: Sequence[Release], workspace: Workspace) 
         return StoredFiles()
     own, downloads = plan.stages["download"].key, workspace.artifacts.files_of("download")
     kept = downloads.lying_in(own)
-    files = downloads.at_a_glance(own)
+    files = downloads.from_one_listing(own)
     if files is not None:
         return StoredFiles(files, kept)
     keys = {release.plan.stages["download"].key for release in releases} - {own}

@@ -38,8 +38,8 @@ class Contract(BaseModel):
     """The remedy in errors about an invalid document."""
 
 
-class Written(Contract):
-    """A part of a document that a person writes: every text is bounded."""
+class UserDocument(Contract):
+    """A part of a document that a user writes: every text is bounded."""
 
     model_config = ConfigDict(str_max_length=MAX_TEXT_CHARS)
 

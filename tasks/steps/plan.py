@@ -45,7 +45,7 @@ from tasks.contracts.stored.plan import (
     stage_fields,
     stage_keys,
 )
-from tasks.contracts.stored.release import Checked, Release
+from tasks.contracts.stored.release import Release, UnchangedRun
 from tasks.engines.checkpoint.calibration_texts import texts_for
 from tasks.engines.preflight import chat
 from tasks.engines.preflight import harness as harness_tasks
@@ -107,7 +107,9 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         _write(release.model_copy(update={"plan": plan}), uri, workspace)
     else:
         plan = _with_stored(plan, workspace.artifacts.find, workspace)
-        checked = Checked(release_id=plan.release_id, at=workspace.clock.now(), run=request.run, schedule=spec.schedule)
+        checked = UnchangedRun(
+            release_id=plan.release_id, at=workspace.clock.now(), run=request.run, schedule=spec.schedule
+        )
         workspace.store.put_bytes(workspace.layout.checked(spec.name), canonical_json(checked.model_dump(mode="json")))
     preview = _preview(plan, spec, live, channel, workspace)
     for line in _log_lines(plan):

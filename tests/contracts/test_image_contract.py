@@ -26,13 +26,13 @@ NOT_IN = {
     "tasks-gpu-trtllm": {"tasks.engines.huggingface.modelopt"},
     "tasks-gpu-vllm": {
         "tasks.engines.huggingface.modelopt",
-        "tasks.serving.pod.mpi_leader",
+        "tasks.serving.pod.lead",
         "tasks.serving.pod.all_reduce",
         "tasks.adapters.kube.kube",
         "tasks.adapters.load.served_traffic",
     },
     "tasks-modelopt": {
-        *("tasks.serving.pod.mpi_leader", "tasks.adapters.kube.kube", "tasks.adapters.load.served_traffic"),
+        *("tasks.serving.pod.lead", "tasks.adapters.kube.kube", "tasks.adapters.load.served_traffic"),
         "tasks.steps.fetch_repository",
         *("tasks.adapters.sign.kms", "tasks.adapters.sign.signatures"),
         "tasks.serving.openai_api.process",

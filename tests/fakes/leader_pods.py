@@ -1,12 +1,12 @@
 """Pods of a LeaderWorkerSet's group, as its leader finds them through the API."""
 
-from tasks.serving.pod import mpi_leader
+from tasks.serving.pod import lead
 
 GROUP_KEY = "abc"
 
 
 def pod(index, *, ready=True, address=True, ending=False, minute=0):
-    labels = {mpi_leader.GROUP_LABEL: GROUP_KEY, mpi_leader.INDEX_LABEL: str(index)}
+    labels = {lead.GROUP_LABEL: GROUP_KEY, lead.INDEX_LABEL: str(index)}
     created = f"2026-01-01T00:{minute:02d}:0{index}Z"
     metadata = {"name": f"demo-0-{index}" if index else "demo-0", "labels": labels, "creationTimestamp": created}
     metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if ending else {}
@@ -23,7 +23,7 @@ class Pods:
         self.answers = list(answers)
 
     def find(self, kind, labels):
-        assert (kind, labels) == ("Pod", {mpi_leader.GROUP_LABEL: GROUP_KEY})
+        assert (kind, labels) == ("Pod", {lead.GROUP_LABEL: GROUP_KEY})
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 

@@ -41,7 +41,7 @@ class Incoming:
     size_bytes: int
     sha256: str | None
     """None if it is not known before the bytes are read."""
-    bring: Callable[[Callable[[ByteSource], File], Count], File]
+    read_into: Callable[[Callable[[ByteSource], File], Count], File]
     """Gives the bytes to a function and returns what that returns."""
 
 
@@ -220,7 +220,7 @@ class ArtifactStore:
                 taken.append(file.size_bytes)
                 return File(path=file.path, sha256=sha256, blake3=digested.blake3, size_bytes=file.size_bytes)
 
-            return file.bring(take, count)
+            return file.read_into(take, count)
 
         draft = self._manifest(stage, key, (), inputs, producer, metrics, 0.0)
         return self._commit(draft, files, put, began, what, measured=lambda: {DOWNLOADED_BYTES: sum(taken)})

@@ -35,7 +35,7 @@ class StageFiles:
             for file in (manifest.files if manifest else ())
         }
 
-    def at_a_glance(self, but: str) -> tuple[File, ...] | None:
+    def from_one_listing(self, but: str) -> tuple[File, ...] | None:
         """The files of all artifacts besides `but`; None where finding out would take seconds."""
         listed = list(islice(self._store.list(self._folder), OBJECTS_GLANCED_AT + 1))
         keys = self._newest(listed, but)

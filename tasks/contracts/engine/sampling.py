@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 
 MAX_STOP_WORDS = 16
 MAX_BAD_WORDS = 64
@@ -60,7 +60,7 @@ class Sampling(BaseModel):
     bad_words: BadWords | None = None
 
 
-class SamplingParameters(Sampling, Written):
+class SamplingParameters(Sampling, UserDocument):
     """How an answer is generated; what is absent changes nothing."""
 
     temperature: Temperature = 0.0

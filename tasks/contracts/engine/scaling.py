@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 
 ScalingMetric = Literal["queue_compute_ratio", "waiting_requests", "kv_cache_use", "request_rate", "requests_in_flight"]
 """What a scaler may compare with its target, as the average of the live release's pods."""
@@ -25,7 +25,7 @@ MAX_TARGET = 1e6
 MAX_STABILIZATION_S = 3600  # the HorizontalPodAutoscaler's own bound
 
 
-class Autoscale(Written):
+class Autoscale(UserDocument):
     """Let the number of serving pods follow the load, between serving.replicas.min and max."""
 
     metric: ScalingMetric = Field(
@@ -50,7 +50,7 @@ class Autoscale(Written):
         return self.metric in COUNTED_BY_THE_FRONT
 
 
-class Scaler(Written):
+class Scaler(UserDocument):
     """What scales workloads at this site. Both read the series of k8s_manifests/autoscaling."""
 
     kind: Literal["hpa", "keda"] = Field(

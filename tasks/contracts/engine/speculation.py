@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 from tasks.contracts.spec_fields import HubRepo, Revision
 
 MAX_DRAFT_TOKENS = 32
@@ -16,7 +16,7 @@ DraftTokens = Annotated[
 ]
 
 
-class Drafted(Written):
+class Drafted(UserDocument):
     """A model of its own guesses: an EAGLE head, or a smaller model with the same vocabulary."""
 
     method: Literal["eagle", "eagle3", "draft_model"]
@@ -25,14 +25,14 @@ class Drafted(Written):
     num_tokens: DraftTokens
 
 
-class MultiTokenPrediction(Written):
+class MultiTokenPrediction(UserDocument):
     """Layers of the model itself guess, which were trained with it."""
 
     method: Literal["mtp"]
     num_tokens: DraftTokens
 
 
-class PromptLookup(Written):
+class PromptLookup(UserDocument):
     """What followed the last tokens when they occurred before is the guess."""
 
     method: Literal["ngram"]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from tasks.contracts.base import DNS_LABEL, PRINTABLE, Written
+from tasks.contracts.base import DNS_LABEL, PRINTABLE, UserDocument
 from tasks.contracts.kubernetes_text import LabelKey, Namespace, ObjectName
 
 NAME, TIMEOUT = "{name}", "{timeout_s}"
@@ -32,7 +32,7 @@ def filled(text: str, name: str, timeout_s: int) -> str:
     return text.replace(NAME, name).replace(TIMEOUT, str(timeout_s))
 
 
-class Gateway(Written):
+class Gateway(UserDocument):
     """The Gateway that routes attach to, which an administrator made."""
 
     name: ObjectName
@@ -40,7 +40,7 @@ class Gateway(Written):
     listener: ObjectName | None = Field(default=None, description="name of one listener; all that fit when absent")
 
 
-class Routes(Written):
+class Routes(UserDocument):
     """What serving.exposure ingress makes: an Ingress, or routes of the Gateway API."""
 
     kind: Literal["ingress", "gateway"]
@@ -91,14 +91,14 @@ class Routes(Written):
         return other if re.fullmatch(DNS_LABEL, other) else None
 
 
-class AccessLogs(Written):
+class AccessLogs(UserDocument):
     """Where a load balancer writes its access logs."""
 
     bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?$", max_length=200)
 
 
-class LoadBalancer(Written):
+class LoadBalancer(UserDocument):
     """Settings of the Network Load Balancers that the AWS Load Balancer Controller makes."""
 
     scheme: Literal["internal", "internet-facing"] = "internal"

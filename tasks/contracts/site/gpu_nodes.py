@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 from tasks.contracts.engine.engine_kinds import EngineKind
 from tasks.contracts.engine.gpu_instances import GPU_INSTANCES, KARPENTER_NAMES
 from tasks.contracts.kubernetes_text import LabelValue
@@ -27,7 +27,7 @@ AwsName = Annotated[str, StringConstraints(pattern=r"^[\w+=,.@-]+$", max_length=
 Tag = Annotated[str, StringConstraints(pattern=r"^[\w .:/=+@-]+$", max_length=128)]
 
 
-class GpuNodes(Written):
+class GpuNodes(UserDocument):
     """The instances that Karpenter starts for one GPU product."""
 
     instance_types: tuple[InstanceType, ...] = Field(min_length=1, max_length=20)
@@ -52,7 +52,7 @@ class GpuNodes(Written):
         return self
 
 
-class Karpenter(Written):
+class Karpenter(UserDocument):
     """What Karpenter needs for every GPU product, and how it keeps nodes."""
 
     node_role: AwsName = Field(description="IAM role of the nodes")
@@ -76,7 +76,7 @@ class Karpenter(Written):
     )
 
 
-class NodeFacts(Written):
+class NodeFacts(UserDocument):
     """What the checks need of a product and of the shape of its pods."""
 
     product: LabelValue

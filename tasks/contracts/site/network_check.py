@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from tasks.contracts.base import Contract, Written
+from tasks.contracts.base import Contract, UserDocument
 
 
-class NetworkFloor(Written):
+class NetworkFloor(UserDocument):
     """What the network between nodes with a GPU product must be able to do."""
 
     min_gb_per_s: float = Field(

@@ -7,14 +7,14 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.contracts.base import Contract, Written
+from tasks.contracts.base import Contract, UserDocument
 from tasks.contracts.kubernetes_text import RunIdentity
 from tasks.contracts.schedule import Schedule
 
 MAX_DAYS = 3650
 
 
-class RetentionPolicy(Written):
+class RetentionPolicy(UserDocument):
     """What `retention` keeps. Releases that a channel names, and deployed ones, are kept whatever it says."""
 
     schedule: Schedule | None = Field(

@@ -11,7 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 from tasks.contracts.kubernetes_text import ObjectName
 
 KEY_VARIABLE = "SLIPWAY_SIGNING_KEY"
@@ -66,7 +66,7 @@ KmsKey = Annotated[
 """The ARN of a key; an alias cannot be the resource of an IAM policy."""
 
 
-class Signing(Written):
+class Signing(UserDocument):
     """Who signs releases at publish, and whose signatures serving pods accept."""
 
     key_secret: ObjectName | None = Field(

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 from tasks.contracts.engine.engine_kinds import EngineKind
 from tasks.contracts.engine.scaling import Scaler
 from tasks.contracts.kubernetes_text import ImageName, LabelKey, LabelValue, Namespace, NonEmptyLabelValue, ObjectName
@@ -116,7 +116,7 @@ def _ranges(endpoint: str | None, networks: tuple[str, ...]) -> tuple[str, ...]:
         return ()
 
 
-class Kubernetes(Written):
+class Kubernetes(UserDocument):
     """The cluster, and the two namespaces."""
 
     context: str | None = Field(default=None, description="kubeconfig context; the current one when absent")
@@ -127,7 +127,7 @@ class Kubernetes(Written):
     )
 
 
-class TransferSite(Written):
+class TransferSite(UserDocument):
     """How fast files move between the object store and a pod."""
 
     connections: int = Field(default=16, ge=1, le=256, description="parts that one process reads or writes at a time")
@@ -136,7 +136,7 @@ class TransferSite(Written):
     )
 
 
-class ObjectStoreSite(Written):
+class ObjectStoreSite(UserDocument):
     """Where artifacts, releases and channels are stored."""
 
     bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
@@ -161,7 +161,7 @@ class ObjectStoreSite(Written):
         return _ranges(self.endpoint, self.networks)
 
 
-class HubSite(Written):
+class HubSite(UserDocument):
     """The Hugging Face Hub or a mirror of it."""
 
     endpoint: Endpoint = "https://huggingface.co"
@@ -173,7 +173,7 @@ class HubSite(Written):
         return _ranges(self.endpoint, self.networks)
 
 
-class Toleration(Written):
+class Toleration(UserDocument):
     """As in a pod's spec."""
 
     key: LabelKey
@@ -188,7 +188,7 @@ class Toleration(Written):
         return self
 
 
-class PodShape(Written):
+class PodShape(UserDocument):
     """Resources and placement of one kind of pod."""
 
     cpu: Cpu
@@ -199,7 +199,7 @@ class PodShape(Written):
     tolerations: tuple[Toleration, ...] = Field(default=(), max_length=MAX_ENTRIES)
 
 
-class Gpu(Written):
+class Gpu(UserDocument):
     """A GPU product that this site's nodes have."""
 
     memory_gib: float = Field(gt=0, le=4096)
@@ -221,7 +221,7 @@ class Gpu(Written):
     )
 
 
-class Images(Written):
+class Images(UserDocument):
     """Image names, which are part of the keys; for GPU engines plan requires their digests."""
 
     tasks: ImageName = Field(description="image of the CPU steps")
@@ -250,7 +250,7 @@ Origin = Annotated[
 """Scheme, host and port as a browser writes them, or any."""
 
 
-class ServingSite(Written):
+class ServingSite(UserDocument):
     """Settings of serving pods."""
 
     bind_address: str = Field(
@@ -291,7 +291,7 @@ class ServingSite(Written):
         return text
 
 
-class StartBudget(Written):
+class StartBudget(UserDocument):
     """How long pods may take to start, by phase."""
 
     schedule_min: float = Field(gt=0, le=1440, description="minutes until a node has the pod, nodes from zero included")
@@ -308,7 +308,7 @@ class StartBudget(Written):
         return int(60 * self.pull_min)
 
 
-class Budgets(Written):
+class Budgets(UserDocument):
     """How long each phase of a pod may take. What runs out of time says which phase it was."""
 
     cpu: StartBudget = Field(
@@ -330,7 +330,7 @@ class Budgets(Written):
         return self.gpu if gpus else self.cpu
 
 
-class Prices(Written):
+class Prices(UserDocument):
     """What a pod costs, from which plan says what a release will cost."""
 
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$", description="ISO 4217")
@@ -342,7 +342,7 @@ class Prices(Written):
     )
 
 
-class AirflowSite(Written):
+class AirflowSite(UserDocument):
     """How the DAGs of this site run their pods."""
 
     deferrable: bool = False
@@ -350,7 +350,7 @@ class AirflowSite(Written):
     aws_conn_id: str = "aws_default"
 
 
-class Site(Written):
+class Site(UserDocument):
     """Everything that depends on where releases run."""
 
     if_invalid = "`slipway schema --site` prints its fields."

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 from tasks.contracts.kubernetes_text import ObjectName
 
 TRACES_PATH = "/v1/traces"
@@ -13,7 +13,7 @@ HEADERS_VARIABLE = "OTEL_EXPORTER_OTLP_HEADERS"
 """Variable of a step's process, and key of `headers_secret`."""
 
 
-class Traces(Written):
+class Traces(UserDocument):
     """The collector that spans are sent to, and how."""
 
     endpoint: str = Field(
@@ -37,7 +37,7 @@ class Traces(Written):
         return address.rstrip("/")
 
 
-class Telemetry(Written):
+class Telemetry(UserDocument):
     """What this site exports besides Triton's own metrics. Off unless it is set."""
 
     metrics: bool = Field(

@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from tasks.contracts.base import DNS_LABEL, Written
+from tasks.contracts.base import DNS_LABEL, UserDocument
 from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, EngineTraits, kinds_with_adapters
 from tasks.contracts.engine.expert_parallel import expert_problem
 from tasks.contracts.engine.sampling import SamplingParameters
@@ -26,7 +26,7 @@ from tasks.contracts.spec_fields import (
 )
 
 
-class Lora(Written):
+class Lora(UserDocument):
     """A LoRA adapter that requests may choose. It is fetched with the source's token."""
 
     name: str = Field(pattern=DNS_LABEL, max_length=MAX_NAME_CHARS, description="name that requests use")
@@ -34,7 +34,7 @@ class Lora(Written):
     revision: Revision = Field(default="main", description="branch, tag or commit; plan resolves it")
 
 
-class Engine(Written):
+class Engine(UserDocument):
     """The engine that runs the model, and its limits."""
 
     kind: EngineKind

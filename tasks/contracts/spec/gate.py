@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 from tasks.contracts.engine.sampling import SamplingParameters
 from tasks.contracts.spec.harness import Harness
 from tasks.contracts.spec.load_level import LoadLevel
@@ -87,7 +87,7 @@ class Quality(SamplingParameters, Matching):
     )
 
 
-class Goodput(Written):
+class Goodput(UserDocument):
     """The service level a request must meet to count as good. Absent limits are not checked."""
 
     ttft_ms: Milliseconds | None = None
@@ -95,7 +95,7 @@ class Goodput(Written):
     latency_ms: Milliseconds | None = None
 
 
-class LoadPrompts(Written):
+class LoadPrompts(UserDocument):
     """What the load test asks: lines of a dataset, or made-up prompts at lengths of a normal distribution."""
 
     dataset: HubFileUri | None = Field(
@@ -122,7 +122,7 @@ class LoadPrompts(Written):
         return self
 
 
-class Benchmark(Written):
+class Benchmark(UserDocument):
     """The load that candidate and live release are measured under."""
 
     concurrency: tuple[Concurrency, ...] = Field(
@@ -181,7 +181,7 @@ class Benchmark(Written):
         return self
 
 
-class Expectation(Written):
+class Expectation(UserDocument):
     """One line of the gate: a metric and exactly one limit.
 
     An absolute limit is `at_most` or `at_least`. A relative one, `at_most_ratio` or `at_least_ratio`, divides by the
@@ -256,7 +256,7 @@ class Expectation(Written):
         return self.at_most is not None or self.at_most_ratio is not None
 
 
-class Gate(Written):
+class Gate(UserDocument):
     """What a candidate must prove. Absent, thin or non-finite data is never a pass."""
 
     smoke: tuple[SmokeQuestion, ...] = Field(min_length=1, max_length=MAX_QUESTIONS)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from tasks.contracts.base import Contract, Written
+from tasks.contracts.base import Contract, UserDocument
 from tasks.contracts.spec_fields import MAX_REQUESTS, PLAIN_ANSWER_TOKENS, AnswerTokens, HubFileUri
 
 MAX_HARNESS_TASKS = 50
@@ -42,7 +42,7 @@ class HarnessLimit(Contract):
         return f"{self.metric},{self.filter}"
 
 
-class HarnessTask(Written):
+class HarnessTask(UserDocument):
     """A task, how much of it is run, and the limits of its score.
 
     `task` names one of lm_eval's own tasks, or with `questions` a task that is made from a dataset file.
@@ -99,7 +99,7 @@ class HarnessTask(Written):
         )
 
 
-class Harness(Written):
+class Harness(UserDocument):
     """Tasks that step evaluate sends to the candidate's OpenAI endpoint."""
 
     api: Literal["chat", "completions"] = Field(

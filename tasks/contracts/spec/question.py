@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 from tasks.contracts.engine.sampling import SamplingParameters
 from tasks.contracts.spec.answer_patterns import check_pattern, is_found
 from tasks.contracts.spec.answer_text import MAX_FUZZY_CHARS, MIN_SIMILARITY, is_similar, without_thoughts
@@ -39,14 +39,14 @@ def answer_tokens(max_tokens: int | None, *, room: int, thinks: bool) -> int:
     return max(PLAIN_ANSWER_TOKENS, min(THOUGHTFUL_ANSWER_TOKENS, room)) if thinks else PLAIN_ANSWER_TOKENS
 
 
-class Turn(Written):
+class Turn(UserDocument):
     """A message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str = Field(min_length=1, max_length=MAX_PROMPT_CHARS)
 
 
-class Matching(Written):
+class Matching(UserDocument):
     """How a model's answer is compared with the expected one."""
 
     match: Literal["exact", "contains", "regex", "fuzzy"] = "exact"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.contracts.base import Written
+from tasks.contracts.base import UserDocument
 from tasks.contracts.schedule import Schedule
 from tasks.contracts.spec_fields import MAX_KEPT, MAX_REQUESTS, MAX_STEPS, MAX_WAIT_S
 
@@ -17,7 +17,7 @@ LOOK_SPARE_S = 30
 """What a watched step takes besides rollout.bake_s: until the Gateway has its weights, and for the last probe."""
 
 
-class CanaryLimits(Written):
+class CanaryLimits(UserDocument):
     """When a canary step passes: limits for the candidate beside the live release, both under real traffic."""
 
     min_requests: int = Field(
@@ -48,7 +48,7 @@ MIN_DRILL_REQUESTS = 20
 """Requests that a drill sends on average before, between and after its flips: fewer would hardly meet a flip."""
 
 
-class DrillSettings(Written):
+class DrillSettings(UserDocument):
     """A drill: promoted and rolled back on a schedule, under load, so that the way back is known to work."""
 
     schedule: Schedule = Field(default="@weekly", description="when the DAG `drill__<name>` runs, in UTC")
@@ -74,7 +74,7 @@ class DrillSettings(Written):
         return self
 
 
-class Rollout(Written):
+class Rollout(UserDocument):
     """How traffic shifts, and what stays deployed."""
 
     strategy: Literal["blue-green", "canary"] = "blue-green"

@@ -4,13 +4,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.contracts.base import DNS_LABEL, Written
+from tasks.contracts.base import DNS_LABEL, UserDocument
 from tasks.contracts.engine.scaling import Autoscale
 from tasks.contracts.kubernetes_text import ImageName
 from tasks.contracts.spec_fields import MAX_DRAIN_S, MAX_GPUS_OF_A_POD, MAX_NAME_CHARS, MAX_REPLICAS, MAX_WAIT_S
 
 
-class Replicas(Written):
+class Replicas(UserDocument):
     """How many serving pods."""
 
     min: int = Field(default=1, ge=1, le=MAX_REPLICAS)
@@ -23,7 +23,7 @@ class Replicas(Written):
         return self
 
 
-class Serving(Written):
+class Serving(UserDocument):
     """The section `serving`: replicas, GPUs, exposure and ends of the model's servers."""
 
     image: ImageName | None = Field(

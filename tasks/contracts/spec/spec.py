@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from tasks.contracts.base import DNS_LABEL, Written
+from tasks.contracts.base import DNS_LABEL, UserDocument
 from tasks.contracts.engine.engine_kinds import KEPT_FORMATS, EngineTraits, QuantizationFormat, kinds_with
 from tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
 from tasks.contracts.spec.engine import Engine
@@ -26,7 +26,7 @@ CALIBRATED: frozenset[str] = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8"
 """Formats whose scales come from activations on calibration texts."""
 
 
-class Source(Written):
+class Source(UserDocument):
     """Which model to fetch, and the credentials for it."""
 
     repo: HubRepo = Field(description="<org>/<name> on the Hub")
@@ -34,7 +34,7 @@ class Source(Written):
     token_secret: SecretRef | None = Field(default=None, description="Secret that holds a Hub token: <name>/<key>")
 
 
-class Calibration(Written):
+class Calibration(UserDocument):
     """Texts for calibrating quantization."""
 
     dataset: HubFileUri = Field(description='JSONL on the Hub, one {"text": str} per line')
@@ -42,7 +42,7 @@ class Calibration(Written):
     max_tokens: int = Field(default=2048, ge=16, le=MAX_TOKENS, description="tokens kept of each sample")
 
 
-class Quantization(Written):
+class Quantization(UserDocument):
     """How weights and KV cache are quantized."""
 
     format: QuantizationFormat
@@ -55,7 +55,7 @@ class Quantization(Written):
         return self.format in CALIBRATED or (self.kv_cache != "none" and not uncalibrated)
 
 
-class ReleaseSpec(Written):
+class ReleaseSpec(UserDocument):
     """One model, from a revision to a Service."""
 
     if_invalid = "`slipway schema` prints its fields."

@@ -58,7 +58,7 @@ class Release(Contract):
     created_at: datetime
 
 
-class Checked(Contract):
+class UnchangedRun(Contract):
     """checked.json: the last run with nothing to release. It shows that a schedule is kept although nothing changes."""
 
     release_id: str = Field(description="the live release, which is what the spec asks for")

@@ -11,7 +11,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.schedule import next_due
 from tasks.contracts.stored.artifact import Layout
 from tasks.contracts.stored.channel import Channel, ChannelEntry
-from tasks.contracts.stored.release import Checked, Release
+from tasks.contracts.stored.release import Release, UnchangedRun
 from tasks.contracts.wire.exposition import Metric, Sample
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class ChannelMetrics:
     def _checked(self, model: str, live: ChannelEntry, release: Release) -> tuple[datetime, str | None]:
         uri = self.layout.checked(model)
         document = self.store.read_with_etag(uri)
-        checked = read_contract_json(Checked, document[0], uri) if document else None
+        checked = read_contract_json(UnchangedRun, document[0], uri) if document else None
         if checked is None or checked.at < live.since:
             return live.since, release.spec.schedule
         return checked.at, checked.schedule

@@ -39,7 +39,7 @@ class Rank:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of a rank, which tasks/serving/pod/mpi_leader.py passes."""
+    """Declare the arguments of a rank, which tasks/serving/pod/lead.py passes."""
     parser.add_argument("--leader", required=True, help="address of rank 0")
     parser.add_argument("--port", type=int, default=PORT, help="where rank 0 listens for the others")
     parser.add_argument("--mib", type=int, required=True, help="what each rank contributes")

@@ -7,7 +7,7 @@ import pytest
 
 from cli.cluster.image_contract import PACKAGES_OF_STEPS, STEPS_OF_IMAGE
 from tasks.engines.trtllm.commands import BUILD, PYTHON
-from tasks.serving.pod import mpi_leader
+from tasks.serving.pod import lead
 from tasks.serving.rendered import commands
 from tests.contracts.recorded import contract
 from tests.support.paths import REPOSITORY
@@ -130,9 +130,9 @@ def test_the_leader_talks_to_no_worker_that_it_does_not_know():
 
 
 def test_both_ends_of_a_connection_agree_with_what_is_rendered():
-    keys = str(mpi_leader.PUBLIC_KEY.parent)
+    keys = str(lead.PUBLIC_KEY.parent)
 
     assert int(settings("sshd_config")["Port"]) == int(settings_of_client()["Port"]) == commands.SSH_PORT
-    assert settings("sshd_config")["AuthorizedKeysFile"] == str(mpi_leader.PUBLIC_KEY)
+    assert settings("sshd_config")["AuthorizedKeysFile"] == str(lead.PUBLIC_KEY)
     assert settings_of_client()["IdentityFile"].startswith(keys)
-    assert f"{Path(mpi_leader.SSH_CONFIG).parent}/" in dockerfile("triton-multinode")
+    assert f"{Path(lead.SSH_CONFIG).parent}/" in dockerfile("triton-multinode")

@@ -18,7 +18,7 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.site.site import Site
 from tasks.contracts.site.store_access import IDENTITY_VARIABLE
-from tasks.serving.pod import drain, mpi_leader
+from tasks.serving.pod import drain, lead
 from tasks.serving.rendered import manifests
 from tests.contracts.recorded import check_object, check_writable, contract
 from tests.fakes.eks_site import eks
@@ -148,8 +148,8 @@ def test_pods_of_a_leaderworkerset_are_told_by_labels_that_they_have():
     leader = over_nodes()["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]["containers"][0]
     group = next(entry for entry in leader["env"] if entry["name"] == "GROUP_KEY")
 
-    assert {SET_NAME, SET_REVISION, mpi_leader.GROUP_LABEL, mpi_leader.INDEX_LABEL} <= set(LWS["pod_labels"])
-    assert group["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{mpi_leader.GROUP_LABEL}']"
+    assert {SET_NAME, SET_REVISION, lead.GROUP_LABEL, lead.INDEX_LABEL} <= set(LWS["pod_labels"])
+    assert group["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{lead.GROUP_LABEL}']"
     assert not {entry["name"] for entry in leader["env"]} & set(LWS["pod_environment"]), "the controller sets these"
 
 

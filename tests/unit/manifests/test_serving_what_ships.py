@@ -8,7 +8,7 @@ import yaml
 
 from tasks.contracts.base import read_contract
 from tasks.contracts.site.site import Site
-from tasks.serving.pod import mpi_leader
+from tasks.serving.pod import lead
 from tasks.serving.rendered import groups, manifests
 from tests.contracts.recorded import check_command, check_object, contract
 from tests.fakes.clock import ManualClock
@@ -68,17 +68,15 @@ def commands(workload, folder):
 def led(leader, folder):
     """What the leader becomes once its worker has joined, by what its manifest tells it."""
     parser = argparse.ArgumentParser()
-    mpi_leader.add_arguments(parser)
+    lead.add_arguments(parser)
     told = [word.replace("$(GROUP_KEY)", GROUP_KEY).replace("$(POD_IP)", "10.0.0.1") for word in leader["command"]]
-    group = mpi_leader.multinode_server(
-        parser.parse_args(told[told.index("lead") + 1 :]), control_key="drawn-by-the-leader"
-    )
+    group = lead.multinode_server(parser.parse_args(told[told.index("lead") + 1 :]), control_key="drawn-by-the-leader")
     (folder / "ssh-publickey").write_text("ssh-ed25519 AAAA slipway\n")
     prefix = folder / "opt/hpcx/ompi"
     image = {**IMAGE_ENVIRONMENT, "PATH": install_mpi(prefix), "OPAL_PREFIX": str(prefix)}
     return [
         word.replace(str(prefix), IMAGE_ENVIRONMENT["OPAL_PREFIX"]).replace(str(folder), "/tmp")
-        for word in mpi_leader.command(
+        for word in lead.command(
             group,
             Pods([pod(0), pod(1)]),
             ManualClock(),

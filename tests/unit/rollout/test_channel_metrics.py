@@ -13,7 +13,7 @@ from tasks.contracts.base import canonical_json
 from tasks.contracts.errors import UnavailableError
 from tasks.contracts.schedule import next_due
 from tasks.contracts.stored.channel import Channel
-from tasks.contracts.stored.release import Checked
+from tasks.contracts.stored.release import UnchangedRun
 from tasks.contracts.wire import exposition
 from tasks.rollout.act.channel_metrics import ChannelMetrics
 from tests.fakes.clock import ManualClock
@@ -75,7 +75,7 @@ def test_a_live_release_and_the_events_of_its_channel_are_exported(workspace):
 def test_a_run_with_nothing_to_do_keeps_the_schedule(workspace):
     live(workspace, version(1, schedule="@daily"))
     checked_at = AT + timedelta(days=3)
-    checked = Checked(release_id="x", at=checked_at, run="run-9", schedule="0 3 * * *")
+    checked = UnchangedRun(release_id="x", at=checked_at, run="run-9", schedule="0 3 * * *")
     put(workspace, workspace.layout.checked("demo"), checked)
 
     found = exported(workspace)
@@ -87,7 +87,7 @@ def test_a_run_with_nothing_to_do_keeps_the_schedule(workspace):
 
 def test_a_check_from_before_the_promotion_is_not_the_last_one(workspace):
     live(workspace, version(1, schedule=None))
-    checked = Checked(release_id="x", at=AT - timedelta(days=1), run="run-0", schedule="@daily")
+    checked = UnchangedRun(release_id="x", at=AT - timedelta(days=1), run="run-0", schedule="@daily")
     put(workspace, workspace.layout.checked("demo"), checked)
 
     found = exported(workspace)

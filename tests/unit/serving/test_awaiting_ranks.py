@@ -8,7 +8,7 @@ import pytest
 
 from tasks import command
 from tasks.adapters.process import is_running
-from tasks.serving.pod import ranks_here
+from tasks.serving.pod import await_ranks
 from tests.fakes.clock import ManualClock
 
 
@@ -16,7 +16,7 @@ def launcher_for(clock, seconds):
     """A container in which the launcher runs for so long."""
 
     def runs(name):
-        assert name == ranks_here.LAUNCHER
+        assert name == await_ranks.LAUNCHER
         return clock.monotonic() < seconds
 
     return runs
@@ -26,9 +26,9 @@ def launcher_for(clock, seconds):
 def test_a_worker_stays_as_long_as_its_ranks_and_no_longer_than_it_may(runs_s, stays_s):
     clock = ManualClock()
 
-    summary = ranks_here.await_ranks(launcher_for(clock, runs_s), clock, at_most_s=60)
+    summary = await_ranks.await_ranks(launcher_for(clock, runs_s), clock, at_most_s=60)
 
-    assert clock.monotonic() == pytest.approx(stays_s, abs=2 * ranks_here.POLL_S)
+    assert clock.monotonic() == pytest.approx(stays_s, abs=2 * await_ranks.POLL_S)
     assert ("still running" in summary) is (runs_s > stays_s)
 
 

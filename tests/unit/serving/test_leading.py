@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from tasks.contracts.errors import UnavailableError
-from tasks.serving.pod import mpi_leader
+from tasks.serving.pod import lead
 from tasks.serving.rendered import commands
 from tests.fakes.clock import ManualClock
 from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
 from tests.support.refused import refused
 
-GROUP = mpi_leader.MultinodeServer(
+GROUP = lead.MultinodeServer(
     GROUP_KEY,
     2,
     4,
@@ -30,7 +30,7 @@ def command(tmp_path):
 
     def made(pods, environment=None):
         known = {"PATH": path, **(environment or {})}
-        return mpi_leader.command(GROUP, pods, ManualClock(), public_key=key, folder=tmp_path, environment=known)
+        return lead.command(GROUP, pods, ManualClock(), public_key=key, folder=tmp_path, environment=known)
 
     return made
 
@@ -91,7 +91,7 @@ def test_a_group_without_a_key_is_refused(tmp_path):
     path = install_mpi(tmp_path / "hpcx")
 
     with refused(remedy="serving.mpi_secret"):
-        mpi_leader.command(
+        lead.command(
             GROUP,
             Pods([pod(0)]),
             ManualClock(),
@@ -135,17 +135,17 @@ def test_an_image_in_which_no_launcher_would_start_is_refused(command, tmp_path,
 
 def test_the_manifests_arguments_describe_the_group():
     parser = argparse.ArgumentParser()
-    mpi_leader.add_arguments(parser)
+    lead.add_arguments(parser)
     said = "--group=abc --nodes=2 --ranks-per-node=4 --ranked-model=demo_tensorrt_llm --bind-address=10.0.0.1 --exit-timeout-s=30 --ready-timeout-s=60"
 
-    assert mpi_leader.multinode_server(parser.parse_args(said.split()), control_key="$(POD_UID)") == GROUP
+    assert lead.multinode_server(parser.parse_args(said.split()), control_key="$(POD_UID)") == GROUP
 
 
 def parsed(said):
     parser = argparse.ArgumentParser()
-    mpi_leader.add_arguments(parser)
+    lead.add_arguments(parser)
     rest = "--group=abc --nodes=2 --ranks-per-node=4 --bind-address=10.0.0.1 --exit-timeout-s=30 --ready-timeout-s=60"
-    return mpi_leader.multinode_server(parser.parse_args([*said, *rest.split()]), control_key="key")
+    return lead.multinode_server(parser.parse_args([*said, *rest.split()]), control_key="key")
 
 
 def test_ranks_of_the_llm_api_start_by_its_launcher_which_alone_knows_which_is_the_server(tmp_path):
@@ -154,7 +154,7 @@ def test_ranks_of_the_llm_api_start_by_its_launcher_which_alone_knows_which_is_t
     key.write_text(KEY)
     environment = {"PATH": install_mpi(tmp_path / "hpcx"), "TLLM_LOG_LEVEL": "INFO"}
 
-    words = mpi_leader.command(
+    words = lead.command(
         parsed(["--launcher=trtllm-llmapi-launch"]),
         Pods([pod(0), pod(1)]),
         ManualClock(),
