@@ -71,8 +71,8 @@ def params(spec: ReleaseSpec) -> dict[str, Param]:
 
 def release_dag(spec: ReleaseSpec) -> DAG:
     """Build the DAG of one spec."""
-    asked = spec.model_dump(mode="json", exclude_unset=True)
-    text = yaml.dump(asked, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    document = spec.model_dump(mode="json", exclude_unset=True)
+    text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True)
     with DAG(
         dag_id=f"release__{spec.name}",
         description=f"{spec.source.repo} → {spec.quantization.format} → {spec.engine.kind}",

@@ -79,11 +79,11 @@ def _at_the_requested_rate(site: Site, parsed: Namespace) -> Site:
         "connections": getattr(parsed, "concurrency", None),
         "bytes_per_s": getattr(parsed, "bytes_per_s", None),
     }
-    given = {name: value for name, value in requested.items() if value is not None}
-    if not given:
+    limits = {name: value for name, value in requested.items() if value is not None}
+    if not limits:
         return site
     document = site.model_dump()
-    document["object_store"]["transfer"] |= given
+    document["object_store"]["transfer"] |= limits
     return read_contract(Site, document, "--concurrency or --bytes-per-s")
 
 
@@ -118,9 +118,9 @@ def _traced(job: Job, workspace: Workspace, environment: Mapping[str, str]) -> s
         connect_hub=lambda: cast("Hub", TracedHub(connect(), spans)),
     )
     try:
-        with spans.span(job.step) as found:
+        with spans.span(job.step) as attributes:
             summary = report(job, traced)
-            found["slipway.outcome"] = "done"
+            attributes["slipway.outcome"] = "done"
         return summary
     finally:
         spans.close()

@@ -25,8 +25,8 @@ def past_times(release: Release, workspace: Workspace) -> PastTimes:
     """
     steps = [step for step in steps_of(release.spec) if STEP_KINDS[step].timed]
     with ThreadPoolExecutor(READS_AT_ONCE) as pool:
-        found = pool.map(lambda step: list(_taken(step, release, workspace)), steps)
-        taken = {step: each[0] for step, each in zip(steps, found, strict=True) if each}
+        durations = pool.map(lambda step: list(_taken(step, release, workspace)), steps)
+        taken = {step: each[0] for step, each in zip(steps, durations, strict=True) if each}
     return PastTimes(
         release.id,
         release.plan.download_bytes,

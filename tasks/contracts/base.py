@@ -110,10 +110,10 @@ def _violations(error: ValidationError) -> str:
     lines = []
     for violation in violations[:VIOLATIONS]:
         where = _place(violation["loc"], unknown=violation["type"] == "extra_forbidden")
-        found = (
+        value = (
             "" if violation["type"] == "missing" else f" (found {_found(violation['type'], where, violation['input'])})"
         )
-        lines.append(f"{where}: {redacted(violation['msg'].removeprefix('Value error, '))}{found}")
+        lines.append(f"{where}: {redacted(violation['msg'].removeprefix('Value error, '))}{value}")
     if more := len(violations) - len(lines):
         lines.append(f"and {more} more")
     return "; ".join(lines)

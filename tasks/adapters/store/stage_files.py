@@ -41,8 +41,8 @@ class StageFiles:
         keys = self._newest(listed, but)
         if len(listed) > OBJECTS_GLANCED_AT or len(keys) > ARTIFACTS_GLANCED_AT:
             return None
-        found = self._manifests(keys).values()
-        return tuple(file for manifest in found if manifest for file in manifest.files)
+        manifests = self._manifests(keys).values()
+        return tuple(file for manifest in manifests if manifest for file in manifest.files)
 
     def lying_in(self, key: str) -> dict[str, int]:
         """Sizes by path of what lies in an artifact's place, whether or not the artifact exists."""

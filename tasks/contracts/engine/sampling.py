@@ -67,9 +67,11 @@ class SamplingParameters(Sampling, UserDocument):
 
     def requested(self) -> dict[str, Any]:
         """What was set to something that changes an answer, by name. A greedy answer is the same with every seed."""
-        given = {name: getattr(self, name) for name in SamplingParameters.model_fields}
+        parameters = {name: getattr(self, name) for name in SamplingParameters.model_fields}
         chosen = {
-            name: value for name, value in given.items() if value is not None and value not in NEUTRAL.get(name, ())
+            name: value
+            for name, value in parameters.items()
+            if value is not None and value not in NEUTRAL.get(name, ())
         }
         if "temperature" not in chosen:
             chosen.pop("seed", None)

@@ -165,8 +165,8 @@ def forecast(
         added, cpus = 0, (replicas - shared) * quantity(placement.shape.cpu)
     candidate = _step("roll-out", sum(served) if served else None, added)
     pods.append((candidate, cpus))
-    known = [each.gpu_hours for each, _ in pods if each.gpu_hours is not None]
-    gpu_hours = sum(known) if known else None
+    gpu_hours_of_pods = [each.gpu_hours for each, _ in pods if each.gpu_hours is not None]
+    gpu_hours = sum(gpu_hours_of_pods) if gpu_hours_of_pods else None
     cpu_hours = sum(cpus * (each.seconds or 0.0) for each, cpus in pods if not each.gpus) / HOUR_S
     return Forecast(
         of=past.release_id if past else None,
@@ -187,39 +187,39 @@ def forecast(
 
 def differences(spec: ReleaseSpec, plan: Plan, past: Release) -> tuple[str, ...]:
     """How an earlier release differs in what times depend on: old and new value, as far as these are short."""
-    told = []
+    lines = []
     for name in NAMED_WITH_VALUES:
         old, new = attrgetter(name)(past.spec), attrgetter(name)(spec)
         if old != new:
-            told.append(f"{name}: {_text(old)} → {_text(new)}")
-    told += [f"{name} differs" for name in NAMED_ALONE if attrgetter(name)(past.spec) != attrgetter(name)(spec)]
+            lines.append(f"{name}: {_text(old)} → {_text(new)}")
+    lines += [f"{name} differs" for name in NAMED_ALONE if attrgetter(name)(past.spec) != attrgetter(name)(spec)]
     old, new = past.plan.download_bytes, plan.download_bytes
     if old and new and not 1 / SAME_SIZE <= new / old <= SAME_SIZE:
         times = new / old
-        told.append(
+        lines.append(
             f"the model has {f'{times:,.0f}' if times >= WHOLE_NUMBERS_FROM else f'{times:.2g}'} times the bytes"
         )
-    return tuple(told)
+    return tuple(lines)
 
 
 def _text(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def interruption(spec: ReleaseSpec, live: Release, told: Forecast) -> Interruption | None:
+def interruption(spec: ReleaseSpec, live: Release, estimate: Forecast) -> Interruption | None:
     """What clients lose while a candidate of `spec` runs on GPUs of the live release; None where it has its own."""
     if spec.rollout.surge == "full":
         return None
     replicas = live.spec.serving.replicas.min
-    times = [each.seconds for each in told.steps if each.step in CANDIDATE_STEPS]
-    known = sum(each for each in times if each is not None)
+    times = [each.seconds for each in estimate.steps if each.step in CANDIDATE_STEPS]
+    timed_s = sum(each for each in times if each is not None)
     return Interruption(
         live=live.id,
-        of=told.of,
-        untimed=tuple(each.step for each in told.steps if each.step in CANDIDATE_STEPS and each.seconds is None),
+        of=estimate.of,
+        untimed=tuple(each.step for each in estimate.steps if each.step in CANDIDATE_STEPS and each.seconds is None),
         replicas=replicas,
         kept=shares(live.spec, replicas, spec).live,
-        seconds=known or None,
+        seconds=timed_s or None,
     )
 
 

@@ -25,9 +25,9 @@ def shares(live: ReleaseSpec, replicas: int, candidate: ReleaseSpec) -> Shares:
     as many replicas as fit, at most those that it is going to serve with, and at least one.
     """
     theirs, own, most = _gpus(live), _gpus(candidate), full_replicas(candidate, replicas)
-    beside = (replicas - 1) * theirs // own
-    if beside >= 1:
-        return Shares(1, min(most, beside))
+    fitting = (replicas - 1) * theirs // own
+    if fitting >= 1:
+        return Shares(1, min(most, fitting))
     return Shares(0, max(1, min(most, replicas * theirs // own)))
 
 

@@ -123,12 +123,12 @@ class AnswerRow(Contract):
         """What is wrong with the answer, whatever was expected; nothing where there was an error in place of one."""
         if self.error:
             return ()
-        found: dict[Flaw, bool] = {
+        applies_by_flaw: dict[Flaw, bool] = {
             "empty": is_empty(self.answer),
             "loops": ends_in_a_loop(self.answer),
             "cut off": self.finish_reason == CUT,
         }
-        return tuple(flaw for flaw, applies in found.items() if applies)
+        return tuple(flaw for flaw, applies in applies_by_flaw.items() if applies)
 
 
 MAX_CLIENT_BUSY = 0.8

@@ -89,21 +89,22 @@ class NodeFacts(UserDocument):
 
 def problems(nodes: GpuNodes, facts: NodeFacts) -> Iterator[str]:
     """Why Karpenter would start no nodes for the product's pods, or nodes that do not fit; nothing where it would."""
-    known = {name: GPU_INSTANCES[name] for name in nodes.instance_types if name in GPU_INSTANCES}
+    instances = {name: GPU_INSTANCES[name] for name in nodes.instance_types if name in GPU_INSTANCES}
     for name in nodes.instance_types:
-        if name not in known:
+        if name not in instances:
             yield f"{name} is not an x86-64 instance type with whole NVIDIA GPUs in Karpenter {KARPENTER_VERSION}"
     expected = KARPENTER_NAMES.get(facts.product)
-    for name, instance in known.items():
+    for name, instance in instances.items():
         if expected and (instance.gpu, instance.gpu_memory_mib) != expected:
             yield f"{name} has {instance.gpu} with {instance.gpu_memory_mib} MiB, and {facts.product} is {expected[0]}"
         if instance.gpus != facts.per_node:
             yield f"{name} has {instance.gpus} GPUs, per_node is {facts.per_node}"
         if instance.efa < facts.efa:
             yield f"{name} has {instance.efa} Elastic Fabric Adapters, efa is {facts.efa}"
-    if known and not any(_fits(name, facts) for name in known):
+    if instances and not any(_fits(name, facts) for name in instances):
         room = ", ".join(
-            f"{name} {each.cpu_m / 1000:.1f} CPU, {each.memory_mib} Mi, {each.nvme_gb}G" for name, each in known.items()
+            f"{name} {each.cpu_m / 1000:.1f} CPU, {each.memory_mib} Mi, {each.nvme_gb}G"
+            for name, each in instances.items()
         )
         yield (
             f"no instance type has room for shapes.gpu ({facts.cpu_m / 1000:g} CPU, {facts.memory_mib:.0f} Mi, "

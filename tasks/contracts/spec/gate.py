@@ -231,11 +231,11 @@ class Expectation(UserDocument):
 
     @model_validator(mode="after")
     def _at_one_level_or_all(self) -> Self:
-        given = [name for name in ("concurrency", "request_rate") if getattr(self, name) is not None]
-        if len(given) > 1:
+        levels = [name for name in ("concurrency", "request_rate") if getattr(self, name) is not None]
+        if len(levels) > 1:
             raise ValueError(f"{self.metric}: give concurrency or request_rate, or neither for every level")
-        if given and self.metric not in PER_LEVEL_METRICS:
-            raise ValueError(f"{self.metric} is measured once per release: remove {given[0]}")
+        if levels and self.metric not in PER_LEVEL_METRICS:
+            raise ValueError(f"{self.metric} is measured once per release: remove {levels[0]}")
         return self
 
     @property

@@ -61,12 +61,12 @@ def bytes_to_move(plan: Plan, stored: StoredFiles, repository: Repository | None
     A file is found there by its sha256. The Hub lists small files without one, and these are always downloaded.
     """
     files = plan.files_by_path if "download" in plan.missing else {}
-    known = {(f"{SHA256}{file.sha256}", file.size_bytes) for file in stored.elsewhere}
+    stored_files = {(f"{SHA256}{file.sha256}", file.size_bytes) for file in stored.elsewhere}
     kept, copied, brought = [], [], []
     for path, file in files.items():
         if file.digest.startswith(SHA256) and stored.kept.get(path) == file.size_bytes:
             kept.append(file)
-        elif (file.digest, file.size_bytes) in known:
+        elif (file.digest, file.size_bytes) in stored_files:
             copied.append(file)
         else:
             brought.append(file)
