@@ -49,6 +49,7 @@ from tasks.contracts.stored.release import Release, UnchangedRun
 from tasks.engines.checkpoint.calibration_texts import texts_for
 from tasks.engines.preflight import chat
 from tasks.engines.preflight import harness as harness_tasks
+from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.sources import (
     adapter_documents,
     adapters_of,
@@ -82,6 +83,28 @@ class Live:
     release: Release | None
 
 
+@dataclass(frozen=True)
+class Resolution:
+    """What a request means at the site and at the Hub."""
+
+    release: ResolvedRelease
+    engine: EnginePlanner
+    source: Source
+    adapters: dict[str, Source]
+    draft: Source | None
+    documents: Documents
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the checks of a resolution computed, where none of them refused it."""
+
+    estimate: Estimate
+    warnings: tuple[str, ...]
+    tools: Tools
+    datasets: Datasets
+
+
 def run(request: PlanRequest, workspace: Workspace) -> Outcome:
     """Plan the release and write its release.json, unless the same release is live already.
 
@@ -89,29 +112,13 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         InputError: the model, a dataset or the access to them is missing, or the site cannot run the release.
         UnavailableError: the Hub or the object store does not answer.
     """
-    spec = _spec_of(request)
-    channel = _channel(spec.name, workspace)
-    live = _live(channel, workspace)
-    plan = _planned(request, spec, live, workspace)
-    uri = workspace.layout.release(spec.name, plan.release_id)
+    resolution, channel, live, plan = _planned(request, workspace)
+    uri = workspace.layout.release(plan.name, plan.release_id)
     if plan.action == "release":
-        for dataset in plan.datasets.files:
-            workspace.store_dataset(dataset)
-        texts_for(spec, plan.datasets, workspace.read_dataset)  # what quantize would refuse after the download
-        if (prompts := spec.gate.benchmark.prompts) and plan.datasets.load_prompts:
-            lines = workspace.read_dataset(plan.datasets.load_prompts)
-            requests_of_lines(prompts, lines, spec.gate.benchmark.max_tokens)  # what benchmark would refuse
-        release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
-        _write(release, uri, workspace)  # before any artifact is relied on, so that retention keeps them
-        plan = _with_stored(plan, workspace.artifacts.use, workspace)
-        _write(release.model_copy(update={"plan": plan}), uri, workspace)
+        plan = _released(plan, resolution.release.spec, uri, workspace)
     else:
-        plan = _with_stored(plan, workspace.artifacts.find, workspace)
-        checked = UnchangedRun(
-            release_id=plan.release_id, at=workspace.clock.now(), run=request.run, schedule=spec.schedule
-        )
-        workspace.store.put_bytes(workspace.layout.checked(spec.name), canonical_json(checked.model_dump(mode="json")))
-    preview = _preview(plan, spec, live, channel, workspace)
+        plan = _unchanged(plan, resolution.release.spec, workspace)
+    preview = _preview(plan, resolution.release, live, channel, workspace)
     for line in _log_lines(plan):
         log.info(line)
     if preview.interruption:
@@ -125,17 +132,48 @@ def look(request: PlanRequest, workspace: Workspace) -> Preview:
     Raises:
         InputError, UnavailableError: as of `run`.
     """
+    resolution, channel, live, plan = _planned(request, workspace)
+    plan = _with_stored(plan, workspace.artifacts.find, workspace)
+    return _preview(plan, resolution.release, live, channel, workspace)
+
+
+def _planned(request: PlanRequest, workspace: Workspace) -> tuple[Resolution, Channel | None, Live | None, Plan]:
+    """The plan, before it is known what is stored, with what it was made of."""
     spec = _spec_of(request)
     channel = _channel(spec.name, workspace)
     live = _live(channel, workspace)
-    plan = _with_stored(_planned(request, spec, live, workspace), workspace.artifacts.find, workspace)
-    return _preview(plan, spec, live, channel, workspace)
+    resolution = _resolved(spec, workspace)
+    findings = _checked(resolution, workspace)
+    return resolution, channel, live, _keyed(request, resolution, findings, live, workspace)
+
+
+def _released(plan: Plan, spec: ReleaseSpec, uri: str, workspace: Workspace) -> Plan:
+    """Write the release and the datasets that it needs; the plan with what is stored, which is marked as used."""
+    for dataset in plan.datasets.files:
+        workspace.store_dataset(dataset)
+    texts_for(spec, plan.datasets, workspace.read_dataset)  # what quantize would refuse after the download
+    if (prompts := spec.gate.benchmark.prompts) and plan.datasets.load_prompts:
+        lines = workspace.read_dataset(plan.datasets.load_prompts)
+        requests_of_lines(prompts, lines, spec.gate.benchmark.max_tokens)  # what benchmark would refuse
+    release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
+    _write(release, uri, workspace)  # before any artifact is relied on, so that retention keeps them
+    plan = _with_stored(plan, workspace.artifacts.use, workspace)
+    _write(release.model_copy(update={"plan": plan}), uri, workspace)
+    return plan
+
+
+def _unchanged(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
+    """Record that the live release is what was requested; the plan with what is stored."""
+    plan = _with_stored(plan, workspace.artifacts.find, workspace)
+    checked = UnchangedRun(release_id=plan.release_id, at=workspace.clock.now(), run=plan.run, schedule=spec.schedule)
+    workspace.store.put_bytes(workspace.layout.checked(spec.name), canonical_json(checked.model_dump(mode="json")))
+    return plan
 
 
 def _preview(
-    plan: Plan, spec: ReleaseSpec, live: Live | None, channel: Channel | None, workspace: Workspace
+    plan: Plan, resolved: ResolvedRelease, live: Live | None, channel: Channel | None, workspace: Workspace
 ) -> Preview:
-    before = live.release if live else None
+    spec, before = resolved.spec, live.release if live else None
     if plan.action == "nothing":
         return Preview(plan=plan, forecast=None, unapplied=_unapplied(spec, before.spec) if before else ())
     releases = past_releases(channel, workspace)
@@ -143,10 +181,9 @@ def _preview(
     repository = repository_of(plan, spec, releases, workspace)
     moved = bytes_to_move(plan, stored_files(plan, releases, workspace), repository)
     needed = needed_requests(spec.gate, measured) if before and (measured := past_gate(before, workspace)) else ()
-    resolved, beside = resolve(spec, workspace.site), before.spec if before else None
-    told = forecast(resolved, plan, past, moved=moved, live=beside)
-    lost = interruption(spec, before, told) if before else None
-    return Preview(plan=plan, forecast=told, transfer=moved, needed=needed, interruption=lost)
+    expected = forecast(resolved, plan, past, moved=moved, live=before.spec if before else None)
+    lost = interruption(spec, before, expected) if before else None
+    return Preview(plan=plan, forecast=expected, transfer=moved, needed=needed, interruption=lost)
 
 
 def _past(
@@ -184,7 +221,7 @@ def _with_stored(plan: Plan, find: Callable[[Stage, str], Manifest | None], work
     return plan.model_copy(update={"stages": stages})
 
 
-def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspace: Workspace) -> Plan:
+def _resolved(spec: ReleaseSpec, workspace: Workspace) -> Resolution:
     resolved = resolve(spec, workspace.site)
     engine = planner_for(spec.engine.kind)
     hub = workspace.hub
@@ -193,19 +230,33 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
     documents = documents_of(source, spec.engine.traits.reads_at_plan, hub)
     source = by_index(source, documents)
     documents |= adapter_documents(adapters, hub) | draft_documents(draft, hub)
+    return Resolution(resolved, engine, source, adapters, draft, documents)
+
+
+def _checked(resolution: Resolution, workspace: Workspace) -> Findings:
+    """Refuse what cannot work, before any pod starts."""
+    resolved, engine, source = resolution.release, resolution.engine, resolution.source
+    spec, documents = resolved.spec, resolution.documents
     engine.check(resolved, source, documents)
     of_engine = engine.warnings(resolved, source, documents)
     warnings = (*of_engine, *chat.warnings(spec, documents), *server_target.warnings(spec))
     for warning in warnings:
         log.warning(warning)
-    beside = [*adapters.values(), *([draft] if draft else [])]
-    estimate = _with_others(engine.estimate(spec, source), beside)
+    others = [*resolution.adapters.values(), *([resolution.draft] if resolution.draft else [])]
+    estimate = _with_others(engine.estimate(spec, source), others)
     _check_fit(resolved, estimate)
     tools = _tools(resolved, engine, workspace)
     server_target.check(spec, workspace)
-    datasets = _pinned(spec, workspace)
+    return Findings(estimate, warnings, tools, _pinned(spec, workspace))
+
+
+def _keyed(
+    request: PlanRequest, resolution: Resolution, findings: Findings, live: Live | None, workspace: Workspace
+) -> Plan:
+    """The plan with the keys of its stages."""
+    spec, source, adapters, draft = resolution.release.spec, resolution.source, resolution.adapters, resolution.draft
     salt = request.run if request.force else None
-    fields = stage_fields(spec, source, datasets, tools, adapters=adapters, draft=draft, salt=salt)
+    fields = stage_fields(spec, source, findings.datasets, findings.tools, adapters=adapters, draft=draft, salt=salt)
     stages = _stages(fields, live)
     identity = release_id(spec.name, stages["publish"].key)
     is_live = live is not None and live.release_id == identity
@@ -219,13 +270,13 @@ def _planned(request: PlanRequest, spec: ReleaseSpec, live: Live | None, workspa
         source=source,
         adapters=adapters,
         draft=draft,
-        datasets=datasets,
+        datasets=findings.datasets,
         stages=stages,
         live=live.release_id if live else None,
-        estimate=estimate,
-        warnings=warnings,
+        estimate=findings.estimate,
+        warnings=findings.warnings,
         forced=request.force,
-        thinks=chat.thinks(documents),
+        thinks=chat.thinks(resolution.documents),
         rollout=spec.rollout.words,
     )
 
