@@ -11,8 +11,6 @@ from plugins.slipway_airflow.site import specs_folder, specs_slice
 from plugins.slipway_airflow.specs import BrokenSpecsError, make_dags
 from tasks.contracts.spec.spec import ReleaseSpec
 
-# Airflow loads each DAG file in a process of its own, under a name that is not the module's. The three files above make
-# no DAGs when they are imported by their own names: those of every spec would be made twice here.
 MAKERS = (release_dag, rollback_dag, drill_dag)
 
 

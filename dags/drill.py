@@ -8,8 +8,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
-from plugins.slipway_airflow.specs import make_dags, name_in_task
+from plugins.slipway_airflow.dag_files import publish_dags
 from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.lease import DRILLS
@@ -36,8 +35,5 @@ def drill_dag(spec: ReleaseSpec) -> DAG | None:
     return dag
 
 
-current_site()
-if __name__ != "dags.drill":  # see broken_specs.py
-    # most specs have none, and are not parsed
-    DAGS = make_dags(specs_folder(), drill_dag, only=name_in_task(DRILLS), part=specs_slice(), holding="drill")
-    globals().update(DAGS.made)
+# most specs have none, and are not parsed
+publish_dags(globals(), drill_dag, prefix=DRILLS, holding="drill")

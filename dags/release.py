@@ -12,10 +12,9 @@ from airflow.sdk import DAG, Param, TriggerRule, chain
 from airflow.sdk.definitions.param import ParamsDict
 
 from plugins.slipway_airflow.approval import Approval
+from plugins.slipway_airflow.dag_files import publish_dags
 from plugins.slipway_airflow.doc_text import code, fenced
 from plugins.slipway_airflow.released import Released
-from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
-from plugins.slipway_airflow.specs import make_dags, name_in_task
 from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.fit.step_kinds import steps_of
 from tasks.contracts.redaction import bounded
@@ -112,7 +111,4 @@ def release_dag(spec: ReleaseSpec) -> DAG:
     return dag
 
 
-current_site()  # a missing site file is an error of this file, not of each spec
-if __name__ != "dags.release":  # see broken_specs.py
-    DAGS = make_dags(specs_folder(), release_dag, only=name_in_task("release__"), part=specs_slice())
-    globals().update(DAGS.made)
+publish_dags(globals(), release_dag, prefix="release__")

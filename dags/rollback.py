@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from plugins.slipway_airflow.site import current_site, specs_folder, specs_slice
-from plugins.slipway_airflow.specs import make_dags, name_in_task
+from plugins.slipway_airflow.dag_files import publish_dags
 from plugins.slipway_airflow.step_operator import StepOperator
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.release import RevertRequest
@@ -42,7 +41,4 @@ def rollback_dag(spec: ReleaseSpec) -> DAG:
     return dag
 
 
-current_site()
-if __name__ != "dags.rollback":  # see broken_specs.py
-    DAGS = make_dags(specs_folder(), rollback_dag, only=name_in_task("rollback__"), part=specs_slice())
-    globals().update(DAGS.made)
+publish_dags(globals(), rollback_dag, prefix="rollback__")
