@@ -65,13 +65,13 @@ def requests_of_lines(asked: LoadPrompts, lines: Sequence[Mapping[str, Any]], ma
     return [_request(number, line, asked, max_tokens) for number, line in enumerate(lines, 1)]
 
 
-def _request(number: int, line: Mapping[str, Any], asked: LoadPrompts, max_tokens: int) -> GenerateRequest:
+def _request(number: int, line: Mapping[str, Any], prompts: LoadPrompts, max_tokens: int) -> GenerateRequest:
     prompt, tokens = line.get("prompt"), line.get("max_tokens", max_tokens)
     wrong_prompt = not isinstance(prompt, str) or not prompt
     wrong_tokens = not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 < tokens <= MAX_ANSWER_TOKENS
     if wrong_prompt or wrong_tokens:
         raise InputError(
-            f"line {number} of dataset {asked.dataset} of the load test is wrong",
+            f"line {number} of dataset {prompts.dataset} of the load test is wrong",
             found=f"{'prompt' if wrong_prompt else 'max_tokens'} {prompt if wrong_prompt else tokens!r}"[:200],
             expected=f'{{"prompt": str}} on each line; "max_tokens", 1 to {MAX_ANSWER_TOKENS}, is optional',
             remedy="Correct the dataset.",

@@ -55,8 +55,8 @@ class ArtifactStore:
 
     def find(self, stage: Stage, key: str) -> Manifest | None:
         """The artifact's manifest; None when it does not exist."""
-        found = self._find(self._uri(stage, key, MANIFEST))
-        return found[0] if found else None
+        stored = self._find(self._uri(stage, key, MANIFEST))
+        return stored[0] if stored else None
 
     def use(self, stage: Stage, key: str) -> Manifest | None:
         """Find an artifact that a release is going to rely on, and record that in its manifest.
@@ -67,13 +67,13 @@ class ArtifactStore:
         """
         uri, before = self._uri(stage, key, MANIFEST), None
         for _ in range(MANIFEST_ATTEMPTS):
-            found = self._find(uri)
-            if found is None:
+            stored = self._find(uri)
+            if stored is None:
                 return None
-            if before not in {None, found[1]}:  # somebody else's use counts: it also came after this release's record
-                return found[0]
-            before = found[1]
-            manifest = found[0].model_copy(update={"used_at": self._clock.now()})
+            if before not in {None, stored[1]}:  # somebody else's use counts: it also came after this release's record
+                return stored[0]
+            before = stored[1]
+            manifest = stored[0].model_copy(update={"used_at": self._clock.now()})
             try:
                 self._store.put_if(uri, canonical_json(manifest.model_dump(mode="json")), etag=before)
             except LostRaceError:
@@ -323,10 +323,10 @@ class ArtifactStore:
 
     def _same(self, uri: str, manifest: Manifest) -> Manifest | None:
         """The manifest that another process stored meanwhile, if it made the same files."""
-        found = self._find(uri)
-        if found is None:
+        stored = self._find(uri)
+        if stored is None:
             return None
-        if not found[0].has_same_files(manifest):
+        if not stored[0].has_same_files(manifest):
             log.warning("another process stored other bytes as %s; they are replaced", uri)
             return None
         winner = self.use(manifest.stage, manifest.key)

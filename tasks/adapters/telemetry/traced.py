@@ -23,16 +23,16 @@ class TracedObjectStore(ObjectStore):
 
     @override
     def read_bytes(self, uri: str) -> bytes:
-        with self._spans.span("s3.get", {URI: uri}) as found:
+        with self._spans.span("s3.get", {URI: uri}) as attributes:
             data = self._store.read_bytes(uri)
-            found[BYTES] = len(data)
+            attributes[BYTES] = len(data)
         return data
 
     @override
     def read_with_etag(self, uri: str) -> tuple[bytes, str] | None:
-        with self._spans.span("s3.get", {URI: uri}) as found:
+        with self._spans.span("s3.get", {URI: uri}) as attributes:
             document = self._store.read_with_etag(uri)
-            found[BYTES] = len(document[0]) if document else 0
+            attributes[BYTES] = len(document[0]) if document else 0
         return document
 
     @override
@@ -111,9 +111,9 @@ class TracedHub:
 
     def resolve(self, repo: str, revision: str) -> Source:
         """As Hub."""
-        with self._spans.span("hub.resolve", {REPO: repo}) as found:
+        with self._spans.span("hub.resolve", {REPO: repo}) as attributes:
             source: Source = self._hub.resolve(repo, revision)
-            found.update({COMMIT: source.commit, BYTES: source.size_bytes})
+            attributes.update({COMMIT: source.commit, BYTES: source.size_bytes})
         return source
 
     def pin_dataset(self, uri: str) -> DatasetFile:
@@ -124,16 +124,16 @@ class TracedHub:
 
     def commit_of_dataset(self, repo: str) -> str:
         """As Hub."""
-        with self._spans.span("hub.commit_of_dataset", {REPO: repo}) as found:
+        with self._spans.span("hub.commit_of_dataset", {REPO: repo}) as attributes:
             commit: str = self._hub.commit_of_dataset(repo)
-            found[COMMIT] = commit
+            attributes[COMMIT] = commit
         return commit
 
     def read_file(self, source: Source, path: str) -> bytes:
         """As Hub."""
-        with self._spans.span("hub.read_file", {REPO: source.repo, COMMIT: source.commit}) as found:
+        with self._spans.span("hub.read_file", {REPO: source.repo, COMMIT: source.commit}) as attributes:
             data: bytes = self._hub.read_file(source, path)
-            found[BYTES] = len(data)
+            attributes[BYTES] = len(data)
         return data
 
     def bring(self, source: Source, file: HubFile, take: Callable[[ByteSource], R], count: Callable[[int], None]) -> R:
