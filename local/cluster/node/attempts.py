@@ -72,11 +72,12 @@ class Attempt:
         """SIGKILL to every process of the container."""
         self._signal(signal.SIGUSR1)
 
-    async def wait(self) -> None:
-        """Return once the container has ended."""
+    async def wait(self, shims: "Shims") -> None:
+        """Return once the container has ended; `shims` may have started it."""
         pid = (_read(self.folder / "shim.json") or {}).get("pid")
         while self.ended() is None:
             await _exit_of(pid)
+            shims.reap()  # a zombie would seem to run
 
     def _shim_runs(self) -> bool:
         record = _read(self.folder / "shim.json")
@@ -97,6 +98,22 @@ class Attempt:
         if record is not None and shim.start_ticks(record["pid"]) == record["started"]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(record["pid"], number)
+
+
+class Shims:
+    """The shims that this server has started. A restarted server has not started those that it finds."""
+
+    def __init__(self) -> None:
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def add(self, shim_process: subprocess.Popen[bytes]) -> None:
+        """Keep a shim until it has ended."""
+        self.reap()
+        self._running.append(shim_process)
+
+    def reap(self) -> None:
+        """Forget the shims that have ended, so that none stays a zombie."""
+        self._running = [each for each in self._running if each.poll() is None]
 
 
 def latest(container: Path) -> Attempt | None:
@@ -122,7 +139,13 @@ def remove_logs(pod: Path) -> None:
 
 
 async def start(
-    container: Path, argv: Sequence[str], env: Mapping[str, str], cwd: Path, limit: int | None, view: View | None
+    shims: Shims,
+    container: Path,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    limit: int | None,
+    view: View | None,
 ) -> Attempt:
     """Start the next attempt of a container. When this returns, it is running or has already ended."""
     attempt = prepare(container)
@@ -148,7 +171,7 @@ async def start(
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(json.dumps(specification).encode())
         process.stdin.close()
-    _reap_at_exit(process)
+    shims.add(process)
     deadline = asyncio.get_running_loop().time() + START_WAIT_S
     while not attempt.known() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - a file appears
         await asyncio.sleep(0.005)
@@ -169,16 +192,6 @@ def prepare(container: Path) -> Attempt:
     return attempt
 
 
-_children: dict[int, subprocess.Popen[bytes]] = {}
-
-
-def _reap_at_exit(process: subprocess.Popen[bytes]) -> None:
-    for pid, child in list(_children.items()):
-        if child.poll() is not None:
-            del _children[pid]
-    _children[process.pid] = process
-
-
 async def _exit_of(pid: int | None) -> None:
     """Return when the process `pid` has ended, or after a short while."""
     if pid is None or not hasattr(os, "pidfd_open"):
@@ -196,8 +209,6 @@ async def _exit_of(pid: int | None) -> None:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-    if pid in _children:
-        _children.pop(pid).wait()
 
 
 def _numbers(container: Path) -> list[int]:

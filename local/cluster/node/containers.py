@@ -163,6 +163,7 @@ class Containers:
         arguments = [*(container.get("command") or image.command), *(container.get("args") or [])]
         limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
         attempt = await attempts.start(
+            self._node.shims,
             self._home(container),
             runtime.command(arguments) or ["no command is specified"],
             runtime.environment,
@@ -228,7 +229,7 @@ class Containers:
         self._tasks[f"stop/{name}/{attempt.number}"] = task
 
     async def _wake_at_exit(self, watch: str, attempt: Attempt) -> None:
-        await attempt.wait()
+        await attempt.wait(self._node.shims)
         self._tasks.pop(watch, None)
         self._wake()
 
@@ -289,7 +290,7 @@ class Containers:
                 attempt.kill()
                 left_s = RETRY_S
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(attempt.wait(), min(left_s, STOP_LOOK_S))
+                await asyncio.wait_for(attempt.wait(self._node.shims), min(left_s, STOP_LOOK_S))
 
     def _home(self, container: Mapping[str, Any]) -> Path:
         return Path(self.folder, "containers", container["name"])

@@ -12,6 +12,7 @@ from ..objects.eventlog import EventLog
 from ..objects.resources import NODES, PODS, SERVICE_ACCOUNTS, Object
 from ..objects.store import Store, now
 from . import confinement
+from .attempts import Shims
 from .images import ImageTable
 from .pulls import PulledImages
 from .restarts import NOTICE_S
@@ -42,6 +43,7 @@ class Node:
         self._programs = (state, *programs)
         self.confinement = confinement.available(state / "confinement")
         self.pulled = PulledImages()
+        self.shims = Shims()
         self.events = EventLog(store, "kubelet", name)
         self._store, self._addresses, self._credentials = store, addresses, credentials
         architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
