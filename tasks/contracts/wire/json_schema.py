@@ -14,6 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 from urllib.parse import unquote
 
+from .bounded_json import Bounds, BoundsError, read
 from .grammar import GrammarError
 from .grammar.automaton import Automaton, common
 from .grammar.ebnf import BLANK, CHAR, VALUE, Dialect, Grammar, json_text, literal, times
@@ -22,7 +23,6 @@ from .grammar.numbers import Bounds as NumberBounds
 from .grammar.numbers import number_language
 from .grammar.patterns import ANYTHING, read_pattern
 from .grammar.regular import ANY, Regex, Repeat, one_of, text
-from .bounded_json import Bounds, BoundsError, read
 
 MAX_CHARS = 32_768
 MAX_SCHEMAS = 256
