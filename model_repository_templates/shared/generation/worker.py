@@ -129,7 +129,9 @@ class Worker:
         """Have the kernel end the child's work too, in whole seconds: this process may be killed meanwhile."""
         if self._child is not None:
             most = ceil(self._cpu_s() + self._budget.cpu_s) + 1
-            resource.prlimit(self._child.pid, resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+            _, hard = resource.prlimit(self._child.pid, resource.RLIMIT_CPU)
+            within = most if hard == resource.RLIM_INFINITY else min(most, hard)  # whoever started us may have set one
+            resource.prlimit(self._child.pid, resource.RLIMIT_CPU, (within, hard))
 
     def _cpu_s(self) -> float:
         """CPU seconds of the child, of all its threads: fields utime and stime of proc_pid_stat(5)."""

@@ -10,9 +10,9 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.chat_template import check_renders
 from tasks.engines.checkpoint.files import copy_companions, read_config
-from tasks.engines.checkpoint.foreign import refusing
 from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.openvino.ir import KV_CACHE_PRECISION, MODEL
+from tasks.engines.openvino.proof import prove
 from tasks.engines.openvino.tokenizer import convert
 from tasks.engines.passthrough import link_file
 from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
@@ -31,8 +31,6 @@ FLOAT_TYPES = ("f16", "bf16", "f32")
 MOSTLY = 0.9
 """Share of weights that must have a type of the format; scales and norms stay floats. With int4, embedding and last
 layer are 8 bit, so only the floats are limited."""
-
-PROOF_PROMPT = "1"
 
 
 def build(checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
@@ -58,7 +56,9 @@ def build(checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
         "scheduler": scheduler_settings(spec),
         "properties": properties(spec, precision["kv_cache"]),
     }
-    description["proof"] = _prove(out, description)
+    description["proof"] = prove(
+        out, description["scheduler"], description["properties"], spec.engine.max_sequence_tokens
+    )
     (out / ENGINE_DESCRIPTION).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
     return description
 
@@ -132,25 +132,3 @@ def check_precision(precision: dict[str, Any], spec: ReleaseSpec) -> None:
             expected=cache,
             remedy="Run quantize again.",
         )
-
-
-def _prove(engine_dir: Path, description: dict[str, Any]) -> dict[str, Any]:
-    import openvino_genai as genai
-
-    scheduler = genai.SchedulerConfig()
-    for name, value in description["scheduler"].items():
-        setattr(scheduler, name, value)
-    config = genai.GenerationConfig()
-    config.max_new_tokens = 1
-    what = f"openvino-genai {version('openvino-genai')} cannot run the engine"
-    with refusing(what, "Choose an architecture that it supports."):
-        pipeline = genai.ContinuousBatchingPipeline(str(engine_dir), scheduler, "CPU", description["properties"])
-        answer = pipeline.generate([PROOF_PROMPT], [config])[0]
-    if answer.m_status != genai.GenerationStatus.FINISHED:
-        raise InputError(
-            "the engine generated no token",
-            found=f"status {answer.m_status.name}",
-            expected="FINISHED",
-            remedy="Choose an architecture that openvino-genai supports.",
-        )
-    return {"prompt": PROOF_PROMPT, "text": answer.m_generation_ids[0]}

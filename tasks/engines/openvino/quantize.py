@@ -11,13 +11,14 @@ from tasks.contracts.engine.engine_kinds import QuantizationFormat
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import check_weights, copy_companions, read_config
 from tasks.engines.checkpoint.foreign import refusing
-from tasks.engines.checkpoint.perplexity import Logits, compared, perplexity
+from tasks.engines.checkpoint.perplexity import compared, perplexity
 from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
 from tasks.engines.cpus import available_cpus
 from tasks.engines.heartbeat import phase
 from tasks.engines.openvino.families import LIMIT_LIFTED
 from tasks.engines.openvino.ir import KV_CACHE_PRECISION, MODEL
+from tasks.engines.openvino.one_pass import one_pass
 
 TASK = "text-generation-with-past"
 INT4_GROUP_SIZE = 128
@@ -37,11 +38,12 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
         model = load_model(checkpoint, dtype=torch.float32)
         context = getattr(model.config, "max_position_embeddings", None)
         sequences = token_ids(load_tokenizer(checkpoint), texts, context) if texts else []
-    with phase(f"measuring the source's perplexity over {len(sequences)} texts"):
-        source = perplexity(sequences, logits_of(model)) if sequences else None
     with TemporaryDirectory(dir=out.parent) as exported:
+        # a rotary embedding that was computed once shares tensors, which a traced module may not
         with phase(f"tracing {type(model).__name__} to OpenVINO IR"):
             _trace(model, Path(exported))
+        with phase(f"measuring the source's perplexity over {len(sequences)} texts"):
+            source = perplexity(sequences, logits_of(model)) if sequences else None
         del model  # the compression needs the memory
         with phase(f"compressing weights to {spec.quantization.format}"):
             compressed = _compressed(openvino.Core().read_model(Path(exported) / MODEL), spec.quantization.format)
@@ -54,7 +56,7 @@ def quantize(checkpoint: Path, spec: ReleaseSpec, out: Path, texts: Sequence[str
     metrics: dict[str, Any] = {"source_bytes": source_bytes, "weights_bytes": _weights_bytes(out)}
     if source is not None:
         with phase("measuring the compressed model's perplexity"):
-            metrics |= compared(source, perplexity(sequences, _openvino_logits(out), source))
+            metrics |= compared(source, perplexity(sequences, one_pass(out), source))
     return metrics
 
 
@@ -95,29 +97,6 @@ def _compressed(model: Any, quantization: QuantizationFormat) -> Any:
             group_size_fallback_mode=nncf.GroupSizeFallbackMode.ADJUST
         ),
     )
-
-
-def _openvino_logits(folder: Path) -> Logits:
-    """Logits of the compressed model in the runtime that serves it."""
-    import numpy as np
-    import openvino
-
-    compiled = openvino.Core().compile_model(folder / MODEL, "CPU", {"INFERENCE_NUM_THREADS": available_cpus()})
-    request = compiled.create_infer_request()
-    names = {name for port in compiled.inputs for name in port.get_names()}
-
-    def logits(ids: list[int]) -> Any:
-        request.reset_state()
-        inputs = {
-            "input_ids": np.array([ids], dtype=np.int64),
-            "attention_mask": np.ones((1, len(ids)), dtype=np.int64),
-            "position_ids": np.arange(len(ids), dtype=np.int64)[None],
-            "beam_idx": np.zeros(1, dtype=np.int32),
-        }
-        request.infer({name: value for name, value in inputs.items() if name in names})
-        return request.get_tensor("logits").data[0].copy()
-
-    return logits
 
 
 def _weights_bytes(folder: Path) -> int:

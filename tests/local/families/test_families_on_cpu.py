@@ -9,7 +9,8 @@ from packaging.version import Version
 from tasks.contracts.errors import InputError
 from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer
 from tasks.engines.openvino.families import LIMIT_LIFTED, NEEDS_OLDER, TRACED
-from tasks.engines.openvino.quantize import TASK, _openvino_logits
+from tasks.engines.openvino.one_pass import one_pass
+from tasks.engines.openvino.quantize import TASK
 from tests.families import cpu
 from tests.fixtures.family_checkpoints import MODEL_TYPES, TEMPLATE, ids_of, write_tokenizer
 from tests.local.families.releases import QUESTION, planned, released, spec_of
@@ -84,7 +85,7 @@ def test_a_family_goes_from_plan_to_an_answer(family, weights, checkpoints, tmp_
     prompt = prompt_of(checkpoint)
     answer = ids_of(made.assemble["boot"]["answer"])
     ids = prompt + answer
-    measured = round(cosine(source(ids), _openvino_logits(made.quantized)(ids)), 2)
+    measured = round(cosine(source(ids), one_pass(made.quantized)(ids)), 2)
     kept = recorded(family, model_type=TAKEN[family], **{weights: measured})
     assert measured >= LEAST_COSINE[weights]
     assert measured == pytest.approx(kept[weights], abs=TOLERANCE)

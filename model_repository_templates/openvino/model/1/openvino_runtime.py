@@ -35,10 +35,10 @@ class OpenVinoRuntime:
         return int(self._pipeline.get_config().max_new_tokens)
 
     def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
-        """Start from the model's own generation config: it knows what ends an answer."""
+        """Take from the model's own generation config what ends an answer; a request states all else."""
         import openvino as ov
 
-        config = self._pipeline.get_config()
+        config = self._ended_as_the_model_says()
         config.max_new_tokens, config.do_sample = sampling.max_tokens, sampling.temperature > 0
         if config.do_sample:
             config.temperature = sampling.temperature
@@ -48,6 +48,14 @@ class OpenVinoRuntime:
             self._reporting.add(number)
         ids = ov.Tensor(np.array([prompt], dtype=np.int64))
         self._handles[number] = self._pipeline.add_request(number, ids, config)
+
+    def _ended_as_the_model_says(self) -> Any:
+        """A generation config with GenAI's defaults: the model's may ask for beams, which end the pipeline."""
+        import openvino_genai as genai
+
+        own, config = self._pipeline.get_config(), genai.GenerationConfig()
+        config.eos_token_id, config.stop_token_ids = own.eos_token_id, own.stop_token_ids
+        return config
 
     def _control(self, config: Any, controls: Controls) -> None:
         """Set what the request controls; OpenVINO GenAI knows all of it but bad words and alternative tokens."""
