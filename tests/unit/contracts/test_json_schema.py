@@ -181,7 +181,7 @@ def test_a_schema_that_is_too_deep_is_refused():
 def test_the_models_of_triton_share_the_code(request, shared):
     link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / shared
 
-    assert link.resolve() == request.config.rootpath / "tasks" / "contracts" / shared
+    assert link.resolve() == request.config.rootpath / "tasks" / "contracts" / "wire" / shared
 
 
 def test_the_documentation_names_what_is_enforced(request):
