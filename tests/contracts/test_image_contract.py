@@ -13,7 +13,9 @@ from tests.support.paths import REPOSITORY
 CUSTOM_RESOURCES = {each["record"] for each in contract("upstream.yaml") if each["reads"] == "custom_resource"}
 ELSEWHERE = {"public_models.yaml", "causal_models.yaml", "upstream.yaml", "written_paths.yaml"} | CUSTOM_RESOURCES
 ELSEWHERE |= {"metrics.yaml", "airflow_chart.json", "kind_cluster.yaml", "cloudwatch_agent.json"}
-ELSEWHERE |= {f"{server}_{route}_request.yaml" for server in ("vllm", "tensorrt_llm") for route in ("chat", "completion")}
+ELSEWHERE |= {
+    f"{server}_{route}_request.yaml" for server in ("vllm", "tensorrt_llm") for route in ("chat", "completion")
+}
 """Records of other servers' OpenAI routes, of the Hub, of a cluster's controllers, of our own programs, of where the others were read, and of transformers,
 which tests/local/modelopt executes: no image's."""
 OPTIONAL = {"opentelemetry"}
