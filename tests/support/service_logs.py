@@ -4,9 +4,13 @@ Whatever starts a service names its log files here: `tell(LogFiles(folder))`. A 
 """
 
 import time
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 
 import pytest
+
+from tests.support.walking import below
 
 KEPT_CHARACTERS = 4000
 _sources = []
@@ -15,8 +19,8 @@ _sources = []
 class LogFiles:
     """Files of a folder, or one file; what came before the test began is left out."""
 
-    def __init__(self, path, pattern="**/*log"):
-        self._path, self._pattern, self._sizes = Path(path), pattern, {}
+    def __init__(self, path, ending="log"):
+        self._path, self._ending, self._sizes = Path(path), ending, {}
 
     def begin(self):
         """A test begins."""
@@ -27,17 +31,16 @@ class LogFiles:
         for file, size in self._found():
             before = self._sizes.get(file, 0)
             if size > before:
-                with file.open("rb") as log:
+                with suppress(FileNotFoundError), file.open("rb") as log:  # it may have ended with its pod
                     log.seek(max(before, size - KEPT_CHARACTERS))
                     yield file.relative_to(self._path.parent).as_posix(), log.read().decode(errors="replace")
 
     def _found(self):
-        files = self._path.glob(self._pattern) if self._path.is_dir() else [self._path]
-        for file in sorted(files):
-            try:
-                yield file, file.stat().st_size
-            except OSError:  # ended with its pod
-                continue
+        if self._path.is_file():
+            yield self._path, self._path.stat().st_size
+        named = ((path, status) for path, status in below(self._path) if path.name.endswith(self._ending))
+        found = ((path, status.st_size) for path, status in named if S_ISREG(status.st_mode))
+        yield from sorted(found)
 
 
 class Told:

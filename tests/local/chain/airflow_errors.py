@@ -4,6 +4,8 @@ import json
 import re
 from datetime import UTC, datetime
 
+from tests.support.walking import below
+
 KEPT_LINES = 40
 EXCEPTION = re.compile(r"^(?:[\w.]*\.)?\w*(?:Error|Exception)\b.*")
 SERVED = "Could not read served logs"  # Airflow asks for a log that another host may serve before it reads its own
@@ -20,7 +22,7 @@ def errors_since(folder, began_at):
 
 
 def _written_since(folder, began_at):
-    return sorted(file for file in folder.rglob("*.log") if file.stat().st_mtime >= began_at)
+    return sorted(file for file, status in below(folder) if file.suffix == ".log" and status.st_mtime >= began_at)
 
 
 def _of_a_task(file, began_at):
