@@ -135,17 +135,21 @@ def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, beh
     url = f"http://{LOOPBACK}:{door.port}"
 
     def ask():
-        return httpx.post(f"{url}{GENERATE}", json={}, timeout=PATIENCE_S).status_code
+        answered = until(lambda: served(httpx.post(f"{url}{GENERATE}", json={}, timeout=PATIENCE_S)))
+        return answered.status_code
+
+    def served(answer):
+        return None if answer.status_code == 503 else answer
 
     def is_refused():
         with contextlib.suppress(httpx.ReadTimeout):
             return httpx.get(f"{url}{READY}", timeout=1).status_code == 503
         return False
 
-    # as many are with Triton, and as many wait in the front
-    with ThreadPoolExecutor(2 * REQUESTS) as clients:
+    # as many are with Triton, as many wait in the front, and more ask again and again
+    with ThreadPoolExecutor(3 * REQUESTS) as clients:
         try:
-            held = [clients.submit(ask) for _ in range(2 * REQUESTS)]
+            held = [clients.submit(ask) for _ in range(3 * REQUESTS)]
             until(is_refused)
             assert [door.probe(path) for path in MODEL_PROBES] == [200, 200, 200]
         finally:
@@ -156,8 +160,6 @@ def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, beh
 def test_probes_are_answered_while_clients_hold_all_connections(door):
     with httpx.Client(base_url=f"http://{LOOPBACK}:{door.port}") as earlier, contextlib.ExitStack() as idle:
         assert earlier.get(READY).status_code == 200
-        for _ in range(CONNECTIONS - 1):
-            idle.enter_context(door.connect())
 
         def is_full():
             with door.connect() as late, contextlib.suppress(ConnectionError):
@@ -165,7 +167,11 @@ def test_probes_are_answered_while_clients_hold_all_connections(door):
                 return status(late) == 0
             return True
 
-        until(is_full)
+        def filled():
+            # one by one: connections that ended just now may still count
+            return is_full() or idle.enter_context(door.connect()) is None
+
+        until(filled, every_s=0.01)
         assert [door.probe(path) for path in [*MODEL_PROBES, "/live"]] == [200, 200, 200, 200]
         assert earlier.get(READY).status_code == 200
 
