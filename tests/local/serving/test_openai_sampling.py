@@ -2,7 +2,6 @@
 
 import json
 import math
-from xml.etree import ElementTree as ET
 
 import openai
 import pytest
@@ -153,11 +152,9 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arg
 def without_tools(make_repository, start_server, tmp_path_factory):
     """A client of the same model with a chat template that has no word of tools."""
     repository = make_repository()
-    file = repository / "demo" / "1" / "engine" / "openvino_tokenizer.xml"
-    tokenizer = ET.parse(file)
-    for node in tokenizer.iter("chat_template"):
-        node.set("value", "{% for message in messages %}<|user|>{{ message.content }}{% endfor %}<|assistant|>")
-    tokenizer.write(file)
+    template = repository / "demo" / "1" / "engine" / "chat_template.jinja"
+    template.unlink(missing_ok=True)
+    template.write_text("{% for message in messages %}<|user|>{{ message.content }}{% endfor %}<|assistant|>")
     server = start_server(repository)
     with OpenAiServer(server, tmp_path_factory.mktemp("plain")) as api, client_of(api) as made:
         yield made
