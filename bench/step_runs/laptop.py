@@ -25,7 +25,7 @@ IMAGES = ("slipway/tasks-cpu:dev", "slipway/triton-cpu:dev")
 """Images of sites/local.yaml that steps of the spec run in."""
 BUNDLE = "airflow.dag_processing.bundles.local.LocalDagBundle"
 PEER_PODS = 11
-"""As many as a release has whose every stage is missing."""
+"""A release that finds no stage stored starts this many pods."""
 MODEL, RELEASE, PEER = "bench", "release__bench", "peer"
 PEER_FILE = """
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator

@@ -24,7 +24,7 @@ PROBE = "Hello"
 BUDGET = Budget(cpu_s=1.0, seconds=10.0, memory_bytes=256 << 20)
 """Rendering takes milliseconds; the time is for a machine that does other things as well."""
 RENDERERS = Workers([str(Path(__file__).with_name("template_program.py"))], BUDGET, count=4)
-"""As many as a model has threads for prompts (generation/service.py)."""
+"""There are as many renderers as a model has threads for prompts (generation/service.py)."""
 atexit.register(RENDERERS.close)
 REMEDY = "Set chat_template to none."
 

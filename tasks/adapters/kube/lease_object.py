@@ -8,7 +8,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.stored.lease import DAG_RUN, DRILLS
 
 MOST_CHARS = 1024
-"""Of a holder's name and of its Airflow run."""
+"""The longest name of a holder, or of its Airflow run, that is read."""
 Document = dict[str, Any]
 """A Lease, or its spec, as JSON."""
 

@@ -19,7 +19,7 @@ WORDS = {
     "ReadTimeoutError": "no answer in time",
     "TimeoutError": "no answer in time",
 }
-"""By the class of one of the exceptions that led to another: those of Python, urllib3 2 and aiohttp 3."""
+"""What happened, by the name of an exception's class. The classes are those of Python, urllib3 2 and aiohttp 3."""
 
 
 def why_no_answer(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from tasks.engines.checkpoint.perplexity import Logits
 from tasks.engines.openvino.one_pass import one_pass
 
 PROMPTS = ("1", "The quick brown fox jumps over the lazy dog, and the dog sleeps on.")
-"""Of different length, as of requests that are answered together."""
+"""The prompts differ in length, as those of requests that are answered together do."""
 TOKENS = 12
 NEAR = 0.5
 """How far below the likeliest token one may be, in standard deviations of its position's logits: rounding and a cache

@@ -27,7 +27,7 @@ PERIOD_OF_JAMBA = (8, 4)
 
 
 def caching_layers(text: Fields, layers: int) -> tuple[bool, ...]:
-    """For each of `layers` layers of the language model's configuration, whether it keeps a KV cache."""
+    """Say of each of the language model's `layers` layers whether it keeps a KV cache."""
     caches = _by_kind(text, layers)
     shared = text.get("num_kv_shared_layers")
     if _is_number(shared) and 0 < shared < layers:  # Gemma 3n and 4: the last ones read the cache of earlier ones

@@ -1,9 +1,14 @@
 """Checkpoints of families, and a release of each from plan to a booted Triton."""
 
+import sys
+
 import pytest
 
 from tests.fixtures import family_checkpoints
 from tests.local.engines.demo_model import tritonserver, tritonserver_on_path
+from tests.unit.serving.served_modules import OPENVINO
+
+sys.path.insert(0, str(OPENVINO))  # as Triton's stub finds the model's own modules
 
 __all__ = ["tritonserver", "tritonserver_on_path"]
 

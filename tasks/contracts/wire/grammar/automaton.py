@@ -55,7 +55,7 @@ def common(languages: Sequence[Regex], excluded: Sequence[Regex] = ()) -> Automa
 
 
 def _states(terms: "_Terms", start: int, characters: Sequence[int]) -> tuple[list[list[int]], list[bool]]:
-    """For each state, the one that each character leads to, and whether a text may end there."""
+    """Number the states: where each character leads from each, and whether a text may end there."""
     numbers, order = {start: 0}, [start]
     table: list[list[int]] = []
     for term in order:

@@ -104,7 +104,7 @@ class _Span:
 
 
 def _magnitudes(span: _Span, bounds: Bounds) -> list[Regex]:
-    """For each number of digits before the point, one language."""
+    """Return one language for each number of digits before the point that the span has."""
     shared: dict[tuple[int, int], Regex | None] = {}
     found = (_Places(span, bounds, whole_digits, shared).language() for whole_digits in range(1, DIGITS + 1))
     return [each for each in found if each is not None]
