@@ -23,9 +23,10 @@ NO_TEXT = (
 """How classes end that do not generate text (vllm/config/model.py, _SUFFIX_TO_DEFAULTS)."""
 
 NEWEST = "0.27.1"
-"""The newest table of vLLM, which has the most complete list of classes that do not generate."""
+"""The newest vLLM that an image has: it knows most classes, of those that generate and of the others."""
 
-SHOWN = 6
+FAMILY_CHARS, SHOWN = 6, 6
+"""Letters by which names of one family are found, and names that a message shows."""
 
 
 def architectures_of(config: Mapping[str, Any]) -> Sequence[str]:
@@ -116,7 +117,7 @@ def _refuse(architecture: str, table: Table, config: Mapping[str, Any], name: st
 
 def _alike(architecture: str, table: Table) -> str:
     """Classes of the same family, for a name that is nearly right."""
-    family = architecture.partition("For")[0][:SHOWN].lower()
+    family = architecture.partition("For")[0][:FAMILY_CHARS].lower()
     alike = [each for each in table["generators"] if each.lower().startswith(family)]
     return f" It has {', '.join(alike[:SHOWN])}." if alike else ""
 
