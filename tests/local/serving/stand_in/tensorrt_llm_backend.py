@@ -13,8 +13,10 @@ name, type, shape and values of each input. All sampling parameters are obeyed b
 
 import itertools
 import json
+import os
 import queue
 import threading
+import time
 from collections import deque
 from pathlib import Path
 
@@ -37,6 +39,7 @@ CONTROLS = {
 """Names of generation.runtime's controls, and of the inputs that set them; the ensemble sends two of these."""
 LEAST_TOKENS = 1
 """Where a request says nothing: mMinTokens of cpp/include/tensorrt_llm/executor/executor.h (1.2)."""
+RANKS_MEET_WITHIN_S = 60
 NOT_CACHED = "Executor failed: LoRA task {} not found in cache. Please send LoRA weights with request"
 
 
@@ -56,6 +59,7 @@ class TritonPythonModel:
         self.runtime = OpenVinoRuntime(self.pipeline)
         self.closing, self.adapters = threading.Event(), {}
         self.asked = (Path(args["model_repository"]) / "asked.jsonl").open("a", encoding="utf-8")
+        meet_other_ranks(Path(args["model_repository"]))
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
@@ -280,3 +284,17 @@ def text(request, name):
 def scalar(request, name):
     found = pb_utils.get_input_tensor_by_name(request, name)
     return None if found is None else found.as_numpy().reshape(-1)[0].item()
+
+
+def meet_other_ranks(folder):
+    """Return once every rank that the same mpirun started is here, as MPI_Init does; ranks share `folder`."""
+    size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+    if size == 1:
+        return
+    job = os.environ["PMIX_NAMESPACE"]
+    (folder / f"rank-{os.environ['OMPI_COMM_WORLD_RANK']}-of-{job}").touch()
+    deadline = time.monotonic() + RANKS_MEET_WITHIN_S
+    while len(list(folder.glob(f"rank-*-of-{job}"))) < size:
+        if time.monotonic() > deadline:
+            raise pb_utils.TritonModelException(f"fewer than {size} ranks came within {RANKS_MEET_WITHIN_S} s")
+        time.sleep(0.05)
