@@ -34,6 +34,7 @@ class Job(ABC):
     cpus: float
     memory_mb: int
     needs: tuple[str, ...]
+    nice: int = 0
     shown: bool = False
     code: int | None = None
     cpu_s: float = 0.0
@@ -68,7 +69,7 @@ class Job(ABC):
         # toolkits are compiled once: importing them otherwise takes 16 s, not 6
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as tasks/__main__.py sets it for a step
-        command = [sys.executable, "-m", "tests.runner.reaper", *self.command()]
+        command = ["nice", f"-n{self.nice}", sys.executable, "-m", "tests.runner.reaper", *self.command()]
         process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(process.pid, 0)
         self.code = process.returncode = os.waitstatus_to_exitcode(status)
@@ -103,7 +104,7 @@ class Testing(Job):
     def of(cls, part: Part, arguments: list[str]) -> "Testing":
         """The job of a part."""
         needs = tuple(f"environment {name}" for name in dict.fromkeys(part.environments))
-        return cls(part.name, part.seconds, part.cpus, part.memory_mb, needs, part=part, arguments=arguments)
+        return cls(part.name, part.seconds, part.cpus, part.memory_mb, needs, part.nice, part=part, arguments=arguments)
 
     @property
     def report(self) -> Path:

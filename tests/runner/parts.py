@@ -1,7 +1,8 @@
 """The parts of the test suite: what each needs, and what it takes on an idle machine of two cores.
 
 A part is a folder without the folders and files that are parts of their own. `seconds` and `cpus` only decide the order
-and how many run at once: copy them from .slipway/test-durations.txt when they are far off.
+and how many run at once: copy them from .slipway/test-durations.txt when they are far off. Airflow takes a third of a CPU for
+as long as a stack stands, so that the two stacks go before all others: at their `nice` of 0 they end soon.
 """
 
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Part:
     besides: tuple[str, ...] = ()
     memory_mb: int = 700
     paths: tuple[str, ...] = field(default=())
+    nice: int = 5
 
     @property
     def environments(self) -> tuple[str, ...]:
@@ -78,8 +80,10 @@ PARTS = (
     Part("contracts/wheels", 20, besides=("vllm-0.24.0", "vllm-0.27.1", "vllm-0.32.0", "transformers4")),
     Part("dags", 95, python="airflow", besides=("local",)),
     Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),
-    Part("local/chain", 400, 0.7, besides=STACK, memory_mb=3500),
-    Part("local/chain, second stack", 400, 0.7, besides=(*STACK, "harness"), memory_mb=3500, paths=SECOND_STACK),
+    Part("local/chain", 400, 0.9, besides=STACK, memory_mb=3500, nice=0),
+    Part(
+        "local/chain, second stack", 400, 0.9, besides=(*STACK, "harness"), memory_mb=3500, paths=SECOND_STACK, nice=0
+    ),
     Part("local/rollout", 270, 0.5, besides=("local", "front"), memory_mb=1000),
     Part("local/serving", 300, 0.6, besides=("triton", "front", "local", "clients"), memory_mb=1500),
     Part("local/serving, harness", 40, besides=("triton", "front", "harness"), paths=(f"{SERVING}/test_harness.py",)),

@@ -16,6 +16,7 @@ from tests.support.paths import REPOSITORY
 PAGE = REPOSITORY / "docs" / "openai.md"
 HEADING, NEXT_HEADING = "## A client during releases\n", "\n## "
 WIDTH, TIMEOUT_S = 124, 60.0
+PAUSE_S = 0.5
 CITY = {
     "type": "object",
     "properties": {"city": {"enum": ["Paris", "Rome"]}, "sure": {"type": "boolean"}},
@@ -47,7 +48,7 @@ class WrongAnswerError(Exception):
 
 @dataclass
 class Count:
-    """The requests that were made without a pause while something changed."""
+    """The requests that were made while something changed."""
 
     name: str
     answered_by: Counter = field(default_factory=Counter)
@@ -88,7 +89,7 @@ class Transcript:
 
     @contextmanager
     def asking(self, name):
-        """Ask without a pause, whole and streamed, until the block ends."""
+        """Ask in turn, whole and streamed, until the block ends."""
         count, stop = Count(name), threading.Event()
         began, connections = time.monotonic(), len(self._connections)
         thread = threading.Thread(target=self._ask_on, args=(count, stop), daemon=True)
@@ -123,7 +124,7 @@ class Transcript:
         lines += [
             "```",
             "",
-            "A thread of the same client asked these questions in turn, without a pause, during both changes:",
+            f"A thread of the same client asked these questions in turn, {PAUSE_S} s apart, during both changes:",
             "",
         ]
         lines += [
@@ -147,6 +148,7 @@ class Transcript:
                     count.answered_by[answer[1]] += 1
                 else:
                     count.failed += 1
+                stop.wait(PAUSE_S)
 
     def _ask(self, name):
         """The answer as the page shows it, and the release that gave it; None when the request failed."""

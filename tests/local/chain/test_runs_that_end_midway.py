@@ -84,7 +84,7 @@ def state_of(chain, run, task_id):
 
 def reach(chain, run, task_id, states, timeout_s=300):
     """Wait until the task is in one of the states."""
-    until(lambda: state_of(chain, run, task_id) in states, timeout_s=timeout_s, every_s=0.2)
+    until(lambda: state_of(chain, run, task_id) in states, timeout_s=timeout_s, every_s=0.5)
 
 
 def candidate_of(chain):

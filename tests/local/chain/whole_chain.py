@@ -131,7 +131,7 @@ class Chain:
 
     def follow(self, run):
         """The run as it stands when it has ended."""
-        return follow(self.airflow, run, Unseen(), timeout_s=RUN_TIMEOUT_S, poll_s=0.3)
+        return follow(self.airflow, run, Unseen(), timeout_s=RUN_TIMEOUT_S, poll_s=0.7)
 
     def release(self, revision, **conf):
         """A release of the demo model to its end."""
