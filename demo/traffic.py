@@ -16,7 +16,7 @@ from tasks.adapters.triton.triton import TritonClient
 from tasks.contracts.spec.question import SmokeQuestion
 from tasks.serving.rendered.questions import request_of
 
-PAUSE_S = 0.25
+PAUSE_S = 0.5
 ANSWER_TIMEOUT_S = 30.0
 
 
