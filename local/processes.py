@@ -6,6 +6,7 @@ that could be lost. Process groups and sessions would not do: Airflow puts each 
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import time
@@ -18,6 +19,8 @@ STACK = "SLIPWAY_STACK"
 """Environment variable of every process of a stack: the stack's folder."""
 SERVICE = "SLIPWAY_SERVICE"
 """Environment variable of a service and of everything that it starts: the service's name."""
+BELOW_OUTGOING = range(20_000, 32_768)
+"""Linux gives outgoing connections ports from 32768 on: one of those may be taken before a service listens at it."""
 KILL_TIMEOUT_S = 10.0
 POLL_S = 0.05
 
@@ -53,14 +56,13 @@ def end(find: Callable[[], set[int]], timeout_s: float) -> int:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A free loopback TCP port: `preferred` if it is free."""
-    for port in (preferred, 0):
-        if port is None:
-            continue
+    """A free loopback TCP port: `preferred` if it is free, else any; stacks that start at once choose different ones."""
+    others = random.SystemRandom().sample(BELOW_OUTGOING, len(BELOW_OUTGOING))
+    for port in others if preferred is None else [preferred, *others]:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
-            return int(probe.getsockname()[1])
+            return port
     raise OSError("no free loopback port")
 
 
