@@ -56,7 +56,7 @@ def end(find: Callable[[], set[int]], timeout_s: float) -> int:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """A free loopback TCP port: `preferred` if it is free, else any; stacks that start at once choose different ones."""
+    """A free loopback TCP port: `preferred` if it is free, else any; stacks that start at once choose others."""
     others = random.SystemRandom().sample(BELOW_OUTGOING, len(BELOW_OUTGOING))
     for port in others if preferred is None else [preferred, *others]:
         with socket.socket() as probe, contextlib.suppress(OSError):
