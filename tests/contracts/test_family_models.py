@@ -2,10 +2,10 @@
 
 import pytest
 
+from bench.models import page, planning, reasons, records
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.gpu_formats import ARCHITECTURES
-from tests.families import page, planning, reasons, records
-from tests.families.rendering import check_rendered
+from tests.contracts.rendering import check_rendered
 from tests.support.goldens import check_golden
 
 FAMILIES = records.families()
@@ -27,7 +27,7 @@ def planned(kind):
             cells = {gpu.product: planning.cell(repo, kind, weights, gpu.product) for gpu in records.gpus()}
             product = next((product for product, cell in cells.items() if cell.gpus), None)
             if product is not None:
-                yield planning.spec_of(repo, kind, weights, product, cells[product].gpus)
+                yield planning.spec_on_gpus(repo, kind, weights, product, cells[product].gpus)
 
 
 def test_the_page_says_what_plan_answers():
@@ -63,7 +63,7 @@ def test_memory_is_the_reason_only_where_larger_gpus_would_be_taken(repo):
 
     for kind, weights, product in asked(gpus):
         if planning.cell(repo, kind, weights, product).reason == MEMORY:
-            planning.plan(planning.spec_of(repo, kind, weights, product), site)
+            planning.plan(planning.spec_on_gpus(repo, kind, weights, product), site)
 
 
 @pytest.mark.parametrize("kind", planning.kinds())

@@ -2,6 +2,7 @@
 
 import json
 
+from bench.models import records
 from tasks.contracts.base import read_contract
 from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
 from tasks.contracts.fit.resolution import resolve
@@ -10,7 +11,6 @@ from tasks.contracts.stored.plan import HubFile, Source
 from tasks.engines.preflight.sources import by_index, documents_of, files_of_release
 from tasks.engines.registry import planner_for
 from tests.fakes.releases import SPEC
-from tests.families import records
 
 GIB = 2**30
 REPO = "org/model"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from bench.models import records
 from tasks.contracts.site.site import Site
 from tests.fakes.brought_models import LLAMA, Brought, plan
-from tests.families import records
 from tests.support.refused import refused
 
 A100, H100, L4 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"

@@ -1,12 +1,16 @@
-"""The refusals that were looked up in upstream's sources and found true: reasons.yaml."""
+"""The refusals that were looked up in upstream's sources and proved true: reasons.yaml."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from tests.families import records
+from bench.models import records
+from tasks.contracts.engine.engine_kinds import EngineKind
+from tasks.contracts.errors import InputError
 
 FILE = Path(__file__).with_name("reasons.yaml")
 
@@ -16,17 +20,18 @@ class UnreviewedError(Exception):
 
 
 @cache
-def reviewed():
+def reviewed() -> Mapping[str, Mapping[str, Any]]:
     """Reasons by code, in the order in which they are tried."""
-    return yaml.safe_load(FILE.read_text())["reasons"]
+    reasons: Mapping[str, Mapping[str, Any]] = yaml.safe_load(FILE.read_text())["reasons"]
+    return reasons
 
 
-def of_gpus():
+def of_gpus() -> set[str]:
     """Codes of what a GPU lacks, whatever the model."""
-    return {code for code, reason in reviewed().items() if reason.get("about") == "gpu"}
+    return {code for code, reason in reviewed().items() if "short" not in reason}
 
 
-def code_of(refusal, kind, repo):
+def code_of(refusal: InputError, kind: EngineKind, repo: str) -> str:
     """The code of the reason that a refusal of plan gives.
 
     Raises:

@@ -1,0 +1,230 @@
+"""docs/models.md: which families run on CPU, and which model runs on which GPU in which format, as plan answers it."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import TypeVar
+
+from bench.models import cpu, new_families, planning, reasons, records
+from bench.models.hub import weights_bytes
+from tasks.contracts.engine.engine_kinds import EngineKind
+from tasks.contracts.site.triton_images import triton_image
+from tasks.engines.openvino.families import LIMIT_LIFTED, TRACED
+
+FILE = records.REPOSITORY / "docs" / "models.md"
+GIB = 2**30
+WIDTH = 126
+
+INTRODUCTION = """\
+Which families run on CPUs; which public models `plan` takes on which GPU and in which format; and why it refuses the
+others. Everything about GPUs was planned, and its server's files were rendered; none of it ran on a GPU
+([verified.md](verified.md)). `.slipway/envs/tasks/bin/python -m bench.models` writes this page, and a test compares
+the two.
+"""
+NEW_FAMILIES = """\
+Who serves the families that people bring since late 2025, judged by class and layers alone, not by size. The images
+hold {runtimes}. Besides what the last column says of vllm, llmapi was checked against NVIDIA's list of models, and
+trt-engine and openvino against recorded files. A cell is `yes` or the reason of the refusal.
+
+- no class: the runtime's list of models does not have it. model type: the runtime's transformers does not know it.
+- no converter: TensorRT-LLM builds no engine of it. not exported: optimum-intel does not trace it.
+- loses state: continuous batching does not carry the state of some layers. several parts: it also sees or hears.
+- Checked against registry: that in vLLM's wheel; configuration: a configuration in the tests.
+"""
+ON_CPU = """\
+Engine kind openvino, on any x86-64 CPU. A small random checkpoint of each family went from plan to an answer of the
+real Triton, in tests/local/families. The number is the cosine of the engine's logits and those of the source in 32
+bits; random weights lose more to int4 than trained ones, so it compares families and formats, and says nothing about
+a model's answers. Versions: {versions}.
+"""
+NOT_RUN = "plan also takes {others}. They were not run."
+PUBLISHED = """\
+Gemma 3 is its text models (270M, 1B): plan refuses those that see images. Weights that are already quantized are
+refused, such as the MXFP4 of gpt-oss: use a copy in 16 bits.
+"""
+LEGEND = """\
+- A number is how many GPUs of one node the model needs: the smallest `tensor_parallel` that plan proposes. A letter
+or - is the reason of a refusal; [Reasons](#reasons) explains each and names its source.
+- The format is `quantization.format`. Format none serves a checkpoint as it is; so do those that are already
+quantized (gpt-oss in MXFP4, DeepSeek-V3 and R1 in FP8).
+- Each model serves {max_batch_size} sequences at once, with prompts of {max_input_tokens} tokens and
+{max_sequence_tokens} tokens in all. Other limits need other GPUs: `slipway plan` says which.
+- A node has {nodes}. What a site chooses for itself is not counted: disk and memory of its pod shapes, and drivers.
+"""
+AT_A_GLANCE = "Formats (`none` is one) that run on at least one GPU, or why none does. The link leads to the table."
+NOT_CONFIRMED = """\
+The configurations are copied from public sources, which bench/models/models.yaml names, and not from the Hub itself.
+For these fields no source was found, only what is likely:
+"""
+
+K = TypeVar("K")
+V = TypeVar("V")
+Cells = tuple[str, ...]
+"""What the GPUs' columns show, in their order."""
+Table = tuple[tuple[EngineKind, str, Cells], ...]
+"""Engine kind, format and cells."""
+
+
+def page() -> str:
+    """The whole text."""
+    paragraphs = [*_introduction(), *_new_families(), *_on_cpu(), *_on_gpus(), *_reasons(), *_not_confirmed()]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def used() -> set[str]:
+    """Codes of the reasons that stand in the tables."""
+    return {
+        code
+        for repo in records.models()
+        for _, _, cells in _table(repo)
+        for code in cells
+        if code in reasons.reviewed()
+    }
+
+
+def _introduction() -> Iterator[str]:
+    yield "# Models"
+    yield _filled(INTRODUCTION)
+
+
+def _new_families() -> Iterator[str]:
+    yield "## Families of 2026"
+    text, meanings = NEW_FAMILIES.format(runtimes=_runtimes()).strip().split("\n\n")
+    yield _filled(text)
+    yield _bullets(meanings)
+    yield _markdown(["family", "class", *new_families.FORMATS, "vllm checked against"], new_families.rows())
+
+
+def _on_cpu() -> Iterator[str]:
+    families = cpu.recorded()["families"]
+    ran = {name: facts for name, facts in families.items() if "refused" not in facts}
+    yield "## On CPUs"
+    yield _filled(ON_CPU.format(versions=", ".join(f"{tool} {v}" for tool, v in cpu.recorded()["versions"].items())))
+    rows = ([name, facts["model_type"], *(f"{facts[f]:.2f}" for f in cpu.FORMATS)] for name, facts in ran.items())
+    yield _markdown(["family", "model_type", *cpu.FORMATS], rows)
+    refused = [f"{name} ({facts['refused']})" for name, facts in families.items() if "refused" in facts]
+    yield _filled(f"plan refuses {'; '.join(refused)}.")
+    others = (TRACED | LIMIT_LIFTED) - {facts["model_type"] for facts in families.values()}
+    yield _filled(NOT_RUN.format(others=", ".join(sorted(others))))
+    yield _filled(PUBLISHED)
+
+
+def _on_gpus() -> Iterator[str]:
+    by_table = _together((_table(repo), repo) for repo in records.models())
+    headings = {table: _without_organization(repos[0]) for table, repos in by_table.items()}
+    yield "## On GPUs"
+    yield _bullets(LEGEND.format(**planning.LIMITS, nodes=_nodes()))
+    yield "### At a glance"
+    yield AT_A_GLANCE
+    rows = (_summary(repo, model["config"], weights_bytes(model), headings) for repo, model in records.models().items())
+    yield _markdown(["model", "class", "GiB", *planning.kinds()], rows)
+    for table, (_, *others) in by_table.items():
+        yield f"### {headings[table]}"
+        if others:
+            yield _filled(f"Also {', '.join(map(_without_organization, others))}.")
+        yield _grouped(table)
+
+
+def _runtimes() -> str:
+    images = records.site().images.serving
+    versions = {kind: triton_image(images[kind], kind) for kind in planning.kinds()}
+    names = {"trtllm": "TensorRT-LLM", "vllm": "vLLM"}
+    stated = dict.fromkeys(f"{names[image.flavour]} {image.runtime}" for image in versions.values())
+    (release,) = {image.release for image in versions.values()}
+    return f"{' and '.join(stated)} (Triton {release})"
+
+
+def _nodes() -> str:
+    sizes: dict[int, list[str]] = {}
+    for gpu in records.gpus():
+        sizes.setdefault(records.site().gpus[gpu.product].per_node, []).append(gpu.name)
+    usual = max(sizes, key=lambda count: len(sizes[count]))
+    others = (f"that of {', '.join(names)} has {count}" for count, names in sizes.items() if count != usual)
+    return "; ".join([f"{usual} GPUs", *others])
+
+
+@cache
+def _table(repo: str) -> Table:
+    """What each engine kind answers for the model in each format."""
+    return tuple(
+        (kind, weights, tuple(planning.cell(repo, kind, weights, gpu.product).text for gpu in records.gpus()))
+        for kind in planning.kinds()
+        for weights in planning.formats_of(kind)
+    )
+
+
+def _without_organization(repo: str) -> str:
+    return repo.partition("/")[2]
+
+
+def _anchor(heading: str) -> str:
+    """As GitHub makes it of a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def _summary(repo: str, config: Mapping[str, list[str]], size_bytes: int, headings: Mapping[Table, str]) -> list[str]:
+    (architecture,) = config["architectures"]
+    answers = (_formats_that_run(repo, kind) for kind in planning.kinds())
+    return [f"[{repo}](#{_anchor(headings[_table(repo)])})", architecture, f"{size_bytes / GIB:.1f}", *answers]
+
+
+def _formats_that_run(repo: str, kind: EngineKind) -> str:
+    rows = {weights: cells for of_kind, weights, cells in _table(repo) if of_kind == kind}
+    run = [weights for weights, cells in rows.items() if any(cell.isdigit() for cell in cells)]
+    if run:
+        return "all" if run == list(rows) else ", ".join(run)
+    codes = {code for cells in rows.values() for code in cells} - reasons.of_gpus()
+    return "; ".join(reason["short"] for code, reason in reasons.reviewed().items() if code in codes)
+
+
+def _grouped(table: Table) -> str:
+    """The table with equal rows and equal columns together."""
+    columns = _together(zip(zip(*(cells for _, _, cells in table), strict=True), records.gpus(), strict=True))
+    header = [", ".join(gpu.name for gpu in gpus) for gpus in columns.values()]
+    rows = _together((cells, (kind, weights)) for kind, weights, cells in table)
+    first = [records.gpus().index(gpus[0]) for gpus in columns.values()]
+    lines = ([_engines(formats), *(cells[column] for column in first)] for cells, formats in rows.items())
+    return _markdown(["engine and format", *header], lines)
+
+
+def _together(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def _engines(formats: Iterable[tuple[EngineKind, str]]) -> str:
+    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in _together(formats).items())
+
+
+def _reasons() -> Iterator[str]:
+    yield "## Reasons"
+    reviewed = {code: reason for code, reason in reasons.reviewed().items() if code in used()}
+    rows = (
+        [code, *(" ".join(reason[field].split()) for field in ("why", "source"))] for code, reason in reviewed.items()
+    )
+    yield _markdown(["", "why", "source"], rows)
+
+
+def _not_confirmed() -> Iterator[str]:
+    yield "## What is not confirmed"
+    yield _filled(NOT_CONFIRMED)
+    models = records.models().items()
+    yield "\n".join(f"- {repo}: {', '.join(model['unconfirmed'])}" for repo, model in models if "unconfirmed" in model)
+
+
+def _bullets(text: str) -> str:
+    return "\n".join(f"- {_filled(item, indent='  ')}" for item in text.removeprefix("- ").split("\n- "))
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        " ".join(text.split()), WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+
+
+def _markdown(header: list[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
