@@ -1,4 +1,4 @@
-"""`python -m bench.serving.rollout_under_load SPEC REVISION`: what clients notice of two promotions and a roll back.
+"""`python -m bench.serving.rollout_under_load SPEC REVISION`: what clients notice of two promotions and a rollback.
 
 Releases REVISION of the spec's model, rolls it back and releases it again, while clients ask the live Service in an
 open loop: requests arrive at random (Poisson) at a steady rate, whatever the server does, and a request's time counts

@@ -105,7 +105,7 @@ def _failed(airflow: Airflow, view: RunView) -> Outcome:
 
 
 def _left_behind(airflow: Airflow, view: RunView) -> str:
-    """What a roll-back that failed as well left in the cluster; empty if it did not fail."""
+    """What a rollback that failed as well left in the cluster; empty if it did not fail."""
     if _state(view, ROLL_BACK) != "failed":
         return ""
     name, also = view.run.dag_id.removeprefix(RELEASES), ""

@@ -63,7 +63,7 @@ def plan_footing(preview: Preview) -> list[str]:
         *(f"requests: {_needs(each)}" for each in preview.needed),
         f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
         *([f"rollout: {plan.rollout}"] if plan.rollout and plan.live else []),
-        f"live now: {plan.live}, to which a roll back returns"
+        f"live now: {plan.live}, to which a rollback returns"
         if plan.live
         else "live now: nothing, so there is nothing to roll back to",
         *([f"risk: {preview.interruption.words}"] if preview.interruption else []),

@@ -76,5 +76,5 @@ class Interruption(Contract):
             if self.seconds is None
             else f"about {max(1, round(self.seconds / MINUTE_S))} min by the times of {self.of or self.live}{without}"
         )
-        until = f"until the candidate is promoted or {self.live} is back after a roll back"
+        until = f"until the candidate is promoted or {self.live} is back after a rollback"
         return f"{lost} {until} ({took}; waiting for approval, nodes and images is not included)"

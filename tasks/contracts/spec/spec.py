@@ -91,7 +91,7 @@ class ReleaseSpec(UserDocument):
     @classmethod
     def _name_is_not_a_candidates(cls, name: str) -> str:
         if name.endswith("-candidate"):
-            raise ValueError("a name may not end in -candidate: that Service belongs to the model's roll-out")
+            raise ValueError("a name may not end in -candidate: that Service belongs to the model's rollout")
         return name
 
     @field_validator("schedule")

@@ -35,7 +35,7 @@ class Companions:
     def are_in_place(self, live: Release | None, *, scaled: bool = True) -> bool:
         """Whether what `live` wants is there and nothing else of ours is; nothing where no release is live.
 
-        Without `scaled` it wants no scaler, because its replicas are those that a roll-out gave it.
+        Without `scaled` it wants no scaler, because its replicas are those that a rollout gave it.
 
         An object of someone else is left alone, and stands for ours.
         """

@@ -154,7 +154,7 @@ class RolloutReconciler:
         self.cluster.tell(manifests.WORKLOADS, server, event)
 
     def observe(self, goal: Goal) -> Observed:
-        """Observe the model in cluster and channel. Only a roll-out compares its manifest with today's."""
+        """Observe the model in cluster and channel. Only a rollout compares its manifest with today's."""
         workloads = self._workloads()
         channel = self.channel.read()
         surges = self._surges(goal, channel)
@@ -212,7 +212,7 @@ class RolloutReconciler:
         return makes[move]()
 
     def _workloads(self) -> dict[str, manifests.Document]:
-        """Workloads that a roll-out of the model manages, by name."""
+        """Workloads that a rollout of the model manages, by name."""
         items = [
             item
             for labels in self.target.selectors
@@ -355,7 +355,7 @@ class RolloutReconciler:
         if self.release.spec.rollout.strategy != "canary" or live_selects in {None, self.release.id}:
             return True
         live = self._known(live_selects, channel)
-        if live is None:  # what another run left as live; its roll-out would have restored the channel's
+        if live is None:  # what another run left as live; its rollout would have restored the channel's
             return True
         state = self._canary_routes(live).state()
         return state is not None and state.phase is Phase.PASSED

@@ -32,7 +32,7 @@ class ServerTarget(Protocol):
 
     @property
     def selectors(self) -> tuple[dict[str, str], ...]:
-        """Labels of the workloads that a roll-out of the model manages: each workload carries one of these sets."""
+        """Labels of the workloads that a rollout of the model manages: each workload carries one of these sets."""
 
     @property
     def release_pods(self) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Pure decisions of a roll-out: what was observed goes in, one move comes out. No I/O."""
+"""Pure decisions of a rollout: what was observed goes in, one move comes out. No I/O."""

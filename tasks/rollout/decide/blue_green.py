@@ -1,4 +1,4 @@
-"""A roll-out as a pure function: (goal, observed state) -> the next move, or none when the goal is reached.
+"""A rollout as a pure function: (goal, observed state) -> the next move, or none when the goal is reached.
 
 Blue-green is all of it. A canary is one more move before the live Service flips, decided by canary.py.
 
@@ -19,7 +19,7 @@ from enum import StrEnum
 
 
 class Goal(StrEnum):
-    """The state that a step moves the roll-out to."""
+    """The state that a step moves the rollout to."""
 
     ROLL_OUT = "roll-out"
     PROMOTE = "promote"
@@ -120,7 +120,7 @@ def next_move(goal: Goal, seen: Observed) -> Move | None:  # noqa: PLR0911 - one
 def to_retire(goal: Goal, seen: Observed) -> frozenset[str]:
     """Workloads to remove: the refused one, or those that the channel no longer keeps.
 
-    A drill removes what it started. A roll back removes the latter too while the live release lacks replicas: they may
+    A drill removes what it started. A rollback removes the latter too while the live release lacks replicas: they may
     have its GPUs.
     """
     if goal is Goal.COOL:

@@ -83,7 +83,7 @@ def test_time_gpus_and_cost_are_those_of_an_earlier_release(airflow, slipway):
     assert "about 2.0 h, 8.00 GPU-hours  new" in build
     assert "time: about 2.5 h in pods, 10.00 GPU-hours (2.00 of them the candidate's own), 20.50 USD, as" in printed
     assert ", as demo-555555555555 took; publish not included" in printed
-    assert "live now: demo-555555555555, to which a roll back returns" in printed
+    assert "live now: demo-555555555555, to which a rollback returns" in printed
 
 
 def test_gpus_of_the_live_release_are_said_beside_those_that_a_release_adds(airflow, slipway):

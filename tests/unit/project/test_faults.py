@@ -52,7 +52,7 @@ FAULTS = {
     "candidate answers nonsense",
     "candidate slows down after smoke-test",
     "two releases of a model at once",
-    "release and roll back at once",
+    "release and rollback at once",
     "run marked as failed midway",
     "clock skew",
     "stale lock of a dead run",
