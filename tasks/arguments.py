@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Never
 
-from tasks.contracts.base import read_contract
+from tasks.contracts.base import parse_json, read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.fit.step_kinds import STEP_KINDS
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.release import PREVIOUS
-from tasks.contracts.wire.json_text import parse_json
 from tasks.document_files import read_document
 from tasks.serving.openai_api import process as openai_process
 from tasks.serving.pod import all_reduce, await_ranks, drain, lead

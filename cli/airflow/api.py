@@ -15,11 +15,11 @@ from pydantic import AwareDatetime, ValidationError
 
 from cli.airflow.login import Login
 from cli.airflow.session import Document, Session, document_of
+from tasks.contracts.base import parse_json
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.pods.pod_failures import EXIT_CODES
 from tasks.contracts.redaction import redacted
 from tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PREFIX, StepResult
-from tasks.contracts.wire.json_text import parse_json
 
 TRIGGER_PAUSES_S = (1.0, 4.0)
 """Before each further request for a run whose first one failed."""

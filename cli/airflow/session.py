@@ -13,8 +13,8 @@ from cli.airflow.login import Login
 from cli.deadline import within
 from tasks.adapters.bounded_http import UnboundedAnswerError, bound
 from tasks.adapters.hub.header_token import header_token
+from tasks.contracts.base import parse_json
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.wire.json_text import parse_json
 
 REQUEST_TIMEOUT_S = 15.0
 ANSWER_S = 30.0

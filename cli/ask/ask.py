@@ -19,8 +19,8 @@ from cli.ask.model_connection import ModelServers
 from cli.ask.printed_answer import PrintedAnswer
 from cli.ask.prompt_inputs import Message, Sampling, check_takes_messages, prompt_inputs
 from cli.terminal import echo
+from tasks.contracts.base import parse_json
 from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.wire.json_text import parse_json
 
 ANSWER_TIMEOUT_S = 120.0
 LOOK_TIMEOUT_S = 10.0

@@ -18,8 +18,8 @@ from cli.ask.prompt_inputs import Body
 from cli.deadline import within
 from tasks.adapters.triton.generate_request import Column, GenerateRequest, columns, prompt_columns, rendered
 from tasks.adapters.triton.triton import Chunk
+from tasks.contracts.base import parse_json
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
-from tasks.contracts.wire.json_text import parse_json
 from tasks.contracts.wire.prompt_model import ModelInputs, Prompt, model_inputs, prompt_of, with_prompt
 
 QUOTED_CHARS = 256

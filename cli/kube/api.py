@@ -13,8 +13,8 @@ from urllib.request import getproxies, proxy_bypass
 from cli.deadline import within
 from cli.kube.kubeconfig import Access
 from cli.kube.port_forward import PROTOCOL, ForwardedPort
+from tasks.contracts.base import parse_json
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
-from tasks.contracts.wire.json_text import parse_json
 
 ROLE = "slipway-user"
 """The Role in k8s_manifests/base that permits every request of this module."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import TOKEN, field_name, redacted
 from tasks.contracts.version import check_readable
-from tasks.contracts.wire.json_text import parse_json
+from tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 
 DNS_LABEL = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 """A label as in RFC 1123 that also starts with a letter (RFC 1035), as a Service's name must."""
@@ -22,6 +22,8 @@ PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 FOUND_CHARS = 60
 MAX_TEXT_CHARS = 1000
 """Longest text in a spec or a site file, unless its field sets another limit."""
+DOCUMENT = Bounds(chars=256 << 20, depth=100, values=10_000_000)
+"""A document of the object store, or an answer of a server: as large as the tables of a benchmark can be."""
 VIOLATIONS = 20
 """How many violations of a document a message lists."""
 SECRETIVE = re.compile(r"(?i)token_secret|password|credential|api_key")
@@ -55,6 +57,22 @@ def canonical_json(value: Any) -> bytes:
 def sha256_of(value: Any) -> str:
     """Hex sha256 of the canonical JSON of `value`."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def parse_json(data: bytes | str, what: str, *, expected: str = "JSON") -> Any:
+    """The value of a JSON document that others wrote.
+
+    Raises:
+        InputError: it is not valid JSON, or beyond DOCUMENT.
+    """
+    try:
+        return read(data, DOCUMENT)
+    except BoundsError as error:
+        raise InputError(
+            f"{what} {redacted(str(error))}",
+            expected=expected,
+            remedy="Check whether it was truncated or overwritten.",
+        ) from error
 
 
 def read_contract(model: type[C], data: Any, what: str) -> C:

@@ -14,7 +14,7 @@ import yaml
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import field_name, redacted
-from tasks.contracts.wire.json_text import MAX_NUMBER_CHARS
+from tasks.contracts.wire.bounded_json import MAX_DIGITS
 
 MAX_BYTES = 2**20
 MAX_NODES = 20_000
@@ -49,8 +49,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     def construct_number(self, node: Any) -> int | float:
         """Build a number that every reader of JSON reads alike."""
-        if len(node.value) > MAX_NUMBER_CHARS:
-            _refuse(node, f"a number has {len(node.value)} digits, expected at most {MAX_NUMBER_CHARS}")
+        if len(node.value) > MAX_DIGITS:
+            _refuse(node, f"a number has {len(node.value)} digits, expected at most {MAX_DIGITS}")
         build = self.construct_yaml_int if node.tag == INTEGER else self.construct_yaml_float
         try:
             number: int | float = build(node)

@@ -17,10 +17,9 @@ from typing import Any
 
 from tasks.adapters.clock import Clock
 from tasks.adapters.store.object_store import LostRaceError, ObjectStore
-from tasks.contracts.base import canonical_json, read_contract
+from tasks.contracts.base import canonical_json, parse_json, read_contract
 from tasks.contracts.errors import UnavailableError
 from tasks.contracts.stored.artifact import Claim, Removal
-from tasks.contracts.wire.json_text import parse_json
 
 TAKEOVER_S = 3600
 """After this a removal was cut short. It is longer than DELETING_S, the time-outs of a request and the difference of

@@ -1,8 +1,9 @@
-"""JSON that a stranger wrote: read within bounds, or refused before anybody works with it. Pure, standard library only.
+"""The one reader of JSON that a stranger wrote: within bounds, or refused before anybody works with it. Pure.
 
-Every text of a request that is JSON goes through here: OpenAI's bodies, and the messages, tools, schemas and arguments
-within them and in Triton's inputs. What comes out is finite, shallow and small enough to be walked, and every text in
-it can be written as UTF-8. The models of Triton share this file by a link, so it imports nothing of Slipway.
+It reads requests (OpenAI's bodies, and the messages, tools, schemas and arguments within them and in Triton's inputs),
+documents of the object store and answers of servers. What comes out is finite, shallow and small enough to be walked,
+its names are unique, and every text in it can be written as UTF-8. The models of Triton share this file by a link, so
+it imports nothing of Slipway.
 """
 
 import itertools
@@ -28,26 +29,39 @@ class NotJsonError(BoundsError):
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a text may have at most: characters, levels, and values at all levels together, with names of members."""
+    """What a text may have at most.
+
+    Attributes:
+        chars: its characters, or bytes where it is read from bytes.
+        depth: levels of values within values.
+        values: values at all levels together, with names of members.
+        repeated_names: whether an object may name a member twice, of which the last one counts.
+    """
 
     chars: int
     depth: int = 32
     values: int = 100_000
+    repeated_names: bool = False
 
 
 def read(text: str | bytes, bounds: Bounds) -> Any:
     """The value of a JSON text.
 
     Raises:
-        NotJsonError: it is not JSON as RFC 8259 has it.
+        NotJsonError: it is not JSON as RFC 8259 has it, or an object names a member twice.
         BoundsError: a number is not finite or too long, a text holds half a surrogate pair, or it is larger or deeper
             than its bounds.
     """
     if len(text) > bounds.chars:
         raise BoundsError(f"has {len(text)} characters; the limit is {bounds.chars}")
     try:
-        decoded = text.decode() if isinstance(text, bytes) else text
-        value = json.loads(decoded, parse_constant=_no_constant, parse_int=_integer, parse_float=_float)
+        value = json.loads(
+            text.decode("utf-8-sig") if isinstance(text, bytes) else text,
+            object_pairs_hook=None if bounds.repeated_names else _unique,
+            parse_constant=_no_constant,
+            parse_int=_integer,
+            parse_float=_float,
+        )
     except BoundsError:
         raise
     except UnicodeDecodeError as error:
@@ -95,6 +109,13 @@ def _within(value: Any) -> Iterator[Any]:
         yield from value.values()
     elif isinstance(value, list):
         yield from value
+
+
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(members)
+    if len(value) < len(members):
+        raise NotJsonError("is not valid JSON: a name occurs twice in one object")
+    return value
 
 
 def _integer(digits: str) -> int:

@@ -23,7 +23,7 @@ from pydantic import (
 from tasks.contracts.wire.bounded_json import Bounds, NotJsonError, read
 from tasks.serving.openai_api.neutral import without_neutral, without_nulls
 
-ARGUMENTS = Bounds(chars=1 << 20)
+ARGUMENTS = Bounds(chars=1 << 20, repeated_names=True)
 """Of one call in a conversation."""
 
 

@@ -19,7 +19,7 @@ from tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 OPENS, CLOSES = "<tool_call>", "</tool_call>"
 
 
-BOUNDS = Bounds(chars=1 << 20)
+BOUNDS = Bounds(chars=1 << 20, repeated_names=True)
 """What looks like a call and is beyond them stays text: a model may write NaN and half surrogate pairs."""
 
 

@@ -16,10 +16,20 @@ def test_json_within_bounds_is_read_as_it_is(text):
     assert read(text, BOUNDS) == json.loads(text) == read(text.encode(), BOUNDS)
 
 
-@pytest.mark.parametrize("text", ["", "{", "NaN", '{"a": -Infinity}', "[1,]", b"\xff", b"\xed\xa0\x80", '"\x00"'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "NaN", '{"a": -Infinity}', "[1,]", b"\xff", b"\xed\xa0\x80", '"\x00"', '{"a": 1, "a": 2}']
+)
 def test_what_is_not_json_is_refused_as_such(text):
     with pytest.raises(NotJsonError):
         read(text, BOUNDS)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text():
+    assert read(b"\xef\xbb\xbf[1]", BOUNDS) == [1]
+
+
+def test_the_last_of_repeated_names_counts_where_a_model_writes_them():
+    assert read('{"a": 1, "a": 2}', Bounds(chars=100, repeated_names=True)) == {"a": 2}
 
 
 @pytest.mark.parametrize(

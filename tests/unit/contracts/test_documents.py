@@ -9,12 +9,11 @@ import pytest
 import yaml
 
 from tasks.contracts import documents
-from tasks.contracts.base import read_contract
+from tasks.contracts.base import parse_json, read_contract
 from tasks.contracts.documents import parse_document
 from tasks.contracts.errors import InputError
 from tasks.contracts.redaction import MESSAGE_CHARS
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.wire.json_text import parse_json
 from tasks.document_files import read_document
 from tests.fakes.releases import SPEC
 from tests.support.refused import refused
@@ -108,12 +107,10 @@ def test_a_byte_order_mark_is_taken():
     ("text", "what"),
     [
         ('{"a": 1, "a": 2}', "occurs twice"),
-        ('{"a": Infinity}', "Infinity is not a finite number"),
-        ('{"a": NaN}', "NaN is not a finite number"),
-        ('{"a": 1e400}', "not finite"),
-        ("9" * 5000, "5000 digits"),
-        ("[" * 100_000, "nested too deeply"),
-        (b"\xff", "not valid JSON"),
+        ('{"a": Infinity}', "Infinity is not a number"),
+        ('{"a": 1e400}', "too large for a double"),
+        ("[" * 100_000, "more than 100 levels deep"),
+        (b"\xff", "is not UTF-8"),
     ],
     ids=lambda value: repr(value)[:40],
 )
