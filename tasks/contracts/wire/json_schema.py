@@ -68,15 +68,15 @@ class SchemaError(ValueError):
     """The schema cannot be enforced; the text says where, why and what to do."""
 
 
-def checked_schema(text: str) -> str:
-    """The schema as compact ASCII JSON, which can be enforced.
+def compact_schema(schema: Any) -> str:
+    """The schema as compact ASCII JSON, within the bounds of a text. Whether it can be enforced, grammar_of tells.
 
     Raises:
-        SchemaError: as grammar_of.
+        SchemaError: it is too large or too deep, or no object.
     """
-    schema = _read(text)
-    _Translation(schema, Dialect.RANGES).grammar()
-    return json.dumps(schema, separators=(",", ":"))
+    text = json.dumps(schema, separators=(",", ":"))
+    _read(text)
+    return text
 
 
 def grammar_of(text: str, dialect: Dialect = Dialect.RANGES) -> str:

@@ -30,6 +30,7 @@ from tasks.serving.openai_api.answers import (
 from tasks.serving.openai_api.bodies import read_body
 from tasks.serving.openai_api.browsers import Browsers
 from tasks.serving.openai_api.errors import ApiError, refusal, unavailable
+from tasks.serving.openai_api.grammars import Grammars
 from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_questions, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
 from tasks.serving.openai_api.request_ids import add_request_id, request_id
@@ -98,7 +99,7 @@ class Routes:
         self._models, self._names, self._release, self._clock = models, tuple(names), release, clock
         self._others, self._browsers = tuple(others), Browsers(browser_origins)
         self._known: dict[str, tuple[ServedModel, tuple[str, ...]]] = {}
-        self._counted = AnswerMetrics()
+        self._counted, self._grammars = AnswerMetrics(), Grammars()
         self._created = int(time.time())
 
     def application(self) -> web.Application:
@@ -106,6 +107,7 @@ class Routes:
         application = web.Application(
             client_max_size=BODY_BYTES, middlewares=[_logged, self._browsers.middleware(), _errors]
         )
+        application.on_cleanup.append(lambda _: self._grammars.close())
         application.on_response_prepare.extend([add_request_id, self._browsers.add_headers])
         application.add_routes(
             [
@@ -260,7 +262,8 @@ class Routes:
         answer: Answer | ResponseAnswer,
     ) -> web.StreamResponse:
         """Generate the answers to the questions, one after another, and send them as one document or stream."""
-        choices = [question.again(number) for question in questions for number in range(asked.answers_per_prompt)]
+        obeying = [await self._obeying(question) for question in questions]
+        choices = [question.again(number) for question in obeying for number in range(asked.answers_per_prompt)]
         name = ModelName.read(asked.model)
         try:
             async with aclosing(self._generated(name, choices)) as generated:
@@ -276,6 +279,12 @@ class Routes:
                 longest=self._known[name.base][0].max_sequence_tokens,
             ) from error
         return web.Response(body=written(answer.document()), content_type="application/json")
+
+    async def _obeying(self, question: Question) -> Question:
+        """The question with the grammar of its schema."""
+        if question.schema is None:
+            return question
+        return question.obeying(await self._grammars.grammar_of(question.schema))
 
     async def _generated(self, name: ModelName, questions: Sequence[Question]) -> AsyncGenerator[Generated, None]:
         """Yield what the model answers to each question in turn; the first of each says so."""

@@ -1,12 +1,11 @@
 """What an answer must look like: the JSON Schema of `response_format`, or of the function that must be called. Pure."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tasks.contracts.wire.json_schema import SchemaError, checked_schema
+from tasks.contracts.wire.json_schema import SchemaError, compact_schema
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.messages import Tool
 from tasks.serving.openai_api.neutral import without_nulls
@@ -19,15 +18,34 @@ DESCRIPTION = {"name", "description", "schema", "strict"}
 
 
 @dataclass(frozen=True)
+class Schema:
+    """A JSON Schema of a request, as compact text.
+
+    Attributes:
+        text: the schema.
+        name: what errors call it.
+        param: the parameter that it came in.
+    """
+
+    text: str
+    name: str
+    param: str
+
+    def refused(self, why: str) -> ApiError:
+        """The error about it; `why` is a sentence."""
+        return ApiError(f"{self.name}: {why}", param=self.param, code="invalid_json_schema")
+
+
+@dataclass(frozen=True)
 class AnswerFormat:
     """What an answer must be.
 
     Attributes:
-        schema: the JSON Schema that it obeys; empty where anything may be answered.
+        schema: what it obeys, which nobody has translated yet; None where anything may be answered.
         new_reader: makes what reads the call that the request forces; None where the answer may be anything.
     """
 
-    schema: str = ""
+    schema: Schema | None = None
     new_reader: Callable[[], Reader] | None = None
 
 
@@ -35,7 +53,8 @@ def answer_format(request: ChatRequest | CompletionRequest) -> AnswerFormat:
     """What the answer to a request must be.
 
     Raises:
-        ApiError: the response's format, the choice of a tool or a schema is wrong, or a format and tools are given.
+        ApiError: the response's format or the choice of a tool is wrong, a schema is too large, or a format and tools
+            are given.
     """
     wanted = _format_schema(request.response_format)
     if isinstance(request, CompletionRequest):
@@ -50,9 +69,9 @@ def answer_format(request: ChatRequest | CompletionRequest) -> AnswerFormat:
     if not forced:
         return AnswerFormat(wanted)
     if request.tool_choice == REQUIRED:
-        return AnswerFormat(_checked(_one_call(forced), "tools", "tools"), partial(Forced, None))
+        return AnswerFormat(_schema(_one_call(forced), "tools", "tools"), partial(Forced, None))
     function = forced[0].function
-    schema = _checked(function.parameters or ANY_OBJECT, f"tools: {function.name}", "tools")
+    schema = _schema(function.parameters or ANY_OBJECT, f"tools: {function.name}", "tools")
     return AnswerFormat(schema, partial(Forced, function.name))
 
 
@@ -113,18 +132,18 @@ def _one_call(tools: tuple[Tool, ...]) -> dict[str, Any]:
     return {"anyOf": calls, **definitions}
 
 
-def _format_schema(given: Mapping[str, Any] | None) -> str:
+def _format_schema(given: Mapping[str, Any] | None) -> Schema | None:
     wanted = without_nulls(given)
     kind = (wanted or {}).get("type", "text")
     if wanted is None or (kind == "text" and set(wanted) == {"type"}):
-        return ""
+        return None
     if kind == "json_object" and set(wanted) == {"type"}:
-        return json.dumps(ANY_OBJECT)
+        return _schema(ANY_OBJECT, "response_format", "response_format")
     described = without_nulls(wanted.get("json_schema"))
     schema = described.get("schema") if isinstance(described, Mapping) else None
     known = set(wanted) == {"type", "json_schema"} and isinstance(described, Mapping) and set(described) <= DESCRIPTION
     if kind == "json_schema" and known and isinstance(schema, Mapping):
-        return _checked(schema, "response_format.json_schema.schema", "response_format")
+        return _schema(schema, "response_format.json_schema.schema", "response_format")
     raise ApiError(
         'response_format is wrong; expected {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", '
         '"json_schema": {"name": ..., "schema": {...}}}.',
@@ -132,8 +151,8 @@ def _format_schema(given: Mapping[str, Any] | None) -> str:
     )
 
 
-def _checked(schema: Any, what: str, param: str) -> str:
+def _schema(schema: Any, name: str, param: str) -> Schema:
     try:
-        return checked_schema(json.dumps(schema))
+        return Schema(compact_schema(schema), name, param)
     except SchemaError as error:
-        raise ApiError(f"{what}: {error}", param=param, code="invalid_json_schema") from error
+        raise Schema("", name, param).refused(str(error)) from error

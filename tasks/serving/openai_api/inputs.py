@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasks.contracts.wire.json_schema import grammar_of
 from tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_inputs
 from tasks.serving.openai_api.errors import ApiError, too_long
-from tasks.serving.openai_api.formats import answer_format
+from tasks.serving.openai_api.formats import Schema, answer_format
 from tasks.serving.openai_api.requests import SEEDS, ChatRequest, CompletionRequest
 from tasks.serving.openai_api.tool_calls import Reader
 
@@ -82,11 +81,24 @@ class Question:
         to_render: inputs of the model that makes its prompt first; None: the prompt is there.
         new_reader: makes what reads the call of a tool that the request forces; None leaves it to what the model says
             of itself.
+        schema: what the answer obeys, whose grammar is not there yet; None where anything may be answered.
     """
 
     inputs: Mapping[str, Any]
     to_render: Mapping[str, Any] | None = None
     new_reader: Callable[[], Reader] | None = None
+    schema: Schema | None = None
+
+    def obeying(self, grammar: str) -> "Question":
+        """The question with the grammar of its schema, where the engine takes that; other models write it themselves.
+
+        `structured_outputs` holds JSON within JSON, as the backend of vLLM reads it (vllm_backend 8de0c14,
+        vllm_backend_utils.py).
+        """
+        if VLLM_SAMPLING not in self.inputs:
+            return self
+        sampling = json.loads(self.inputs[VLLM_SAMPLING]) | {"structured_outputs": json.dumps({"grammar": grammar})}
+        return replace(self, inputs={**self.inputs, VLLM_SAMPLING: json.dumps(sampling, ensure_ascii=False)})
 
     def again(self, number: int) -> "Question":
         """The question of a further answer to the same prompt: where a seed decides, it is another one."""
@@ -116,10 +128,11 @@ def chat_question(request: ChatRequest, model: ServedModel) -> Question:
     wanted = answer_format(request)
     parameters = _parameters(request, model, wanted.schema)
     if model.prompt_model is None:
-        return Question({**_conversation(request, model), **parameters}, new_reader=wanted.new_reader)
+        inputs = {**_conversation(request, model), **parameters}
+        return Question(inputs, new_reader=wanted.new_reader, schema=wanted.schema)
     lengths = {"max_tokens": request.answer_tokens, "min_tokens": request.min_tokens or None}
     given = {name: value for name, value in lengths.items() if value is not None}
-    return Question(parameters, {**_conversation(request, None), **given}, wanted.new_reader)
+    return Question(parameters, {**_conversation(request, None), **given}, wanted.new_reader, wanted.schema)
 
 
 def _conversation(request: ChatRequest, model: ServedModel | None) -> dict[str, Any]:
@@ -148,9 +161,10 @@ def completion_questions(request: CompletionRequest, model: ServedModel) -> list
             "Release it again.",
             param="prompt",
         )
-    parameters = _parameters(request, model, answer_format(request).schema)
+    schema = answer_format(request).schema
+    parameters = _parameters(request, model, schema)
     as_it_is = {} if takes_prompts else {RAW_PROMPT: False}
-    return [Question({"text_input": text, **as_it_is, **parameters}) for text in request.texts]
+    return [Question({"text_input": text, **as_it_is, **parameters}, schema=schema) for text in request.texts]
 
 
 def _refuse_long(texts: Iterable[str], model: ServedModel, param: str) -> None:
@@ -166,12 +180,12 @@ def _refuse_long(texts: Iterable[str], model: ServedModel, param: str) -> None:
         )
 
 
-def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel, schema: str) -> dict[str, Any]:
+def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel, schema: Schema | None) -> dict[str, Any]:
     _refuse_unknown(request.unknown(), model)
     if request.includes_usage and not model.counts_tokens:
         _refuse(["stream_options.include_usage"], model)
     if VLLM_SAMPLING in model.inputs:
-        return _vllm_parameters(request, model, schema)
+        return _vllm_parameters(request, model)
     stop = {STOP_WORDS: request.stop_words} if request.stop_words else {}
     # a greedy answer is the same with every seed, which a model that cannot obey one need not know
     seed = request.engine_seed if request.temperature or "seed" in model.inputs else None
@@ -180,7 +194,7 @@ def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel, sc
     if request.alternatives is not None:
         given |= {LOGPROBS: True} | ({ALTERNATIVES: request.alternatives} if request.alternatives else {})
     if schema:
-        given[JSON_SCHEMA] = schema
+        given[JSON_SCHEMA] = schema.text
     _refuse([_as_sent(name, request) for name in given if name not in model.inputs], model)
     return {STREAM: True, **given}
 
@@ -194,16 +208,11 @@ def _as_sent(name: str, request: ChatRequest | CompletionRequest) -> str:
     return "stop" if name == STOP_WORDS else name
 
 
-def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedModel, schema: str) -> dict[str, Any]:
-    """VLLM's own default temperature is 1; here it is 0, as for every other kind.
-
-    `structured_outputs` holds JSON within JSON, as the backend reads it (vllm_backend 8de0c14, vllm_backend_utils.py).
-    """
+def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:
+    """VLLM's own default temperature is 1; here it is 0, as for every other kind."""
     sampling: dict[str, Any] = {"temperature": request.temperature or 0, **request.sampling()}
     known = {"max_tokens": request.answer_tokens, "seed": request.engine_seed, "stop": request.stop_words or None}
     sampling |= {name: value for name, value in known.items() if value is not None}
-    if schema:
-        sampling["structured_outputs"] = json.dumps({"grammar": grammar_of(schema)})
     if request.alternatives is not None:
         if VLLM_LOGPROBS not in model.inputs:
             _refuse([LOGPROBS], model)

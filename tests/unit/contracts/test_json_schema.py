@@ -12,7 +12,7 @@ from tasks.contracts.wire.json_schema import (
     MAX_SCHEMAS,
     WHOLE,
     SchemaError,
-    checked_schema,
+    compact_schema,
     grammar_of,
 )
 
@@ -58,7 +58,7 @@ def grammar(schema, dialect=Dialect.RANGES):
 @pytest.mark.parametrize("dialect", Dialect)
 def test_a_schema_that_can_be_enforced_becomes_a_grammar(schema, dialect):
     assert grammar(schema, dialect).startswith("root ::= ")
-    assert json.loads(checked_schema(json.dumps(schema))) == schema
+    assert json.loads(compact_schema(schema)) == schema
 
 
 @pytest.mark.parametrize("value", ['"x"', "1e300", "[[[1]]]", '{"a": {"b": null}}'])
@@ -166,7 +166,7 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_its_place(schema, said
 @pytest.mark.parametrize("text", ["", "{", "[]", "true", '{"const": NaN}', "[" * 20_000, " " * (MAX_CHARS + 1)])
 def test_what_is_no_schema_is_refused(text):
     with pytest.raises(SchemaError):
-        checked_schema(text)
+        grammar_of(text)
 
 
 def test_a_schema_that_is_too_deep_is_refused():

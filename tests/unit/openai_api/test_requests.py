@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from tasks.contracts.wire.json_schema import grammar_of
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.inputs import chat_question, completion_questions
 from tasks.serving.openai_api.requests import read_chat, read_completion
@@ -111,14 +110,12 @@ def test_triton_s_vllm_backend_takes_the_parameters_as_one_text():
     assert inputs == {"text_input": "Once", **dict.fromkeys(switches, True)}
 
 
-def test_triton_s_vllm_backend_reports_log_probabilities_and_takes_a_schema_as_text_within_text():
-    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "boolean"}}}
-    inputs = completion(model_of(VLLM, VLLM_OUTPUTS), logprobs=2, response_format=schema, bad_words=["x"])
+def test_triton_s_vllm_backend_reports_log_probabilities():
+    inputs = completion(model_of(VLLM, VLLM_OUTPUTS), logprobs=2, bad_words=["x"])
     sampling = json.loads(inputs["sampling_parameters"])
 
     assert inputs["return_logprobs"] is True
     assert (sampling["logprobs"], sampling["bad_words"]) == (2, ["x"])
-    assert json.loads(sampling["structured_outputs"]) == {"grammar": grammar_of('{"type": "boolean"}')}
     older = model_of(set(VLLM) - {"return_logprobs"}, VLLM_OUTPUTS)
     assert refused(completion, model=older, logprobs=1).param == "logprobs"
 
@@ -265,18 +262,6 @@ def test_a_response_format_becomes_a_schema():
     assert schema_of(response_format={"type": "json_object"}) == {"type": "object", "additionalProperties": True}
 
 
-@pytest.mark.parametrize(
-    "schema", [{"type": "zebra"}, {"type": "string", "pattern": "(["}, {"$ref": "#/$defs/a"}, {"oneOf": []}, {"x": 1}]
-)
-@pytest.mark.parametrize("ask", [chat, completion])
-def test_a_schema_that_cannot_be_enforced_is_refused_for_every_kind(schema, ask):
-    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    model = model_of(VLLM, VLLM_OUTPUTS) if ask is completion else GUIDED
-    error = refused(ask, model=model, response_format=wanted)
-
-    assert (error.status, error.param, error.code) == (400, "response_format", "invalid_json_schema")
-
-
 def test_a_function_that_must_be_called_makes_the_answer_its_arguments():
     parameters = {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "boolean"}}}
     tools = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in ("f", "g")]
@@ -326,29 +311,12 @@ def test_vllm_is_sent_names_that_it_has():
         "repetition_penalty": 2,
         "bad_words": ["y"],
     }
-    inputs = completion(model_of(VLLM, VLLM_OUTPUTS), **asked, response_format={"type": "json_object"})
-    sent = set(json.loads(inputs["sampling_parameters"]))
+    request = read_completion(json.dumps({"model": "demo", "prompt": "Once", **asked}).encode())
+    (question,) = completion_questions(request, model_of(VLLM, VLLM_OUTPUTS))
+    sent = set(json.loads(question.obeying("root ::= [a]").inputs["sampling_parameters"]))
 
     assert sent == {*asked, "max_tokens", "structured_outputs"}
     assert sent <= set(record["fields"])
-
-
-FORCED = {"type": "function", "function": {"name": "f"}}
-
-
-def forced(parameters, choice):
-    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
-    return refused(chat, tools=tools, tool_choice=choice)
-
-
-@pytest.mark.parametrize("choice", ["required", FORCED])
-@pytest.mark.parametrize(
-    "parameters", [{"definitions": None}, {"$defs": 3}, {"$defs": [1]}, {"type": "zebra"}, {"$ref": "#/$defs/a"}]
-)
-def test_odd_parameters_of_a_forced_tool_are_refused_by_name(parameters, choice):
-    error = forced(parameters, choice)
-
-    assert (error.status, error.param, error.code) == (400, "tools", "invalid_json_schema")
 
 
 @pytest.mark.parametrize("described", [1, None, "x", [], {"name": "x"}, {"schema": 3}, {"schema": {}, "odd": 1}])
