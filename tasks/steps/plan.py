@@ -238,6 +238,7 @@ def _checked(resolution: Resolution, workspace: Workspace) -> Findings:
     resolved, engine, source = resolution.release, resolution.engine, resolution.source
     spec, documents = resolved.spec, resolution.documents
     engine.check(resolved, source, documents)
+    chat.check_rendering(spec, documents)
     of_engine = engine.warnings(resolved, source, documents)
     warnings = (*of_engine, *chat.warnings(spec, documents), *server_target.warnings(spec))
     for warning in warnings:

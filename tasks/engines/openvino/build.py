@@ -42,7 +42,7 @@ def build(checkpoint: Path, spec: ReleaseSpec, out: Path) -> dict[str, Any]:
     copy_companions(checkpoint, out)
     has_chat_template = convert(checkpoint, out)
     if has_chat_template:
-        check_renders(checkpoint)
+        check_renders(checkpoint, spec)
     precision = read_precision(out)
     check_precision(precision, spec)
     description = {

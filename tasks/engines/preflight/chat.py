@@ -1,12 +1,16 @@
 """Reads the chat template that serving will apply, from a source's documents."""
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from tasks.contracts.engine.engine_kinds import kinds_with
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.question import answer_tokens
 from tasks.contracts.spec.spec import ReleaseSpec
+from tasks.engines.checkpoint.chat_template import check_renders
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents
 
 TEMPLATE_FILE = "chat_template.jinja"
@@ -72,6 +76,23 @@ def chat_template_of(spec: ReleaseSpec, documents: Documents) -> Literal["apply"
             remedy="Remove it, or choose a model that was trained to chat.",
         )
     return "none"
+
+
+def check_rendering(spec: ReleaseSpec, documents: Documents) -> None:
+    """Refuse a template that does not render the release's questions as its servers will, before a pod with a GPU does.
+
+    Raises:
+        InputError: as chat_template_of, and as check_renders.
+    """
+    if chat_template_of(spec, documents) == "none":
+        return
+    with TemporaryDirectory() as folder:
+        for name in DOCUMENTS:
+            if name in documents:
+                document = documents[name]
+                text = str(document[FIELD]) if name == TEMPLATE_FILE else json.dumps(document)
+                Path(folder, name).write_text(text, encoding="utf-8")
+        check_renders(Path(folder), spec)
 
 
 def _templates(document: Mapping[str, Any]) -> dict[str, str]:
