@@ -7,7 +7,7 @@ from tasks.contracts.spec.engine import Lora
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import adapter_folder
 from tasks.engines.checkpoint.adapter_modules import modules_of
-from tasks.engines.checkpoint.adapter_tensors import changed_layers
+from tasks.engines.checkpoint.adapter_tensors import PLAIN, Shape, changed_layers, check_matrices, shapes_in
 from tasks.engines.checkpoint.files import CONFIG, check_weights, read_object
 from tasks.engines.preflight.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_layers, rank_of, support_of
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
@@ -29,18 +29,34 @@ def adapters_in(checkpoint: Path, spec: ReleaseSpec) -> dict[str, int]:
 def check_adapter_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
     """Refuse adapters beside a Hugging Face checkpoint whose weights the runtime would not apply, or not all of them.
 
-    plan knows only what adapter_config.json says of them, which may be a pattern.
+    plan knows only what adapter_config.json says of them, which may be a pattern, or not true.
 
     Raises:
         InputError: the adapter, and what of it.
     """
-    if not spec.engine.lora or support_of(spec).layers is None:
+    if not spec.engine.lora:
         return
+    if support_of(spec).layers is not None:
+        _check_served_layers(checkpoint, spec)
+    ranks, model = adapters_in(checkpoint, spec), _model_shapes(checkpoint)
+    for adapter, folder in _folders(checkpoint, spec):
+        check_matrices(folder / ADAPTER_WEIGHTS, ranks[adapter.name], model, f"adapter {adapter.name}")
+
+
+def _check_served_layers(checkpoint: Path, spec: ReleaseSpec) -> None:
     names = (name for name in (CONFIG, QUANTIZED_BY_MODELOPT) if (checkpoint / name).is_file())
     documents = {name: read_object(checkpoint / name) for name in names}
     changed = adapter_layers(checkpoint, spec)
     for adapter, _ in _folders(checkpoint, spec):
         check_layers(spec, adapter, changed[adapter.name], documents)
+
+
+def _model_shapes(checkpoint: Path) -> dict[str, Shape]:
+    """Shapes of the model's weights, by name, apart from those that hold several numbers in one element."""
+    shapes: dict[str, Shape] = {}
+    for file in sorted(checkpoint.glob("*.safetensors")):
+        shapes |= shapes_in(file, "the model", PLAIN)
+    return shapes
 
 
 def adapter_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, frozenset[int]]]:

@@ -11,6 +11,7 @@ from tasks.engines.checkpoint.config_reading import differences
 from tasks.engines.preflight.adapters import max_rank
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
+from tests.fixtures.adapters import write_adapter
 from tests.fixtures.odd_checkpoints import FORMS, config_of
 from tests.support.refused import refused
 
@@ -168,13 +169,8 @@ ADAPTERS = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite"
 @pytest.fixture
 def adapted(checkpoint):
     """The checkpoint with two adapters beside it, of ranks 40 and 8."""
-    import numpy as np
-
     for name, rank in (("terse", 40), ("polite", 8)):
-        folder = checkpoint / "lora" / name
-        folder.mkdir(parents=True)
-        save_file({"lora_A": np.zeros((rank, 2), dtype=np.float16)}, folder / "adapter_model.safetensors")
-        (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": rank}))
+        write_adapter(checkpoint / "lora" / name, rank)
     return checkpoint
 
 

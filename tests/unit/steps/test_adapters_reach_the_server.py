@@ -42,11 +42,6 @@ def tensors(*shape):
     return save({"weight": np.ones(shape, dtype=np.float16)})
 
 
-def adapter(rank):
-    config = {"peft_type": "LORA", "r": rank, "lora_alpha": 2 * rank, "base_model_name_or_path": "slipway/demo-llama"}
-    return {"adapter_config.json": json.dumps(config).encode(), "adapter_model.safetensors": tensors(rank, 8)}
-
-
 def model(config):
     return {"config.json": json.dumps(config).encode(), "tokenizer.json": b"{}", "model.safetensors": tensors(16, 8)}
 
@@ -90,7 +85,8 @@ def made(workspace, tmp_path, kind):
 
 
 def test_vllm_finds_every_adapter_where_the_engine_lies_and_has_room_for_it(workspaces, tmp_path):
-    engine, repository = made(workspaces(SHAPE, polite=adapter(8), terse=adapter(20)), tmp_path, "vllm")
+    adapters = {"polite": adapter_files(8), "terse": adapter_files(20)}
+    engine, repository = made(workspaces(SHAPE, **adapters), tmp_path, "vllm")
 
     listed = json.loads((repository / "1" / "multi_lora.json").read_text())
     arguments = json.loads((repository / "1" / "model.json").read_text())
@@ -99,7 +95,7 @@ def test_vllm_finds_every_adapter_where_the_engine_lies_and_has_room_for_it(work
     for name, rank in (("polite", 8), ("terse", 20)):
         folder = engine / Path(listed[name]).relative_to("/models/repository/demo/1/engine")
         assert json.loads((folder / "adapter_config.json").read_text())["r"] == rank
-        assert (folder / "adapter_model.safetensors").read_bytes() == tensors(rank, 8)
+        assert (folder / "adapter_model.safetensors").read_bytes() == adapters[name]["adapter_model.safetensors"]
     check_document(arguments, contract("vllm_engine_arguments.yaml"))
     assert (arguments["enable_lora"], arguments["max_loras"], arguments["max_lora_rank"]) == (True, 2, 32)
 
