@@ -47,7 +47,10 @@ run that is marked as failed rolls back as well.
 
 
 def params(spec: ReleaseSpec) -> dict[str, Param]:
-    """What a person or CI may set for a run. The limits are those of the spec's JSON Schema."""
+    """What a person or CI may set for a run. The limits are those of the spec's JSON Schema.
+
+    Whoever may trigger a run may ask for an approval that the spec does not want, but not go without one that it wants.
+    """
     revision = FIELDS["Source"]["properties"]["revision"]
     approval = FIELDS["Rollout"]["properties"]["approval"]
     return {
@@ -62,6 +65,7 @@ def params(spec: ReleaseSpec) -> dict[str, Param]:
             **approval
             | {
                 "default": spec.rollout.approval,
+                "enum": ["human"] if spec.rollout.approval == "human" else approval["enum"],
                 "description": "who approves a candidate that passed its gate",
             }
         ),

@@ -53,6 +53,21 @@ def test_plan_is_told_the_spec_the_run_and_the_parameters(runs):
     assert asked == PlanRequest(spec=runs.release.spec, run=RUN, revision="v2", force=True)
 
 
+FOREIGN = {"name": "other", "run": "other", "spec": {"name": "other"}, "model": "other", "release": "s3://other/x"}
+
+
+def test_parameters_that_name_another_model_spec_or_run_change_nothing(runs):
+    end_well(runs, "plan")
+
+    runs.execute("plan", **FOREIGN)
+    with pytest.raises(AirflowException, match="its result is missing"):
+        runs.execute("revert", reason="", to="previous", **FOREIGN)
+
+    planned, reverted = (json.dumps(request_of(runs, step)) for step in ("plan", "revert"))
+    assert (runs.release.spec.name, RUN) == (json.loads(planned)["spec"]["name"], json.loads(reverted)["run"])
+    assert not [word for word in (planned, reverted, *command_of(runs)) if "other" in word]
+
+
 def test_revert_is_told_why(runs):
     end_well(runs, "revert")
 

@@ -10,6 +10,7 @@ from airflow._shared.module_loading import find_path_from_directory
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
+from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
@@ -158,6 +159,15 @@ def test_a_run_may_choose_revision_force_and_approval_within_the_specs_own_schem
     assert dict(params) == {"revision": "v1", "plan_only": False, "force": False, "approval": "none"}
     assert params.get_param("approval").schema["enum"] == ["none", "human"]
     assert params.get_param("revision").schema["minLength"] == 1
+
+
+def test_a_run_cannot_go_without_the_approval_that_its_spec_wants(specs, monkeypatch):
+    (specs / "demo.yaml").write_text(yaml.safe_dump({**SPEC, "rollout": {"approval": "human"}}))
+
+    params = bag(specs, monkeypatch).dags["release__demo"].params
+
+    with pytest.raises(ParamValidationError, match="'none' is not one of"):
+        params.update({"approval": "none"})
 
 
 def test_a_broken_spec_is_an_import_error_that_names_the_file_while_the_others_load(specs, monkeypatch):
