@@ -59,13 +59,15 @@ class Actor:
 
 
 class SteppedStore:
-    """Each call is one operation; a list is read whole when it begins, as one page of S3's is."""
+    """A store, or a cluster: each call is one operation. A list is read whole when it begins, as one page of S3's is."""
 
     def __init__(self, store, actor):
         self._store, self._actor = store, actor
 
     def __getattr__(self, name):
         method = getattr(self._store, name)
+        if not callable(method):
+            return method
 
         def call(*arguments, **options):
             def operation():

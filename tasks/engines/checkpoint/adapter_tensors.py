@@ -1,4 +1,4 @@
-"""Reads a LoRA adapter's matrices, and the layers that they change, from the header of its weights, named as by PEFT."""
+"""Reads a LoRA adapter's matrices, and the layers that they change, from the header of its weights."""
 
 import re
 from collections.abc import Collection, Mapping

@@ -1,8 +1,10 @@
 """Puts the previous release of a model back: in seconds while it is warm, otherwise after it has booted."""
 
+from collections.abc import Callable
+
 from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.base import read_contract_json
-from tasks.contracts.errors import InputError, PipelineError
+from tasks.contracts.errors import ConflictError, InputError, PipelineError
 from tasks.contracts.stored.channel import Channel, ChannelEntry
 from tasks.contracts.stored.release import Release
 from tasks.rollout.act.channel_store import ChannelStore
@@ -20,10 +22,10 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
 
     Raises:
         InputError: the channel names no live release and nothing is left behind, or that release can no longer start.
-        ConflictError: a release of the model is in progress.
+        ConflictError: a release of the model is in progress, or ended as this began.
         UnavailableError: the release did not become available in time.
     """
-    live = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read().live
+    live = _channel(name, workspace).live
     if live is None:
         if left := _left_behind(name, workspace):
             return _removed(name, left, workspace, run=run)
@@ -34,6 +36,7 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
     reconciler = _reconciler(live, workspace, run)
     reconciler.lock.acquire()
     try:
+        _check_same(live, _channel(name, workspace).live, name)
         moves = reconciler.reach(Goal.RESTORE)
     finally:
         reconciler.lock.release()
@@ -79,10 +82,10 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
 
     Raises:
         InputError: the model has no such previous release, or that one can no longer start.
-        ConflictError: a release of the model is in progress.
+        ConflictError: a release of the model is in progress, or ended as this began.
         UnavailableError: the previous release did not become available in time.
     """
-    channel = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read()
+    channel = _channel(name, workspace)
     target = _target(channel, run, to)
     reconciler = _reconciler(target, workspace, run)
     reconciler.lock.acquire()
@@ -93,11 +96,8 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
         return current.rolled_back(at=workspace.clock.now(), run=run, reason=reason, to=target.release_id)
 
     try:
-        moves = reconciler.reach(Goal.REVERT, taken_back)
-    except PipelineError:
-        if not reconciler.observe(Goal.ROLL_BACK).whole:  # what was live made room for the target
-            reconciler.reach(Goal.ROLL_BACK)
-        raise
+        _check_same(target, _target(_channel(name, workspace), run, to), name)
+        moves = _reach(reconciler, taken_back)
     finally:
         reconciler.lock.release()
     was = channel.history[0].release_id if _is_done(channel, run) else channel.live.release_id if channel.live else None
@@ -105,6 +105,33 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
         f"{target.release_id} is live again, in place of {was}",
         {"release": target.release_id, "was": was, "reason": reason, "service": name, "moves": moves},
     )
+
+
+def _reach(reconciler: RolloutReconciler, taken_back: Callable[[Channel], Channel]) -> list[str]:
+    try:
+        return reconciler.reach(Goal.REVERT, taken_back)
+    except PipelineError:
+        if not reconciler.observe(Goal.ROLL_BACK).whole:  # what was live made room for the target
+            reconciler.reach(Goal.ROLL_BACK)
+        raise
+
+
+def _channel(name: str, workspace: Workspace) -> Channel:
+    return ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read()
+
+
+def _check_same(before: ChannelEntry, now: ChannelEntry | None, name: str) -> None:
+    """Check that the channel still leads to the release that it led to before the lock was acquired.
+
+    Raises:
+        ConflictError: another run ended meanwhile.
+    """
+    if now is None or now.release_id != before.release_id:
+        raise ConflictError(
+            f"a release or rollback of {name} ended just as this one began, so nothing was changed",
+            found=f"{now.release_id if now else 'no release'}, where the channel led to {before.release_id} before",
+            remedy=f"See `slipway status {name}`, and start it again if it is still wanted.",
+        )
 
 
 def _reconciler(entry: ChannelEntry, workspace: Workspace, run: str) -> RolloutReconciler:

@@ -53,6 +53,7 @@ FAULTS = {
     "candidate slows down after smoke-test",
     "two releases of a model at once",
     "release and rollback at once",
+    "release, drill, rollback and restore at once",
     "run marked as failed midway",
     "clock skew",
     "stale lock of a dead run",
