@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import itertools
+import json
 import os
 import signal
 import urllib.request
@@ -101,6 +102,7 @@ class Model:
     def version(self, temper="good", **changes):
         """The next release, published. Only the live one is kept unless `changes` say otherwise."""
         serving = {"image": f"test/triton:{temper}", "ready_timeout_s": 10 if temper == "unready" else 90, "drain_s": 1}
+        serving |= changes.pop("serving", {})
         made = rollouts.version(next(self._numbers), serving=serving, **{"rollout": {"keep": 1}, **changes})
         rollouts.published(self.workspace, made)
         return made
@@ -177,6 +179,21 @@ class Model:
         restarts = self._restarts(release_id)
         os.kill(pid, signal.SIGKILL)
         return restarts
+
+    def kill(self, pod, container, state):
+        """SIGKILL of the first process of a pod's container; `state` is the cluster's folder."""
+        attempts = (state / "pods" / pod["metadata"]["uid"] / "containers" / container).glob("*/started.json")
+        newest = max(attempts, key=lambda file: int(file.parent.name))
+        os.kill(json.loads(newest.read_text())["pid"], signal.SIGKILL)
+
+    def restarts(self, release_id):
+        """How often each container of each pod of a release was started again, by pod and container."""
+        return {
+            (pod["metadata"]["name"], each["name"]): each["restartCount"]
+            for pod in self.cluster.find("Pod", {RELEASE_LABEL: release_id})
+            for statuses in ("containerStatuses", "initContainerStatuses")
+            for each in pod["status"][statuses]
+        }
 
     def started_again(self, release_id, restarts):
         """Wait until the release's only pod is ready, with a Triton that was started again more often than that."""

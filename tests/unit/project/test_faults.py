@@ -40,6 +40,7 @@ FAULTS = {
     "cluster lost, channel kept",
     "Triton of the candidate killed",
     "Triton of the live release killed",
+    "kill -9 of Triton, the front or the OpenAI server in a serving pod",
     "S3 answers with 5xx",
     "S3 refuses connections",
     "S3 answers slowly",
