@@ -23,6 +23,8 @@ FAULTS = {
     "kill -9 of revert",
     "kill -9 of drill",
     "kill -9 of retention",
+    "retention while a release is on its way, waits or goes back",
+    "a lease that a person edits, empties or gives to another run",
     "pod deleted from outside",
     "pod evicted by the kubelet",
     "disk full in the pod",
