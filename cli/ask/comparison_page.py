@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 from html import escape
 
 from cli.ask.batch_files import Prompt, Result
+from tasks.contracts import html_pages
 from tasks.contracts.errors import PipelineError
 
 STYLE = """
@@ -53,7 +54,8 @@ def page(pairs: Sequence[Pair], names: Sequence[str], summary: Sequence[str]) ->
     lines = "".join(f"<li>{escape(line)}</li>" for line in summary)
     title = escape(" and ".join(names))
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
+        f'content="{escape(html_pages.POLICY)}"><title>{title}</title><style>{STYLE}</style>'
         f"</head>\n<body><h1>{title}</h1><ul>{lines}</ul>\n<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n"
         "</tbody></table></body></html>\n"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from tasks.adapters.judge.comparison import of_texts
+from tasks.contracts import html_pages
 from tasks.contracts.measured.evidence import Evidence
 from tasks.contracts.measured.gate import GateReport, interval_words
 from tasks.contracts.measured.measurement import Flaw, LevelSummary, Target
@@ -57,6 +58,7 @@ def render(release: Release, report: GateReport, evidence: Evidence, summaries: 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     wrong = [row for row in evidence.answers if not row.ok]
     return environment.from_string(TEMPLATE.read_text()).render(
+        policy=html_pages.POLICY,
         release=release,
         report=report,
         interval_words=interval_words,

@@ -1,0 +1,113 @@
+"""The pages that Slipway writes, with a stranger's text wherever one can be."""
+
+from html.parser import HTMLParser
+
+from cli.ask import comparison_page
+from cli.ask.batch_files import Prompt, Result
+from tasks.adapters.judge.report import render
+from tasks.contracts.errors import InputError
+from tasks.contracts.measured.evidence import Evidence
+from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from tasks.contracts.measured.measurement import AnswerRow, summarize
+from tasks.contracts.spec.gate import Expectation, Goodput
+from tests.fakes.releases import release
+from tests.unit.evidence.test_measurement import row
+
+PLACES = (
+    "{}",
+    "<script>{}</script>",
+    '<img src=x onerror="{}">',
+    "<svg/onload='{}'>",
+    "</td></table><iframe srcdoc='<script>parent.{}</script>'></iframe>",
+    "</title></style></textarea></noscript><script>{}</script>",
+    '" onmouseover="{}" autofocus onfocus="{}',
+    "'-{}-'",
+    "<!--><script>{}</script>-->",
+    "<![CDATA[<script>{}</script>]]>",
+    "&lt;script&gt;{}&lt;/script&gt;&#60;b&#62;",
+    "<math><mtext></mtext><mglyph><style><img src onerror={}>",
+    "javascript:{}",
+    "<a href='javascript:{}'>x</a><form action='javascript:{}'><button autofocus>",
+    "{{{{ {} }}}}{{% raw %}}",
+    "\x00<scr\x00ipt>{}</script>\u2028\u202e",
+    "````\n<script>{}</script>\n```\n~~~",
+)
+"""How a text may try to have its code run, with {} for the code."""
+ADDRESSES = (
+    '<img src="{0}"><link rel=stylesheet href="{0}"><meta http-equiv=refresh content="0;url={0}">',
+    '<iframe src="{0}"></iframe><object data="{0}"></object><video src="{0}" poster="{0}"></video>',
+    "<style>@import url({0}); body {{ background: url({0}) }}</style><base href='{0}'>",
+    '</style><svg><image href="{0}"/><use href="{0}#a"/></svg><link rel=prefetch href="{0}">',
+)
+"""How it may try to have a browser ask elsewhere."""
+
+
+def texts(code, address):
+    """Every one of them."""
+    return [each.format(code, code) for each in PLACES] + [each.format(address) for each in ADDRESSES]
+
+
+def report_page(text):
+    """The report of a run: a prompt, answers, errors, what a gate says."""
+    line = Judgement(
+        expectation=Expectation(metric="smoke_accuracy", at_least=1),
+        what=text,
+        verdict=Verdict.FAILED,
+        observed=0.5,
+        limit=1,
+        unit="",
+        count=2,
+        why=text,
+    )
+    released = release(live="demo-old")
+    plan = released.plan.model_copy(
+        update={
+            "run": text,
+            "source": released.plan.source.model_copy(update={"revision": text}),
+            "stages": {
+                name: stage.model_copy(update={"changed": (text,)}) for name, stage in released.plan.stages.items()
+            },
+        }
+    )
+    released = released.model_copy(update={"plan": plan})
+    report = GateReport(
+        release_id=released.id, live=text, verdict=Verdict.FAILED, judgements=(line,), not_applicable=(text,)
+    )
+    answers = [
+        AnswerRow(suite="smoke", prompt=text, expected=text, answer=text, ok=False),
+        AnswerRow(suite="smoke", prompt=text, expected=text, answer="", ok=False, error=text),
+    ]
+    rows = [row(), row(target="live", last=0.9)]
+    summaries = [summarize([one], Goodput()) for one in rows]
+    return render(released, report, Evidence(rows, answers, Goodput()), summaries)
+
+
+def comparison(text):
+    """The page of `slipway compare`: prompts, answers and failures, names of models."""
+
+    def result(answer):
+        return Result(id="1", request="0" * 16, answer=answer, finish_reason=text, first_piece_s=0.1, seconds=0.2)
+
+    prompt = Prompt(prompt=text)
+    answers = [(result(f"{text} yes"), result(f"no {text}")), (result(text), InputError(text))]
+    pairs = [comparison_page.Pair(prompt, pair) for pair in answers]
+    return comparison_page.page(pairs, (text, "demo"), [text])
+
+
+PAGES = (report_page, comparison)
+
+
+class Structure(HTMLParser):
+    """Elements and attributes of a page, and its texts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.text = [], ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if tag != "mark":  # a word that the other answer lacks
+            self.elements.append((tag, tuple(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
