@@ -1,9 +1,10 @@
 import pytest
+from tritonclient import http
 
 from tasks.adapters.triton.generate_request import GenerateRequest
 from tasks.adapters.triton.triton import TritonClient
 from tasks.contracts.errors import InputError, UnavailableError
-from tests.local.serving.triton_server import LOOPBACK, GrpcStream
+from tests.local.serving.triton_server import LOOPBACK, GrpcStream, tensors
 
 QUESTION = "What is the capital of France?"
 
@@ -40,11 +41,14 @@ def test_a_grpc_stream_is_refused_too(server):
     assert "max_tokens is 0; expected at least 1" in error.message()
 
 
-def test_the_model_that_stands_in_passes_a_refusal_on(server):
-    status, body = server.generate(model="demo_whole_answer", text_input=QUESTION, max_tokens=0)
+@pytest.mark.parametrize(("text", "message"), [(QUESTION, "max_tokens is 0"), ("x" * 90_000, "90000 bytes long")])
+def test_the_model_that_stands_in_passes_a_refusal_on_with_its_status(server, text, message):
+    client = http.InferenceServerClient(f"{LOOPBACK}:{server.http_port}")
+    with pytest.raises(http.InferenceServerException, match=message) as refused:
+        client.infer("demo_whole_answer", tensors(http, text_input=text, max_tokens=0))
 
-    assert status == 400
-    assert "max_tokens is 0" in body["error"]
+    assert refused.value.status() == "400"
+    assert server.generate(model="demo_whole_answer", text_input=text, max_tokens=0)[0] == 400
 
 
 def test_the_pipelines_own_client_says_what_to_do_about_a_refusal(server):

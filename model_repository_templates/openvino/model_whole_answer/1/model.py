@@ -11,6 +11,8 @@ import triton_python_backend_utils as pb_utils
 
 WAITING_REQUESTS = 256
 """Threads at most; they are made when needed, and what comes beyond waits its turn."""
+RETRY = "Ask again."
+"""How the asked model ends the text of an error that is not the request's fault."""
 
 
 class TritonPythonModel:
@@ -43,13 +45,22 @@ def _ask(question: Any, sender: Any) -> None:
         answer = _first(responses)
         sender.is_cancelled()  # lets Triton forget `responses` while they are held: docs/decisions/0007
     except pb_utils.TritonModelException as error:
-        answer = pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+        answer = _error(f"{error}. It may be stopping. {RETRY}")
     sender.send(answer, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
 def _first(responses: Any) -> Any:
     """The response that carries something: the last one of a decoupled model may be empty."""
-    found = [response for response in responses if response.has_error() or response.output_tensors()]
-    if not found:
-        raise pb_utils.TritonModelException("the model ended without an answer. It may be stopping. Ask again.")
-    return found[0]
+    for response in responses:
+        if response.has_error():
+            return _error(response.error().message())
+        if response.output_tensors():
+            return response
+    return _error(f"the model ended without an answer. It may be stopping. {RETRY}")
+
+
+def _error(message: str) -> Any:
+    """An error with the status that the asked model gave it, which Triton drops where one model asks another."""
+    is_passing = message.endswith(RETRY)
+    code = pb_utils.TritonError.UNAVAILABLE if is_passing else pb_utils.TritonError.INVALID_ARG
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(message, code))
