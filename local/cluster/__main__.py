@@ -1,4 +1,4 @@
-"""Serve a cluster, or `stop` one with everything that runs in it."""
+"""Serve a cluster, `stop` one with everything that runs in it, or take its node away and bring it back."""
 
 import argparse
 import asyncio
@@ -11,12 +11,15 @@ import os
 import ssl
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from .access.access import Access
 from .addresses import AddressError
-from .api.api import HOLD_S, STOP_PATH
+from .api.api import HOLD_S, START_NODE, STOP_NODE, STOP_PATH
 from .api.server import STOP_GRACE_S, Server, Settings, StateInUseError, locked
+from .control.node_lifecycle import GRACE_S as NODE_GRACE_S
 from .node import shim
 from .node.eviction import GRACE_S
 from .node.kubelet import end_containers
@@ -33,10 +36,11 @@ def main(arguments: list[str]) -> int:
     Returns:
         0, or 65 if the cluster cannot be started, with the reason on stderr.
     """
-    if arguments[:1] == ["stop"]:
-        parser = argparse.ArgumentParser(prog=f"{PROGRAM} stop", description="Stop pods and server.")
+    if arguments[:1] and arguments[0] in COMMANDS:
+        description, run = COMMANDS[arguments[0]]
+        parser = argparse.ArgumentParser(prog=f"{PROGRAM} {arguments[0]}", description=description)
         parser.add_argument("--state", type=Path, required=True)
-        stop(parser.parse_args(arguments[1:]).state.resolve())
+        run(parser.parse_args(arguments[1:]).state.resolve())
         return 0
     settings = _settings(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -60,15 +64,21 @@ def stop(state: Path) -> None:
         with locked(state):
             end_containers(state / "pods", grace_s=STOP_GRACE_S)
     except StateInUseError:
-        access, pid = Access.of(state), json.loads((state / "server.json").read_text())["pid"]
-        port = (state / "port").read_text()
-        headers = {"Authorization": f"Bearer {access.token}"}
-        trusted = ssl.create_default_context(cafile=state / "server.crt")
-        connection = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=5, context=trusted)
-        connection.request("POST", STOP_PATH, headers=headers)
-        connection.getresponse().read()
-        connection.close()
+        pid = json.loads((state / "server.json").read_text())["pid"]
+        _command(state, STOP_PATH)
         _wait_for_end(state, pid)
+
+
+def _command(state: Path, path: str) -> None:
+    """Ask the running server of `state` to do what one of its own paths does."""
+    headers = {"Authorization": f"Bearer {Access.of(state).token}"}
+    trusted = ssl.create_default_context(cafile=state / "server.crt")
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", int((state / "port").read_text()), timeout=30, context=trusted
+    )
+    connection.request("POST", path, headers=headers)
+    connection.getresponse().read()
+    connection.close()
 
 
 def _wait_for_end(state: Path, pid: int) -> None:
@@ -80,6 +90,16 @@ def _wait_for_end(state: Path, pid: int) -> None:
                 return
         time.sleep(0.05)
     raise SystemExit(f"the cluster on {state} did not end within {STOP_TIMEOUT_S:.0f} s")
+
+
+COMMANDS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "stop": ("Stop pods and server.", stop),
+    "stop-node": (
+        "Stop the kubelet: containers go on, and the node becomes NotReady.",
+        partial(_command, path=STOP_NODE),
+    ),
+    "start-node": ("Start the kubelet again.", partial(_command, path=START_NODE)),
+}
 
 
 async def _serve(settings: Settings) -> None:
@@ -104,6 +124,12 @@ def _settings(arguments: list[str]) -> Settings:
         "--eviction-grace-s", type=float, default=GRACE_S, help="seconds that an evicted pod has to end (default: 1)"
     )
     parser.add_argument(
+        "--node-grace-s",
+        type=float,
+        default=NODE_GRACE_S,
+        help="seconds for which a silent kubelet counts as ready (default: 50)",
+    )
+    parser.add_argument(
         "--place", type=_place, action="append", default=[], metavar="NAME=FOLDER", help="value of ${NAME} in the table"
     )
     given = parser.parse_args(arguments)
@@ -118,6 +144,7 @@ def _settings(arguments: list[str]) -> Settings:
         notice_s=given.notice_s,
         hold_s=given.hold_s,
         eviction_grace_s=given.eviction_grace_s,
+        node_grace_s=given.node_grace_s,
     )
 
 

@@ -13,7 +13,7 @@ from .authorization import Authorizer
 from .identity import ADMIN, ANONYMOUS, User
 from .tokens import TokenIssuer
 
-USER = "user"
+USER = web.RequestKey("user", User)
 # Since Kubernetes 1.35, opening one of these over a WebSocket (a GET) also needs `create`:
 # https://github.com/kubernetes/kubernetes/issues/133515
 CONNECTIONS = ("exec", "attach", "portforward")
@@ -50,8 +50,7 @@ class Gate:
     @staticmethod
     def user(request: web.Request) -> User:
         """The sender of an admitted request."""
-        user: User = request[USER]
-        return user
+        return request[USER]
 
     def _authenticate(self, headers: Mapping[str, str]) -> User:
         scheme, _, token = headers.get("Authorization", "").strip().partition(" ")

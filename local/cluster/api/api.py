@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,9 @@ from .request_bodies import check_fields, delete_options, is_dry_run, named, rea
 from .watching import Watch
 
 STOP_PATH = "/-/stop"
-"""Ends every pod and then the server. The Kubernetes API has no such path."""
+"""Ends every pod and then the server. The Kubernetes API has no such paths."""
+STOP_NODE, START_NODE = "/-/node/stop", "/-/node/start"
+"""Take the node away, and bring it back."""
 HEALTH = ("/healthz", "/readyz", "/livez")
 CHANGES = ("POST", "PUT", "PATCH")
 HOLD_S = 0.6
@@ -38,12 +40,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass
 class Api:
-    """Serves `objects`; `stop` ends every pod and then the server. Created pods have `hold_s` to start."""
+    """Serves `objects`; `commands` are what its own paths do. Created pods have `hold_s` to start."""
 
     objects: Objects
     logs: PodLogs
     gate: Gate
-    stop: Callable[[], None]
+    commands: Mapping[str, Callable[[], Awaitable[None]]]
     hold_s: float = HOLD_S
     _streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -77,8 +79,8 @@ class Api:
         path = request.path.rstrip("/") or "/"
         if path in HEALTH:
             return web.Response(text="ok")
-        if path == STOP_PATH and request.method == "POST":
-            self.stop()
+        if path in self.commands and request.method == "POST":
+            await self.commands[path]()
             return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success"})
         document = discovery.document(path)
         if document is not None:

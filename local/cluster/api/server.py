@@ -22,6 +22,8 @@ from ..access.gate import Gate
 from ..access.tokens import TokenIssuer
 from ..addresses import Addresses
 from ..control.garbage import Deletion
+from ..control.node_lifecycle import GRACE_S as NODE_GRACE_S
+from ..control.node_lifecycle import NodeLifecycle
 from ..control.workloads import Workloads
 from ..network.endpoints import EndpointWriter
 from ..network.gateway import GatewayController
@@ -34,7 +36,7 @@ from ..node.podlogs import PodLogs
 from ..node.restarts import NOTICE_S
 from ..objects.store import Store
 from ..rules.quotas import QuotaStatus
-from .api import HOLD_S, Api
+from .api import HOLD_S, START_NODE, STOP_NODE, STOP_PATH, Api
 from .objects import Objects
 
 HOST = "127.0.0.1"  # a pod is a process of this user, so no other machine may start one
@@ -65,6 +67,8 @@ class Settings:
     """How long the answer to a created pod waits for its start."""
     eviction_grace_s: float = GRACE_S
     """How long an evicted pod has to end before it is killed."""
+    node_grace_s: float = NODE_GRACE_S
+    """How long after its end a kubelet still counts as there."""
 
 
 @contextmanager
@@ -111,6 +115,7 @@ class Server:
             settings.name, self._store, state, self._addresses, images, credentials, programs, settings.notice_s
         )
         self._kubelet = Kubelet(self._store, self._node, settings.eviction_grace_s)
+        self._node_lifecycle = NodeLifecycle(self._store, self._kubelet, settings.name, settings.node_grace_s)
         self._workloads = Workloads(self._store, self._objects.create_pod, self._deletion.delete, settings.name)
         self._gateway: GatewayController | None = None
         if settings.gateway:
@@ -118,9 +123,14 @@ class Server:
         self._stopping = asyncio.Event()
         self._stop_pods = False
         gate = Gate(self._access, tokens, Authorizer(self._store))
-        self._api = Api(self._objects, PodLogs(self._store, state), gate, self.stop_with_pods, settings.hold_s)
+        commands = {
+            STOP_PATH: self.stop_with_pods,
+            STOP_NODE: self._node_lifecycle.stop_node,
+            START_NODE: self._node_lifecycle.start_node,
+        }
+        self._api = Api(self._objects, PodLogs(self._store, state), gate, commands, settings.hold_s)
 
-    def stop_with_pods(self) -> None:
+    async def stop_with_pods(self) -> None:
         """Make `serve` stop every container and then return."""
         self._stop_pods = True
         self._stopping.set()
@@ -150,6 +160,7 @@ class Server:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._node_lifecycle.close()
             await self._kubelet.close()
             if self._stop_pods:
                 await asyncio.to_thread(end_containers, self._settings.state / "pods", grace_s=STOP_GRACE_S)

@@ -23,10 +23,12 @@ class Kubelet:
     def __init__(self, store: Store, node: Node, eviction_grace_s: float) -> None:
         self._store, self._node, self._eviction_grace_s = store, node, eviction_grace_s
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
+        self._runs = False
         store.subscribe(self._changed)
 
     def start(self) -> None:
         """Take over the state folder's pods, and delete the folders of pods that no longer exist."""
+        self._runs = True
         self._node.register()
         pods = self._store.all(PODS)
         known = {pod["metadata"]["uid"] for pod in pods}
@@ -38,7 +40,8 @@ class Kubelet:
             self._work_on(pod)
 
     async def close(self) -> None:
-        """Stop the workers; containers keep running."""
+        """Stop the workers; containers keep running, and the next start takes them over."""
+        self._runs = False
         tasks = [task for _, task in self._workers.values()]
         for task in tasks:
             task.cancel()
@@ -53,7 +56,7 @@ class Kubelet:
         uid = change.object["metadata"]["uid"]
         if uid in self._workers:
             self._workers[uid][0].wake()
-        elif change.new is not None:
+        elif self._runs and change.new is not None:
             self._work_on(change.new)
 
     def _work_on(self, pod: Object) -> None:

@@ -91,7 +91,7 @@ class Node:
         if self._store.get(NODES, "", self.name) is None:
             self._store.create(NODES, node | {"status": status})
         else:
-            self._store.modify(NODES, "", self.name, lambda item: item.update(status=status))
+            self._store.modify(NODES, "", self.name, lambda item: item.update(status=status, spec={}))
 
     def unmatched(self, selector: Mapping[str, str]) -> str:
         """The part of a nodeSelector that this node does not match; empty if all of it does."""

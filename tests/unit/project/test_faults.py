@@ -34,6 +34,7 @@ FAULTS = {
     "scheduler killed",
     "triggerer killed",
     "embedded API server killed",
+    "node away, API server there",
     "API server away while a step's pod runs",
     "API server away for longer than roll-back tries",
     "pod refused by the cluster",
