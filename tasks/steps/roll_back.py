@@ -29,6 +29,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     before = reconciler.observe(Goal.ROLL_BACK)
     if live is None or live.release_id != release.id:
         reconciler.tell(reconciler.target.name, "RolledBack", reason, warning=True)
+        reconciler.tell_model("RolledBack", reason)
     moves = reconciler.reach(Goal.ROLL_BACK)
     removed = _removed(release, before, reconciler.observe(Goal.ROLL_BACK))
     if live is None or live.release_id != release.id:

@@ -87,8 +87,9 @@ class MemoryCluster:
             there = self.objects[kind, name]["metadata"].setdefault("annotations", {}) | (annotations or {})
             self.objects[kind, name]["metadata"]["annotations"] = {k: v for k, v in there.items() if v is not None}
 
-    def tell(self, kinds, name, event):
-        if any((kind, name) in self.objects for kind in kinds) and (name, event.reason, event.run) not in self.told:
+    def tell(self, objects, event):
+        name = next((name for kind, name in objects if (kind, name) in self.objects), None)
+        if name is not None and (name, event.reason, event.run) not in self.told:
             self.told.append((name, event.reason, event.run))
 
     def service_address(self, name):

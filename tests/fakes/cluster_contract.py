@@ -207,8 +207,8 @@ def test_what_is_told_of_a_workload_is_kept_once_for_each_run(cluster):
     cluster.apply([never_scheduled(cluster)])
 
     for run in ("run-1", "run-1", "run-2"):
-        cluster.tell(("Deployment",), "demo-1", MoveEvent("Promoted", "it is live", run))
-    cluster.tell(("Deployment",), "absent", MoveEvent("Promoted", "nobody is told", "run-1"))
+        cluster.tell([("Deployment", "absent"), ("Deployment", "demo-1")], MoveEvent("Promoted", "it is live", run))
+    cluster.tell([("Deployment", "absent")], MoveEvent("Promoted", "nobody is told", "run-1"))
 
     assert sorted(told(cluster)) == [("demo-1", "Promoted", "run-1"), ("demo-1", "Promoted", "run-2")]
 

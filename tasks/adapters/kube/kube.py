@@ -325,22 +325,28 @@ class Cluster:
         events: list[Document] = response.to_dict()["items"]
         return sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
 
-    def tell(self, kinds: Iterable[str], name: str, event: MoveEvent) -> None:
-        """Record an Event about the workload `name`, of one of these kinds; nothing fails if that fails."""
+    def tell(self, objects: Iterable[tuple[str, str]], event: MoveEvent) -> None:
+        """Record an Event about the first of these objects that exists; nothing fails if that fails.
+
+        Args:
+            objects: kind and name of each.
+            event: what happened.
+        """
+        places = list(objects)
         try:
-            items = (self.get(kind, name) for kind in kinds)
+            items = (self.get(kind, name) for kind, name in places)
             item = next((item for item in items if item is not None), None)
             if item is None:
                 return
             body = event_object.event_about(item, event, self._clock.now())
-            with translated(f"events of {name}"):
+            with translated(f"events of {item['metadata']['name']}"):
                 self._resource("Event", "v1").create(
                     body=body, namespace=self.namespace, _request_timeout=EVENT_TIMEOUT_S
                 )
         except StaleError:  # this run has told it before
             return
         except PipelineError as error:
-            log.warning("no event %s about %s: %s", event.reason, name, error)
+            log.warning("no event %s about %s: %s", event.reason, places[0][1], error)
 
     def _put_lease(self, name: str, before: Document | None, spec: Document, dag_run: str) -> None:
         metadata = {"name": name, "namespace": self.namespace, "annotations": {DAG_RUN: dag_run}}

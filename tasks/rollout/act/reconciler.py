@@ -14,6 +14,7 @@ from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.fit.surge import Shares, full_replicas, shares
 from tasks.contracts.site.site import StartBudget
 from tasks.contracts.stored.channel import Channel, ChannelEntry
+from tasks.contracts.stored.lease import lease_of
 from tasks.contracts.stored.release import Release
 from tasks.rollout.act import canary_routes, replicas, server_target
 from tasks.rollout.act.canary_routes import CanaryRoutes
@@ -149,9 +150,21 @@ class RolloutReconciler:
             self.tell(str(seen.channel_live), OF_LIVE[move], done, warning=move is Move.MAKE_ROOM)
 
     def tell(self, server: str, reason: str, message: str, *, warning: bool = False) -> None:
-        """Record an Event about a server that is deployed, for `kubectl describe`."""
+        """Record an Event about a server, for `kubectl describe`.
+
+        One that is not deployed, such as a refused one, is told of at the model's live Service, or else at its Lease.
+        """
         event = MoveEvent(reason, f"{message} (run {self.run})", self.run, warning=warning)
-        self.cluster.tell(manifests.WORKLOADS, server, event)
+        workloads = [(kind, server) for kind in manifests.WORKLOADS]
+        self.cluster.tell([*workloads, *self._places], event)
+
+    def tell_model(self, reason: str, message: str) -> None:
+        """Record a warning about the model, where it stays when the candidate is gone."""
+        self.cluster.tell(self._places, MoveEvent(reason, f"{message} (run {self.run})", self.run, warning=True))
+
+    @property
+    def _places(self) -> list[tuple[str, str]]:
+        return [("Service", self.model), ("Lease", lease_of(self.model))]
 
     def observe(self, goal: Goal) -> Observed:
         """Observe the model in cluster and channel. Only a rollout compares its manifest with today's."""

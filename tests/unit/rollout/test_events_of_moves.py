@@ -70,6 +70,47 @@ def test_a_roll_out_that_fails_tells_so_beside_its_candidate(workspace, cluster)
     assert story(cluster, made.id) == ["CandidateDeployed", "RollOutFailed"]
 
 
+def test_a_roll_out_that_fails_before_anything_is_deployed_tells_so_beside_the_live_service_or_else_the_lease(
+    workspace, cluster
+):
+    def failed(made):
+        with pytest.raises(UnavailableError):
+            roll_out.run(made, workspace)
+        return cluster.told[-1]
+
+    cluster.apply = refuse_workloads(cluster.apply)
+    assert failed(version(1)) == ("slipway-demo", "RollOutFailed", "run-1")
+    del cluster.apply
+    roll_back.run(version(1), workspace)
+    released(workspace, 2)
+    cluster.apply = refuse_workloads(cluster.apply)
+
+    assert failed(version(3)) == ("demo", "RollOutFailed", "run-3")
+
+
+def refuse_workloads(apply):
+    def applied(objects):
+        if any(item["kind"] == "Deployment" for item in objects):
+            raise UnavailableError("the webhook does not answer")
+        apply(objects)
+
+    return applied
+
+
+def test_a_candidate_that_is_rolled_back_is_told_of_beside_the_live_service_which_stays(workspace, cluster):
+    released(workspace, 1)
+    made = version(2)
+    roll_out.run(made, workspace)
+    judged(workspace, made, "failed")
+
+    roll_back.run(made, workspace)
+
+    assert [told for told in cluster.told if told[1] == "RolledBack"] == [
+        (made.id, "RolledBack", "run-2"),
+        ("demo", "RolledBack", "run-2"),
+    ]
+
+
 def test_a_previous_release_that_a_person_puts_back_is_live_again(workspace, cluster):
     first = released(workspace, 1)
     released(workspace, 2)
@@ -104,7 +145,7 @@ class RefusingApi(Cluster):
 def test_an_event_that_cannot_be_written_fails_nothing(caplog):
     cluster = RefusingApi(UnavailableError("the cluster does not answer"))
 
-    cluster.tell(("Deployment",), "demo-1", MoveEvent("Promoted", "live", "run-1"))
+    cluster.tell([("Deployment", "demo-1")], MoveEvent("Promoted", "live", "run-1"))
 
     assert "no event Promoted about demo-1: the cluster does not answer" in caplog.text
 
