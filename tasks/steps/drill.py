@@ -1,5 +1,6 @@
 """drill: try out the way back to the previous release, and the way forward again, under load."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 from tasks.adapters.clock import Clock
@@ -36,11 +37,11 @@ def run(request: DrillRequest, workspace: Workspace, *, load_of: LoadOf = Steady
     live, previous = (_reconciler(entry, workspace, request.run) for entry in (channel.live, channel.previous[0]))
     if (other := live.lock.unfinished()) is not None:
         return _skipped(f"run {other.holder} of {request.name} has not ended")
-    try:
-        live.lock.acquire()
-    except ConflictError as error:
-        return _skipped(str(error))
-    try:
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(live.holding())
+        except ConflictError as error:
+            return _skipped(str(error))
         if channel_of(request.name, workspace) != channel:
             return _skipped(f"a release of {request.name} ended as the drill began")
         check_can_flip(live, previous)
@@ -48,8 +49,6 @@ def run(request: DrillRequest, workspace: Workspace, *, load_of: LoadOf = Steady
         questions = [GenerateRequest(each.prompt, PLAIN_ANSWER_TOKENS) for each in live.release.spec.gate.smoke]
         load = load_of(request.name, request.settings.request_rate, questions, TIMEOUT_S, workspace.clock)
         report = Drill(live, previous, request.settings, load, workspace, request.run).hold()
-    finally:
-        live.lock.release()
     uri = f"{workspace.layout.evidence(request.name, live.release.id, request.run)}/{REPORT}"
     document = report.model_dump(mode="json")
     workspace.store.put_bytes(uri, canonical_json(document))

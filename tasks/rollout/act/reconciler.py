@@ -1,7 +1,8 @@
 """The loop around blue_green.py: observe, decide the next move, make it, and observe again."""
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -108,6 +109,40 @@ class RolloutReconciler:
             start_s=self.budget.schedule_s + self.budget.pull_s,
             dag_run=workspace.dag_run,
             ended_holders=workspace.ended_holders,
+        )
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Hold the model's lock within a block.
+
+        A run of Airflow's that is cut off in the middle keeps it: by that its next try, the next run, or the hourly
+        look for what was left behind finds the model and puts it in order.
+
+        Raises:
+            ConflictError: another run holds it.
+        """
+        self.lock.acquire()
+        keeps = False
+        try:
+            yield
+        except UnavailableError:
+            keeps = bool(self.workspace.dag_run) and not self._is_in_order()
+            raise
+        finally:
+            if not keeps:
+                self.lock.release()
+
+    def _is_in_order(self) -> bool:
+        """Whether the cluster serves what the channel names and nothing besides; False when it cannot be told."""
+        try:
+            seen = self.observe(Goal.ROLL_BACK)
+        except UnavailableError:
+            return False
+        return (
+            seen.live_selects == seen.channel_live
+            and seen.candidate_selects is None
+            and seen.deployed <= seen.kept
+            and seen.whole
         )
 
     def reach(self, goal: Goal, change: Callable[[Channel], Channel] = lambda channel: channel) -> list[str]:

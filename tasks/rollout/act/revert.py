@@ -34,12 +34,9 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
             remedy=f"Release it with `slipway release {name}`, or bring its channel back with `slipway import`.",
         )
     reconciler = _reconciler(live, workspace, run)
-    reconciler.lock.acquire()
-    try:
+    with reconciler.holding():
         _check_same(live, _channel(name, workspace).live, name)
         moves = reconciler.reach(Goal.RESTORE)
-    finally:
-        reconciler.lock.release()
     done = "; ".join(moves) or "it served already"
     return Outcome(
         f"{live.release_id} is live, as its channel says: {done}",
@@ -59,11 +56,8 @@ def _removed(name: str, left: list[Release], workspace: Workspace, *, run: str) 
     moves: list[str] = []
     for release in left:
         reconciler = RolloutReconciler.of(release, workspace, run=run)
-        reconciler.lock.acquire()
-        try:
+        with reconciler.holding():
             moves += reconciler.reach(Goal.ROLL_BACK)
-        finally:
-            reconciler.lock.release()
     done = "; ".join(moves) or "nothing had to be removed"
     return Outcome(
         f"nothing of {name} is live, as its channel says: {done}",
@@ -88,18 +82,15 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
     channel = _channel(name, workspace)
     target = _target(channel, run, to)
     reconciler = _reconciler(target, workspace, run)
-    reconciler.lock.acquire()
 
     def taken_back(current: Channel) -> Channel:
         if current.live and current.live.release_id == target.release_id:
             return current
         return current.rolled_back(at=workspace.clock.now(), run=run, reason=reason, to=target.release_id)
 
-    try:
+    with reconciler.holding():
         _check_same(target, _target(_channel(name, workspace), run, to), name)
         moves = _reach(reconciler, taken_back)
-    finally:
-        reconciler.lock.release()
     was = channel.history[0].release_id if _is_done(channel, run) else channel.live.release_id if channel.live else None
     return Outcome(
         f"{target.release_id} is live again, in place of {was}",
