@@ -27,16 +27,21 @@ from tasks.serving.openai_api.answers import (
     piece,
     written,
 )
+from tasks.serving.openai_api.anthropic_answers import MessageAnswer, TokenCount, error_document
+from tasks.serving.openai_api.anthropic_requests import RENAMED as NAMES_OF_MESSAGES
+from tasks.serving.openai_api.anthropic_requests import read_count, read_messages
 from tasks.serving.openai_api.bodies import read_body
 from tasks.serving.openai_api.browsers import Browsers
-from tasks.serving.openai_api.errors import ApiError, refusal, unavailable
+from tasks.serving.openai_api.errors import ApiError, refusal, renamed, unavailable
 from tasks.serving.openai_api.grammars import Grammars
 from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_questions, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
-from tasks.serving.openai_api.request_ids import add_request_id, request_id
+from tasks.serving.openai_api.request_ids import MESSAGES, add_request_id, is_anthropics, request_id
 from tasks.serving.openai_api.requests import BODY_BYTES, ChatRequest, CompletionRequest, read_chat, read_completion
 from tasks.serving.openai_api.responses_answers import ResponseAnswer
-from tasks.serving.openai_api.responses_requests import read_response, renamed
+from tasks.serving.openai_api.responses_requests import RENAMED as NAMES_OF_RESPONSES
+from tasks.serving.openai_api.responses_requests import read_response
+from tasks.serving.openai_api.tool_calls import Reader
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +85,28 @@ class Generated:
     begins: Question | None = None
 
 
+class AnyAnswer(Protocol):
+    """What a request is answered with, in the form of its route, as it is written."""
+
+    def begin(self, reader: Reader | None = None) -> bytes:
+        """Start the answer to the next question; what its stream begins with."""
+
+    def add(self, new: Piece) -> None:
+        """Take the next response of the model."""
+
+    def event(self, new: Piece) -> bytes:
+        """Take the next response and write its events."""
+
+    def last_events(self) -> bytes:
+        """What a stream ends with."""
+
+    def failed(self, error: ApiError) -> bytes:
+        """What a stream ends with that breaks off."""
+
+    def document(self) -> dict[str, Any]:
+        """The answer in one document."""
+
+
 class Routes:
     """The handlers of one release, or of one combination of a group's releases."""
 
@@ -116,6 +143,8 @@ class Routes:
                 web.post("/v1/chat/completions", self.chat),
                 web.post("/v1/completions", self.completion),
                 web.post("/v1/responses", self.response),
+                web.post(MESSAGES, self.message),
+                web.post(f"{MESSAGES}/count_tokens", self.count_tokens),
                 web.post("/v1/embeddings", self.embeddings),
                 web.get("/health", self.health),
                 web.get("/ping", self.health),
@@ -173,11 +202,28 @@ class Routes:
     async def response(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/responses, without a store: a chat in other words."""
         asked = read_response(await read_body(request))
-        with renamed():
+        with renamed(NAMES_OF_RESPONSES):
             chat = asked.chat()
             question = chat_question(chat, await self._served(chat.model))
             answer = ResponseAnswer(asked, self._release, one_call=chat.one_call)
             return await self._answer(request, chat, [question], answer)
+
+    async def message(self, request: web.Request) -> web.StreamResponse:
+        """POST /v1/messages, Anthropic's API: a chat in other words."""
+        asked = read_messages(await read_body(request))
+        with renamed(NAMES_OF_MESSAGES):
+            chat = asked.chat()
+            question = chat_question(chat, await self._served(chat.model))
+            answer = MessageAnswer(asked.model, request_id(request), one_call=chat.one_call)
+            return await self._answer(request, chat, [question], answer)
+
+    async def count_tokens(self, request: web.Request) -> web.StreamResponse:
+        """POST /v1/messages/count_tokens: the model reads the prompt and answers one token, which is thrown away."""
+        asked = read_count(await read_body(request))
+        with renamed(NAMES_OF_MESSAGES):
+            chat = asked.chat()
+            question = chat_question(chat, await self._served(chat.model))
+            return await self._answer(request, chat, [question], TokenCount(asked.model, request_id(request)))
 
     def _new_answer(
         self, asked: ChatRequest | CompletionRequest, form: type[ChatForm] | type[CompletionForm]
@@ -259,7 +305,7 @@ class Routes:
         request: web.Request,
         asked: ChatRequest | CompletionRequest,
         questions: Sequence[Question],
-        answer: Answer | ResponseAnswer,
+        answer: AnyAnswer,
     ) -> web.StreamResponse:
         """Generate the answers to the questions, one after another, and send them as one document or stream."""
         obeying = [await self._obeying(question) for question in questions]
@@ -360,7 +406,7 @@ class Routes:
 
 
 async def _streamed(
-    request: web.Request, answer: Answer | ResponseAnswer, generated: AsyncGenerator[Generated, None]
+    request: web.Request, answer: AnyAnswer, generated: AsyncGenerator[Generated, None]
 ) -> web.StreamResponse:
     """Send the answer as server-sent events. Its status is known with the first response, so that a refusal is one."""
     response = web.StreamResponse(headers=STREAM_HEADERS)
@@ -379,16 +425,16 @@ async def _streamed(
     return response
 
 
-def _events(answer: Answer | ResponseAnswer, generated: Generated) -> bytes:
+def _events(answer: AnyAnswer, generated: Generated) -> bytes:
     begins = b"" if generated.begins is None else _begun(answer, generated.begins)
     return begins + b"".join(map(answer.event, generated.pieces))
 
 
-def _begun(answer: Answer | ResponseAnswer, question: Question) -> bytes:
+def _begun(answer: AnyAnswer, question: Question) -> bytes:
     return answer.begin(None if question.new_reader is None else question.new_reader())
 
 
-def _take(answer: Answer | ResponseAnswer, generated: Generated) -> None:
+def _take(answer: AnyAnswer, generated: Generated) -> None:
     if generated.begins is not None:
         _begun(answer, generated.begins)
     for piece_of_answer in generated.pieces:
@@ -427,7 +473,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         log.exception("request %s: unexpected error", request_id(request))
         refused = ApiError("unexpected error; see the log of the container.", status=HTTPStatus.INTERNAL_SERVER_ERROR)
     retry = {"Retry-After": str(RETRY_AFTER_S)} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    return web.json_response(refused.body, status=refused.status, headers=retry)
+    body = error_document(refused, request_id(request)) if is_anthropics(request) else refused.body
+    return web.json_response(body, status=refused.status, headers=retry)
 
 
 async def _page_of(socket: Path) -> str:

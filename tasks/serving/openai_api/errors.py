@@ -1,5 +1,7 @@
 """Errors as OpenAI's clients expect them: a status, and an object with message, type, param and code."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -65,3 +67,22 @@ def too_long(message: str, *, param: str, longest: int | None) -> ApiError:
 def unavailable(message: str) -> ApiError:
     """An error that a retry may cure: OpenAI's clients repeat a request after status 503."""
     return ApiError(message, code="unavailable", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+@contextmanager
+def renamed(names: Mapping[str, str]) -> Iterator[None]:
+    """Errors of another route's parameters name those of this one; `names` is from theirs to its own."""
+    try:
+        yield
+    except ApiError as error:
+        name, rest = _head_of(error.param or "")
+        own = names.get(name, name)
+        param = f"{own}{rest}" or None
+        message = f"{own}{error.message.removeprefix(name)}" if error.message.startswith(name) else error.message
+        raise ApiError(message, param=param, code=error.code, status=error.status) from error
+
+
+def _head_of(param: str) -> tuple[str, str]:
+    """The name of a parameter, and the place within it."""
+    end = min((at for at in (param.find("["), param.find(".")) if at >= 0), default=len(param))
+    return param[:end], param[end:]

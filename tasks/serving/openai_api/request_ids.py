@@ -5,7 +5,10 @@ import secrets
 
 from aiohttp import web
 
-HEADER = "X-Request-Id"
+HEADER, OF_ANTHROPIC = "X-Request-Id", "Request-Id"
+"""Anthropic's clients read the second one."""
+MESSAGES = "/v1/messages"
+"""Anthropic's route, and the folder of its others."""
 CLIENTS = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 """Ids of clients that are repeated. Others could break a line of a log, or are no ids."""
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -23,3 +26,10 @@ def request_id(request: web.BaseRequest) -> str:
 async def add_request_id(request: web.Request, response: web.StreamResponse) -> None:
     """A signal of aiohttp, before the headers of a response are sent."""
     response.headers[HEADER] = request_id(request)
+    if is_anthropics(request):
+        response.headers[OF_ANTHROPIC] = request_id(request)
+
+
+def is_anthropics(request: web.BaseRequest) -> bool:
+    """Whether the client speaks Anthropic's API."""
+    return request.path == MESSAGES or request.path.startswith(f"{MESSAGES}/")

@@ -7,7 +7,7 @@ OpenAI does not have (top_k, min_tokens, repetition_penalty, bad_words) are vLLM
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import ConfigDict, Field, JsonValue, Tag, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, Tag, ValidationError, model_validator
 
 from tasks.contracts.engine.sampling import NEUTRAL as NEUTRAL_SAMPLING
 from tasks.contracts.engine.sampling import Sampling, StopWords, Temperature, TextOfAnAnswer
@@ -106,6 +106,7 @@ class _Request(Sampling):
         }
 
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 RequestT = TypeVar("RequestT", bound=_Request)
 
 
@@ -207,15 +208,24 @@ def read_completion(body: bytes) -> CompletionRequest:
 
 
 def _read(kind: type[RequestT], body: bytes) -> RequestT:
+    request = read_request(kind, body)
+    if request.stream_options is not None and not request.stream:
+        raise ApiError("stream_options needs stream: true.", param="stream_options")
+    return request
+
+
+def read_request(kind: type[ModelT], body: bytes) -> ModelT:
+    """The request of any route that a body is.
+
+    Raises:
+        ApiError: it is not a valid one; the error names the parameter.
+    """
     try:
-        request = kind.model_validate(read(body, BODY))
+        return kind.model_validate(read(body, BODY))
     except BoundsError as error:
         raise ApiError(f"the request {error}.") from error
     except ValidationError as error:
         raise wrong_request(error) from error
-    if request.stream_options is not None and not request.stream:
-        raise ApiError("stream_options needs stream: true.", param="stream_options")
-    return request
 
 
 def wrong_request(error: ValidationError) -> ApiError:

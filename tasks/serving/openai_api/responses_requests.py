@@ -4,18 +4,15 @@ Stateless: nothing is stored, so that a request brings its whole conversation an
 Fields: https://platform.openai.com/docs/api-reference/responses/create.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, JsonValue, Tag, ValidationError, model_validator
 
-from tasks.contracts.wire.bounded_json import BoundsError, read
-from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.messages import LIST, TEXT, FunctionName, Strict, TextOrList
 from tasks.serving.openai_api.neutral import without_neutral
-from tasks.serving.openai_api.requests import BODY, MAX_MESSAGES, ChatRequest, wrong_request
+from tasks.serving.openai_api.requests import MAX_MESSAGES, ChatRequest, read_request, wrong_request
 
 RENAMED: Mapping[str, str] = MappingProxyType(
     {
@@ -222,26 +219,4 @@ def read_response(body: bytes) -> ResponseRequest:
     Raises:
         ApiError: it is not a valid one; the error names the parameter.
     """
-    try:
-        return ResponseRequest.model_validate(read(body, BODY))
-    except BoundsError as error:
-        raise ApiError(f"the request {error}.") from error
-    except ValidationError as error:
-        raise wrong_request(error) from error
-
-
-@contextmanager
-def renamed() -> Iterator[None]:
-    """Errors of the other route's parameters name those of this one."""
-    try:
-        yield
-    except ApiError as error:
-        name, rest = _head_of(error.param or "")
-        param = f"{RENAMED.get(name, name)}{rest}" or None
-        raise ApiError(error.message, param=param, code=error.code, status=error.status) from error
-
-
-def _head_of(param: str) -> tuple[str, str]:
-    """The name of a parameter, and the place within it."""
-    end = min((at for at in (param.find("["), param.find(".")) if at >= 0), default=len(param))
-    return param[:end], param[end:]
+    return read_request(ResponseRequest, body)

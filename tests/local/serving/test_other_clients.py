@@ -1,4 +1,4 @@
-"""LiteLLM and NVIDIA's AIPerf against OpenAI's API on the laptop: the front, the API and the real Triton.
+"""Clients of many makers against the APIs of a release on the laptop: the front, the API and the real Triton.
 
 They run in an environment of their own (requirements/clients.in), which only `make test` builds.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.serving.openai_api.anthropic_requests import IGNORED, NEUTRAL, CountRequest, MessagesRequest
 from tests.support.paths import ENVIRONMENTS, HUB
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
@@ -17,6 +18,12 @@ TOKENIZER = HUB / "slipway" / "demo-llama" / "v1"
 CLIENTS = ENVIRONMENTS / "clients" / "bin"
 LIMIT_S = 240
 REQUESTS = 12
+
+
+ONLY_NULL = {
+    *("billing_policy", "compaction", "container", "fallback_credit_token", "inference_geo", "max_tokens", "thread"),
+}
+"""Parameters of Anthropic's API of which every value but null asks for something; a count takes no `max_tokens`."""
 
 
 def run(command, folder):
@@ -37,9 +44,37 @@ def run(command, folder):
     return done.stdout
 
 
+def ask(client, api, folder):
+    """What a script of this folder tells of its client."""
+    script = Path(__file__).with_name(f"{client}_client.py")
+    return json.loads(run([CLIENTS / "python", script, api.url, "demo", QUESTION], folder).splitlines()[-1])
+
+
+def test_anthropics_package_has_answers_tools_counts_and_errors(api, tmp_path):
+    found = ask("anthropic", api, tmp_path)
+
+    assert (found["texts"], found["stopped"]) == ([ANSWER] * 2, ["end_turn"] * 2)
+    assert found["tokens"][0] == found["tokens"][1]
+    assert found["tokens"][0]["output_tokens"] > 3
+    assert found["counted"] == found["tokens"][0]["input_tokens"] > 3
+    for conversation in found["conversations"]:
+        assert conversation["call"] == {"a": 1}
+        assert (conversation["stopped"], bool(conversation["second turn"])) == ("tool_use", True)
+    assert (found["absent"]["class"], found["absent"]["type"]) == ("NotFoundError", "not_found_error")
+    assert "there is demo" in found["absent"]["text"]
+    assert "prompt is too long" in found["too long"]["text"]
+    assert "messages[0].content[0].type" in found["image"]["text"]
+    assert all(found[name]["has id"] for name in ("absent", "too long", "image"))
+
+
+def test_every_parameter_of_anthropics_package_is_known(api, tmp_path):
+    for module, names in ask("anthropic", api, tmp_path)["parameters"].items():
+        fields = (CountRequest if "count" in module else MessagesRequest).model_fields
+        assert set(names) <= {*fields, *NEUTRAL, *IGNORED, *ONLY_NULL}, module
+
+
 def test_litellm_has_answers_streams_and_errors(api, tmp_path):
-    script = Path(__file__).with_name("litellm_client.py")
-    found = json.loads(run([CLIENTS / "python", script, api.url, "demo", QUESTION], tmp_path).splitlines()[-1])
+    found = ask("litellm", api, tmp_path)
 
     assert (found["whole"], found["streamed"]) == (ANSWER, ANSWER)
     assert found["pieces"] > 1
