@@ -54,7 +54,10 @@ WINDOW_BYTES = 256 << 10
 DEFAULT_LIMITS = Limits(body_bytes=384 << 10, openai_bytes=1152 << 10, requests=500)
 """Limits of a model of 2,048 tokens in the memory of the laptop's servers."""
 ERROR = '{"error":"%s"}'
-OPENAI_ERROR = '{"error":{"message":"%s","type":"invalid_request_error","param":null,"code":null}}'
+OPENAI_ERROR = (
+    '{"error":{"message":"%s","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}'
+)
+ANTHROPIC_ERROR = '{"type":"error","error":{"type":"request_too_large","message":"%s"}}'
 TOO_LARGE = "the request is larger than this model's longest prompt needs"
 COMPRESSED = "requests must not be compressed: remove Content-Encoding"
 NOT_SERVED = "not served here: clients may ask for health, metadata, config, stats, infer, generate, generate_stream"
@@ -152,6 +155,7 @@ def config(
             "compressed": ERROR % COMPRESSED,
             "not_served": ERROR % NOT_SERVED,
             "openai_too_large": OPENAI_ERROR % TOO_LARGE,
+            "anthropic_too_large": ANTHROPIC_ERROR % TOO_LARGE,
         },
     )
     return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)

@@ -37,10 +37,18 @@ def test_more_than_a_hundred_headers_are_refused(api):
     assert ask(api, headers={f"x-{number}": "x" for number in range(120)}).status_code == 431
 
 
-def test_a_body_beyond_the_limit_is_refused_in_openais_form(api):
+def test_a_body_beyond_the_limit_is_refused_as_one_that_no_context_holds(api):
     refused = httpx.post(f"{api.url}/v1/chat/completions", content=b" " * (BODY_BYTES + 1), timeout=60)
+    error = refused.json()["error"]
 
-    assert (refused.status_code, set(refused.json()["error"])) == (413, {"message", "type", "param", "code"})
+    assert (refused.status_code, error["code"]) == (400, "context_length_exceeded")
+    assert set(error) == {"message", "type", "param", "code"}
+
+
+def test_a_body_beyond_the_limit_is_refused_in_anthropics_form(api):
+    refused = httpx.post(f"{api.url}/v1/messages", content=b" " * (BODY_BYTES + 1), timeout=60)
+
+    assert (refused.status_code, refused.json()["error"]["type"]) == (413, "request_too_large")
 
 
 def test_a_long_prompt_within_the_limit_is_refused_by_the_model(api):
