@@ -26,7 +26,7 @@ def streamed(client, **asked):
 
 def conversation(client, ask, model):
     """A call that is forced, its result, and what the model says then; all blocks are sent back as they came."""
-    common = {"model": model, "max_tokens": 60, "tools": [TOOL]}
+    common = {"model": model, "max_tokens": 150, "tools": [TOOL]}
     turns = [{"role": "user", "content": "Hi"}]
     called = ask(client, **common, messages=turns, tool_choice=FORCED)
     (call,) = [block for block in called.content if block.type == "tool_use"]

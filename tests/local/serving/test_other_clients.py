@@ -65,12 +65,30 @@ def test_anthropics_package_has_answers_tools_counts_and_errors(api, tmp_path):
     assert "prompt is too long" in found["too long"]["text"]
     assert "messages[0].content[0].type" in found["image"]["text"]
     assert all(found[name]["has id"] for name in ("absent", "too long", "image"))
-
-
-def test_every_parameter_of_anthropics_package_is_known(api, tmp_path):
-    for module, names in ask("anthropic", api, tmp_path)["parameters"].items():
+    for module, names in found["parameters"].items():  # each that the package has is served, neutral or refused
         fields = (CountRequest if "count" in module else MessagesRequest).model_fields
         assert set(names) <= {*fields, *NEUTRAL, *IGNORED, *ONLY_NULL}, module
+
+
+def test_langchain_has_answers_and_calls_of_both_apis(api, tmp_path):
+    for found in ask("langchain", api, tmp_path).values():
+        assert found["texts"] == [ANSWER] * 2
+        assert [each["call"] for each in found["conversations"]] == [{"a": 1}] * 2
+        assert all(each["second turn"] for each in found["conversations"])
+
+
+def test_an_agent_of_openais_sdk_calls_its_tool_and_answers_in_both_apis(api, tmp_path):
+    for found in ask("agents", api, tmp_path).values():
+        assert found["plain"] == {"texts": [ANSWER] * 2, "calls": 0}
+        assert found["with a tool"]["calls"] == 2
+        assert all(found["with a tool"]["texts"])
+
+
+def test_instructor_has_objects_by_calls_and_by_schema(api, tmp_path):
+    found = ask("instructor", api, tmp_path)
+
+    assert all(whole in (1, 2) and streamed == whole for whole, streamed in found.values())
+    assert len(found) == 2
 
 
 def test_litellm_has_answers_streams_and_errors(api, tmp_path):
