@@ -308,7 +308,8 @@ class Routes:
         answer: AnyAnswer,
     ) -> web.StreamResponse:
         """Generate the answers to the questions, one after another, and send them as one document or stream."""
-        obeying = [await self._obeying(question) for question in questions]
+        own = [question.of_request(request_id(request)) for question in questions]
+        obeying = [await self._obeying(question) for question in own]
         choices = [question.again(number) for question in obeying for number in range(asked.answers_per_prompt)]
         name = ModelName.read(asked.model)
         try:

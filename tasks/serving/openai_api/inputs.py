@@ -19,7 +19,8 @@ MESSAGES, RAW_PROMPT, STOP_WORDS = "messages", "apply_chat_template", "stop_word
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
 LOGPROBS, ALTERNATIVES, JSON_SCHEMA = "logprobs", "top_logprobs", "json_schema"
 VLLM_LOGPROBS = "return_logprobs"
-SEED = "seed"
+SEED, REQUEST_ID = "seed", "id"
+"""The second is no input: Triton's generate extension takes it as the request's id, which its traces have."""
 STREAM = "stream"
 """Always on: Triton 2.51 notices that a client has left only when it sends a response, and generates until then."""
 BYTES_PER_TOKEN, LEAST_BYTES = 512, 65_536
@@ -103,6 +104,11 @@ class Question:
     def again(self, number: int) -> "Question":
         """The question of a further answer to the same prompt: where a seed decides, it is another one."""
         return replace(self, inputs=_with_seed_of(self.inputs, number))
+
+    def of_request(self, request_id: str) -> "Question":
+        """The question as part of a request, whose id goes with it to every model."""
+        to_render = None if self.to_render is None else {**self.to_render, REQUEST_ID: request_id}
+        return replace(self, inputs={**self.inputs, REQUEST_ID: request_id}, to_render=to_render)
 
 
 def _with_seed_of(inputs: Mapping[str, Any], number: int) -> Mapping[str, Any]:

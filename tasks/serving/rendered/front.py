@@ -54,9 +54,7 @@ WINDOW_BYTES = 256 << 10
 DEFAULT_LIMITS = Limits(body_bytes=384 << 10, openai_bytes=1152 << 10, requests=500)
 """Limits of a model of 2,048 tokens in the memory of the laptop's servers."""
 ERROR = '{"error":"%s"}'
-OPENAI_ERROR = (
-    '{"error":{"message":"%s","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}'
-)
+OPENAI_ERROR = '{"error":{"message":"%s","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}'
 ANTHROPIC_ERROR = '{"type":"error","error":{"type":"request_too_large","message":"%s"}}'
 TOO_LARGE = "the request is larger than this model's longest prompt needs"
 COMPRESSED = "requests must not be compressed: remove Content-Encoding"

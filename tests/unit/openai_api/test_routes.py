@@ -301,12 +301,14 @@ def test_a_compressed_request_is_unpacked_within_bounds(encoding, body, status):
     ("given", "kept"), [("job-7/3", True), ("x" * 200, False), ("two words", False), (None, False)]
 )
 @pytest.mark.parametrize("body", [CHAT, {**CHAT, "stream": True}, {}])
-def test_every_answer_has_the_id_of_its_request_and_so_has_the_access_log(given, kept, body, caplog):
+def test_every_answer_has_the_id_of_its_request_and_so_have_the_access_log_and_the_model(given, kept, body, caplog):
     caplog.set_level(logging.INFO)
     headers = {} if given is None else {"X-Request-Id": given}
-    ((_, _, answered),) = exchanged(Triton(HELLO), ("POST", "/v1/chat/completions", body), headers=headers)
+    triton = Triton(HELLO)
+    ((_, _, answered),) = exchanged(triton, ("POST", "/v1/chat/completions", body), headers=headers)
 
     assert (answered["X-Request-Id"] == given) is kept
+    assert all(inputs["id"] == answered["X-Request-Id"] for _, inputs in triton.asked)
     assert f"request {answered['X-Request-Id']}: POST /v1/chat/completions" in caplog.text
 
 
