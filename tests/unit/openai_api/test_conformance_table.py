@@ -1,7 +1,8 @@
-"""docs/openai.md lists which values of each parameter ask for nothing: the page against the table in the code."""
+"""docs/openai.md lists what each route takes, ignores, or takes at some values only: the page against the code."""
 
 import json
 
+from tasks.serving.openai_api import anthropic_requests, responses_requests
 from tasks.serving.openai_api.neutral import PARAMETERS, WITHOUT_EFFECT
 from tests.support.paths import REPOSITORY
 
@@ -28,3 +29,29 @@ def _routes(routes):
 
 def test_the_page_lists_every_parameter_with_the_values_that_ask_for_nothing():
     assert table() in PAGE.read_text(), table()
+
+
+ROUTES_HEAD = "| route | taken | only at a value that asks for nothing | ignored |\n|---|---|---|---|\n"
+TRANSLATED = {
+    "/v1/responses": (responses_requests, responses_requests.ResponseRequest),
+    "/v1/messages": (anthropic_requests, anthropic_requests.MessagesRequest),
+    "/v1/messages/count_tokens": (anthropic_requests, anthropic_requests.CountRequest),
+}
+
+
+def routes_table():
+    """The rows of the routes whose requests are translated into chats."""
+    rows = ""
+    for route, (module, request) in TRANSLATED.items():
+        values = {name: ", ".join(f"`{json.dumps(each)}`" for each in each) for name, each in module.NEUTRAL.items()}
+        neutral = "; ".join(f"`{name}`: {each}" for name, each in sorted(values.items()))
+        rows += f"| `{route}` | {_names(request.model_fields)} | {neutral} | {_names(module.IGNORED)} |\n"
+    return ROUTES_HEAD + rows
+
+
+def _names(names):
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def test_the_page_lists_the_parameters_of_the_routes_that_are_translated_into_chats():
+    assert routes_table() in PAGE.read_text(), routes_table()
