@@ -53,9 +53,9 @@ class Counter:
 
     def mark(self) -> None:
         """Take what is counted now as the beginning."""
-        found = self.read()
-        self.blind = found is None
-        self.seen = {**self.seen, **(found or {})}
+        counts = self.read()
+        self.blind = counts is None
+        self.seen = {**self.seen, **(counts or {})}
 
     def add(self) -> None:
         """Add what was counted since the last mark."""

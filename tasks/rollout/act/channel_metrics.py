@@ -47,7 +47,7 @@ class ChannelMetrics:
             UnavailableError: the object store does not answer.
             InputError: the credentials are refused, or the bucket is missing.
         """
-        found: dict[str, list[Sample]] = {name: [] for name in DESCRIPTIONS}
+        samples_by_name: dict[str, list[Sample]] = {name: [] for name in DESCRIPTIONS}
         prefix = self.layout.channels()
         for item in self.store.list(prefix):
             model = item.uri.removeprefix(prefix).removesuffix(".json")
@@ -57,8 +57,8 @@ class ChannelMetrics:
                 log.warning("the channel of %s is left out: %s", model, error)
                 samples = [(BROKEN, Sample(1, {"model": model}))]
             for name, sample in samples:
-                found[name].append(sample)
-        return [Metric(name, "gauge", DESCRIPTIONS[name], tuple(samples)) for name, samples in found.items()]
+                samples_by_name[name].append(sample)
+        return [Metric(name, "gauge", DESCRIPTIONS[name], tuple(samples)) for name, samples in samples_by_name.items()]
 
     def _of(self, model: str) -> Iterator[tuple[str, Sample]]:
         uri, own = self.layout.channel(model), {"model": model}

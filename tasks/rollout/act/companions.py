@@ -86,10 +86,10 @@ class Companions:
         if live is None:
             return {}
         serving = self.site.serving
-        found = scaling.scaler(live, self.site, self.templates) if serving.scaler and scaled else []
-        found += exposure.routes(live.spec, self.site, self.templates) if serving.routes else []
-        return {(item["kind"], item["metadata"]["name"]): item for item in found}
+        objects = scaling.scaler(live, self.site, self.templates) if serving.scaler and scaled else []
+        objects += exposure.routes(live.spec, self.site, self.templates) if serving.routes else []
+        return {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
     def _there(self) -> dict[Place, Document]:
-        found = {place: self.cluster.get(*place) for place in self.places}
-        return {place: item for place, item in found.items() if item is not None}
+        objects = {place: self.cluster.get(*place) for place in self.places}
+        return {place: item for place, item in objects.items() if item is not None}

@@ -146,15 +146,17 @@ class Drill:
             start = read_contract_json(DrillStart, stored[0], uri)
             if start.previous == self.previous.release.id:
                 return start
-        found = self._workload_of_previous()
-        start = DrillStart(previous=self.previous.release.id, replicas=None if found is None else replicas.count(found))
+        workload = self._workload_of_previous()
+        start = DrillStart(
+            previous=self.previous.release.id, replicas=None if workload is None else replicas.count(workload)
+        )
         store.put_bytes(uri, canonical_json(start.model_dump(mode="json")))
         return start
 
     def _workload_of_previous(self) -> manifests.Document | None:
         name, cluster = self.previous.target.name, self.previous.cluster
-        found = (cluster.get(kind, name) for kind in manifests.WORKLOADS)
-        return next((item for item in found if item is not None), None)
+        workloads = (cluster.get(kind, name) for kind in manifests.WORKLOADS)
+        return next((item for item in workloads if item is not None), None)
 
     def _put_back_surely(self, before: int | None) -> None:
         """Put everything back, also when a signal arrives meanwhile; another one would be ignored."""

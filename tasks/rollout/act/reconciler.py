@@ -438,8 +438,8 @@ class RolloutReconciler:
         routes = self.workspace.site.serving.routes
         if routes is None or routes.kind != "gateway":
             return True
-        found = [self.cluster.get(kind, self.model) for kind in (exposure.HTTP_ROUTE, exposure.GRPC_ROUTE)]
-        return all(canary_routes.is_taken_up(route) for route in found if route is not None)
+        route_objects = [self.cluster.get(kind, self.model) for kind in (exposure.HTTP_ROUTE, exposure.GRPC_ROUTE)]
+        return all(canary_routes.is_taken_up(route) for route in route_objects if route is not None)
 
     def _restore(self) -> str:
         live = self.channel.read().live

@@ -145,8 +145,8 @@ def _target(channel: Channel, run: str, to: str | None) -> ChannelEntry:
             found=f"only {channel.live.release_id}, which is live" if channel.live else "no live release",
             remedy="Release another revision; rollout.keep says how many releases are kept.",
         )
-    found = next((entry for entry in channel.previous if to in {None, entry.release_id}), None)
-    if found is None:
+    entry_of_release = next((entry for entry in channel.previous if to in {None, entry.release_id}), None)
+    if entry_of_release is None:
         kept = ", ".join(entry.release_id for entry in channel.previous)
         live = " It is live." if channel.live.release_id == to else ""
         raise InputError(
@@ -155,4 +155,4 @@ def _target(channel: Channel, run: str, to: str | None) -> ChannelEntry:
             expected="one of these",
             remedy=f"Choose one of them; rollout.keep says how many are kept.{live}",
         )
-    return found
+    return entry_of_release

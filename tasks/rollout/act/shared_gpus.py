@@ -94,12 +94,12 @@ class SharedGpus:
         """How many pods each release has beyond the allowed ones; those of `besides` do not count."""
         pods = self.cluster.find("Pod", {**manifests.OWN_LABELS, manifests.NAME_LABEL: self.model})
         holding = [pod["metadata"]["labels"] for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
-        found = Counter(
+        pods_of_release = Counter(
             labels.get(manifests.RELEASE_LABEL) or labels.get(manifests.WORKER_LABEL, "") for labels in holding
         )
-        del found[besides]
-        found.subtract(allowed)
-        return +found
+        del pods_of_release[besides]
+        pods_of_release.subtract(allowed)
+        return +pods_of_release
 
 
 def _name(workload: Workload) -> str:
