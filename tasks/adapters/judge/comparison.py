@@ -61,8 +61,8 @@ def of_texts(expectation: Expectation, texts: Sequence[TextLosses]) -> Compariso
     Source and quantized model read the same texts, so their losses are subtracted text by text.
     """
     if expectation.metric == "kl_divergence":
-        found = statistics.mean([(text.divergence, text.tokens) for text in texts], error=LINE_ERROR)
-        return Comparison(*found, requests=len(texts))
+        divergence = statistics.mean([(text.divergence, text.tokens) for text in texts], error=LINE_ERROR)
+        return Comparison(*divergence, requests=len(texts))
     losses = [(text.quantized - text.source, text.tokens) for text in texts]
     point, low, high = statistics.mean(losses, error=LINE_ERROR)
     return Comparison(math.exp(point), math.exp(low), _exp(high), requests=len(texts))

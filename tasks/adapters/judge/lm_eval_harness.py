@@ -195,8 +195,8 @@ def measurement(task: str, results: Mapping[str, Any]) -> HarnessMeasurement:
         if not comma or metric.endswith("_stderr") or not isinstance(value, int | float) or not math.isfinite(value):
             continue
         error = row.get(f"{metric}_stderr,{filtered}")
-        known = isinstance(error, int | float) and math.isfinite(error)
-        scores[name] = Score(value=float(value), stderr=float(error) if known else None)
+        has_error = isinstance(error, int | float) and math.isfinite(error)
+        scores[name] = Score(value=float(value), stderr=float(error) if has_error else None)
     documents = {sample["doc_id"] for sample in samples}
     lines = [json.dumps(sample, default=str, sort_keys=True) for sample in samples]
     return HarnessMeasurement(
@@ -285,20 +285,20 @@ def _client(endpoint: HarnessEndpoint, answers: _Answers) -> Any:
 
 def _translated(task: str, endpoint: HarnessEndpoint, error: Exception) -> Exception:
     status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
-    found = f"{type(error).__name__}: {' '.join(str(error).split())[:MESSAGE_CHARS]}"
+    message = f"{type(error).__name__}: {' '.join(str(error).split())[:MESSAGE_CHARS]}"
     if isinstance(status, int) and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return InputError(
             f"task {task}: {endpoint.base} refused a request",
-            found=found,
+            found=message,
             remedy="The log above has the answer. Usual reasons: prompt and answer are longer than the engine's limits "
             "(lower max_tokens or num_fewshot), or the model has no chat template (choose api completions).",
         )
     if isinstance(error, OSError | asyncio.TimeoutError | TimeoutError) or isinstance(status, int):
         return UnavailableError(
             f"task {task}: {endpoint.base} or the task's dataset does not answer",
-            found=found,
+            found=message,
             remedy="Check the candidate's pods and, for a task that reads the Hub, the network policies.",
         )
     return InputError(
-        f"task {task} failed in lm_eval", found=found, remedy="Remove the task, or correct its settings in the spec."
+        f"task {task} failed in lm_eval", found=message, remedy="Remove the task, or correct its settings in the spec."
     )

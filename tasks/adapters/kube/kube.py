@@ -81,9 +81,9 @@ class Cluster:
             from kubernetes import client, config
 
         settings = client.Configuration()
-        known = [Path(name).expanduser() for name in config.KUBE_CONFIG_DEFAULT_LOCATION.split(":") if name]
+        default_files = [Path(name).expanduser() for name in config.KUBE_CONFIG_DEFAULT_LOCATION.split(":") if name]
         file, context = (str(kubeconfig) if kubeconfig else None), site.kubernetes.context
-        has_file = file is not None or any(path.exists() for path in known)
+        has_file = file is not None or any(path.exists() for path in default_files)
         where = (file or config.KUBE_CONFIG_DEFAULT_LOCATION) if has_file else "the pod's service account"
         try:
             if has_file:

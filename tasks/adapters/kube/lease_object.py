@@ -77,10 +77,10 @@ def _name(text: Any) -> str:
 def _moment(text: Any) -> datetime:
     if not isinstance(text, str) or len(text) > MOST_CHARS:
         raise ValueError(f"a time that is {str(text)[:64]!r}")
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
         raise ValueError(f"a time without its zone: {text}")
-    return found
+    return moment
 
 
 def _micro_time(moment: datetime) -> str:

@@ -45,8 +45,8 @@ def remove_unnamed(site: Site, wanted: Iterable[Document], cluster: Cluster) -> 
     return lines + [_delete(item, cluster) for item in classes if item["metadata"]["name"] not in used]
 
 
-def _unnamed(found: Iterable[Document], names: set[tuple[str, str]]) -> list[Document]:
-    return [item for item in found if (item["kind"], item["metadata"]["name"]) not in names]
+def _unnamed(objects: Iterable[Document], names: set[tuple[str, str]]) -> list[Document]:
+    return [item for item in objects if (item["kind"], item["metadata"]["name"]) not in names]
 
 
 def _nodes(pool: Document, cluster: Cluster) -> int:

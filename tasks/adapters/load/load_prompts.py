@@ -31,38 +31,42 @@ def load_requests(
     Raises:
         InputError: a line of the dataset is wrong, or the tokenizer has no words to make prompts of.
     """
-    asked = spec.gate.benchmark.prompts
-    if asked is None:
+    source = spec.gate.benchmark.prompts
+    if source is None:
         prompts = (
             [question.prompt for question in spec.gate.smoke] if lines is None else [line["prompt"] for line in lines]
         )
         return [GenerateRequest(str(prompt), spec.gate.benchmark.max_tokens) for prompt in prompts]
-    dice = random.Random(f"{asked.input_tokens} {asked.output_tokens}")  # noqa: S311 - lengths and words, no secret
-    if asked.input_tokens is None:
-        found = requests_of_lines(asked, lines or (), spec.gate.benchmark.max_tokens)
+    dice = random.Random(f"{source.input_tokens} {source.output_tokens}")  # noqa: S311 - lengths and words, no secret
+    if source.input_tokens is None:
+        requests = requests_of_lines(source, lines or (), spec.gate.benchmark.max_tokens)
     else:
         longest = max(1, spec.engine.max_input_tokens - TEMPLATE_TOKENS)
-        lengths = [_drawn(dice, asked.input_tokens, asked.input_tokens_stddev, longest) for _ in range(MADE_UP)]
-        found = [GenerateRequest(text, spec.gate.benchmark.max_tokens) for text in counter.made_up(lengths, dice)]
-    if asked.output_tokens is None:
-        return found
-    tokens = [_drawn(dice, asked.output_tokens, asked.output_tokens_stddev, spec.engine.answer_room) for _ in found]
+        lengths = [_drawn(dice, source.input_tokens, source.input_tokens_stddev, longest) for _ in range(MADE_UP)]
+        requests = [GenerateRequest(text, spec.gate.benchmark.max_tokens) for text in counter.made_up(lengths, dice)]
+    if source.output_tokens is None:
+        return requests
+    tokens = [
+        _drawn(dice, source.output_tokens, source.output_tokens_stddev, spec.engine.answer_room) for _ in requests
+    ]
     exact = "min_tokens" in spec.engine.traits.sampling
     return [
         GenerateRequest(request.prompt, count, sampling={"min_tokens": count} if exact else {})
-        for request, count in zip(found, tokens, strict=True)
+        for request, count in zip(requests, tokens, strict=True)
     ]
 
 
-def requests_of_lines(asked: LoadPrompts, lines: Sequence[Mapping[str, Any]], max_tokens: int) -> list[GenerateRequest]:
+def requests_of_lines(
+    source: LoadPrompts, lines: Sequence[Mapping[str, Any]], max_tokens: int
+) -> list[GenerateRequest]:
     """A request for each line of gate.benchmark.prompts.dataset.
 
     Raises:
         InputError: the dataset is empty, or a line has no prompt or a `max_tokens` that is no number of tokens.
     """
     if not lines:
-        raise InputError(f"dataset {asked.dataset} of the load test is empty", remedy="Give a dataset with prompts.")
-    return [_request(number, line, asked, max_tokens) for number, line in enumerate(lines, 1)]
+        raise InputError(f"dataset {source.dataset} of the load test is empty", remedy="Give a dataset with prompts.")
+    return [_request(number, line, source, max_tokens) for number, line in enumerate(lines, 1)]
 
 
 def _request(number: int, line: Mapping[str, Any], prompts: LoadPrompts, max_tokens: int) -> GenerateRequest:

@@ -36,17 +36,17 @@ class ServedTraffic:
         return self._read(labels, self._front_port, read_front_page)
 
     def _read(self, labels: dict[str, str], port: int, read: Callable[[str], Served]) -> dict[str, Served] | None:
-        found = {}
+        traffic = {}
         for pod in self._cluster.find("Pod", labels):
             name, address = pod["metadata"]["name"], (pod.get("status") or {}).get("podIP")
             if not address or not pod_state.is_ready(pod):
                 continue
             try:
-                found[name] = read(_page(address, port))
+                traffic[name] = read(_page(address, port))
             except (OSError, http.client.HTTPException, ValueError) as error:
                 log.warning("metrics of pod %s at port %d cannot be read: %s", name, port, error)
                 return None
-        return found or None
+        return traffic or None
 
     def ask(self, service: ServiceAddress, request: GenerateRequest, timeout_s: float) -> tuple[str, float]:
         """The answer of a Service to a question, and the seconds that it took.

@@ -176,15 +176,15 @@ class Signatures:
         except InputError as error:
             raise SignatureError(error.what, expected=error.expected, remedy=error.remedy) from error
         hint = bundle.verificationMaterial.publicKey.hint
-        known = {fingerprint(public_key): public_key for public_key in self._public_keys}
-        if hint not in known:
+        keys = {fingerprint(public_key): public_key for public_key in self._public_keys}
+        if hint not in keys:
             raise SignatureError(
                 f"{uri} was signed by a foreign key",
                 found=f"fingerprint {hint[:KEY_DIGITS]}",
-                expected=" or ".join(name[:KEY_DIGITS] for name in known),
+                expected=" or ".join(name[:KEY_DIGITS] for name in keys),
                 remedy="If you trust that key, add it to signing.public_keys of the site; otherwise publish again.",
             )
-        if not _verifies(known[hint], bundle):
+        if not _verifies(keys[hint], bundle):
             raise SignatureError(
                 f"{uri} is not a signature of its content",
                 found=f"no match with key {hint[:KEY_DIGITS]}",

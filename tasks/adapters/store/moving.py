@@ -89,22 +89,22 @@ class Move:
 
     def _checked(self, name: str) -> tuple[Channel, Channel, str | None]:
         """The channel, what it becomes, and the ETag of the one that it replaces. All are checked before any copy."""
-        found, there = self.source.channel(name), self.target.channel(name)
-        if found is None:
+        source_channel, target_channel = self.source.channel(name), self.target.channel(name)
+        if source_channel is None:
             raise InputError(
                 f"{name} has no channel at {self.source.layout.root}",
                 found=", ".join(self.source.names()) or "no channels",
                 remedy="Name models that were released there.",
             )
-        moved = self._moved(found[0])
-        if there is not None and there[0] != moved and not self.replace:
+        moved = self._moved(source_channel[0])
+        if target_channel is not None and target_channel[0] != moved and not self.replace:
             raise ConflictError(
                 f"{self.target.layout.channel(name)} exists and differs; nothing was copied",
-                found=f"{_live(there[0])} is live there",
+                found=f"{_live(target_channel[0])} is live there",
                 expected=f"no channel, or one in which {_live(moved)} is live",
                 remedy="Give --replace to overwrite that channel. What serves does not change until `slipway restore`.",
             )
-        return found[0], moved, there[1] if there else None
+        return source_channel[0], moved, target_channel[1] if target_channel else None
 
     def _moved(self, channel: Channel) -> Channel:
         """The channel with the addresses of the target."""

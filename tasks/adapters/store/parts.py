@@ -145,19 +145,21 @@ class Lanes:
         """
         reading: deque[tuple[int, bytearray, memoryview, Future[None]]] = deque()
         writing: deque[Future[None]] = deque()
-        asked = done = start
+        requested = done = start
         try:
             while done < size_bytes:
-                while asked < size_bytes and len(reading) < (reads_at_once() if reads_at_once else self.connections):
-                    length = min(part_bytes, size_bytes - asked)
+                while requested < size_bytes and len(reading) < (
+                    reads_at_once() if reads_at_once else self.connections
+                ):
+                    length = min(part_bytes, size_bytes - requested)
                     while writing and writing[0].done():
                         writing.popleft().result()
                     buffer = self._buffers.take(length, arriving=True, wait_for_it=not reading and not writing)
                     if buffer is None:
                         break
                     view = memoryview(buffer)[:length]
-                    reading.append((asked, buffer, view, self._pool.submit(self._arrived, read, asked, view)))
-                    asked += length
+                    reading.append((requested, buffer, view, self._pool.submit(self._arrived, read, requested, view)))
+                    requested += length
                 if not reading:
                     writing.popleft().result()
                     continue

@@ -64,8 +64,8 @@ class S3ObjectStore(ObjectStore):
         """
         self._site, self._is_amazon = site, _is_amazon(site.endpoint)
         addressing = {"addressing_style": "path"} if site.endpoint else {}
-        given = credentials or {}
-        self._client = boto3.session.Session(given.get("AWS_ACCESS_KEY_ID"), given.get("AWS_SECRET_ACCESS_KEY")).client(
+        keys = credentials or {}
+        self._client = boto3.session.Session(keys.get("AWS_ACCESS_KEY_ID"), keys.get("AWS_SECRET_ACCESS_KEY")).client(
             "s3",
             endpoint_url=site.endpoint,
             region_name=site.region,

@@ -313,10 +313,10 @@ def _beginning(path: Path, size_bytes: int, digest: Digest) -> int:
     """Digest what an interrupted download left at `path`; return its size. What is too long to be one is removed."""
     if not path.is_file():
         return 0
-    if (found := path.stat().st_size) > size_bytes:
+    if (actual_bytes := path.stat().st_size) > size_bytes:
         path.unlink()
         return 0
     with path.open("rb") as file:
         while chunk := file.read(READ_BYTES):
             digest.update(chunk)
-    return found
+    return actual_bytes

@@ -116,8 +116,8 @@ def _started(url: str, ratio: float, environment: Mapping[str, str], parent: str
         shutdown_on_exit=False,
     )
     provider.add_span_processor(BatchSpanProcessor(Noticed()))
-    given = environment.get(TRACEPARENT, "")
-    carrier = {"traceparent": given if is_trace_parent(given) else parent}
+    trace_parent = environment.get(TRACEPARENT, "")
+    carrier = {"traceparent": trace_parent if is_trace_parent(trace_parent) else parent}
     context = TraceContextTextMapPropagator().extract(carrier)
 
     def close() -> None:

@@ -149,10 +149,12 @@ class TritonClient:
     ) -> tuple[Prompt | None, Iterator[tuple[bytes, float]]]:
         """What the prompt became, and the responses with the seconds at which they arrived."""
         deadline = time.monotonic() + timeout_s
-        known = self._inputs_of(model, timeout_s)
-        prompt = None if known.prompt_model is None else self._prompt(known.prompt_model, request, timeout_s)
-        asked = request if prompt is None else rendered(request, prompt)
-        message = self._message(model, columns(asked, known.names, stream=stream))
+        model_inputs = self._inputs_of(model, timeout_s)
+        prompt = (
+            None if model_inputs.prompt_model is None else self._prompt(model_inputs.prompt_model, request, timeout_s)
+        )
+        rendered_request = request if prompt is None else rendered(request, prompt)
+        message = self._message(model, columns(rendered_request, model_inputs.names, stream=stream))
         return prompt, self._arrivals(model, message, deadline)
 
     def _arrivals(self, model: str, message: Any, deadline: float) -> Iterator[tuple[bytes, float]]:

@@ -91,8 +91,8 @@ class GenerateStreams:
             async with self._session.request(method, url, json=body) as response:
                 yield response
         except (aiohttp.ClientError, OSError) as error:
-            found = " ".join(str(error).split())[:QUOTED_CHARS] or type(error).__name__
-            raise UnavailableError("the model's server does not answer", found=found) from error
+            message = " ".join(str(error).split())[:QUOTED_CHARS] or type(error).__name__
+            raise UnavailableError("the model's server does not answer", found=message) from error
 
 
 async def _ok(response: aiohttp.ClientResponse) -> bytes:
