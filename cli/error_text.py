@@ -13,19 +13,19 @@ def deliberate(error: Exception) -> PipelineError:
     """The error of a command, as one with fields: also one that the command did not expect."""
     if isinstance(error, PipelineError):
         return error
-    found = " ".join(str(error).split())[:QUOTED_CHARS]
+    message = " ".join(str(error).split())[:QUOTED_CHARS]
     if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
         return UnavailableError(
             f"{error.filename or 'the output'} cannot be read or written",
-            found=error.strerror or found,
+            found=error.strerror or message,
             remedy="Make room on the disk, and run the command again.",
         )
     if isinstance(error, ConnectionError | TimeoutError):
-        return UnavailableError("a connection failed", found=found or type(error).__name__, remedy="Try again.")
+        return UnavailableError("a connection failed", found=message or type(error).__name__, remedy="Try again.")
     if isinstance(error, OSError):
         return InputError(
             f"{error.filename or 'a file'} cannot be used",
-            found=error.strerror or found or type(error).__name__,
+            found=error.strerror or message or type(error).__name__,
             remedy="Check the path and its permissions.",
         )
     if isinstance(error, MemoryError):
@@ -34,7 +34,7 @@ def deliberate(error: Exception) -> PipelineError:
         )
     return PipelineError(
         "unexpected error",
-        found=f"{type(error).__name__}: {found}",
+        found=f"{type(error).__name__}: {message}",
         remedy="Report it, with the traceback that SLIPWAY_TRACEBACK=1 prints.",
     )
 

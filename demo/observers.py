@@ -76,12 +76,12 @@ class PodWatch:
             if not self._left.is_set():
                 self.problem = f"the watch of pods broke: {error}"[:200]
 
-    def _look(self, found: Any) -> None:
-        labels = found.metadata.labels
+    def _look(self, pod_object: Any) -> None:
+        labels = pod_object.metadata.labels
         pod = self._pods.setdefault(
-            found.metadata.name, Pod(labels.get(STEP, found.metadata.name), labels.get(RUN, ""), time.time())
+            pod_object.metadata.name, Pod(labels.get(STEP, pod_object.metadata.name), labels.get(RUN, ""), time.time())
         )
-        states = [status.state for status in found.status.container_statuses or []]
+        states = [status.state for status in pod_object.status.container_statuses or []]
         if pod.started is None and any(state.running or state.terminated for state in states):
             pod.started = time.time()
 

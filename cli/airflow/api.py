@@ -210,13 +210,13 @@ class Airflow:
             raise InputError(
                 f"DAG {dag_id} is paused, so a run of it would never start", remedy=f"Unpause it at {self.address}."
             )
-        asked = run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}"
+        requested_id = run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}"
         try:
-            return self._triggered_once(dag_id, conf, asked)
+            return self._triggered_once(dag_id, conf, requested_id)
         except RunExistsError:
             if run_id is not None:
                 raise
-            return self.run(dag_id, asked)
+            return self.run(dag_id, requested_id)
 
     def _triggered_once(self, dag_id: str, conf: Mapping[str, Any], run_id: str) -> Run:
         for pause_s in TRIGGER_PAUSES_S:
@@ -282,14 +282,14 @@ class Airflow:
     def runs(self, dag_id: str, limit: int) -> list[Run]:
         """The newest runs, newest first."""
         query = {"limit": limit, "order_by": "-run_after"}
-        found = self._session.get(_Runs, _path(dag_id, "dagRuns"), query, missing=_no_such_dag(dag_id))
-        return [run.read() for run in found.dag_runs]
+        answer = self._session.get(_Runs, _path(dag_id, "dagRuns"), query, missing=_no_such_dag(dag_id))
+        return [run.read() for run in answer.dag_runs]
 
     def tasks(self, run: Run) -> list[Task]:
         """The run's tasks, in no particular order; those that do no work are left out."""
         path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances")
-        found = self._session.get(_Tasks, path, {"limit": 100})
-        return [task.read() for task in found.task_instances if task.operator != WIRING]
+        answer = self._session.get(_Tasks, path, {"limit": 100})
+        return [task.read() for task in answer.task_instances if task.operator != WIRING]
 
     def result(self, run: Run, task_id: str, key: str = RESULT_KEY) -> StepResult | None:
         """What the step reported; None if it has reported nothing, or failed (see FAILED_RESULT_KEY)."""
@@ -336,8 +336,8 @@ class Airflow:
 
     def dags(self, prefix: str) -> list[str]:
         """Ids of the DAGs that begin with `prefix`."""
-        found = self._session.get(_Dags, "/api/v2/dags", {"dag_id_pattern": prefix, "limit": 100})
-        return sorted(dag.dag_id for dag in found.dags if dag.dag_id.startswith(prefix))
+        answer = self._session.get(_Dags, "/api/v2/dags", {"dag_id_pattern": prefix, "limit": 100})
+        return sorted(dag.dag_id for dag in answer.dags if dag.dag_id.startswith(prefix))
 
     def answer(self, run: Run, task_id: str, option: str) -> None:
         """Answer a task that waits for a person.

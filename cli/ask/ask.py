@@ -139,8 +139,8 @@ class _Asking:
         """
         connection, where = self._servers.open()
         with closing(connection):
-            known = GenerateClient(connection, str(where)).inputs(self._name, LOOK_TIMEOUT_S)
-        check_takes_messages(self._name, known)
+            model_inputs = GenerateClient(connection, str(where)).inputs(self._name, LOOK_TIMEOUT_S)
+        check_takes_messages(self._name, model_inputs)
 
     def answer(self, printed: PrintedAnswer, prompt: str | Sequence[Message]) -> None:
         """Print the answer. Leaving early closes the connection, by which Triton notices that nobody waits.
@@ -192,16 +192,16 @@ def _messages(file: Path) -> list[Message]:
         text = read_regular_file(file, MAX_INPUT_BYTES, expected=expected)
     if len(text) > MAX_INPUT_BYTES:
         raise InputError(f"--messages {file} is too long", expected=f"at most {MAX_INPUT_BYTES} bytes")
-    found = parse_json(text, f"--messages {file}", expected=expected)
-    if not isinstance(found, list) or not found:
-        raise InputError(f"--messages {file} is not a list of messages", found=repr(found)[:60], expected=expected)
-    for number, message in enumerate(found):
+    messages = parse_json(text, f"--messages {file}", expected=expected)
+    if not isinstance(messages, list) or not messages:
+        raise InputError(f"--messages {file} is not a list of messages", found=repr(messages)[:60], expected=expected)
+    for number, message in enumerate(messages):
         texts = [message.get(part) for part in ("role", "content")] if isinstance(message, dict) else []
         if not texts or not all(isinstance(part, str) for part in texts):
             raise InputError(
                 f"--messages {file}: message {number + 1} is wrong", found=repr(message)[:60], expected=expected
             )
-    return found
+    return messages
 
 
 def _object(option: str, text: str) -> dict[str, Any]:

@@ -70,8 +70,8 @@ def digest_of(request: GenerateRequest) -> str:
 
     Results of older versions have no `sampling` in theirs: an empty one leaves it as it was.
     """
-    given = {name: value for name, value in vars(request).items() if name != "sampling" or value}
-    return sha256_of(given)[:DIGEST_DIGITS]
+    fields = {name: value for name, value in vars(request).items() if name != "sampling" or value}
+    return sha256_of(fields)[:DIGEST_DIGITS]
 
 
 def read_prompts(file: Path) -> list[Prompt]:

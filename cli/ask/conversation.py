@@ -73,10 +73,10 @@ class Conversation:
 
     def _ask(self, text: str) -> None:
         system = [{"role": "system", "content": self._system}] if self._system else []
-        asked = [*self._messages, {"role": "user", "content": text}]
+        messages = [*self._messages, {"role": "user", "content": text}]
         answer = PrintedAnswer()
         try:
-            self._answer(answer, [*system, *asked])
+            self._answer(answer, [*system, *messages])
         except KeyboardInterrupt:
             echo("[stopped]", err=True)
         except PipelineError as error:
@@ -84,7 +84,7 @@ class Conversation:
             echo("Your last message is not part of the conversation.", err=True)
             return
         if answer.text:
-            self._messages = [*asked, {"role": "assistant", "content": answer.text}]
+            self._messages = [*messages, {"role": "assistant", "content": answer.text}]
 
 
 def is_on_terminal() -> bool:

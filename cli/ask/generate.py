@@ -62,12 +62,12 @@ class GenerateClient:
         """
         with self._failures_of(model, timeout_s):
             deadline = time.monotonic() + timeout_s
-            known = self._known(model, deadline)
+            model_inputs = self._model_inputs(model, deadline)
             self.sent_at_s = time.monotonic()
-            if known.prompt_model is not None:
-                prompt = self._prompt(known.prompt_model, _document(prompt_columns(request)), deadline)
+            if model_inputs.prompt_model is not None:
+                prompt = self._prompt(model_inputs.prompt_model, _document(prompt_columns(request)), deadline)
                 request = rendered(request, prompt)
-            yield from self._pieces(model, _document(columns(request, known.names, stream=True)), deadline)
+            yield from self._pieces(model, _document(columns(request, model_inputs.names, stream=True)), deadline)
 
     def inputs(self, model: str, timeout_s: float) -> ModelInputs:
         """What a model takes.
@@ -77,7 +77,7 @@ class GenerateClient:
             UnavailableError: the server did not answer within `timeout_s`.
         """
         with self._failures_of(model, timeout_s):
-            return self._known(model, time.monotonic() + timeout_s)
+            return self._model_inputs(model, time.monotonic() + timeout_s)
 
     def pieces(self, model: str, make: MakeBody, timeout_s: float) -> Iterator[Piece]:
         """The answer to the request that `make` builds, as `stream`.
@@ -88,11 +88,11 @@ class GenerateClient:
         """
         with self._failures_of(model, timeout_s):
             deadline = time.monotonic() + timeout_s
-            known = self._known(model, deadline)
-            body = make(known)
+            model_inputs = self._model_inputs(model, deadline)
+            body = make(model_inputs)
             inputs, self.sent_at_s = body.inputs, time.monotonic()
-            if known.prompt_model is not None and body.to_render is not None:
-                inputs = with_prompt(inputs, self._prompt(known.prompt_model, body.to_render, deadline))
+            if model_inputs.prompt_model is not None and body.to_render is not None:
+                inputs = with_prompt(inputs, self._prompt(model_inputs.prompt_model, body.to_render, deadline))
             yield from self._pieces(model, inputs, deadline)
 
     @contextmanager
@@ -111,7 +111,7 @@ class GenerateClient:
                 remedy="Check that its server is up, and try again.",
             ) from error
 
-    def _known(self, model: str, deadline: float) -> ModelInputs:
+    def _model_inputs(self, model: str, deadline: float) -> ModelInputs:
         document = self._document(model, self._send("GET", f"{_path(model)}/config", deadline), deadline)
         with self._understood(document):
             return model_inputs(document)

@@ -79,51 +79,51 @@ class Body:
     to_render: Message | None = None
 
 
-def check_takes_messages(model: str, known: ModelInputs) -> None:
+def check_takes_messages(model: str, model_inputs: ModelInputs) -> None:
     """Refuse a conversation with a model that takes no messages.
 
     Raises:
         InputError: it takes none, and no other model renders its prompts.
     """
-    if MESSAGES not in known.names and known.prompt_model is None:
+    if MESSAGES not in model_inputs.names and model_inputs.prompt_model is None:
         raise InputError(
             f"{model} takes no messages, so it has no conversations and no system prompt",
-            found=f"a model with the inputs {', '.join(sorted(known.names))}",
+            found=f"a model with the inputs {', '.join(sorted(model_inputs.names))}",
             expected="an input `messages`, or a model beside it that renders messages",
             remedy=f'Send single prompts, as in `slipway ask {model} "question"`. If the release is older than '
             "conversations, release the model again.",
         )
 
 
-def prompt_inputs(model: str, prompt: str | Sequence[Message], sampling: Sampling, known: ModelInputs) -> Body:
+def prompt_inputs(model: str, prompt: str | Sequence[Message], sampling: Sampling, model_inputs: ModelInputs) -> Body:
     """The bodies of requests to the generate extension.
 
     Args:
         model: name of the model, for errors.
         prompt: one prompt, or the messages of a conversation.
         sampling: how to answer.
-        known: the model's inputs.
+        model_inputs: the model's inputs.
 
     Raises:
         InputError: the model cannot do something that was requested. The error names every such option.
     """
     if not isinstance(prompt, str):
-        check_takes_messages(model, known)
-    names, given = known.names, sampling.inputs()
+        check_takes_messages(model, model_inputs)
+    names, options = model_inputs.names, sampling.inputs()
     question = {"text_input": prompt} if isinstance(prompt, str) else {"text_input": "", MESSAGES: json.dumps(prompt)}
     if VLLM_SAMPLING not in names:
-        _refuse(model, [name for name in given if name not in names])
+        _refuse(model, [name for name in options if name not in names])
         stream = {"stream": True} if "stream" in names else {}
-        return Body({**question, **stream, **given})
-    template = {name: given.pop(name) for name in (TEMPLATE_ARGUMENTS,) if name in given}
-    if known.prompt_model is None:
+        return Body({**question, **stream, **options})
+    template = {name: options.pop(name) for name in (TEMPLATE_ARGUMENTS,) if name in options}
+    if model_inputs.prompt_model is None:
         _refuse(model, list(template))
-        return Body({**question, **_vllm_inputs(given, names)})
-    return Body(_vllm_inputs(given, names), {**question, **template, "max_tokens": sampling.max_tokens})
+        return Body({**question, **_vllm_inputs(options, names)})
+    return Body(_vllm_inputs(options, names), {**question, **template, "max_tokens": sampling.max_tokens})
 
 
-def _vllm_inputs(given: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    sampling = {"stop" if name == STOP_WORDS else name: value for name, value in given.items()}
+def _vllm_inputs(options: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    sampling = {"stop" if name == STOP_WORDS else name: value for name, value in options.items()}
     switches = {name: True for name in ("stream", *VLLM_SWITCHES) if name in names}
     return {VLLM_SAMPLING: json.dumps(sampling), **switches}
 

@@ -51,9 +51,11 @@ def gc(
         outcome = outcome_of(airflow, view)
     result = view.results.get(RETENTION)
     if result:
-        told = read_contract(Retained, {name: result.data.get(name) for name in Retained.model_fields}, "its result")
-        for line in told.first or ():
+        retained = read_contract(
+            Retained, {name: result.data.get(name) for name in Retained.model_fields}, "its result"
+        )
+        for line in retained.first or ():
             console.print(line, soft_wrap=True)
-        for part in told.report.parts if told.report else ():
+        for part in retained.report.parts if retained.report else ():
             console.print(f"every deletion: {part}", soft_wrap=True)
     end(console, Outcome(DONE, result.summary) if result and view.run.state == "success" else outcome)

@@ -133,8 +133,8 @@ def _typed(value: Any, kind: type[T], what: str) -> T:
         InputError: it is not of this kind.
     """
     if not isinstance(value, kind):
-        found = "nothing" if value is None else KINDS.get(type(value), "another value")
-        raise InputError(what, found=found, expected=KINDS[kind], remedy="Correct the kubeconfig.")
+        kind_name = "nothing" if value is None else KINDS.get(type(value), "another value")
+        raise InputError(what, found=kind_name, expected=KINDS[kind], remedy="Correct the kubeconfig.")
     return value
 
 

@@ -160,11 +160,11 @@ class Follower:
 
     def _running_progress(self, task: Task, seconds: float | None) -> Progress | None:
         """The newest progress line of the log, which is read every few seconds and never for a short step."""
-        read_at, known = self._progress.get(task.task_id, (0.0, None))
+        read_at, progress = self._progress.get(task.task_id, (0.0, None))
         if seconds is None or seconds - read_at < PROGRESS_AFTER_S:
-            return known
+            return progress
         reports = (Progress.of(line) for line in progress_lines(self.airflow.log(self.run, task)))
-        newest = next((report for report in reports if report), known)
+        newest = next((report for report in reports if report), progress)
         self._progress[task.task_id] = (seconds, newest)
         return newest
 

@@ -39,8 +39,8 @@ def preview_of(view: RunView) -> Preview | None:
     result = view.results.get("plan")
     if result is None or "plan" not in result.data:
         return None
-    told = {name: result.data[name] for name in Preview.model_fields if name in result.data}
-    return read_contract(Preview, {"forecast": None, **told}, PLANNED)
+    preview = {name: result.data[name] for name in Preview.model_fields if name in result.data}
+    return read_contract(Preview, {"forecast": None, **preview}, PLANNED)
 
 
 def live_already(view: RunView) -> str | None:

@@ -86,12 +86,12 @@ def _preview(
 
 def _here(file: Path, settings: Settings, revision: str | None, *, force: bool) -> "Preview":
     """Plan in the environment of the steps: the versions of its tools are part of the keys."""
-    asked = ["plan", "--spec", str(file), "--run", BY_HAND]
+    arguments = ["plan", "--spec", str(file), "--run", BY_HAND]
     options = [*([f"--revision={revision}"] if revision else []), *(["--force"] if force else [])]
     with tempfile.TemporaryDirectory(prefix="slipway-plan-") as folder:
         look = Path(folder, "plan.json")
         run_step(
-            [*asked, *options, "--look", str(look)],
+            [*arguments, *options, "--look", str(look)],
             settings.known_site_file(),
             instead="Airflow plans a model by its name.",
             meanwhile=lambda: [importlib.import_module(name) for name in PRINTING],

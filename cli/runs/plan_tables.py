@@ -146,8 +146,8 @@ def _takes(forecast: Forecast, plan: Plan) -> Iterator[str]:
     if forecast.seconds is None:
         yield f"time: unknown, because {forecast.of} has left no times of these steps"
         return
-    beside = forecast.candidate_gpu_hours
-    candidates = f" ({_hundredths(beside)} of them the candidate's own)" if beside else ""
+    candidate_hours = forecast.candidate_gpu_hours
+    candidates = f" ({_hundredths(candidate_hours)} of them the candidate's own)" if candidate_hours else ""
     gpus = f", {_hundredths(forecast.gpu_hours)} GPU-hours{candidates}" if forecast.gpu_hours else ""
     if shared := forecast.shared_gpus:
         gpus += f", and the candidate on {shared} GPU{'s' * (shared != 1)} that {plan.live} gives up"

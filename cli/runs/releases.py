@@ -32,8 +32,8 @@ def parameters(
     revision: str | None, *, force: bool, approval: str | None = None, plan_only: bool = False
 ) -> dict[str, Any]:
     """The run's parameters that differ from the spec."""
-    given = {"revision": revision, "force": force or None, "approval": approval, "plan_only": plan_only or None}
-    return {name: value for name, value in given.items() if value is not None}
+    values = {"revision": revision, "force": force or None, "approval": approval, "plan_only": plan_only or None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def start(airflow: Airflow, dag_id: str, conf: Mapping[str, Any], run_id: str | None) -> tuple[Run, bool]:
@@ -116,8 +116,8 @@ def rollback(
             )
         run = run_id or f"direct-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
         options = [f"--reason={reason}", *([f"--to={to}"] if to else [])]
-        asked = ["revert", "--name", name, "--run", run, *options]
-        said = run_step(asked, settings.known_site_file(), instead="Without --direct Airflow does it.")
+        arguments = ["revert", "--name", name, "--run", run, *options]
+        said = run_step(arguments, settings.known_site_file(), instead="Without --direct Airflow does it.")
         end(console, Outcome(DONE, said))
         return
     with settings.airflow() as airflow:

@@ -243,25 +243,27 @@ def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
 def _models(settings: Settings) -> Iterator[RenderableType]:
     store, layout = settings.store()
     with settings.airflow() as airflow:
-        known = {dag.removeprefix(dag_of("")) for dag in airflow.dags(dag_of(""))}
+        models_of_airflow = {dag.removeprefix(dag_of("")) for dag in airflow.dags(dag_of(""))}
         suffix = ".json"
         folder = layout.channel("").removesuffix(suffix)
         released = {item.uri.removeprefix(folder).removesuffix(suffix) for item in store.list(folder)}
-        if not known | released:
+        if not models_of_airflow | released:
             yield Text("no model: put a spec into specs/, or check that SLIPWAY_SPECS names the right folder")
             return
         table = Table(box=None, padding=(0, 2, 0, 0))
         for column in ("model", "live", "since", "newest run"):
             table.add_column(column, no_wrap=True)
-        for name in sorted(known | released):
+        for name in sorted(models_of_airflow | released):
             live = read_channel(store, layout, name).live if name in released else None
             since = f"{live.since:%Y-%m-%d %H:%M} UTC" if live else ""
-            table.add_row(name, live.release_id if live else "nothing", since, _newest(airflow, name, known))
+            table.add_row(
+                name, live.release_id if live else "nothing", since, _newest(airflow, name, models_of_airflow)
+            )
         yield table
 
 
-def _newest(airflow: Airflow, name: str, known: set[str]) -> str:
-    if name not in known:
+def _newest(airflow: Airflow, name: str, models_of_airflow: set[str]) -> str:
+    if name not in models_of_airflow:
         return "no DAG"
     runs = airflow.runs(dag_of(name), 1)
     if not runs:

@@ -139,9 +139,9 @@ def _loaded(pod: dict[str, Any], release_id: str) -> str:
     for status in (pod.get("status") or {}).get("initContainerStatuses") or []:
         ended = (status.get("state") or {}).get("terminated") or {}
         message = ended.get("message") or ""
-        found = VERIFIED.search(message)
-        if found and f" {release_id} is at " in message and ended.get("exitCode") == 0:
-            return found["digest"]
+        verified = VERIFIED.search(message)
+        if verified and f" {release_id} is at " in message and ended.get("exitCode") == 0:
+            return verified["digest"]
     return ""
 
 
