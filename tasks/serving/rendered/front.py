@@ -53,9 +53,14 @@ WINDOW_BYTES = 256 << 10
 """What a gRPC stream may send ahead of what Triton has read; a connection four times that."""
 DEFAULT_LIMITS = Limits(body_bytes=384 << 10, openai_bytes=1152 << 10, requests=500)
 """Limits of a model of 2,048 tokens in the memory of the laptop's servers."""
-ERROR = '{"error":"%s"}'
-OPENAI_ERROR = '{"error":{"message":"%s","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}'
-ANTHROPIC_ERROR = '{"type":"error","error":{"type":"request_too_large","message":"%s"}}'
+TRITON_ERROR = {"error": "%LOCAL_REPLY_BODY%"}
+OPENAI_ERROR = {"message": "%LOCAL_REPLY_BODY%", "type": "invalid_request_error", "param": None, "code": None}
+OPENAI_TOO_LARGE = {**OPENAI_ERROR, "code": "context_length_exceeded"}
+OPENAI_UNAVAILABLE = {**OPENAI_ERROR, "type": "service_unavailable", "code": "unavailable"}
+ANTHROPIC_ERROR = {"type": "api_error", "message": "%LOCAL_REPLY_BODY%"}
+ANTHROPIC_TOO_LARGE = {**ANTHROPIC_ERROR, "type": "request_too_large"}
+"""Bodies of the front's own answers, as Triton, OpenAI's API and Anthropic's (tasks/serving/openai_api) write theirs.
+Envoy fills in its text, escaped."""
 TOO_LARGE = "the request is larger than this model's longest prompt needs"
 COMPRESSED = "requests must not be compressed: remove Content-Encoding"
 NOT_SERVED = "not served here: clients may ask for health, metadata, config, stats, infer, generate, generate_stream"
@@ -149,11 +154,15 @@ def config(
             "probe_routes": front_routes.PROBE_ROUTES,
             "unreadable": front_routes.UNREADABLE,
             "message_limit": front_routes.message_limit(limits.body_bytes, TOO_LARGE),
-            "too_large": ERROR % TOO_LARGE,
-            "compressed": ERROR % COMPRESSED,
-            "not_served": ERROR % NOT_SERVED,
-            "openai_too_large": OPENAI_ERROR % TOO_LARGE,
-            "anthropic_too_large": ANTHROPIC_ERROR % TOO_LARGE,
+            "too_large": TOO_LARGE,
+            "compressed": COMPRESSED,
+            "not_served": NOT_SERVED,
+            "triton_error": TRITON_ERROR,
+            "openai_error": {"error": OPENAI_ERROR},
+            "openai_too_large": {"error": OPENAI_TOO_LARGE},
+            "openai_unavailable": {"error": OPENAI_UNAVAILABLE},
+            "anthropic_error": {"type": "error", "error": ANTHROPIC_ERROR},
+            "anthropic_too_large": {"type": "error", "error": ANTHROPIC_TOO_LARGE},
         },
     )
     return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)

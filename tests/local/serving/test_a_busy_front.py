@@ -11,6 +11,7 @@ import socketserver
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -131,6 +132,19 @@ def status(connection):
     return 0
 
 
+def answered(connection):
+    """Status of the answer, and its body, which is JSON."""
+    answer = HTTPResponse(connection)
+    answer.begin()
+    assert answer.getheader("content-type") == "application/json"
+    return answer.status, json.loads(answer.read())["error"]
+
+
+def is_openai_s(error):
+    """As tasks/serving/openai_api/errors.py writes them."""
+    return set(error) == {"message", "type", "param", "code"} and bool(error["message"])
+
+
 def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, behind):
     url = f"http://{LOOPBACK}:{door.port}"
 
@@ -143,7 +157,8 @@ def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, beh
 
     def is_refused():
         with contextlib.suppress(httpx.ReadTimeout):
-            return httpx.get(f"{url}{READY}", timeout=1).status_code == 503
+            answer = httpx.get(f"{url}{READY}", timeout=1)
+            return answer.status_code == 503 and isinstance(answer.json()["error"], str)
         return False
 
     # as many are with Triton, as many wait in the front, and more ask again and again
@@ -186,14 +201,17 @@ def test_the_port_of_the_probes_answers_nothing_else(door, path):
     [
         b"GET /v2 HTTP/1.1\r\nHost: x\r\nX-Slow: ",
         b"POST /v2/models/demo/generate HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{",
     ],
-    ids=["headers", "body"],
+    ids=["headers", "body", "chat"],
 )
 def test_a_client_that_sends_a_request_too_slowly_is_sent_away(door, sent):
     with door.connect() as slow:
         slow.sendall(sent)
+        found, error = answered(slow)
 
-        assert status(slow) == 408
+        assert found == 408
+        assert error if b"/v2/" in sent else is_openai_s(error)
         assert slow.recv(1) == b""
 
 
@@ -206,7 +224,38 @@ def test_a_flood_of_headers_is_refused(door, headers):
     with door.connect() as flood:
         flood.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
 
-        assert status(flood) == 431
+        found, error = answered(flood)
+
+        assert (found, is_openai_s(error)) == (431, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "expected"),
+    [
+        ("/v1/chat/completions", 5000, 413),
+        ("/v2/models/demo/generate", 5000, 413),
+        ("/elsewhere", 1, 404),
+        ("/v2/logging", 1, 404),
+    ],
+)
+def test_what_the_front_refuses_by_itself_is_json_in_the_form_of_the_api(door, path, size, expected):
+    answer = httpx.post(f"http://{LOOPBACK}:{door.port}{path}", content=b"x" * size)
+    error = answer.json()["error"]
+
+    assert answer.status_code == expected
+    assert isinstance(error, str) if path.startswith("/v2") else is_openai_s(error)
+
+
+def test_clients_of_openai_ask_again_while_its_processes_are_away(behind, door):
+    socket_file = behind.folder / front.OPENAI_SOCKET
+    away = socket_file.rename(behind.folder / "away.sock")
+    try:
+        answer = httpx.get(f"http://{LOOPBACK}:{door.port}/v1/models")
+    finally:
+        away.rename(socket_file)
+    error = answer.json()["error"]
+
+    assert (answer.status_code, error["type"], error["code"]) == (503, "service_unavailable", "unavailable")
 
 
 def test_a_silent_connection_for_grpc_is_closed(door):
