@@ -9,6 +9,7 @@ folder grammar/ by links, so they import nothing of Slipway.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -126,7 +127,36 @@ class _Translation:
             TopologicalSorter(self._made_of).prepare()
         except CycleError as error:
             raise SchemaError(f"{error.args[1][0][:128]} refers to itself without end.") from error
+        self._check_ends()
         return self._grammar.text()
+
+    def _check_ends(self) -> None:
+        """Refuse a place whose values always need another one of it: no answer could ever be complete.
+
+        Each round adds the places whose values can be completed with those of the places that are known to.
+        """
+        left, ending = dict.fromkeys(place for place, _ in self._rules), set[str]()
+        while found := [place for place in left if self._ends(self._at(place), place, ending)]:
+            ending.update(found)
+            for place in found:
+                del left[place]
+        if left:
+            raise SchemaError(
+                f"{[*left][-1][:128]} requires itself, or a place that does: no answer could be complete. Leave a "
+                "property out of required, or allow null."
+            )
+
+    def _ends(self, schema: Any, at: str, ending: AbstractSet[str]) -> bool:
+        """Whether a value of the schema, which was translated, needs values of places in `ending` only."""
+        words = _words(schema, at)
+        if "$ref" in words:
+            return _pointer(words["$ref"]) in ending
+        if not words or "enum" in words or "const" in words:
+            return True
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            if keyword in words and "type" not in words:
+                return any(self._ends(each, at, ending) for each in words[keyword] if not _is_never(each))
+        return any(all(self._ends(each, at, ending) for each in _needed(kind, words, at)) for kind in _types(words, at))
 
     def _value(self, schema: Any, at: str, depth: int, *, whole: str | None = None, required: str = "") -> str:
         """An expression for the values of a schema.
@@ -630,6 +660,18 @@ def _items(words: Mapping[str, Any], at: str) -> tuple[list[Any], Any, int, int 
     if "minItems" not in words:
         least = len(first) if most is None else min(len(first), most)
     return first, rest, least, most
+
+
+def _needed(kind: str, words: Mapping[str, Any], at: str) -> list[Any]:
+    """The schemas of the values that every value of a type has within it."""
+    if kind == "object":
+        properties, required = _properties(words, at)
+        others = words.get("additionalProperties", words.get("unevaluatedProperties", True))
+        return [properties.get(name, others) for name in required]
+    if kind == "array":
+        first, rest, least, _ = _items(words, at)
+        return [*first[:least], *([rest] if least > len(first) else [])]
+    return []
 
 
 def _properties(words: Mapping[str, Any], at: str) -> tuple[dict[str, Any], list[str]]:

@@ -163,6 +163,35 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_its_place(schema, said
     assert said in str(refused.value)
 
 
+ITSELF, NULL = {"$ref": "#/$defs/A"}, {"type": "null"}
+"""A place, and what may stand there instead."""
+REQUIRES = {
+    "a property": lambda each: {"type": "object", "properties": {"a": each}, "required": ["a"]},
+    "one of other properties": lambda each: {"type": "object", "additionalProperties": each, "required": ["a"]},
+    "an item": lambda each: {"type": "array", "items": each, "minItems": 1},
+    "a first item": lambda each: {"type": "array", "prefixItems": [NULL, each]},
+    "an item of an option": lambda each: {"anyOf": [{"type": "array", "items": each, "minItems": 2}]},
+    "a property of a property": lambda each: REQUIRES["a property"](REQUIRES["a property"](each)),
+    "a property of another place": lambda each: REQUIRES["a property"]({"anyOf": [{"$ref": "#/$defs/B"}, each]}),
+}
+PLACES = {"B": {"type": "object", "properties": {"b": ITSELF}, "required": ["b"]}}
+
+
+@pytest.mark.parametrize("requires", REQUIRES.values(), ids=REQUIRES)
+@pytest.mark.parametrize(
+    "root", [ITSELF, {"type": "object", "properties": {"x": ITSELF}}, {"anyOf": [NULL, ITSELF]}], ids=repr
+)
+def test_a_place_that_requires_itself_is_refused_by_name_and_taken_with_a_way_out(requires, root):
+    with pytest.raises(SchemaError, match=r"^#/\$defs/[AB] requires itself"):
+        grammar({**root, "$defs": {"A": requires(ITSELF), **PLACES}})
+
+    assert grammar({**root, "$defs": {"A": requires({"anyOf": [ITSELF, NULL]}), **PLACES}})
+
+
+def test_a_property_that_need_not_be_there_is_a_way_out():
+    assert grammar({**ITSELF, "$defs": {"A": {"type": "object", "properties": {"a": ITSELF}}}})
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "true", '{"const": NaN}', "[" * 20_000, " " * (MAX_CHARS + 1)])
 def test_what_is_no_schema_is_refused(text):
     with pytest.raises(SchemaError):
