@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from tasks.contracts.site.site import Site
+from tasks.serving.openai_api.grammars import BUDGET, TRANSLATORS
 from tasks.serving.rendered import front_routes
 from tasks.serving.rendered import templates as template_files
 from tasks.serving.rendered.commands import PORTS, TRITON_PORTS
@@ -26,8 +27,9 @@ OPENAI_SOCKET = "openai.sock"
 MOST_PROCESSES, CPUS_PER_PROCESS = 4, 4
 """Processes of OpenAI's API: one for that many CPUs of the server, so that a large server has not one for all its
 streams, and a small one does not share its CPUs out (docs/decisions/0022)."""
-PROCESS_CPU_M, PROCESS_MIB, PROCESS_MOST_MIB = 100, 128, 512
-"""What each of them requests, in thousandths of a CPU and MiB, and the most memory that it may use."""
+PROCESS_CPU_M, PROCESS_MIB, PROCESS_MOST_MIB = 100, 128, 512 + TRANSLATORS * (24 + (BUDGET.memory_bytes >> 20))
+"""What each of them requests, in thousandths of a CPU and MiB, and the most memory that it may use: its own, and
+that of the processes that translate schemas, of which each program takes 24."""
 LEAVE_S = 10
 """Time from the start of a pod's termination until its front refuses connections. Meanwhile Services remove the pod,
 and every client that sends a request is told to close its connection."""
@@ -51,7 +53,7 @@ HTTP_IDLE_S = 660
 connections longest: 600 s, which no setting changes (cloud.google.com/load-balancing/docs/https, timeouts)."""
 WINDOW_BYTES = 256 << 10
 """What a gRPC stream may send ahead of what Triton has read; a connection four times that."""
-DEFAULT_LIMITS = Limits(body_bytes=384 << 10, openai_bytes=1152 << 10, requests=500)
+DEFAULT_LIMITS = Limits(body_bytes=384 << 10, openai_bytes=1152 << 10, requests=450)
 """Limits of a model of 2,048 tokens in the memory of the laptop's servers."""
 TRITON_ERROR = {"error": "%LOCAL_REPLY_BODY%"}
 OPENAI_ERROR = {"message": "%LOCAL_REPLY_BODY%", "type": "invalid_request_error", "param": None, "code": None}

@@ -41,7 +41,10 @@ COPIES = 5
 """Times that Triton and its Python backend hold a request at once: as received, parsed, as a tensor, in shared memory
 and as the model's own string."""
 SHARE = 2
-"""The part of a server's memory that requests may take is one in this many."""
+"""The part of a server's memory that requests may take is one in this many, once renderers have theirs."""
+RENDERERS_BYTES = 4 * (24 + 64) << 20
+"""What the processes that render a model's chat template may take: 24 MiB for the program, and the budget of each
+(model_repository_templates/shared/generation/chat_template.py)."""
 
 PROBE_ROUTES = (
     ("/v2/health/ready|/v2/models/[A-Za-z0-9][A-Za-z0-9._-]*/ready", "http"),
@@ -157,15 +160,17 @@ def limits_of(specs: Iterable[ReleaseSpec], memory_bytes: int) -> Limits:
         InputError: the memory cannot hold a batch of the largest requests.
     """
     engines = [spec.engine for spec in specs]
+    renderers_bytes = len(engines) * RENDERERS_BYTES
     prompt_bytes = BYTES_PER_TOKEN * max(engine.max_input_tokens for engine in engines)
     body_bytes, batch = BASE_BYTES + prompt_bytes, sum(engine.max_batch_size for engine in engines)
-    requests = memory_bytes // SHARE // (COPIES * body_bytes)
+    requests = (memory_bytes - renderers_bytes) // SHARE // (COPIES * body_bytes)
     if requests < batch:
+        least_bytes = renderers_bytes + batch * SHARE * COPIES * body_bytes
         raise InputError(
             "the server's memory cannot hold a batch of the longest prompts",
             found=f"{memory_bytes >> 20} MiB",
-            expected=f"at least {(batch * SHARE * COPIES * body_bytes >> 20) + 1} MiB for {batch} requests of "
-            f"{body_bytes >> 10} KiB, held {COPIES} times in half of it",
+            expected=f"at least {(least_bytes >> 20) + 1} MiB: {renderers_bytes >> 20} MiB for chat templates, and "
+            f"half of the rest for {batch} requests of {body_bytes >> 10} KiB, each held {COPIES} times",
             remedy="Give the shape more memory, or lower engine.max_batch_size or engine.max_input_tokens.",
         )
     return Limits(body_bytes, min(OPENAI_BASE_BYTES + prompt_bytes, OPENAI_MOST_BYTES), requests)

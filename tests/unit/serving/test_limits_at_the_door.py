@@ -1,8 +1,9 @@
 """How large a request may be, and how many: from the model's longest prompt and the memory of its server."""
 
 import pytest
+from generation.chat_template import BUDGET, COUNT
 
-from tasks.serving.rendered.front_routes import COPIES, SHARE, limits_of
+from tasks.serving.rendered.front_routes import COPIES, RENDERERS_BYTES, SHARE, limits_of
 from tests.fakes.releases import SPEC, release
 from tests.support.refused import refused
 
@@ -26,17 +27,23 @@ def test_requests_in_flight_fit_in_their_share_of_the_memory():
 
     assert (
         limits.requests * limits.body_bytes * COPIES
-        <= GIB // SHARE
+        <= (GIB - RENDERERS_BYTES) // SHARE
         < (limits.requests + 1) * limits.body_bytes * COPIES
     )
 
 
-def test_a_group_takes_the_longest_prompt_of_its_models():
-    assert limits_of([spec(), spec(max_input_tokens=4000)], GIB) == limits_of([spec(max_input_tokens=4000)], GIB)
+def test_all_processes_that_render_chat_templates_have_their_room():
+    assert COUNT * BUDGET.memory_bytes < RENDERERS_BYTES
+
+
+def test_a_group_takes_the_longest_prompt_of_its_models_and_room_for_the_templates_of_each():
+    alone = limits_of([spec(max_input_tokens=4000)], GIB)
+
+    assert limits_of([spec(), spec(max_input_tokens=4000)], GIB + RENDERERS_BYTES) == alone
 
 
 def test_a_server_that_cannot_hold_a_batch_of_the_longest_prompts_is_refused():
-    with refused(found="64 MiB", expected="at least 942 MiB for 64 requests"):
+    with refused(found="64 MiB", expected="at least 1294 MiB: 352 MiB for chat templates"):
         limits_of([spec(max_batch_size=64, max_input_tokens=20_000)], 64 << 20)
 
 
