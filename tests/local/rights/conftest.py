@@ -38,3 +38,23 @@ def token_of(api):
         return made.status.token
 
     return request
+
+
+@pytest.fixture
+def standing_in(api):
+    """Makes an account that has a role of slipway-serving and no other, until the test ends."""
+    core, rbac, made = client.CoreV1Api(api), client.RbacAuthorizationV1Api(api), []
+
+    def stand_in(role):
+        name, namespace = f"{role['name']}-test", "slipway-serving"
+        subjects = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+        binding = {"metadata": {"name": name}, "roleRef": role, "subjects": subjects}
+        made.append((name, namespace))
+        core.create_namespaced_service_account(namespace, {"metadata": {"name": name}})
+        rbac.create_namespaced_role_binding(namespace, binding)
+        return namespace, name
+
+    yield stand_in
+    for name, namespace in made:
+        rbac.delete_namespaced_role_binding(name, namespace)
+        core.delete_namespaced_service_account(name, namespace)

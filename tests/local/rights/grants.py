@@ -65,21 +65,32 @@ def accounts():
     return sorted((each["namespace"], each["name"]) for each in found)
 
 
-def is_granted(call, namespace, name):
-    """Whether a role of the manifests, bound to the account, lets it make the call."""
+def account(namespace, name):
+    """A service account as a binding names it."""
+    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+
+
+def people():
+    """Groups of people, as bindings name them, each with the binding's role."""
+    bindings = [item for item in granting_objects() if item["kind"] in BINDINGS]
+    return [(who, each["roleRef"]) for each in bindings for who in each["subjects"] if who["kind"] == "Group"]
+
+
+def is_granted(call, subject):
+    """Whether a role of the manifests, bound to the subject, lets it make the call."""
     if call.verb == "create" and (call.group, call.resource) in EVERYONE:
         return True
     return any(
         call.verb in rule["verbs"] and call.group in rule["apiGroups"] and call.resource in rule["resources"]
-        for place, rule in _rules(namespace, name)
+        for place, rule in _rules(tuple(subject.items()))
         if place in {"", call.namespace}
     )
 
 
 @cache
-def _rules(namespace, name):
-    """Each rule of the account, with the namespace that it is for; empty means every one."""
-    return list(_bound_rules({"kind": "ServiceAccount", "name": name, "namespace": namespace}))
+def _rules(subject):
+    """Each rule of the subject, with the namespace that it is for; empty means every one."""
+    return list(_bound_rules(dict(subject)))
 
 
 def _bound_rules(subject):

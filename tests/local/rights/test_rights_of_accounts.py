@@ -5,7 +5,7 @@ import json
 import pytest
 import urllib3
 
-from tests.local.rights.grants import Call, accounts, is_granted
+from tests.local.rights.grants import Call, account, accounts, is_granted, people
 
 NAMESPACES = ("slipway", "slipway-serving", "default")
 NEVER = {"secrets", "configmaps", "serviceaccounts/token", "roles", "rolebindings", "nodes", "namespaces"}
@@ -57,13 +57,23 @@ def server(api):
     return Api(api)
 
 
-@pytest.mark.parametrize(("namespace", "name"), accounts())
-def test_an_account_is_refused_all_that_its_roles_do_not_grant(server, token_of, namespace, name):
-    token = token_of(namespace, name)
-    calls = [call for call in server.calls(token) if not is_granted(call, namespace, name)]
+def assert_refused(server, token, subject):
+    """Whoever has the token is refused everything that no role of the subject grants."""
+    calls = [call for call in server.calls(token) if not is_granted(call, subject)]
 
     codes = {call: server.code(token, *call.request()) for call in calls}
 
     assert [f"{code}: {call}" for call, code in codes.items() if code != FORBIDDEN] == []
     assert {call.resource for call in calls} >= NEVER
-    print(f"{name}: {len(calls)} calls refused")
+    print(f"{subject['name']}: {len(calls)} calls refused")
+
+
+@pytest.mark.parametrize(("namespace", "name"), accounts())
+def test_an_account_is_refused_all_that_its_roles_do_not_grant(server, token_of, namespace, name):
+    assert_refused(server, token_of(namespace, name), account(namespace, name))
+
+
+@pytest.mark.parametrize(("group", "role"), people(), ids=lambda each: each["name"])
+def test_a_person_is_refused_all_that_the_role_of_its_group_does_not_grant(server, token_of, standing_in, group, role):
+    """Nobody here is in a group of an identity provider, so an account that has the role alone stands in."""
+    assert_refused(server, token_of(*standing_in(role)), group)
