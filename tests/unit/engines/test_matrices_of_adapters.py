@@ -1,11 +1,13 @@
-"""Adapters whose weights are not what their configuration says are refused before a server loads them."""
+"""What is taken of an adapter, and that it is refused where its weights are not what its configuration says."""
 
 import json
 
 import pytest
 
 from tasks.engines.checkpoint.calibration_texts import Texts
+from tasks.engines.preflight.sources import adapters_of
 from tasks.engines.registry import maker_for
+from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.adapters import TINY, adapter_config, adapter_tensors
 from tests.support.refused import refused
@@ -96,3 +98,21 @@ def test_names_that_vllm_does_not_read_are_refused(quantized, changed):
 )
 def test_what_vllm_applies_is_accepted(quantized, changed):
     assert quantized("vllm", changed)["weights_bytes"] > 0
+
+
+@pytest.mark.parametrize("weights", ["adapter_model.safetensors", "adapter_model.bin"])
+def test_nothing_but_safetensors_and_a_configuration_is_taken_of_an_adapters_repository(weights):
+    """Neither a pickle, nor code, nor a tokenizer or template that would take the model's place."""
+    others = ("adapter_config.json", "adapter_model.pt", "modeling.py", "tokenizer.json", "chat_template.jinja", "a/b")
+    hub = MemoryHub({"o/p": {"main": dict.fromkeys((weights, *others), b"{}")}})
+    asked = spec(
+        quantization={"format": "none"},
+        engine={**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-A10G", "lora": [{"name": "polite", "repo": "o/p"}]},
+    )
+
+    if weights.endswith(".bin"):
+        with refused(what="has no safetensors weights", found="adapter_model.bin, adapter_model.pt"):
+            adapters_of(asked, hub)
+    else:
+        taken = [file.path for file in adapters_of(asked, hub)["polite"].files]
+        assert taken == ["adapter_config.json", "adapter_model.safetensors"]
