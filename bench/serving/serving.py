@@ -200,9 +200,8 @@ def through(peer: subprocess.Popen[str], asked: Sequence[Mapping[str, Any]], ans
     return Measured(tokens / found["seconds"], mean_ms, process.since(before_s, tokens))
 
 
-@contextmanager
-def served(folder: Path, model: Model) -> Iterator[Processes]:
-    """Build the engine as the steps do, in `folder`/engine, and serve it until the block ends."""
+def make_repository(folder: Path, model: Model) -> None:
+    """Build the engine as the steps do, in `folder`/engine, and render its repository in `folder`/pod/repository."""
     engine, repository, checkpoint = folder / "engine", folder / "pod" / "repository", CHECKPOINT
     if model.differs:
         checkpoint = Path(shutil.copytree(CHECKPOINT, folder / "checkpoint"))
@@ -213,6 +212,12 @@ def served(folder: Path, model: Model) -> Iterator[Processes]:
     values = json.loads((engine / "template_values.json").read_text())
     render(REPOSITORY / "model_repository_templates", values["kind"], values, repository)
     shutil.copytree(engine, repository / NAME / "1" / values["engine_folder"])
+
+
+@contextmanager
+def served(folder: Path, model: Model) -> Iterator[Processes]:
+    """Build the engine and serve it until the block ends."""
+    make_repository(folder, model)
     with pod(folder / "pod", {NAME: None}) as started:
         server = started["triton"].pid
         below = descendants(server)
