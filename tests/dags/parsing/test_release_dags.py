@@ -16,6 +16,7 @@ from airflow.timetables.base import TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.timetables.trigger import CronTriggerTimetable
 from airflow.utils.dates import cron_presets
+from markdown_it import MarkdownIt
 from pendulum import datetime
 
 from plugins.slipway_airflow.specs import make_dags
@@ -24,6 +25,7 @@ from tests.fakes.mutated_documents import mutants
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 from tests.support.seeds import dice
+from tests.support.strange_texts import texts
 
 EDGES = {
     "plan": {"download"},
@@ -43,6 +45,8 @@ EDGES = {
     "released": set(),
 }
 
+PROSE = {"paragraph_open", "inline", "paragraph_close"}
+INLINE = {"text", "code_inline", "softbreak", "strong_open", "strong_close"}
 ALL_THREE = ("release__demo", "release__second", "release__third")
 
 
@@ -55,6 +59,16 @@ def bag(folder, monkeypatch):
 def specs(tmp_path):
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC))
     return tmp_path
+
+
+def test_the_texts_of_a_spec_stay_in_the_code_block_of_its_doc(tmp_path, monkeypatch):
+    questions = [{"prompt": text, "answer": text} for text in texts("alert(1)", "http://stranger.example/x")]
+    spec = {**SPEC, "gate": {**SPEC["gate"], "smoke": [each for each in questions if "\0" not in each["prompt"]]}}
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(spec))
+    tokens = MarkdownIt().parse(bag(tmp_path, monkeypatch).dags["release__demo"].doc_md)
+
+    assert [each.type for each in tokens if each.type not in PROSE] == ["fence"]
+    assert not [child for each in tokens for child in each.children or [] if child.type not in INLINE]
 
 
 def test_every_spec_of_the_repository_is_a_dag(monkeypatch):

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from tests.support.strange_pages import PAGES, Structure, texts
+from tests.support.strange_pages import PAGES, Structure
+from tests.support.strange_texts import texts
 from tests.support.waiting import PATIENCE_S
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
