@@ -61,10 +61,11 @@ TRITON_CANNOT_READ = (
     "failed to get request params",
     "Expected JSON object for keyword",
     "Converting keyword",
+    "parameter key ",
 )
 """Beginnings of the messages with which Triton refuses a body that it cannot read, and answers 500. Sources:
 include/triton/common/triton_json.h of triton-inference-server/common at 83adf7cf; src/http_server.cc of the server at
-e1db8a60: what each RETURN_MSG_IF_ERR begins with."""
+e1db8a60: what each RETURN_MSG_IF_ERR begins with, and a parameter whose name has a NUL."""
 UNREADABLE = """
 -- A body that Triton cannot read is its client's mistake: 400 instead of 500. Other answers are not looked into
 function envoy_on_response(handle)

@@ -95,6 +95,7 @@ UNREADABLE = [
     '{"text_input": "hello", "parameters": 1}',
     '{"text_input": "hello", "parameters": []}',
     '{"text_input": "hello", "parameters": {"a": {"b": 1}}}',
+    '{"inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES", "data": ["a"]}], "parameters": {"\\u0000": 1}}',
     '{"inputs": 1}',
     '{"inputs": [1]}',
     '{"inputs": [{"name": 1}]}',
