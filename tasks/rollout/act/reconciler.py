@@ -8,6 +8,7 @@ from functools import cached_property
 
 from tasks.adapters.kube.event_object import MoveEvent
 from tasks.adapters.kube.kube import Cluster
+from tasks.adapters.kube.lease_object import LeaseHolder
 from tasks.adapters.kube.workload_state import is_available
 from tasks.adapters.workspace import Workspace
 from tasks.contracts.base import read_contract_json
@@ -121,7 +122,10 @@ class RolloutReconciler:
         Raises:
             ConflictError: another run holds it.
         """
+        left_by = self.lock.left_by()
         self.lock.acquire()
+        if left_by is not None:
+            self._tell_of_left(left_by)
         keeps = False
         try:
             yield
@@ -131,6 +135,11 @@ class RolloutReconciler:
         finally:
             if not keeps:
                 self.lock.release()
+
+    def _tell_of_left(self, ended: LeaseHolder) -> None:
+        words = f"run {ended.holder} has ended without putting the model in order; run {self.run} does"
+        event = MoveEvent("RunLeftModel", words, self.run, warning=True)
+        self.cluster.tell([("Service", f"{self.model}-candidate"), *self._places], event)
 
     def _is_in_order(self) -> bool:
         """Whether the cluster serves what the channel names and nothing besides; False when it cannot be told."""

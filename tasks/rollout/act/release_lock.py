@@ -91,6 +91,12 @@ class ReleaseLock:
                 return other
         return None
 
+    def left_by(self) -> LeaseHolder | None:
+        """The run that has ended and still has the model's own lease, and so left the model in the middle."""
+        own = self._leases[0]
+        other = self.cluster.lease_holder(own)
+        return other if other is not None and other.version == self.ended_holders.get(own) else None
+
     def is_free(self) -> bool:
         """Whether no run has a lease."""
         return all(self.cluster.lease_holder(lease) is None for lease in self._leases)

@@ -6,8 +6,9 @@ import pytest
 
 from tasks.contracts.errors import UnavailableError
 from tasks.rollout.act.revert import restore, revert
+from tasks.steps import roll_out
 from tests.fakes.cluster import standing
-from tests.fakes.rollouts import channel, released
+from tests.fakes.rollouts import channel, released, version
 
 RUN = "rollback__demo/run-9"
 
@@ -48,8 +49,19 @@ def test_a_roll_back_that_is_cut_off_after_the_traffic_moved_is_found_by_its_lea
     ended = {"slipway-demo": cluster.lease_holder("slipway-demo").version}
     restore("demo", replace(by_airflow, dag_run="rollback__demo/run-10", ended_holders=ended), run="run-10")
 
+    assert ("demo", "RunLeftModel", "run-10") in cluster.told
     assert standing(cluster)["services"] == {"demo": live}
     assert standing(cluster)["leases"] == []
+
+
+def test_a_stray_candidate_says_that_its_run_is_over(by_airflow, cluster):
+    roll_out.run(version(3), replace(by_airflow, dag_run="release__demo/run-3"))
+    ended = {"slipway-demo": cluster.lease_holder("slipway-demo").version}
+
+    restore("demo", replace(by_airflow, ended_holders=ended), run="run-9")
+
+    assert ("demo-candidate", "RunLeftModel", "run-9") in cluster.told
+    assert "demo-candidate" not in standing(cluster)["services"]
 
 
 def test_a_restore_that_is_cut_off_itself_is_found_again(by_airflow, cluster):
