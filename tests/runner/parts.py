@@ -92,6 +92,7 @@ PARTS = (
     Part("local/families", 120, besides=("triton",), memory_mb=1500),
     Part("local/modelopt", 90, besides=("modelopt", "transformers4"), memory_mb=2500),
     Part("local/faults", 60, 0.5, besides=("local", "front")),
+    Part("local/outages", 45, python="local"),
     Part("local/core", 60, 0.6, besides=("local",)),
     Part("local/hub", 40, besides=("local",)),
     Part("local/packaging", 30),

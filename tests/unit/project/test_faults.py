@@ -35,6 +35,7 @@ FAULTS = {
     "triggerer killed",
     "embedded API server killed",
     "node away, API server there",
+    "API server away at random requests",
     "API server away while a step's pod runs",
     "API server away for longer than roll-back tries",
     "pod refused by the cluster",

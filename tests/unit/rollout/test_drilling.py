@@ -2,30 +2,27 @@
 
 import pytest
 
-from tasks.adapters.load.steady_load import BackgroundLoad
 from tasks.contracts.errors import ConflictError, InputError, UnavailableError
 from tasks.contracts.measured.drill import DrillReport, DrillRequest
-from tasks.contracts.measured.measurement import RequestRow, unpacked
+from tasks.contracts.measured.measurement import unpacked
 from tasks.contracts.spec.rollout import DrillSettings
 from tasks.contracts.stored.release import RevertRequest
 from tasks.steps import drill, revert, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import KilledError, MemoryCluster, in_memory, standing
+from tests.fakes.counted_load import LATENCY_S, CountedLoad
 from tests.fakes.rollouts import channel, judged, released, version
 
 ASKED = DrillRequest(name="demo", run="run-9", settings=DrillSettings(request_rate=2.0, seconds=30))
 FIRST, SECOND = version(1).id, version(2).id
-LATENCY_S = 0.25
 HOSTS = {"host": "{name}.models.example", "grpc_host": "{name}-grpc.models.example"}
 
 
-class CountedLoad(BackgroundLoad):
-    """A request every half second of the clock; what `fails` says of its time and the release that serves then."""
+class AskedLoad(CountedLoad):
+    """What a drill of these tests asks for."""
 
-    def __init__(self, cluster, clock, fails=lambda _: ""):
-        self.cluster, self.clock, self.fails = cluster, clock, fails
-        self.began = self.address = None
-        self.abandoned = False
+    def __init__(self, clock):
+        super().__init__(clock, ASKED.settings.request_rate)
 
     def __call__(self, model, rate, requests, timeout_s, clock):
         assert (model, rate, clock) == ("demo", ASKED.settings.request_rate, self.clock)
@@ -33,29 +30,10 @@ class CountedLoad(BackgroundLoad):
         assert timeout_s > 0
         return self
 
-    def start(self, address):
-        self.began, self.address = self.clock.monotonic(), address
-
-    def stop(self):
-        if self.began is None:
-            return []
-        count = int((self.clock.monotonic() - self.began) * ASKED.settings.request_rate)
-        return [self.row(number) for number in range(count)]
-
-    def row(self, number):
-        due_s = self.began + number / ASKED.settings.request_rate
-        error = self.fails(due_s - self.began)
-        times = {"start_s": due_s, "due_s": due_s, "first_token_s": due_s, "last_token_s": due_s + LATENCY_S}
-        fixed = {"target": "live", "request_rate": 2.0, "batch": 0, "prompt": "?"}
-        return RequestRow.model_validate({**fixed, **times, "ok": not error, "error": error})
-
-    def abandon(self):
-        self.abandoned = True
-
 
 @pytest.fixture
 def load(workspace):
-    return CountedLoad(workspace.connection, workspace.clock)
+    return AskedLoad(workspace.clock)
 
 
 def two_releases(workspace, **changes):
@@ -152,7 +130,7 @@ def test_the_previous_release_gets_as_many_pods_as_serve_and_has_its_own_number_
     scaler = cluster.get("HorizontalPodAutoscaler", "demo")
     cluster.changes.clear()
 
-    drilled(workspace, CountedLoad(cluster, workspace.clock))
+    drilled(workspace, AskedLoad(workspace.clock))
 
     assert f"scale Deployment {FIRST} to 4" in cluster.changes
     assert [cluster.get("Deployment", name)["spec"]["replicas"] for name in (FIRST, SECOND)] == [1, 4]
@@ -240,7 +218,7 @@ def test_releases_that_cannot_be_exchanged_without_an_interruption_are_refused(t
     workspace.connection.changes.clear()
 
     with pytest.raises(InputError) as caught:
-        drilled(workspace, CountedLoad(workspace.connection, workspace.clock))
+        drilled(workspace, AskedLoad(workspace.clock))
 
     assert caught.value.found == found
     assert [change for change in workspace.connection.changes if "slipway-" not in change] == []
@@ -254,7 +232,7 @@ def test_a_signal_at_any_change_leaves_the_live_release_live(tmp_path, warm):
         if not warm:
             workspace.connection.delete("Deployment", FIRST)
             workspace.connection.changes.clear()
-        return workspace, CountedLoad(workspace.connection, workspace.clock)
+        return workspace, AskedLoad(workspace.clock)
 
     workspace, load = world()
     before, named = standing(workspace.connection), channel(workspace)
@@ -289,7 +267,7 @@ class MortalCluster(MemoryCluster):
 
 
 def again(workspace):
-    told = drilled(workspace, CountedLoad(workspace.connection, workspace.clock))
+    told = drilled(workspace, AskedLoad(workspace.clock))
     assert told.data["verdict"] == "passed"
 
 
@@ -317,7 +295,7 @@ def test_after_a_kill_at_any_change_the_next_run_goes_on(tmp_path, what_comes_ne
         two_releases(workspace)
         workspace.connection.delete("Deployment", FIRST)
         workspace.connection.changes.clear()
-        return workspace, CountedLoad(workspace.connection, clock)
+        return workspace, AskedLoad(clock)
 
     workspace, load = world()
     drilled(workspace, load)
@@ -411,7 +389,7 @@ def interrupted(tmp_path, act):
     object.__setattr__(workspace, "clock", clock)
     two_releases(workspace)
     clock.cluster, clock.act = workspace.connection, act
-    return workspace, CountedLoad(workspace.connection, clock)
+    return workspace, AskedLoad(clock)
 
 
 def test_a_drill_that_lost_its_lock_leaves_everything_to_the_run_that_has_it(tmp_path):

@@ -13,7 +13,7 @@ from tests.fakes.cluster import MemoryCluster, in_memory, standing
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel, judged, published, released, version
 from tests.support.refused import refused
-from tests.unit.rollout.test_drilling import FIRST, SECOND, CountedLoad, drilled, report_of, two_releases
+from tests.unit.rollout.test_drilling import FIRST, SECOND, AskedLoad, drilled, report_of, two_releases
 
 LONG_S = 4 * 3600
 AIRFLOW_RUN = "release__demo/scheduled-3"
@@ -21,7 +21,7 @@ AIRFLOW_RUN = "release__demo/scheduled-3"
 
 @pytest.fixture
 def load(workspace):
-    return CountedLoad(workspace.connection, workspace.clock)
+    return AskedLoad(workspace.clock)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_task_that_is_cleared_later_leaves_a_release_that_was_warmed_meanwhile
     RolloutReconciler.of(version(1), workspace, run="another").reach(Goal.WARM)
     before = standing(cluster)
 
-    assert drilled(workspace, CountedLoad(cluster, workspace.clock)).data["verdict"] == "passed"
+    assert drilled(workspace, AskedLoad(workspace.clock)).data["verdict"] == "passed"
     assert standing(cluster)["deployments"] == before["deployments"]
 
 
@@ -99,14 +99,14 @@ def test_a_live_release_that_is_lost_meanwhile_gets_no_traffic_until_it_is_back(
     clock.cluster = cluster
 
     with pytest.raises(UnavailableError) as caught:
-        drilled(workspace, CountedLoad(cluster, clock))
+        drilled(workspace, AskedLoad(clock))
 
     assert f"no pod of {SECOND} is ready, and {FIRST} answers for it" in caught.value.what
     assert cluster.endpoints("demo")
     clock.cluster = None
     cluster.unavailable.discard(SECOND)
     del cluster.failing[SECOND]
-    assert drilled(workspace, CountedLoad(cluster, clock)).data["verdict"] == "passed"
+    assert drilled(workspace, AskedLoad(clock)).data["verdict"] == "passed"
     assert standing(cluster)["services"] == {"demo": SECOND}
     assert (FIRST in standing(cluster)["deployments"]) is is_warm
 
@@ -130,7 +130,7 @@ def test_a_lease_that_a_person_deletes_costs_the_drill_and_not_the_live_release(
     two_releases(workspace)
     clock.cluster = cluster
 
-    told = drilled(workspace, CountedLoad(cluster, clock))
+    told = drilled(workspace, AskedLoad(clock))
 
     assert told.data["verdict"] == "failed"
     assert "lost the lease" in report_of(told).problem
@@ -151,5 +151,5 @@ def test_a_previous_release_that_offers_clients_less_is_refused(tmp_path, first,
     released(workspace, 2, **second)
 
     with refused(what="cannot answer all that clients may ask", found=found):
-        drilled(workspace, CountedLoad(workspace.connection, workspace.clock))
+        drilled(workspace, AskedLoad(workspace.clock))
     assert standing(workspace.connection)["services"] == {"demo": SECOND}
