@@ -46,6 +46,10 @@ NAMES = (
     "vllm-0.24.0",
     "vllm-0.27.1",
     "vllm-0.32.0",
+    "xgrammar-0.1.25",
+    "xgrammar-0.1.33",
+    "xgrammar-0.2.1",
+    "xgrammar-0.2.8",
 )
 UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
@@ -68,8 +72,8 @@ IMAGE_ONLY = {
 }
 """Locks of packages that are added to images with their own Python 3.12, each with its .in file and further options. No
 environment is built from them here."""
-ALONE = ("vllm-0.24.0", "vllm-0.27.1", "vllm-0.32.0")
-"""Environments whose package is only read, so that nothing that it requires is locked."""
+ALONE = tuple(name for name in NAMES if name.startswith(("vllm-", "xgrammar-")))
+"""Environments whose lock has the packages of the .in file alone: vLLM is read, xgrammar imported beside `tasks`."""
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 OLDEST_PYTHON = (3, 11)
 PYTHON_OF_LOCKS = "3.11"

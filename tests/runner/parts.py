@@ -33,6 +33,10 @@ ENVIRONMENTS = {
     "vllm-0.24.0": Environment(10),
     "vllm-0.27.1": Environment(10),
     "vllm-0.32.0": Environment(10),
+    "xgrammar-0.1.25": Environment(2),
+    "xgrammar-0.1.33": Environment(3),
+    "xgrammar-0.2.1": Environment(3),
+    "xgrammar-0.2.8": Environment(2),
 }
 
 
@@ -64,6 +68,8 @@ UNIT = "tests/unit"
 SECOND_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("contracts", "engines", "evidence", "manifests"))
 THIRD_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("adapters", "compatibility", "retention", "rollout"))
 STACK = ("airflow", "local", "triton", "front")
+VLLM = tuple(name for name in ENVIRONMENTS if name.startswith("vllm-"))
+XGRAMMAR = tuple(name for name in ENVIRONMENTS if name.startswith("xgrammar-"))
 CHAIN, SERVING = "tests/local/chain", "tests/local/serving"
 SECOND_STACK = (
     f"{CHAIN}/test_killed_steps.py",
@@ -77,7 +83,7 @@ PARTS = (
     Part("unit, second of three", 75, paths=SECOND_OF_UNIT),
     Part("unit, third of three", 75, paths=THIRD_OF_UNIT),
     Part("contracts", 20),
-    Part("contracts/wheels", 20, besides=("vllm-0.24.0", "vllm-0.27.1", "vllm-0.32.0", "transformers4")),
+    Part("contracts/wheels", 60, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
     Part("dags", 95, python="airflow", besides=("local",)),
     Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),
     Part("local/chain", 400, 0.9, besides=STACK, memory_mb=3500, nice=0),

@@ -15,6 +15,7 @@ from tasks.contracts.wire.json_schema import (
     compact_schema,
     grammar_of,
 )
+from tests.support.json_schemas import TABLE
 
 NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
 CAT = {"type": "object", "properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}}, "required": ["kind"]}
@@ -33,6 +34,7 @@ def grammar(schema, dialect=Dialect.RANGES):
         {"type": "boolean"},
         {"enum": ["a", 1, None, True, 1.5, {"a": [1]}]},
         {"const": "a", "type": "string"},
+        {"enum": ["a", "é", "\x01"]},
         {"type": ["string", "null"], "maxLength": 256},
         {"type": "string", "maxLength": 200},
         {"type": "integer", "minimum": -3, "exclusiveMaximum": 3.5},
@@ -70,6 +72,13 @@ def test_annotations_change_nothing_whatever_they_say(annotation, value):
     )
 
     assert grammar_of(text.replace('"@"', value)) == grammar(plain)
+
+
+def test_a_walk_is_made_for_every_keyword_and_format():
+    text = json.dumps(TABLE)
+    keywords = set(WHOLE).union(*BY_TYPE.values()) - {"additionalItems"}
+
+    assert [word for word in (*keywords, *PATTERNS) if f'"{word}"' not in text] == []
 
 
 def test_a_definition_is_written_once_however_often_it_is_referred_to():

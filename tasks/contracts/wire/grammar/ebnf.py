@@ -115,7 +115,8 @@ class Grammar:
         match regex:
             case Chars(ranges):
                 self.spend(1)
-                return self._chars(ranges)
+                char = _single(regex)
+                return self._chars(ranges) if char is None else literal(char)
             case Chain(parts):
                 return self._chain(parts)
             case Choice(options):

@@ -1,0 +1,237 @@
+"""JSON schemas that Slipway enforces: a table that has every keyword and format, and generated combinations of them."""
+
+import json
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tasks.contracts.wire.grammar.formats import PATTERNS
+
+CHECKER = Draft202012Validator.FORMAT_CHECKER
+
+NODE = {"type": "object", "properties": {"n": {"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}]}}, "required": ["n"]}
+SMALL = {"type": "integer", "minimum": 1, "maximum": 3}
+CAT = {"type": "object", "properties": {"kind": {"const": "cat"}, "lives": SMALL}, "required": ["kind", "lives"]}
+DOG = {"type": "object", "properties": {"kind": {"const": "dog"}, "owner": {"type": "null"}}}
+ZOD_EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
+TABLE = [
+    {"type": "number", "minimum": 0, "maximum": 1},
+    {"type": "number", "minimum": 0.5, "maximum": 0.75},
+    {"type": "number", "exclusiveMinimum": 0},
+    {"type": "number", "exclusiveMaximum": -0.25, "format": "double"},
+    {"type": "number", "minimum": -1e-5, "maximum": 2.5e-7},
+    {"type": "number", "multipleOf": 0.25, "minimum": -3, "maximum": 3},
+    {"type": "integer", "minimum": 7},
+    {"type": "integer", "minimum": 10, "maximum": 120},
+    {"type": "integer", "maximum": -3},
+    {"type": "integer", "multipleOf": 7},
+    {"type": "integer", "format": "uint32", "exclusiveMinimum": 4, "exclusiveMaximum": 4e6},
+    {"type": "string", "maxLength": 10},
+    {"type": "string", "minLength": 3, "maxLength": 3},
+    *({"type": "string", "format": name} for name in PATTERNS),
+    {"type": "string", "format": "email", "pattern": ZOD_EMAIL},
+    {"type": "string", "pattern": r"^(1|1\.25|1\.5|1\.75)$"},
+    {"type": "string", "pattern": "a.c", "maxLength": 5},
+    {"type": "string", "allOf": [{"pattern": "^a"}, {"pattern": "[b-d]$"}], "maxLength": 6},
+    {"enum": ["1", "1.25", "1.5", "1.75", 1, 1.25, 1.5, 1.75, None]},
+    {"const": "x\ny"},
+    {"type": "object", "properties": {"é": SMALL, 'b"c': {"type": "null"}}, "required": ["é"]},
+    {"type": "object", "properties": {"a": SMALL}, "additionalProperties": {"type": "boolean"}},
+    {"type": "object", "properties": {"a": SMALL, "b": {"not": {}}}, "unevaluatedProperties": False},
+    {"type": "object", "propertyNames": {"pattern": "^[a-c]{1,2}$"}, "additionalProperties": SMALL, "maxProperties": 3},
+    {"type": "object", "propertyNames": {"enum": ["a", "é"]}, "additionalProperties": SMALL, "minProperties": 1},
+    {"type": "array", "prefixItems": [SMALL, {"type": "null"}], "minItems": 2, "maxItems": 2},
+    {"type": "array", "prefixItems": [{"type": "null"}], "items": {"type": "boolean"}, "maxItems": 3},
+    {"type": "array", "items": SMALL, "minItems": 1, "uniqueItems": False},
+    {"type": ["string", "null"], "maxLength": 2},
+    {"oneOf": [CAT, DOG]},
+    {"allOf": [{"$ref": "#/$defs/N"}], "$defs": {"N": SMALL}},
+    {"$ref": "#/$defs/N", "$defs": {"N": NODE}},
+]
+"""`additionalItems` is of drafts before 2020-12, by which nothing here is judged."""
+
+
+def validator(schema):
+    """The judge of values, with every format checked."""
+    return Draft202012Validator(schema, format_checker=CHECKER)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A generated schema, and a strategy of values that obey it, as a grammar writes them."""
+
+    schema: dict
+    values: st.SearchStrategy
+
+
+NAMES = ("a", "b", "é", "a b", 'q"')
+ALPHABET = 'abz 09-é"\\\n/😀'
+BY_FORMAT = {
+    "date": "2024-02-29",
+    "time": "23:59:59Z",
+    "date-time": "2024-02-29T00:00:00.5+01:30",
+    "duration": "P1DT2H",
+    "email": "a.b@example.org",
+    "hostname": "a-b.example",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.org/a?b=c",
+    "uuid": "00000000-0000-4000-8000-00000000000a",
+}
+BY_PATTERN = ("^[a-c]{2,4}$", "^(a|bc)+$", r"^\d{1,3}-[x-z]?$", "^[A-Z][a-z]*$", r"^(?!ab)[a-c]+$")
+LISTED = st.sampled_from(["a", "ab", "abc", "b", "é", 1, 2.5, 25, True, None, {"a": 1}, [1]])
+
+
+def _some(draw, keywords):
+    """Some of these keywords, each with its value drawn."""
+    return {name: draw(value) for name, value in keywords.items() if draw(st.booleans())}
+
+
+@st.composite
+def integers(draw):
+    """Whole numbers with bounds, or multiples of one."""
+    if draw(st.booleans()):
+        step = draw(st.sampled_from([2, 5, 10]))
+        return Case({"type": "integer", "multipleOf": step}, st.integers(-1000, 1000).map(lambda n: n * step))
+    low = draw(st.integers(-(10**6), 10**6) | st.integers(-12, 12))
+    high = low + draw(st.integers(1, 10**6) | st.integers(1, 20))
+    bounds = _some(draw, {"minimum": st.just(low), "maximum": st.just(high)})
+    bounds |= _some(draw, {"exclusiveMinimum": st.just(low - 1), "exclusiveMaximum": st.just(high + 1)})
+    return Case({"type": "integer", **bounds}, st.integers(low, high))
+
+
+@st.composite
+def numbers(draw):
+    """Numbers with bounds of few digits."""
+    low = draw(st.decimals(-1000, 1000, places=2) | st.decimals(-1, 1, places=3))
+    high = low + draw(st.decimals(1, 100, places=1) | st.decimals("0.002", 1, places=3))
+    bounds = _some(draw, {"minimum": st.just(float(low)), "exclusiveMaximum": st.just(float(high))})
+    inner = st.decimals(low, high, places=3).map(lambda value: float(value) + 0.0)
+    return Case({"type": "number", **bounds}, inner)
+
+
+@st.composite
+def strings(draw):
+    """Texts with bounds, a format or a pattern."""
+    kind = draw(st.sampled_from(["free", "bounded", "format", "pattern"]))
+    if kind == "free":
+        return Case({"type": "string"}, st.text(ALPHABET, max_size=6))
+    if kind == "bounded":
+        least, more = draw(st.integers(0, 3)), draw(st.integers(0, 3))
+        size = {"minLength": least, "maxLength": least + more}
+        return Case({"type": "string", **size}, st.text(ALPHABET, min_size=least, max_size=least + more))
+    if kind == "format":
+        name = draw(st.sampled_from(sorted(BY_FORMAT)))
+        return Case({"type": "string", "format": name}, st.just(BY_FORMAT[name]))
+    pattern = draw(st.sampled_from(BY_PATTERN))
+    schema = {"type": "string", "pattern": pattern, **_some(draw, {"maxLength": st.integers(4, 8)})}
+    return Case(schema, st.from_regex(pattern, fullmatch=True, alphabet=st.characters(codec="ascii")))
+
+
+@st.composite
+def listed(draw):
+    """An enum or a const of values of any type."""
+    values = draw(st.lists(LISTED, min_size=1, max_size=5, unique_by=json.dumps))
+    schema = {"const": values[0]} if len(values) == 1 else {"enum": values}
+    return Case(schema, st.sampled_from(values))
+
+
+LEAVES = (
+    integers()
+    | numbers()
+    | strings()
+    | listed()
+    | st.sampled_from([Case({"type": "boolean"}, st.booleans()), Case({"type": "null"}, st.none())])
+)
+
+
+@st.composite
+def arrays(draw, inner):
+    """Arrays with first items of their own, others, and bounds."""
+    first, rest = draw(st.lists(inner, max_size=2)), draw(inner)
+    least = len(first) + draw(st.integers(0, 1))
+    most = least + draw(st.integers(0, 2))
+    schema = {"type": "array", "items": rest.schema, "minItems": least, "maxItems": most}
+    if first:
+        schema["prefixItems"] = [each.schema for each in first]
+    others = st.lists(rest.values, min_size=least - len(first), max_size=most - len(first))
+    return Case(schema, st.tuples(st.tuples(*(each.values for each in first)), others).map(lambda t: [*t[0], *t[1]]))
+
+
+@st.composite
+def objects(draw, inner):
+    """Objects with properties, of which some are required, and others allowed or not."""
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=4))
+    cases = {name: draw(inner) for name in names}
+    required = [name for name in names if draw(st.booleans())]
+    schema = {"type": "object", "properties": {name: case.schema for name, case in cases.items()}}
+    schema |= {"required": required} if required else {}
+    others = draw(st.sampled_from([None, False, "typed"]))
+    if others is not None:
+        schema["additionalProperties"] = False if others is False else {"type": "boolean"}
+    extra = {"zz": st.booleans()} if others == "typed" else {}
+    known = st.fixed_dictionaries(
+        {name: cases[name].values for name in required},
+        optional={name: case.values for name, case in cases.items() if name not in required} | extra,
+    )
+    order = [*names, "zz"]
+    return Case(schema, known.map(lambda value: {name: value[name] for name in order if name in value}))
+
+
+@st.composite
+def unions(draw, inner):
+    """Any of some schemas."""
+    cases = draw(st.lists(inner, min_size=2, max_size=3))
+    return Case({"anyOf": [case.schema for case in cases]}, st.one_of([case.values for case in cases]))
+
+
+def _combined(inner):
+    return arrays(inner) | objects(inner) | unions(inner)
+
+
+@st.composite
+def cases(draw):
+    """Combinations of everything, some of which refer to a definition."""
+    case = draw(st.recursive(LEAVES, _combined, max_leaves=6))
+    if draw(st.integers(0, 3)):
+        return case
+    reference = {"$ref": "#/$defs/D"}
+    schema = {"$defs": {"D": case.schema}, "type": "array", "items": reference, "maxItems": 2}
+    return Case(schema, st.lists(case.values, max_size=2))
+
+
+REPLACED = st.sampled_from(["", "0", "9", "-", ".", "a", "é", '"', "\\", ",", "null", " ", "}", "]", "{", "e1"])
+
+
+@st.composite
+def neighbours(draw, text):
+    """A text that differs from another one in one place."""
+    place = draw(st.integers(0, len(text)))
+    return text[:place] + draw(REPLACED) + text[place + draw(st.integers(0, 1)) :]
+
+
+@st.composite
+def changed(draw, value):
+    """A value that differs from another one in one place, which may be within it."""
+    if isinstance(value, dict | list) and value and draw(st.booleans()):
+        return draw(_changed_within(value))
+    if isinstance(value, dict):
+        return value | {draw(st.sampled_from([*NAMES, "zz"])): draw(LISTED)}
+    if isinstance(value, list):
+        return [*value, draw(LISTED)]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return draw(st.sampled_from([value + 1, value - 1, value + 0.5, -value, value * 1000, str(value)]))
+    if isinstance(value, str):
+        return draw(st.sampled_from([value + "a", value[1:], value + value, value.upper(), value + "\n", None]))
+    return draw(LISTED)
+
+
+@st.composite
+def _changed_within(draw, value):
+    """An object or array in which one part is missing or another one."""
+    place = draw(st.sampled_from(sorted(value) if isinstance(value, dict) else range(len(value))))
+    other = {place: draw(changed(value[place]))} if draw(st.booleans()) else {}
+    if isinstance(value, dict):
+        return {name: other.get(name, each) for name, each in value.items() if name != place or other}
+    return [*value[:place], *other.values(), *value[place + 1 :]]
