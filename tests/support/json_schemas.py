@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from decimal import Decimal
 
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -44,9 +45,17 @@ TABLE = [
     {"type": "array", "prefixItems": [SMALL, {"type": "null"}], "minItems": 2, "maxItems": 2},
     {"type": "array", "prefixItems": [{"type": "null"}], "items": {"type": "boolean"}, "maxItems": 3},
     {"type": "array", "items": SMALL, "minItems": 1, "uniqueItems": False},
+    {"type": "number", "multipleOf": 0.01, "minimum": 0, "maximum": 1},
+    {"type": "number", "multipleOf": 0.1, "exclusiveMinimum": -20, "maximum": 20},
+    {"type": "array", "items": {"enum": ["a", "é", 1, 1.0, True]}, "uniqueItems": True},
+    {"type": "array", "items": {"enum": ["a", "b", "c", "d"]}, "uniqueItems": True, "minItems": 2, "maxItems": 3},
     {"type": ["string", "null"], "maxLength": 2},
     {"oneOf": [CAT, DOG]},
+    {"oneOf": [{"type": "string", "maxLength": 2}, SMALL, {"enum": [None, True]}, CAT]},
+    {"oneOf": [{"properties": {"a": SMALL}, "required": ["a"], "additionalProperties": False}, {"required": ["b"]}]},
     {"allOf": [{"$ref": "#/$defs/N"}], "$defs": {"N": SMALL}},
+    {"allOf": [CAT, {"properties": {"lives": {"maximum": 2}, "of": {"$ref": "#/$defs/N"}}}], "$defs": {"N": SMALL}},
+    {"type": "integer", "allOf": [{"minimum": 3}, {"minimum": 2, "maximum": 9}, {"exclusiveMaximum": 8}]},
     {"$ref": "#/$defs/N", "$defs": {"N": NODE}},
 ]
 """`additionalItems` is of drafts before 2020-12, by which nothing here is judged."""
@@ -137,15 +146,6 @@ def listed(draw):
     return Case(schema, st.sampled_from(values))
 
 
-LEAVES = (
-    integers()
-    | numbers()
-    | strings()
-    | listed()
-    | st.sampled_from([Case({"type": "boolean"}, st.booleans()), Case({"type": "null"}, st.none())])
-)
-
-
 @st.composite
 def arrays(draw, inner):
     """Arrays with first items of their own, others, and bounds."""
@@ -186,8 +186,69 @@ def unions(draw, inner):
     return Case({"anyOf": [case.schema for case in cases]}, st.one_of([case.values for case in cases]))
 
 
+@st.composite
+def sets(draw):
+    """Arrays of different values, in the order of their enum."""
+    listed = draw(st.lists(st.sampled_from(["a", "ab", "b", 1, True, None]), min_size=1, max_size=5, unique_by=str))
+    least = draw(st.integers(0, len(listed)))
+    most = draw(st.integers(least, len(listed)))
+    schema = {"type": "array", "items": {"enum": listed}, "uniqueItems": True, "minItems": least, "maxItems": most}
+    places = st.sets(st.integers(0, len(listed) - 1), min_size=least, max_size=most)
+    return Case(schema, places.map(lambda found: [listed[place] for place in sorted(found)]))
+
+
+@st.composite
+def multiples(draw):
+    """Multiples of a decimal within bounds."""
+    step = draw(st.sampled_from(["0.01", "0.1", "0.05", "0.001"]))
+    low = draw(st.integers(-300, 300))
+    high = low + draw(st.integers(1, 300))
+    bounds = {"minimum": float(Decimal(low) * Decimal(step)), "maximum": float(Decimal(high) * Decimal(step))}
+    inner = st.integers(low, high).map(lambda number: float(Decimal(number) * Decimal(step)) + 0.0)
+    return Case({"type": "number", "multipleOf": float(step), **bounds}, inner)
+
+
+@st.composite
+def exclusive(draw, inner):
+    """One of some schemas that differ in type, or in a property that tells objects apart."""
+    by_type = {"boolean": st.booleans(), "null": st.none(), "integer": st.integers(-9, 9)}
+    cases = [
+        Case({"type": name}, by_type[name]) for name in draw(st.sets(st.sampled_from(sorted(by_type)), max_size=2))
+    ]
+    for name in draw(st.lists(st.sampled_from(["cat", "dog", "cow"]), min_size=1, max_size=3, unique=True)):
+        other = draw(inner)
+        schema = {"type": "object", "properties": {"kind": {"const": name}, "of": other.schema}, "required": ["kind"]}
+        of = st.just({}) | other.values.map(lambda value: {"of": value})
+        cases.append(Case(schema, of.map(lambda value, name=name: {"kind": name, **value})))
+    return Case({"oneOf": [case.schema for case in cases]}, st.one_of([case.values for case in cases]))
+
+
+@st.composite
+def merges(draw, inner):
+    """A schema in parts, all of which hold."""
+    case = draw(objects(inner) | integers() | strings())
+    parts = [{}, {}, {"type": case.schema["type"]}]
+    for name, value in case.schema.items():
+        if name == "properties":
+            for each, schema in value.items():
+                parts[draw(st.integers(0, 1))].setdefault(name, {})[each] = schema
+        elif name != "additionalProperties":
+            parts[draw(st.integers(0, 2))][name] = value
+    schema = {"allOf": [part for part in parts if part]} | draw(st.sampled_from([{}, parts[2]]))
+    return Case(schema, case.values)
+
+
+LEAVES = (
+    integers()
+    | numbers()
+    | strings()
+    | listed()
+    | st.sampled_from([Case({"type": "boolean"}, st.booleans()), Case({"type": "null"}, st.none())])
+)
+
+
 def _combined(inner):
-    return arrays(inner) | objects(inner) | unions(inner)
+    return arrays(inner) | objects(inner) | unions(inner) | exclusive(inner) | merges(inner)
 
 
 @st.composite

@@ -8,7 +8,7 @@ folder grammar/ by links, so they import nothing of Slipway.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
@@ -18,8 +18,21 @@ from urllib.parse import unquote
 from .bounded_json import Bounds, BoundsError, read
 from .grammar import GrammarError
 from .grammar.automaton import Automaton, common
+from .grammar.disjoint import (
+    all_apart,
+    distinct,
+    is_never,
+    key,
+    kinds_of,
+    listed_values,
+    objects_apart,
+    others_of,
+    telling_property,
+    types_apart,
+)
 from .grammar.ebnf import BLANK, CHAR, VALUE, Dialect, Grammar, json_text, literal, times
 from .grammar.formats import ANY_TEXT, NUMBERS, PATTERNS, format_language, format_languages
+from .grammar.merging import merged
 from .grammar.numbers import Bounds as NumberBounds
 from .grammar.numbers import number_language
 from .grammar.patterns import ANYTHING, read_pattern
@@ -30,6 +43,8 @@ MAX_SCHEMAS = 256
 """Schemas within a schema."""
 MAX_DEPTH = 16
 MAX_ENUM = 1024
+MAX_COMPARED = 32
+"""Options of a oneOf that are compared with one another."""
 MAX_NAME = 256
 """Characters of a property's name."""
 MAX_REPEATS = 256
@@ -153,9 +168,13 @@ class _Translation:
             return _pointer(words["$ref"]) in ending
         if not words or "enum" in words or "const" in words:
             return True
-        for keyword in ("anyOf", "oneOf", "allOf"):
+        if "allOf" in words and not _is_patterns(words["allOf"]):
+            beside = {name: each for name, each in words.items() if name != "allOf"}
+            parts = [beside, *(self._resolved(each, at) for each in words["allOf"])]
+            return all(self._ends(part, at, ending) for part in parts)
+        for keyword in ("anyOf", "oneOf"):
             if keyword in words and "type" not in words:
-                return any(self._ends(each, at, ending) for each in words[keyword] if not _is_never(each))
+                return any(self._ends(each, at, ending) for each in words[keyword] if not is_never(each))
         return any(all(self._ends(each, at, ending) for each in _needed(kind, words, at)) for kind in _types(words, at))
 
     def _value(self, schema: Any, at: str, depth: int, *, whole: str | None = None, required: str = "") -> str:
@@ -176,12 +195,14 @@ class _Translation:
         words = _words(schema, at)
         if not words:
             return self._grammar.common(VALUE)
+        if "allOf" in words and not _is_patterns(words["allOf"]):
+            return self._value(self._merged(words, at), at, depth + 1, whole=whole, required=required)
         if "$ref" in words:
             _alone(words, {"$ref"}, at)
             return self._reference(words["$ref"], at, whole, required)
         if "enum" in words or "const" in words:
             return self._enum(words, at)
-        for keyword in ("anyOf", "oneOf", "allOf"):
+        for keyword in ("anyOf", "oneOf"):
             if keyword in words and "type" not in words:
                 return self._combined(keyword, words, at, depth, whole)
         return self._typed(words, at, depth, required)
@@ -222,15 +243,46 @@ class _Translation:
             schema = None if target is None else self._at(target)
         raise SchemaError(f"{at[:128]} refers to itself without end.")
 
+    def _merged(self, words: Mapping[str, Any], at: str) -> Mapping[str, Any]:
+        """One schema for one with `allOf`."""
+        parts = self._parts(words, at, 0)
+        if len(parts) == 1:
+            return parts[0]
+        if any("unevaluatedProperties" in part for part in parts[1:]):
+            raise SchemaError(f"{at[:128]}: allOf has unevaluatedProperties within. Use additionalProperties instead.")
+        try:
+            return merged([self._resolved(part, at) for part in parts])
+        except GrammarError as error:
+            raise SchemaError(f"{at[:128]}: {error}. Write one schema instead.") from error
+
+    def _parts(self, words: Mapping[str, Any], at: str, depth: int) -> list[Mapping[str, Any]]:
+        """What is beside `allOf`, and then all schemas in it, without any `allOf` but of patterns."""
+        self._left -= 1
+        if self._left < 0 or depth > MAX_DEPTH:
+            raise SchemaError(f"the schema is too large at {at[:128]}, or refers to itself without end.")
+        inner = words.get("allOf")
+        if inner is None or _is_patterns(inner):
+            return [words]
+        if not isinstance(inner, list) or not inner:
+            raise SchemaError(f"{at[:128]}/allOf is not a list of schemas.")
+        beside = {name: each for name, each in words.items() if name != "allOf"}
+        found: list[Mapping[str, Any]] = [beside] if beside else []
+        for number, each in enumerate(inner):
+            place = f"{at}/allOf/{number}"
+            part = _words(each, place)
+            resolved = part if len(inner) == 1 and not beside else self._resolved(part, place)
+            found += self._parts(resolved, place, depth + 1)
+        return found
+
     def _enum(self, words: Mapping[str, Any], at: str) -> str:
         _alone(words, {"enum", "const", "type"}, at)
         values = words.get("enum", [words.get("const")])
         if not isinstance(values, list) or not 0 < len(values) <= MAX_ENUM:
             raise SchemaError(f"{at[:128]}/enum is not a list of 1 to {MAX_ENUM} values.")
         kinds = _types(words, at) if "type" in words else list(BY_TYPE)
-        fitting = [value for value in values if any(kind in kinds for kind in _kinds_of(value))]
+        fitting = [value for value in values if any(kind in kinds for kind in kinds_of(value))]
         if "const" in words:
-            fitting = [value for value in fitting if _same(value, words["const"])]
+            fitting = [value for value in fitting if key(value) == key(words["const"])]
         if not fitting:
             raise SchemaError(f"{at[:128]} names no value that its type allows. Change the type or the values.")
         return self._listed(fitting, at)
@@ -266,14 +318,10 @@ class _Translation:
         options = words[keyword]
         if not isinstance(options, list) or not options:
             raise SchemaError(f"{at[:128]}/{keyword} is not a list of schemas.")
-        if keyword == "allOf" and len(options) > 1:
-            raise SchemaError(
-                f"{at[:128]} has allOf of {len(options)} schemas, which is not enforced. Write one schema instead."
-            )
         required = self._discriminator(options, at) if keyword == "oneOf" else ""
         written = []
         for number, each in enumerate(options):
-            if not _is_never(each):
+            if not is_never(each):
                 place = f"{at}/{keyword}/{number}"
                 written.append(self._value(each, place, depth + 1, whole=whole, required=required))
         if not written:
@@ -281,22 +329,31 @@ class _Translation:
         return _one_of(written)
 
     def _discriminator(self, options: Sequence[Any], at: str) -> str:
-        """The property whose values tell the options of a oneOf apart."""
-        found = [self._resolved(each, f"{at}/oneOf/{number}") for number, each in enumerate(options)]
-        properties = [each.get("properties") if each.get("type", "object") == "object" else None for each in found]
-        first = properties[0] if isinstance(properties[0], dict) else {}
-        for name in first:
-            values: list[Any] = []
-            for each in properties:
-                words = self._resolved(each.get(name, True), at) if isinstance(each, dict) else {}
-                listed = [words["const"]] if "const" in words else words.get("enum")
-                values += listed if isinstance(listed, list) and listed else [None, None]
-            if all(isinstance(each, str) for each in values) and len(set(values)) == len(values):
-                return str(name)
-        raise SchemaError(
-            f"{at[:128]} has oneOf, which is enforced where its options are objects with a property whose const or "
-            "enum of texts tells them apart. Use anyOf, or add such a property."
-        )
+        """The property that tells those options of a oneOf apart that are objects; empty where nothing has to.
+
+        Raises:
+            SchemaError: an answer to one option might obey another one.
+        """
+
+        def resolve(schema: Any) -> Mapping[str, Any]:
+            return self._resolved(schema, at)
+
+        found = [resolve(each) for each in options if not is_never(each)]
+        named = {"properties", "required"}
+        objects = [words for words in found if words.get("type", "object") == "object" and named & {*words}]
+        others = [words for words in found if words not in objects]
+        name = telling_property(objects, resolve) if len(objects) > 1 else ""
+        if name is None and len(objects) <= MAX_COMPARED:
+            name = "" if all_apart(objects, lambda one, other: objects_apart(one, other, resolve)) else None
+        kinds = [{"type": words.get("type")} for words in objects[:1]] if others else []
+        untyped = bool(others) and any("type" not in words for words in objects)
+        if name is None or untyped or len(others) > MAX_COMPARED or not all_apart([*others, *kinds], types_apart):
+            raise SchemaError(
+                f"{at[:128]} has oneOf, of which an answer could obey two options. It is enforced where they differ in "
+                "type, in the values of const or enum, in such values of one property, or in what they require and "
+                "forbid. Use anyOf, or add such a property."
+            )
+        return name
 
     def _typed(self, words: Mapping[str, Any], at: str, depth: int, required: str) -> str:
         kinds = _types(words, at)
@@ -346,12 +403,12 @@ class _Translation:
             ) from error
 
     def _array(self, words: Mapping[str, Any], at: str, depth: int) -> str:
-        if words.get("uniqueItems") not in (None, False):
-            raise SchemaError(f"{at[:128]} has uniqueItems, which is not enforced. Leave it out.")
         first, rest, least, most = _items(words, at)
+        if words.get("uniqueItems", False) is not False and (most is None or most > 1):
+            return self._unique(words, at)
         here = [self._value(each, f"{at}/prefixItems/{number}", depth + 1) for number, each in enumerate(first)]
         others = None
-        if not _is_never(rest) and (most is None or most > len(first)):
+        if not is_never(rest) and (most is None or most > len(first)):
             others = self._grammar.add(self._value(rest, f"{at}/items", depth + 1))
         more = others is not None
         if least > len(first) and not more:
@@ -363,9 +420,41 @@ class _Translation:
         left = None if most is None else most - len(known)
         return _bracketed("[", known, "]", least=least, others=others, others_most=left)
 
+    def _unique(self, words: Mapping[str, Any], at: str) -> str:
+        """An array of different ones of some values, in their order: no grammar remembers which were there."""
+        first, rest, least, most = _items(words, at)
+        listed = [] if first else listed_values(self._resolved(rest, f"{at}/items")) or []
+        if words["uniqueItems"] is not True or not 0 < len(listed) <= MAX_REPEATS:
+            raise SchemaError(
+                f"{at[:128]} has uniqueItems, which is enforced for items with an enum of at most {MAX_REPEATS} values "
+                "or with maxItems of at most 1. Name the values, or leave it out."
+            )
+        self._value(rest, f"{at}/items", 0)
+        values = distinct(listed)
+        most = len(values) if most is None else min(most, len(values))
+        if least > most:
+            raise SchemaError(f"{at[:128]}: minItems is {least}; there are {len(values)} different values.")
+        self._spend(4 * len(values) * most, at)
+        items = [self._grammar.add(self._listed([each], at)) for each in values]
+        return f'"[" {BLANK} {self._chosen(items, 0, least, most, {})} "]"'
+
+    def _chosen(
+        self, items: Sequence[str], count: int, least: int, most: int, rules: dict[tuple[int, int], str]
+    ) -> str:
+        """What follows after `count` items: some of those that are left, in their order."""
+        if not items or count == most:
+            return BLANK if count else '""'
+        if (len(items), count) not in rules:
+            separator = f'{BLANK} "," {BLANK} ' if count else ""
+            options = [f"{separator}{items[0]} {self._chosen(items[1:], count + 1, least, most, rules)}"]
+            if count + len(items) > least:
+                options.append(self._chosen(items[1:], count, least, most, rules))
+            rules[len(items), count] = self._grammar.add(" | ".join(options))
+        return rules[len(items), count]
+
     def _object(self, words: Mapping[str, Any], at: str, depth: int, must: str) -> str:
         properties, required = _properties(words, at)
-        others = words.get("additionalProperties", words.get("unevaluatedProperties", not properties))
+        others = others_of(words)
         names = [*properties, *(name for name in required if name not in properties)]
         keys = _Keys(self._resolved(words.get("propertyNames", True), f"{at}/propertyNames"), f"{at}/propertyNames")
         members: list[tuple[str, bool]] = []
@@ -373,7 +462,7 @@ class _Translation:
             schema = properties.get(name, others)
             place = f"{at}/properties/{name.replace('~', '~0').replace('/', '~1')}"
             needed = name in required or name == must
-            if _is_never(schema) or not keys.allow(name):
+            if is_never(schema) or not keys.allow(name):
                 if needed:
                     raise SchemaError(f"{place[:128]} is required, but nothing is allowed there.")
                 continue
@@ -381,7 +470,7 @@ class _Translation:
             written = _quoted(name)
             self._spend(len(written), at)
             members.append((f'{literal(written)} {BLANK} ":" {BLANK} {value}', needed))
-        extra = None if _is_never(others) else self._extra(others, keys, names, at, depth)
+        extra = None if is_never(others) else self._extra(others, keys, names, at, depth)
         return self._members(members, extra, words, at)
 
     def _extra(self, schema: Any, keys: "_Keys", names: Sequence[str], at: str, depth: int) -> str | None:
@@ -494,15 +583,15 @@ def _words(schema: Any, at: str) -> dict[str, Any]:
     return words
 
 
+def _is_patterns(schemas: Any) -> bool:
+    """Whether they are patterns of one text, which zod writes so."""
+    return isinstance(schemas, list) and all(isinstance(each, dict) and {*each} == {"pattern"} for each in schemas)
+
+
 def _pointer(reference: Any) -> str | None:
     if not isinstance(reference, str) or not re.fullmatch(r"#(/.{1,512})?", reference, re.DOTALL):
         return None
     return reference
-
-
-def _is_never(schema: Any) -> bool:
-    """Whether nothing obeys it."""
-    return schema is False or (isinstance(schema, dict) and schema.get("not", False) in ({}, True) and "not" in schema)
 
 
 def _covered(kind: str, kinds: Sequence[str]) -> bool:
@@ -583,27 +672,6 @@ def _alone(words: Mapping[str, Any], allowed: frozenset[str] | set[str], at: str
         )
 
 
-def _kinds_of(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield "string"
-    elif isinstance(value, bool):
-        yield "boolean"
-    elif value is None:
-        yield "null"
-    elif isinstance(value, dict):
-        yield "object"
-    elif isinstance(value, list):
-        yield "array"
-    else:
-        yield "number"
-        if isinstance(value, int) or value.is_integer():
-            yield "integer"
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
-
-
 def _languages(words: Mapping[str, Any], at: str) -> list[Regex]:
     """What the format and the patterns of a text say."""
     found: list[Regex] = []
@@ -680,9 +748,9 @@ def _properties(words: Mapping[str, Any], at: str) -> tuple[dict[str, Any], list
         raise SchemaError(f"{at[:128]}/properties is {str(properties)[:64]!r}; expected an object.")
     if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
         raise SchemaError(f"{at[:128]}/required is not a list of names.")
-    others = words.get("additionalProperties", words.get("unevaluatedProperties", not properties))
+    others = others_of(words)
     missing = [name for name in required if name not in properties]
-    if missing and _is_never(others):
+    if missing and is_never(others):
         raise SchemaError(f"{at[:128]}/required has {missing[0][:64]!r}, which properties does not have.")
     if long := [name for name in [*properties, *required] if len(name) > MAX_NAME]:
         raise SchemaError(f"{at[:128]} has the property {long[0][:64]!r}...; expected at most {MAX_NAME} characters.")

@@ -1,6 +1,7 @@
 """Which schemas are accepted, and which are refused. That answers obey them is seen in tests/local/serving."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -95,6 +96,14 @@ def test_a_long_chain_of_definitions_that_closes_is_refused():
         grammar(schema)
 
 
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_definitions_that_double_at_each_level_are_read_in_bounded_steps(keyword):
+    levels = {f"a{n}": {keyword: [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)}
+    schema = {"$ref": "#/$defs/a0", "$defs": {**levels, "a60": {"type": "null"}}}
+    with suppress(SchemaError):
+        grammar(schema)
+
+
 def test_a_grammar_is_bounded_as_a_whole():
     texts = [{"type": "string", "minLength": number, "maxLength": 256} for number in range(80)]
     with pytest.raises(SchemaError, match="more than"):
@@ -121,10 +130,29 @@ def test_bounds_of_many_digits_make_small_grammars(digits):
         ({"type": "string", "format": "time", "pattern": r"^\d\d:\d\d$"}, "no text fits"),
         ({"type": "string", "minItems": 1}, "minItems"),
         ({"type": "array", "uniqueItems": True}, "uniqueItems"),
-        ({"oneOf": [{"type": "boolean"}, {"type": "null"}]}, "oneOf"),
+        ({"type": "array", "uniqueItems": True, "items": {"enum": ["a"]}, "minItems": 2}, "different values"),
+        ({"type": "array", "uniqueItems": True, "items": {"enum": [*range(257)]}}, "uniqueItems"),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
+        ({"oneOf": [{"const": 1}, {"enum": [1.0, 2]}]}, "oneOf"),
+        ({"oneOf": [{"type": "string"}, {"properties": {"a": True}, "required": ["a"]}]}, "oneOf"),
+        ({"oneOf": [{"type": "object", "required": ["a"]}, {"type": "object", "required": ["b"]}]}, "oneOf"),
         ({"oneOf": [CAT, CAT]}, "oneOf"),
         ({"oneOf": [{"type": "null"}], "type": "null"}, "oneOf"),
-        ({"allOf": [CAT, DOG]}, "allOf"),
+        ({"allOf": [CAT, DOG]}, "#/properties/kind"),
+        ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "types"),
+        ({"allOf": [{"type": "integer", "multipleOf": 2}, {"multipleOf": 3}]}, "multipleOf twice"),
+        ({"allOf": [{"type": "string", "format": "date"}, {"format": "time"}]}, "format twice"),
+        ({"allOf": [{"anyOf": [CAT, DOG]}, {"anyOf": [DOG, CAT]}]}, "anyOf twice"),
+        ({"allOf": [{"anyOf": [CAT, DOG]}, {"type": "object"}]}, "anyOf"),
+        ({"allOf": [{"prefixItems": [True]}, {"items": {"type": "null"}}]}, "prefixItems"),
+        ({"allOf": [CAT, {"unevaluatedProperties": False}]}, "unevaluatedProperties"),
+        ({"allOf": [{"minimum": "1"}, {"minimum": 1}], "type": "integer"}, "minimum"),
+        ({"allOf": [{"required": 3}, {"required": ["a"]}]}, "required"),
+        ({"allOf": [{"properties": 3}, CAT]}, "properties"),
+        (
+            {"allOf": [{"$ref": "#/$defs/A"}, CAT], "$defs": {"A": {"allOf": [{"$ref": "#/$defs/A"}, DOG]}}},
+            "without end",
+        ),
         ({"not": {"type": "null"}}, "not"),
         ({"if": {"type": "null"}, "then": False}, "if"),
         ({"type": "object", "patternProperties": {"a": True}}, "patternProperties"),
@@ -147,6 +175,8 @@ def test_bounds_of_many_digits_make_small_grammars(digits):
         ({"type": "integer", "minimum": 10**15}, "no such number"),
         ({"type": "integer", "exclusiveMinimum": True}, "exclusiveMinimum"),
         ({"type": "number", "multipleOf": 0.01}, "multipleOf"),
+        ({"type": "number", "multipleOf": 0.01, "minimum": 0, "maximum": 11}, "at most 1024"),
+        ({"type": "number", "multipleOf": 0.1, "minimum": 0.29, "maximum": 0.31}, "no such number"),
         ({"type": "integer", "multipleOf": 0}, "multipleOf"),
         ({"type": "integer", "multipleOf": 98765}, "multipleOf"),
         ({"type": "object", "properties": 3}, "properties"),

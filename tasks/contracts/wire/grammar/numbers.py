@@ -17,6 +17,8 @@ MAX_FRACTION = 40
 """Digits after the point, for bounds that are close to zero."""
 MAX_RESIDUES = 1024
 """Remainders times places of digits: the parts of which numbers that are multiples of another are made."""
+MAX_AGREED = 1024
+"""Multiples within bounds of a decimal that doubles do not hold."""
 MAX_LISTED = 64
 """Multiples within bounds that are listed rather than computed digit by digit."""
 
@@ -55,8 +57,11 @@ def number_language(bounds: Bounds) -> Regex:
     """
     if bounds.is_free:
         return _free(whole=bounds.whole)
-    if bounds.multiple_of is not None:
-        _check_multiple(bounds.multiple_of)
+    multiple = bounds.multiple_of
+    if multiple is not None and multiple <= 0:
+        raise GrammarError(f"multipleOf is {multiple}; expected a number above 0")
+    if multiple is not None and not _is_held_by_doubles(multiple):
+        return _agreed_multiples(bounds, multiple)
     options: list[Regex] = []
     if bounds.high is None or bounds.high > 0 or (bounds.high == 0 and not bounds.below_high):
         from_zero = bounds.low is None or bounds.low < 0
@@ -82,15 +87,41 @@ def _free(*, whole: bool) -> Regex:
     return chain(start, optional(chain(text("."), Repeat(DIGIT, 1, DIGITS))), optional(exponent))
 
 
-def _check_multiple(multiple: Decimal) -> None:
-    """Only what a double holds: validators divide doubles, by which 0.07 is not a multiple of 0.01."""
-    if multiple <= 0:
-        raise GrammarError(f"multipleOf is {multiple}; expected a number above 0")
-    if Fraction(float(multiple)) != Fraction(multiple):
+def _is_held_by_doubles(multiple: Decimal) -> bool:
+    return Fraction(float(multiple)) == Fraction(multiple)
+
+
+def _agreed_multiples(bounds: Bounds, multiple: Decimal) -> Regex:
+    """Multiples of a decimal that doubles do not hold, of which those that divide doubles say the same.
+
+    jsonschema 4.26 and ajv 8 take a number whose quotient has no fraction, by which 0.07 is not a multiple of 0.01.
+    """
+    steps = None if bounds.low is None or bounds.high is None else (bounds.high - bounds.low) / multiple
+    if steps is None or steps >= MAX_AGREED or _exponent(multiple) > DIGITS:
         raise GrammarError(
-            f"multipleOf is {multiple}, about which validators disagree: doubles do not hold it. Use a whole number, "
-            "or halves of one"
+            f"multipleOf is {multiple}, which doubles do not hold, so that validators disagree about some. It "
+            f"is enforced between a minimum and a maximum with at most {MAX_AGREED} multiples. Add bounds, or use a "
+            "whole number, or halves of one"
         )
+    assert bounds.low is not None
+    assert bounds.high is not None
+    first = _rounded(bounds.low / multiple, up=True, beyond=bounds.above_low)
+    last = _rounded(bounds.high / multiple, up=False, beyond=bounds.below_high)
+    values = [multiple * number for number in range(first, last + 1)]
+    agreed = [
+        value
+        for value in values
+        if (float(value) / float(multiple)).is_integer()
+        and len(value.as_tuple().digits) <= DIGITS
+        and not (bounds.whole and _exponent(value))
+    ]
+    if not agreed:
+        raise GrammarError(f"there is no such number with at most {DIGITS} digits")
+    return one_of(_plain(value) for value in agreed)
+
+
+def _plain(value: Decimal) -> str:
+    return format(value.normalize(), "f") if value else "0"
 
 
 @dataclass(frozen=True)
