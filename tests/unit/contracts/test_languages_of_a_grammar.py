@@ -106,7 +106,7 @@ def test_a_number_within_bounds_is_in_the_language(schema, number, divisor):
 
 def test_each_format_of_json_schema_has_a_checker():
     """Without its package a checker says yes to everything. The others are zod's own, and nobody else checks them."""
-    of_zod = {"base64", "cidrv4", "cidrv6", "e164", "cuid", "cuid2", "ulid", "xid", "ksuid", "nanoid"}
+    of_zod = {"base64", "base64url", "cidrv4", "cidrv6", "e164", "cuid", "cuid2", "ulid", "xid", "ksuid", "nanoid"}
 
     assert set(PATTERNS) - set(CHECKER.checkers) == of_zod
 

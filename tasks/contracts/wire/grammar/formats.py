@@ -63,6 +63,7 @@ PATTERNS: Mapping[str, str] = {
     "uri": _URI,
     "uuid": _UUID,
     "base64": _BASE64,
+    "base64url": r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?",
     "cidrv4": rf"{_IPV4}/(?:3[0-2]|[12]\d|\d)",
     "cidrv6": rf"(?:{_IPV6})/(?:12[0-8]|1[01]\d|[1-9]?\d)",
     "e164": r"\+[1-9]\d{6,14}",
@@ -74,8 +75,11 @@ PATTERNS: Mapping[str, str] = {
     "nanoid": r"[a-zA-Z0-9_-]{21}",
 }
 """Those of JSON Schema first, then what zod 4 names (packages/zod/src/v4/core/regexes.ts, 01c8a947)."""
-ANY_TEXT = frozenset({"password", "binary", "path", "file-path", "directory-path"})
-"""Formats of OpenAPI and pydantic that every text has."""
+ANY_TEXT = frozenset(
+    {"password", "binary", "path", "file-path", "directory-path"}
+    | {"starts_with", "ends_with", "includes", "lowercase", "uppercase"}
+)
+"""Formats of OpenAPI and pydantic that every text has, and zod's names for the pattern that it writes beside them."""
 NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "int32": (-(2**31), 2**31 - 1),
     "int64": (-(2**63), 2**63 - 1),
