@@ -43,6 +43,7 @@ NAMES = (
     "peers",
     "local",
     "dev",
+    "vllm",
     "vllm-0.24.0",
     "vllm-0.27.1",
     "vllm-0.32.0",
@@ -53,9 +54,11 @@ NAMES = (
 )
 UV = "uv==0.13.8"
 TORCH = "torch==2.13.0"
-WITH_TORCH = ("tasks", "modelopt")
-OF_PODS = ("tasks", "triton", "modelopt", "harness")
-"""Compiled on installation, as pip does in an image: a pod cannot write bytecode to its read-only root."""
+WITH_TORCH = ("tasks", "modelopt", "vllm")
+WITH_TRITON = ("triton", "vllm")
+OF_PODS = ("tasks", "triton", "modelopt", "harness", "vllm")
+"""Compiled on installation, as pip does in an image: a pod cannot write bytecode to its read-only root, nor does the
+launcher of Triton here."""
 NOT_COMPILED = (
     r"/site-packages/(.+/)?(tests?|kubernetes/aio|torch/testing|torch/_inductor/\w+|sympy/physics|pygments/lexers)/"
     r"|/site-packages/transformers/models/(?!auto/|llama/).+/"
@@ -238,10 +241,10 @@ def make(uv: Path, name: str) -> None:
     install = [str(uv), "pip", "install", "--quiet", "--no-deps", "--python", str(target / "bin" / "python")]
     if name in WITH_TORCH:
         _install_torch(install)
-    if name == "triton":
+    if name in WITH_TRITON:
         _run([*install, "--require-hashes", "-r", str(REQUIREMENTS / "triton-server.txt")], "cannot install Triton")
     _run([*install, "--require-hashes", "-r", str(REQUIREMENTS / f"{name}.lock")], f"cannot install {name}.lock")
-    if name == "triton":
+    if name in WITH_TRITON:
         own = str(target / "bin" / "python")
         _run([own, str(REPOSITORY / "images" / "triton-cpu" / "install_triton.py")], "cannot lay out Triton")
     if name in OF_PODS:
@@ -276,7 +279,7 @@ def _compile(target: Path) -> None:
 
 def _digest(name: str, version: str) -> str:
     parts = [REQUIREMENTS / f"{name}.lock"]
-    if name == "triton":
+    if name in WITH_TRITON:
         parts += [REQUIREMENTS / "triton-server.txt", REPOSITORY / "images" / "triton-cpu" / "install_triton.py"]
     digest = hashlib.sha256(f"{version}{TORCH}{'compiled' if name in OF_PODS else ''}".encode())
     for part in parts:
