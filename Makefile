@@ -1,5 +1,6 @@
 # make demo        a model from a revision to a promoted service, on this machine; CANARY=1 adds a canary that fails
 # make test        every tier of tests; TIER=unit runs one: unit, contracts, dags, cluster, local, or a folder of tests
+# make test-vllm   the real vLLM on CPU behind the real Triton: an environment of 3.4 GB, made in minutes (requirements/README.md)
 # make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
 # make wheel       the slipway command as a wheel, in .slipway/wheel
 # make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
@@ -17,7 +18,7 @@ GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
 # Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
 SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
 
-.PHONY: demo test check lint types wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
+.PHONY: demo test test-vllm check lint types wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
 
 demo:
 	@$(PYTHON) -m local.environments $(LAPTOP) --then -m demo --began $(BEGAN) $(if $(CANARY),--canary)
@@ -33,6 +34,9 @@ status: environments
 
 test:
 	@$(PYTHON) -m tests $(TIER)
+
+test-vllm:
+	@$(PYTHON) -m tests vllm
 
 bench bench-full: environments dev clients peers
 	@$(ENVS)/local/bin/python -m bench $(if $(findstring full,$@),--full)

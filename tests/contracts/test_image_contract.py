@@ -44,7 +44,7 @@ NOT_IN = {
 """Modules that are loaded only for another step or engine kind."""
 SERVED = {
     "tasks-gpu-trtllm": ("llmapi/model", "trt-engine/model", "trt-engine/model_preprocessing"),
-    "tasks-gpu-vllm": ("vllm/model_prompt",),
+    "tasks-gpu-vllm": ("vllm/model",),
 }
 TRITONS_OWN = {"triton_python_backend_utils"}
 

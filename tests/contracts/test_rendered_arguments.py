@@ -1,7 +1,6 @@
 """model.yaml, model.json and the parameters of the tensorrt_llm model stay within what their readers are recorded to take."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
@@ -208,17 +207,15 @@ def test_the_arguments_of_vllm_are_fields_that_it_has(tmp_path, options):
     assert arguments["enable_prefix_caching"] is not options.get("enforce_eager", False)
 
 
-def test_adapters_are_named_to_the_backend_where_it_looks_for_them(tmp_path):
-    recorded = contract("vllm_engine_arguments.yaml")["backend"]
+def test_adapters_are_fields_of_vllm(tmp_path):
     lora = [{"name": "polite", "repo": "org/polite"}]
-    folder = repository("vllm", tmp_path, adapters={"polite": 12}, lora=lora) / "demo" / "1"
-    arguments = json.loads((folder / recorded["files"]["engine_arguments"]).read_text())
-    adapters = json.loads((folder / recorded["files"]["adapters"]).read_text())
+    folder = repository("vllm", tmp_path, adapters={"polite": 12}, lora=lora) / "demo"
+    arguments = json.loads((folder / "1" / "model.json").read_text())
+    config = text_format.Parse((folder / "config.pbtxt").read_text(), ModelConfig())
 
     check_document(arguments, contract("vllm_engine_arguments.yaml"))
-    assert arguments[recorded["adapters"]["read_when"]] is True
-    assert arguments["max_lora_rank"] == 16
-    assert {name: Path(path).is_absolute() for name, path in adapters.items()} == {"polite": True}
+    assert (arguments["enable_lora"], arguments["max_lora_rank"]) == (True, 16)
+    assert json.loads(config.parameters["adapters"].string_value) == {"polite": "lora/polite"}
 
 
 def test_adapters_are_fields_of_the_llm_api(tmp_path):
@@ -248,22 +245,6 @@ def test_adapters_are_parameters_of_the_tensorrt_llm_model_and_weights_have_the_
     assert (types["lora_weights"], types["lora_config"]) == ("TYPE_BF16", "TYPE_INT32")
     assert {tensor.name: tensor.optional for tensor in front.input}["lora_name"]
     assert json.loads(front.parameters["adapters"].string_value) == {"polite": "lora/polite"}
-
-
-@pytest.mark.parametrize("lora", [[], [{"name": "polite", "repo": "org/polite"}]])
-def test_the_backend_of_vllm_is_told_only_what_it_reads(tmp_path, lora):
-    recorded = contract("vllm_engine_arguments.yaml")["backend"]
-    folder = repository("vllm", tmp_path, adapters={each["name"]: 8 for each in lora}, lora=lora)
-    config = text_format.Parse((folder / "demo" / "config.pbtxt").read_text(), ModelConfig())
-
-    assert config.backend == "vllm"
-    for name, value in config.parameters.items():
-        if name in {"adapters", "prompt_model"}:  # for clients; the backend passes over what it does not know
-            continue
-        assert name in recorded["parameters"], f"{name} is no parameter of the backend"
-        check_value(name, value.string_value, recorded["parameters"][name])
-    assert config.parameters["REPORT_CUSTOM_METRICS"].string_value == "true"
-    assert json.loads((folder / "demo" / "1" / "model.json").read_text())["disable_log_stats"] is False
 
 
 @pytest.mark.parametrize("options", [{}, {"chunked_prefill": True, "kv_cache_host_gib": 2}])

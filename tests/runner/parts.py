@@ -30,6 +30,7 @@ ENVIRONMENTS = {
     "transformers4": Environment(10),
     "harness": Environment(70),
     "modelopt": Environment(122),
+    "vllm": Environment(360),
     "vllm-0.24.0": Environment(10),
     "vllm-0.27.1": Environment(10),
     "vllm-0.32.0": Environment(10),
@@ -106,6 +107,8 @@ PARTS = (
     Part("local/monitoring", 30, 0.5, besides=("triton", "front")),
     Part("local/rights", 10, 0.5, besides=("local", "front")),
 )
+BY_NAME = (Part("vllm", 300, besides=("vllm", "triton", "front"), memory_mb=5000),)
+"""Parts that belong to no tier: 3.4 GB are installed for them."""
 TIERS = ("unit", "contracts", "dags", "cluster", "local")
 
 
@@ -113,7 +116,7 @@ class UnknownPartError(Exception):
     """Nothing of this name can be run; the text says what can."""
 
 
-def chosen(names: list[str], parts: tuple[Part, ...] = PARTS) -> dict[Part, list[str]]:
+def chosen(names: list[str], parts: tuple[Part, ...] = (*PARTS, *BY_NAME)) -> dict[Part, list[str]]:
     """The parts that names of tiers, names of parts or paths mean, with pytest's arguments; all without any."""
     found: dict[Part, list[str]] = {}
     for name in names or TIERS:

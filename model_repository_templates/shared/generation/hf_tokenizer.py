@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from generation.channels import harmony_of
-from generation.chat_template import PROBE, chat_template_of, read_json, special_tokens
+from generation.chat_template import chat_template_of, read_json, special_tokens
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
 from generation.runtime import Shown
@@ -81,21 +81,6 @@ class HuggingFaceTokenizer:
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of a text as it is."""
         return list(self._tokenizer.encode(text, add_special_tokens=True).ids)
-
-    def added_text(self) -> str:
-        """The special tokens that the tokenizer puts before every text, as text; empty if there are none.
-
-        Raises:
-            SettingsError: it also puts tokens behind a text, where an answer would begin.
-        """
-        bare, whole = self.encode_word(PROBE), self.encode_prompt(PROBE)
-        added = whole[: len(whole) - len(bare)]
-        if [*added, *bare] != whole:
-            raise SettingsError(
-                "the tokenizer ends every text with a special token, so a prompt that is sent as a text ends there. "
-                "Remove it from the post-processor of tokenizer.json."
-            )
-        return "".join(self._tokenizer.id_to_token(token) for token in added)
 
     def encode_word(self, word: str) -> list[int]:
         """Ids of a text that stands within another one."""

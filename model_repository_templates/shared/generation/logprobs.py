@@ -4,7 +4,7 @@ https://platform.openai.com/docs/api-reference/chat/object, choices[].logprobs.c
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from generation.runtime import Tokenizer, TokenLogprob
@@ -42,3 +42,23 @@ def _texts(ids: Sequence[int], tokenizer: Tokenizer) -> Sequence[str]:
     anchor = ids[0]
     alone, *pairs = tokenizer.decode([[anchor], *([anchor, token] for token in ids)])
     return [pair[len(alone) :] for pair in pairs]
+
+
+def token_logprobs(
+    tokens: Sequence[int], reported: Sequence[Mapping[int, Any]] | None, alternatives: int
+) -> list[TokenLogprob]:
+    """Log-probabilities of an answer's tokens, as vLLM and TensorRT-LLM report them.
+
+    Args:
+        tokens: those that are reported here.
+        reported: for each position, objects with `logprob` by token: the likeliest ones and, where it is not one of
+            them, the one that was chosen besides.
+        alternatives: how many of the likeliest are wanted.
+    """
+    entries = []
+    for token, found in zip(tokens, reported or (), strict=False):
+        likeliest = sorted(found, key=lambda each: found[each].logprob, reverse=True)[:alternatives]
+        entries.append(
+            TokenLogprob(token, found[token].logprob, tuple((each, found[each].logprob) for each in likeliest))
+        )
+    return entries

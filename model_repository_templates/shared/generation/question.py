@@ -51,7 +51,8 @@ def check(question: Question, limits: Limits, longest_token: int | None) -> None
 
     Raises:
         RefusedError: more text than the longest tokens could hold, empty text or stop word, text and messages together,
-            tools without messages, max_tokens below 1, or a temperature that is negative or not a number.
+            tools without messages, max_tokens below 1, or a temperature that is negative, not a number or
+            above the limit.
     """
     size = _bytes(question)
     if longest_token is not None and size > limits.max_input_tokens * longest_token:
@@ -69,6 +70,10 @@ def check(question: Question, limits: Limits, longest_token: int | None) -> None
         raise RefusedError(
             f"temperature is {question.temperature}; expected 0 (greedy) or a positive number. "
             "Change it or leave it out."
+        )
+    if question.temperature > limits.max_temperature:
+        raise RefusedError(
+            f"temperature is {question.temperature:g}; this model takes at most {limits.max_temperature:g}. Lower it."
         )
     if "" in question.stop_words:
         raise RefusedError("stop_words has an empty text; expected texts that end an answer. Leave it out.")

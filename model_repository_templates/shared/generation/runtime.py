@@ -14,6 +14,8 @@ class Controls:
     Attributes:
         top_p: the likeliest tokens that have this probability together are left, above 0 and at most 1.
         top_k: this many of the likeliest tokens are left; 0 leaves all.
+        min_p: tokens are left that have this share of the likeliest one's probability, 0 to 1.
+        ignore_eos: no token of the model's ends the answer.
         min_tokens: the answer does not end before it has so many tokens.
         presence_penalty: taken off the logits of tokens that the answer has, -2 to 2.
         frequency_penalty: the same, times how often the answer has the token, -2 to 2.
@@ -25,6 +27,8 @@ class Controls:
 
     top_p: float = 1.0
     top_k: int = 0
+    min_p: float = 0.0
+    ignore_eos: bool = False
     min_tokens: int = 0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0

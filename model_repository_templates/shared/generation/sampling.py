@@ -22,12 +22,13 @@ PENALTY = 2.0
 BAD_WORDS, JSON_SCHEMA = "bad_words", "json_schema"
 VALUES = (
     *("top_p", "top_k", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("logprobs", "top_logprobs"),
+    *("min_p", "ignore_eos", "logprobs", "top_logprobs"),
 )
 """Inputs that are a number or a switch."""
 RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "top_p": (lambda value: 0 < value <= 1, "above 0 and at most 1"),
     "top_k": (lambda value: value >= 0, "at least 0"),
+    "min_p": (lambda value: 0 <= value <= 1, "from 0 to 1"),
     "min_tokens": (lambda value: value >= 0, "at least 0"),
     "presence_penalty": (lambda value: -PENALTY <= value <= PENALTY, "from -2 to 2"),
     "frequency_penalty": (lambda value: -PENALTY <= value <= PENALTY, "from -2 to 2"),

@@ -1,6 +1,7 @@
 """What config.pbtxt tells a model, read once when it is loaded. Computes only."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,19 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Tokens a request may have. `default_max_tokens` holds where the client gives no max_tokens."""
+    """What a request may ask for.
+
+    Attributes:
+        max_input_tokens: tokens of a prompt.
+        max_sequence_tokens: tokens of a prompt and its answer.
+        default_max_tokens: tokens of an answer where the client gives no max_tokens.
+        max_temperature: the highest that the engine takes.
+    """
 
     max_input_tokens: int
     max_sequence_tokens: int
     default_max_tokens: int
+    max_temperature: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,9 @@ class Settings:
     max_sequence_tokens: int
     parameters: Mapping[str, str]
 
-    def limits(self, default_max_tokens: int) -> Limits:
-        """The limits, with the engine's own default for the length of an answer."""
-        return Limits(self.max_input_tokens, self.max_sequence_tokens, default_max_tokens)
+    def limits(self, default_max_tokens: int, max_temperature: float = math.inf) -> Limits:
+        """The limits, with the engine's own default for the length of an answer, and what it takes besides."""
+        return Limits(self.max_input_tokens, self.max_sequence_tokens, default_max_tokens, max_temperature)
 
     def text(self, name: str) -> str:
         """A parameter that only some models have.

@@ -63,9 +63,6 @@ class EngineTraits:
     come from calibration."""
     adapters: AdapterSupport | None = None
     """What it serves of LoRA adapters, which requests choose by name; None: none."""
-    prompt_model: bool = False
-    """A second model of the server applies the tokenizer's chat template, and clients ask that one first; otherwise the
-    model itself does (tasks/contracts/wire/prompt_model.py)."""
     sampling: frozenset[str] = SAMPLING_NAMES
     """Parameters of an answer that it obeys (tasks/contracts/engine/sampling.py); docs/openai.md says why."""
     final_channel_only: bool = False
@@ -172,8 +169,9 @@ VLLM = EngineTraits(
     uncalibrated_cache=True,
     adapters=VLLM_ADAPTERS,
     cache_of_windows=True,
-    prompt_model=True,
-    # vllm_backend, src/model.py, _check_health: since r24.12 (b594d07); read at r26.01 (c70d654)
+    final_channel_only=True,
+    # vllm_backend, src/model.py, _check_health: since r24.12 (b594d07); read at r26.01 (c70d654). Of releases that were
+    # made with that backend; Slipway's own model ends its server
     unloads_dead_engine=True,
     # enable_expert_parallel is a switch: the experts are shared out over all ranks of a stage, as evenly as they can be
     # (vllm/model_executor/layers/fused_moe, determine_expert_map at v0.19.0)

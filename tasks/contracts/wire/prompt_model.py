@@ -1,8 +1,8 @@
 """The model that renders the chat template for an engine that takes texts only: what clients know of it. Pure.
 
-Triton's vLLM backend takes a prompt as it is. Its repository has a second model, `<name>_prompt`, which makes a prompt
-of messages or of a question (model_repository_templates/vllm/model_prompt). Clients ask that model first, and then the
-engine's with the prompt (docs/decisions/0028-chat-with-vllm.md).
+Triton's vLLM backend takes a prompt as it is. A release that was made with it has a second model, `<name>_prompt`,
+which makes a prompt of messages or of a question. Clients ask that model first, and then the engine's with the prompt
+(docs/decisions/0028-chat-with-vllm.md). Releases made since have one model (docs/decisions/0045).
 """
 
 import json

@@ -28,7 +28,6 @@ from tasks.engines.preflight.model_shape import shape_of
 from tasks.engines.preflight.source_formats import group_of
 from tasks.engines.preflight.speculation import check_speculation
 from tasks.engines.upstream.tables import table_of
-from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
 
 ONLINE = {"fp8_online": {"quantization": "fp8"}}
 """Fields of AsyncEngineArgs by a format that vLLM makes as it loads weights: FP8 with one scale per tensor, and scales
@@ -219,7 +218,6 @@ class VllmMaker(CheckpointMaker):
             **checkpoint_values(engine_dir, spec),
             "loras": {name: adapter_folder(name) for name in ranks},
             "speculation": vllm_speculation(spec),
-            "tokenized_as_written": _is_tokenized_as_written(engine_dir),
             "options": {
                 "max_num_batched_tokens": batched_tokens(spec),
                 **_prefix_caching(engine_dir, spec),
@@ -260,12 +258,6 @@ def _prefix_caching(engine_dir: Path, spec: ReleaseSpec) -> dict[str, bool]:
     if stated is None and _is_hybrid(read_object(engine_dir / CONFIG) if (engine_dir / CONFIG).is_file() else {}):
         return {}
     return {"enable_prefix_caching": stated is not False}
-
-
-def _is_tokenized_as_written(engine_dir: Path) -> bool:
-    """Whether vLLM adds no special tokens to this model's prompts, so that a text keeps those of its chat template."""
-    architecture = read_object(engine_dir / ENGINE_DESCRIPTION).get("architecture")
-    return architecture in (table_of("vllm", NEWEST) or {}).get("tokenized_as_written", ())
 
 
 def _host_cache(spec: ReleaseSpec) -> dict[str, float]:

@@ -34,12 +34,6 @@ FEW_TOKENS = 512
 """Fewer cut off most answers within the thoughts: a lower limit is worth a warning."""
 
 REMEDY = "Raise max_tokens, or set what the template takes in engine.chat_template_kwargs, e.g. enable_thinking: false."
-VLLM_MARKS = (
-    "A client of Triton's own routes gets the marks with skip_special_tokens false among its sampling_parameters, and "
-    "has to take the final channel itself. "
-)
-"""Triton's vLLM backend gives sampling_parameters to vLLM's SamplingParams (vllm_backend at c70d654,
-src/utils/vllm_backend_utils.py, TritonSamplingParams.from_dict)."""
 
 
 def template_of(documents: Documents) -> str | None:
@@ -151,10 +145,9 @@ def _short_answers(spec: ReleaseSpec) -> Iterator[str]:
 
 def _channels(spec: ReleaseSpec) -> Iterator[str]:
     if not spec.engine.traits.final_channel_only:
-        marks = VLLM_MARKS if spec.engine.traits.prompt_model else ""
         yield (
             f"{spec.source.repo} answers in channels, and {spec.engine.kind} returns their text in one piece, without "
-            f"what separates them (analysis...assistantfinal...). {marks}Only the final channel is returned by "
+            f"what separates them (analysis...assistantfinal...). Only the final channel is returned by "
             f"{', '.join(kinds_with('final_channel_only'))}."
         )
     elif spec.gate.benchmark.max_tokens < FEW_TOKENS:

@@ -1,7 +1,7 @@
 """Requests of OpenAI's API, read strictly: every parameter is served, asks for nothing, or is refused by its name.
 
 Fields: https://platform.openai.com/docs/api-reference/chat/create and .../completions/create. The parameters that
-OpenAI does not have (top_k, min_tokens, repetition_penalty, bad_words) are vLLM's.
+OpenAI does not have (top_k, min_p, ignore_eos, min_tokens, repetition_penalty, bad_words) are vLLM's.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, Tag, ValidationError, model_validator
 
-from tasks.contracts.engine.sampling import NEUTRAL as NEUTRAL_SAMPLING
 from tasks.contracts.engine.sampling import Sampling, StopWords, Temperature, TextOfAnAnswer
 from tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 from tasks.serving.openai_api.errors import ApiError
@@ -61,6 +60,8 @@ class _Request(Sampling):
     stop: Stop | None = None
     seed: Annotated[int, Field(ge=-SEEDS, lt=SEEDS)] | None = None
     temperature: Temperature | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    ignore_eos: bool | None = None
     response_format: dict[str, JsonValue] | None = None
 
     _absent = model_validator(mode="before")(without_nulls)
@@ -93,8 +94,9 @@ class _Request(Sampling):
     def sampling(self) -> dict[str, Any]:
         """Parameters that only some models take, without those that ask for nothing."""
         penalties = ("presence_penalty", "frequency_penalty", "repetition_penalty")
-        values = {name: getattr(self, name) for name in ("top_p", "top_k", "min_tokens", *penalties, "bad_words")}
-        return {name: value for name, value in values.items() if not is_neutral(value, NEUTRAL_SAMPLING[name])}
+        names = ("top_p", "top_k", "min_p", "ignore_eos", "min_tokens", *penalties, "bad_words")
+        neutral = neutral_values(self.route)
+        return {name: value for name in names if not is_neutral(value := getattr(self, name), neutral[name])}
 
     def unknown(self) -> dict[str, Any]:
         """Parameters that no model takes, without those that ask for nothing."""

@@ -1,10 +1,10 @@
 """What the tests of this folder ask for by name."""
 
-from tests.local.serving.openai_server import api, both_api, five_api, long_api, vllm_api
+from tests.local.serving.openai_server import api, five_api, llmapi_api, long_api
 from tests.local.serving.served_engine import (
-    both,
     engine,
     five,
+    llmapi,
     long_server,
     make_long_repository,
     make_repository,
@@ -15,11 +15,11 @@ from tests.local.serving.served_engine import (
 
 __all__ = [
     "api",
-    "both",
-    "both_api",
     "engine",
     "five",
     "five_api",
+    "llmapi",
+    "llmapi_api",
     "long_api",
     "long_server",
     "make_long_repository",
@@ -27,5 +27,4 @@ __all__ = [
     "make_topology",
     "server",
     "start_server",
-    "vllm_api",
 ]

@@ -130,8 +130,7 @@ def _shared(triton, folder, **options):
 api = _shared("server", "openai")
 long_api = _shared("long_server", "long")
 five_api = _shared("five", "five")
-both_api = _shared("both", "both")
-vllm_api = _shared("both", "vllm", models=("other",))
+llmapi_api = _shared("llmapi", "llm-api")
 
 
 def client_of(api):

@@ -29,7 +29,7 @@ STAND_INS = REPOSITORY / "tests" / "local" / "serving" / "stand_in"
 LORAS = {"polite": "lora/polite", "terse": "lora/terse"}
 REFUSES = "{% if mood != 'fine' %}{{ raise_exception('the mood is ' ~ mood) }}{% endif %}"
 SHARED = {"gpus": [], "kv_cache_fraction": 0.9, "kv_cache": "auto", "tensor_parallel": 1, "pipeline_parallel": 1}
-SHARED |= {"prefix_caching": True, "loras": {}, "host_cache_bytes": 0, "speculation": {}}
+SHARED |= {"prefix_caching": True, "loras": {}, "host_cache_bytes": 0}
 
 
 @pytest.fixture(scope="session")
@@ -168,39 +168,15 @@ def five(start_server, make_topology):
 
 
 @pytest.fixture(scope="session")
-def both(engine, start_server, tmp_path_factory):
-    """A server of `demo` of the llmapi kind, and `other` and `odd` of the vllm kind."""
+def llmapi(engine, start_server, tmp_path_factory):
+    """A server of `demo` of the llmapi kind."""
     if not has_package("tokenizers"):
         pytest.skip("the serving environment lacks tokenizers: python3 -m local.environments triton")
-    repository = tmp_path_factory.mktemp("both")
+    repository = tmp_path_factory.mktemp("llm-api")
     values = {**json.loads((engine / "template_values.json").read_text()), **SHARED, "options": {}}
     render(TEMPLATES, "llmapi", {**values, "loras": LORAS}, repository)
-    placed = {"repository_root": str(repository)}
-    adapted = {"loras": {"polite": "lora/polite"}, "options": {"enable_lora": True}}
-    render(TEMPLATES, "vllm", {**values, **placed, **adapted, "name": "other"}, repository)
-    render(TEMPLATES, "vllm", {**values, **placed, "name": "odd"}, repository)
     shutil.copytree(engine, repository / "demo" / "1" / "engine")
     for tokens, folder in enumerate(LORAS.values(), start=2):
         write_adapter(repository / "demo" / "1" / "engine" / folder, tokens=tokens)
     shutil.copytree(STAND_INS / "tensorrt_llm", repository / "demo" / "1" / "tensorrt_llm")
-    for name in ("other", "odd"):
-        version = repository / name / "1"
-        shutil.copytree(engine, version / "engine", ignore=shutil.ignore_patterns("*.bin", "*.xml"))
-        config = repository / name / "config.pbtxt"
-        cpu = config.read_text().replace('backend: "vllm"', 'backend: "python"').replace("KIND_MODEL", "KIND_CPU")
-        config.write_text(cpu)
-        shutil.copy(STAND_INS / "vllm_backend.py", version / "model.py")
-    begin_texts_twice(repository / "odd" / "1")
     return start_server(repository)
-
-
-def begin_texts_twice(version):
-    """Let the stand-in for vLLM have another tokenizer than the model that renders its prompts."""
-    folder = version / "as_vllm_loads_it"
-    folder.mkdir()
-    tokenizer = json.loads((version / "engine" / "tokenizer.json").read_text())
-    begins, *rest = tokenizer["post_processor"]["single"]
-    tokenizer["post_processor"]["single"] = [begins, begins, *rest]
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    arguments = json.loads((version / "model.json").read_text())
-    (version / "model.json").write_text(json.dumps({**arguments, "model": str(folder)}))

@@ -49,9 +49,9 @@ def engine_kind(five, five_api):
 
 
 @pytest.fixture
-def llm_api(both, both_api):
-    with client_of(both_api) as client:
-        yield client, asked_by(both.repository / "demo" / "asked.jsonl")
+def llm_api(llmapi, llmapi_api):
+    with client_of(llmapi_api) as client:
+        yield client, asked_by(llmapi.repository / "demo" / "asked.jsonl")
 
 
 def ask(client, **parameters):

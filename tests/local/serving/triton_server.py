@@ -28,11 +28,21 @@ class TritonServer:
     The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way.
     """
 
-    def __init__(self, repository, folder, first_on_path=None, environment=None, arguments=(), metrics=False):
+    def __init__(
+        self,
+        repository,
+        folder,
+        first_on_path=None,
+        environment=None,
+        arguments=(),
+        metrics=False,
+        launcher=LAUNCHER,
+        ready_s=READY_TIMEOUT_S,
+    ):
         self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
-        self.repository, self.log = repository, folder / "tritonserver.log"
+        self.repository, self.log, self._ready_s = repository, folder / "tritonserver.log", ready_s
         command = [
-            LAUNCHER,
+            launcher,
             f"--model-repository={repository}",
             f"--http-address={LOOPBACK}",
             f"--http-port={self.http_port}",
@@ -73,7 +83,7 @@ class TritonServer:
             return self.process.wait()
 
     def wait_until_ready(self):
-        deadline = time.monotonic() + READY_TIMEOUT_S
+        deadline = time.monotonic() + self._ready_s
         while self.process.poll() is None and time.monotonic() < deadline:
             if self.is_ready():
                 return

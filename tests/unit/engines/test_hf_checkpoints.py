@@ -153,16 +153,6 @@ def test_prefix_caching_of_a_hybrid_is_left_to_vllm_unless_the_spec_says(checkpo
     assert {name: value for name, value in options.items() if "prefix" in name} == stated
 
 
-@pytest.mark.parametrize(
-    ("architecture", "as_written"), [("Gemma4ForConditionalGeneration", True), ("LlamaForCausalLM", False)]
-)
-def test_prompts_keep_their_special_tokens_where_vllm_adds_none(checkpoint, out, architecture, as_written):
-    (checkpoint / "config.json").write_text(json.dumps({"architectures": [architecture]}))
-    maker_for("vllm").build(checkpoint, asked("vllm"), out)
-
-    assert maker_for("vllm").template_values(out, asked("vllm"))["tokenized_as_written"] is as_written
-
-
 ADAPTERS = [{"name": name, "repo": f"org/{name}"} for name in ("terse", "polite")]
 
 

@@ -14,7 +14,7 @@ from tasks.serving.openai_api.inputs import chat_question, completion_questions
 from tasks.serving.openai_api.requests import read_chat, read_completion
 from tasks.serving.rendered.repository import render
 from tests.support.paths import REPOSITORY
-from tests.unit.openai_api.models import PROMPT_MODEL, VLLM, VLLM_OUTPUTS, model_of
+from tests.unit.openai_api.models import model_of
 from tests.unit.serving.test_gpu_repositories import VALUES
 
 TABLE = re.compile(r"^\| (.*) \| (yes|no) \| (yes|no) \| (yes|no) \| (yes|no) \|$", re.MULTILINE)
@@ -29,6 +29,8 @@ ASKED = {
     "`stop`, at most 16": {"stop": ["."]},
     "`top_p`": {"top_p": 0.5},
     "`top_k`": {"top_k": 3},
+    "`min_p`": {"min_p": 0.5},
+    "`ignore_eos`": {"ignore_eos": True},
     "`min_tokens`": {"min_tokens": 3},
     "`presence_penalty`": {"presence_penalty": 1.0},
     "`frequency_penalty`": {"frequency_penalty": 1.0},
@@ -49,11 +51,9 @@ GUIDED = {"guided_decoding_backend": "xgrammar"}
 
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
-    """Inputs and outputs of a kind's model; those of vllm are completed by Triton's backend."""
+    """Inputs and outputs of a kind's model."""
 
     def model(kind, options):
-        if kind == "vllm":
-            return model_of(VLLM, VLLM_OUTPUTS, **PROMPT_MODEL)
         folder = tmp_path_factory.mktemp("repository")
         values = {**VALUES, "scheduler": {}, "properties": {}, "options": options or {}, **(options or {})}
         render(REPOSITORY / "model_repository_templates", kind, values, folder)
@@ -101,17 +101,6 @@ def test_a_kind_obeys_what_the_table_says(rendered, row):
         kind: word == "yes" for kind, word in zip(KINDS, said, strict=True) if kind in kinds
     }
     assert set(found.values()) <= {None, "messages", *(ASKED[name] or ())}
-
-
-def test_the_model_that_renders_prompts_of_vllm_takes_whatever_it_is_sent(tmp_path):
-    render(REPOSITORY / "model_repository_templates", "vllm", VALUES, tmp_path)
-    config = text_format.Parse((tmp_path / "demo_prompt" / "config.pbtxt").read_text(), ModelConfig())
-    request = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], **TOOLS, "max_tokens": 3}
-    request |= {"min_tokens": 2, "chat_template_kwargs": {"a": 1}}
-    question = chat_question(read_chat(json.dumps(request).encode()), model_of(VLLM, VLLM_OUTPUTS, **PROMPT_MODEL))
-
-    assert set(question.to_render) == {tensor.name for tensor in config.input}
-    assert {tensor.name for tensor in config.output} == {"prompt", "prompt_tokens", "max_tokens", "tool_call_format"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

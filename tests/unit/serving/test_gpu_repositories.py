@@ -195,25 +195,13 @@ def test_cache_reuse_and_chunks_need_paged_context_attention(tmp_path, paged, wo
     assert found["enable_kv_cache_reuse"] == found["enable_chunked_context"] == word
 
 
-@pytest.mark.parametrize(("kind", "model"), [("trt-engine", "demo_tensorrt_llm"), ("llmapi", "demo")])
+@pytest.mark.parametrize(("kind", "model"), [("trt-engine", "demo_tensorrt_llm"), ("llmapi", "demo"), ("vllm", "demo")])
 def test_gpus_are_named_where_they_were_chosen(tmp_path, kind, model):
     pinned = rendered(kind, tmp_path / "pinned", gpus=[2, 3])
     free = rendered(kind, tmp_path / "free", gpus=[])
 
     assert parameters(pinned, model)["gpu_device_ids"] == "2,3"
     assert "gpu_device_ids" not in parameters(free, model)
-
-
-@pytest.mark.parametrize(
-    ("tensor_parallel", "gpus", "kind", "pinned"),
-    [(1, [1], "KIND_GPU", [1]), (1, [], "KIND_MODEL", []), (2, [], "KIND_MODEL", [])],
-)
-def test_vllm_is_pinned_by_triton_where_a_gpu_was_chosen(tmp_path, tensor_parallel, gpus, kind, pinned):
-    repository = rendered("vllm", tmp_path, tensor_parallel=tensor_parallel, gpus=gpus)
-    (group,) = config(repository, "demo").instance_group
-
-    assert (group.Kind.Name(group.kind), list(group.gpus)) == (kind, pinned)
-    assert parameters(repository, "demo")["REPORT_CUSTOM_METRICS"] == "true"
 
 
 def test_vllms_engine_arguments_come_from_the_values_and_options_may_add_some(tmp_path):
@@ -235,13 +223,10 @@ def test_vllms_engine_arguments_come_from_the_values_and_options_may_add_some(tm
 def test_adapters_are_listed_where_they_lie_below_the_engine(tmp_path):
     loras = {"terse": "lora/terse", "polite": "lora/polite"}
     without = rendered("vllm", tmp_path / "without")
-    adapted = rendered("vllm", tmp_path / "adapted", loras=loras, repository_root="/elsewhere")
+    adapted = rendered("vllm", tmp_path / "adapted", loras=loras)
 
-    assert json.loads((without / "demo/1/multi_lora.json").read_text()) == {}
-    assert json.loads((adapted / "demo/1/multi_lora.json").read_text()) == {
-        "polite": "/elsewhere/demo/1/engine/lora/polite",
-        "terse": "/elsewhere/demo/1/engine/lora/terse",
-    }
+    assert "adapters" not in parameters(without, "demo")
+    assert json.loads(parameters(adapted, "demo")["adapters"]) == loras
 
 
 def test_the_llm_apis_arguments_come_from_the_values_and_options_may_add_some(tmp_path):

@@ -117,11 +117,10 @@ def test_plan_does_not_warn_where_there_is_room_or_no_thinking(changes):
     assert chat.warnings(asked(**changes), documents(QWEN3)) == []
 
 
-def test_plan_warns_that_vllm_returns_channels_as_one_text():
-    (warning,) = chat.warnings(asked("vllm"), documents(HARMONY))
+def test_plan_warns_of_a_kind_that_returns_channels_as_one_text():
+    (warning,) = chat.warnings(asked("trt-engine"), documents(HARMONY))
 
-    assert "skip_special_tokens" in warning
-    assert "llmapi" in warning
+    assert "Only the final channel is returned by openvino, llmapi, vllm." in warning
 
 
 MARKED = "{% for message in messages %}[INST] {{ message.content }} [/INST]{% endfor %}"

@@ -2,30 +2,22 @@
 
 import asyncio
 import os
-import queue
 import secrets
-import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import yaml
 from generation.adapters import Adapter, read_adapters
+from generation.async_runtime import AsyncRuntime
 from generation.grammar.ebnf import Dialect
 from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.runtime import Controls, Progress, Sampling, TokenLogprob
+from generation.logprobs import token_logprobs
+from generation.runtime import Controls, Progress, Sampling
 from generation.service import Service
 from generation.settings import check_numpy, read_settings
 from speculation import with_speculation
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-WAIT_S = 0.01
-"""How long a step waits for tokens, and a new request for being admitted while the engine gives none."""
-
 
 GUIDED = "guided_decoding_backend"
 
@@ -79,66 +71,36 @@ def _requests(adapters: Mapping[str, Adapter]) -> dict[str, Any]:
     return {each.name: LoRARequest(each.name, each.number, str(each.folder)) for each in adapters.values()}
 
 
-class LlmApiRuntime:
-    """A Runtime: tensorrt_llm.LLM (1.2), whose requests live in an event loop of their own thread."""
+class LlmApiRuntime(AsyncRuntime):
+    """A Runtime over tensorrt_llm.LLM (1.2)."""
 
     def __init__(self, llm: Any, end_ids: Sequence[int], adapters: Mapping[str, Adapter]) -> None:
         import tensorrt_llm
 
+        super().__init__()
         self._api, self._llm, self._end_ids, self._adapters = tensorrt_llm, llm, list(end_ids), _requests(adapters)
-        self._followed: dict[int, Future[None]] = {}
-        self._arrived: queue.Queue[Progress | Exception] = queue.Queue()
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="llm-api", daemon=True).start()
 
-    def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
+    async def answer(self, number: int, prompt: Sequence[int], sampling: Sampling) -> AsyncIterator[Progress]:
         """Top-k 1 is greedy, for a temperature is above 0; without a seed the engine's own is always the same."""
         ends = {"end_id": self._end_ids[0], "stop_token_ids": self._end_ids[1:] or None}
         how = {**_chosen(sampling), **_controls(sampling.controls, self._api)}
-        chosen = self._api.SamplingParams(max_tokens=sampling.max_tokens, detokenize=False, **ends, **how)
-        answer = self._follow(number, list(prompt), chosen, sampling)
-        self._followed[number] = following = asyncio.run_coroutine_threadsafe(answer, self._loop)
-        following.add_done_callback(lambda _: self._followed.pop(number, None))
-
-    def step(self) -> list[Progress]:
-        """What has arrived since the last one."""
-        found = []
-        with suppress(queue.Empty):
-            found.append(self._arrived.get(timeout=WAIT_S))
-            while True:
-                found.append(self._arrived.get_nowait())
-        if failures := [each for each in found if isinstance(each, Exception)]:
-            raise failures[0]
-        return [each for each in found if not isinstance(each, Exception)]
-
-    def cancel(self, number: int) -> None:
-        """Whatever arrives of it, nobody looks at it any more."""
-        if followed := self._followed.get(number):
-            followed.cancel()
-
-    def has_work(self) -> bool:
-        """Whether a request runs, or something of one was not taken yet."""
-        return bool(self._followed) or not self._arrived.empty()
-
-    async def _follow(self, number: int, prompt: list[int], chosen: Any, sampling: Sampling) -> None:
-        result: Any = None
         adapter, alternatives = self._adapters.get(sampling.adapter), sampling.controls.logprobs
+        result: Any = None
         try:
-            result = self._llm.generate_async(prompt, chosen, lora_request=adapter, streaming=True)
+            chosen = self._api.SamplingParams(max_tokens=sampling.max_tokens, detokenize=False, **ends, **how)
+            result = self._llm.generate_async(list(prompt), chosen, lora_request=adapter, streaming=True)
             async for report in result:
                 output = report.outputs[0]
                 tokens = [token for token in output.token_ids_diff if token not in self._end_ids]
                 reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
-                logprobs = [] if alternatives is None else _logprobs(tokens, output.logprobs_diff, alternatives)
-                self._arrived.put(Progress(number, tokens, reason, logprobs=logprobs))
+                logprobs = [] if alternatives is None else token_logprobs(tokens, output.logprobs_diff, alternatives)
+                yield Progress(number, tokens, reason, logprobs=logprobs)
         except asyncio.CancelledError:
             if result is not None:
                 result.abort()
             raise
         except (self._api.llmapi.RequestError, ValueError) as error:
-            self._arrived.put(Progress(number, (), failure=f"the engine refused this request: {str(error)[:256]}."))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the thread that steps must raise it
-            self._arrived.put(error)
+            yield Progress(number, (), failure=f"the engine refused this request: {str(error)[:256]}.")
 
 
 def _chosen(sampling: Sampling) -> dict[str, Any]:
@@ -157,14 +119,3 @@ def _controls(controls: Controls, api: Any) -> dict[str, Any]:
     if controls.grammar:
         given["guided_decoding"] = api.llmapi.GuidedDecodingParams(grammar=controls.grammar)
     return given
-
-
-def _logprobs(tokens: Sequence[int], reported: Sequence[Mapping[int, Any]], alternatives: int) -> list[TokenLogprob]:
-    """From a mapping of tokens for each position: the likeliest ones, and the one that was chosen."""
-    entries = []
-    for token, found in zip(tokens, reported, strict=False):
-        likeliest = sorted(found, key=lambda each: found[each].logprob, reverse=True)[:alternatives]
-        entries.append(
-            TokenLogprob(token, found[token].logprob, tuple((each, found[each].logprob) for each in likeliest))
-        )
-    return entries

@@ -1,0 +1,117 @@
+"""A Runtime over vLLM's AsyncLLM (0.19 to 0.32), whose engine is a process of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from generation.adapters import Adapter
+from generation.async_runtime import AsyncRuntime
+from generation.logprobs import token_logprobs
+from generation.runtime import Controls, Progress, Sampling
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.inputs import TokensPrompt
+from vllm.lora.request import LoRARequest
+from vllm.sampling_params import RequestOutputKind, SamplingParams, StructuredOutputsParams
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
+
+LOOK_S = 1.0
+"""How often an engine that nobody asks is looked after."""
+
+
+class VllmRuntime(AsyncRuntime):
+    """Its arguments are those of AsyncEngineArgs."""
+
+    def __init__(
+        self,
+        arguments: Mapping[str, Any],
+        end_ids: Sequence[int],
+        adapters: Mapping[str, Adapter],
+        stat_loggers: Sequence[Callable[..., Any]] = (),
+    ) -> None:
+        """Load the model; whatever vLLM raises when it cannot."""
+        super().__init__()
+        self._end_ids = list(end_ids)
+        self._adapters = {
+            each.name: LoRARequest(each.name, each.number, str(each.folder)) for each in adapters.values()
+        }
+        loading = _load(AsyncEngineArgs(**arguments), list(stat_loggers))
+        self._llm = asyncio.run_coroutine_threadsafe(loading, self.loop).result()
+
+    def watch(self, on_end: Callable[[], None]) -> None:
+        """Have `on_end` called once the engine has died; the next `step` raises why."""
+        self._watching = asyncio.run_coroutine_threadsafe(self._watch(on_end), self.loop)
+
+    def close(self) -> None:
+        """End the engine."""
+        self.loop.call_soon_threadsafe(self._watching.cancel)
+        self._llm.shutdown()
+
+    async def answer(self, number: int, prompt: Sequence[int], sampling: Sampling) -> AsyncIterator[Progress]:
+        """VLLM aborts a request whose generator is closed."""
+        try:
+            reports = self._llm.generate(
+                TokensPrompt(prompt_token_ids=list(prompt)),
+                sampling_params(sampling, self._end_ids),
+                str(number),
+                lora_request=self._adapters.get(sampling.adapter),
+            )
+            async with aclosing(reports):
+                async for report in reports:
+                    yield self._progress(number, report, sampling.controls)
+        except EngineDeadError:
+            raise
+        except Exception as error:  # noqa: BLE001 - vLLM calls everything else recoverable (EngineGenerateError)
+            why = str(error.__cause__ or error)[:256]
+            yield Progress(number, (), failure=f"the engine refused this request: {why}.")
+
+    def _progress(self, number: int, report: Any, controls: Controls) -> Progress:
+        output = report.outputs[0]
+        hidden = () if controls.ignore_eos else self._end_ids
+        tokens = [token for token in output.token_ids if token not in hidden]
+        reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
+        logprobs = [] if controls.logprobs is None else token_logprobs(tokens, output.logprobs, controls.logprobs)
+        return Progress(number, tokens, reason, logprobs=logprobs)
+
+    async def _watch(self, on_end: Callable[[], None]) -> None:
+        try:
+            while True:
+                await self._llm.check_health()
+                await asyncio.sleep(LOOK_S)
+        except EngineDeadError as error:
+            self.fail(error)
+            on_end()
+
+
+async def _load(arguments: AsyncEngineArgs, stat_loggers: list[Callable[..., Any]]) -> AsyncLLM:
+    """In the loop that will serve, in which vLLM begins to read what its engine makes."""
+    return AsyncLLM.from_engine_args(arguments, stat_loggers=stat_loggers)
+
+
+def sampling_params(sampling: Sampling, end_ids: Sequence[int]) -> SamplingParams:
+    """The same in vLLM's words; `end_ids` end an answer. Text is made of tokens elsewhere, and stop words end it there.
+
+    Raises:
+        ValueError: vLLM does not take a value.
+    """
+    controls = sampling.controls
+    return SamplingParams(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        seed=sampling.seed,
+        top_p=controls.top_p,
+        top_k=controls.top_k,
+        min_p=controls.min_p,
+        min_tokens=controls.min_tokens,
+        presence_penalty=controls.presence_penalty,
+        frequency_penalty=controls.frequency_penalty,
+        repetition_penalty=controls.repetition_penalty,
+        bad_words=list(controls.bad_words) or None,
+        logprobs=controls.logprobs,
+        structured_outputs=StructuredOutputsParams(grammar=controls.grammar) if controls.grammar else None,
+        stop_token_ids=None if controls.ignore_eos else list(end_ids),
+        ignore_eos=controls.ignore_eos,
+        detokenize=False,
+        output_kind=RequestOutputKind.DELTA,
+    )
