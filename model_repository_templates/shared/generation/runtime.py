@@ -14,8 +14,6 @@ class Controls:
     Attributes:
         top_p: the likeliest tokens that have this probability together are left, above 0 and at most 1.
         top_k: this many of the likeliest tokens are left; 0 leaves all.
-        min_p: tokens are left that have this share of the likeliest one's probability, 0 to 1.
-        ignore_eos: no token of the model's ends the answer.
         min_tokens: the answer does not end before it has so many tokens.
         presence_penalty: taken off the logits of tokens that the answer has, -2 to 2.
         frequency_penalty: the same, times how often the answer has the token, -2 to 2.
@@ -23,12 +21,12 @@ class Controls:
         bad_words: texts that the answer does not contain.
         logprobs: how many of the likeliest tokens are reported with each token's log-probability; None reports none.
         grammar: grammar that the answer obeys, in the EBNF of xgrammar, or empty.
+        min_p: tokens are left that have this share of the likeliest one's probability, 0 to 1.
+        ignore_eos: no token of the model's ends the answer.
     """
 
     top_p: float = 1.0
     top_k: int = 0
-    min_p: float = 0.0
-    ignore_eos: bool = False
     min_tokens: int = 0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -36,6 +34,8 @@ class Controls:
     bad_words: tuple[str, ...] = ()
     logprobs: int | None = None
     grammar: str = ""
+    min_p: float = 0.0
+    ignore_eos: bool = False
 
 
 @dataclass(frozen=True)

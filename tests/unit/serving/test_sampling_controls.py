@@ -35,6 +35,7 @@ def test_inputs_become_controls():
         ({"top_p": 1.5}, "top_p"),
         ({"top_p": float("nan")}, "top_p"),
         ({"top_k": -1}, "top_k"),
+        ({"min_p": 1.5}, "min_p"),
         ({"min_tokens": -1}, "min_tokens"),
         ({"presence_penalty": 2.5}, "presence_penalty"),
         ({"frequency_penalty": -2.5}, "frequency_penalty"),
