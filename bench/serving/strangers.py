@@ -289,7 +289,7 @@ class Stranger:
 
     def _schema(self, depth: int) -> str:
         kinds = {self._leaf: 1, self._doubled_chain: 1, self._lengths: 1, self._typed: 3, self._words: 4}
-        (kind,) = self._random.choices(list(kinds), kinds.values()) if depth > 0 else [self._leaf]
+        (kind,) = self._random.choices(list(kinds), list(kinds.values())) if depth > 0 else [self._leaf]
         return kind(depth - 1)
 
     def _leaf(self, _depth: int) -> str:
