@@ -124,6 +124,7 @@ class _Translation:
         self._root, self._grammar, self._left, self._repeats = root, Grammar(dialect), MAX_SCHEMAS, MAX_ALL_REPEATS
         self._rules: dict[tuple[str, str], str] = {("#", ""): "root"}
         self._waiting: list[tuple[str, str]] = [("#", "")]
+        self._merges: dict[int, Mapping[str, Any]] = {}
         self._made_of: dict[str, set[str]] = {}
         """Places by the places that they are as a whole, before any property or item."""
 
@@ -169,9 +170,7 @@ class _Translation:
         if not words or "enum" in words or "const" in words:
             return True
         if "allOf" in words and not _is_patterns(words["allOf"]):
-            beside = {name: each for name, each in words.items() if name != "allOf"}
-            parts = [beside, *(self._resolved(each, at) for each in words["allOf"])]
-            return all(self._ends(part, at, ending) for part in parts)
+            return self._ends(self._merged(words, at), at, ending)
         for keyword in ("anyOf", "oneOf"):
             if keyword in words and "type" not in words:
                 return any(self._ends(each, at, ending) for each in words[keyword] if not is_never(each))
@@ -244,7 +243,13 @@ class _Translation:
         raise SchemaError(f"{at[:128]} refers to itself without end.")
 
     def _merged(self, words: Mapping[str, Any], at: str) -> Mapping[str, Any]:
-        """One schema for one with `allOf`."""
+        """One schema for one with `allOf`, made once."""
+        number = id(words["allOf"])  # the list stays where it is, in the root or in a schema that was made here
+        if number not in self._merges:
+            self._merges[number] = self._merge(words, at)
+        return self._merges[number]
+
+    def _merge(self, words: Mapping[str, Any], at: str) -> Mapping[str, Any]:
         parts = self._parts(words, at, 0)
         if len(parts) == 1:
             return parts[0]

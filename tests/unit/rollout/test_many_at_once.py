@@ -12,7 +12,7 @@ from tasks.steps import drill, promote, roll_back, roll_out
 from tests.fakes.cluster import in_memory, standing
 from tests.fakes.rollouts import channel, judged, published, released, version
 from tests.fakes.stepping import Actor, play
-from tests.unit.rollout.test_drilling import ASKED, CountedLoad
+from tests.unit.rollout.test_drilling import ASKED, AskedLoad
 
 pytestmark = pytest.mark.timeout(200)  # many orders, with threads
 SECOND, THIRD = version(2).id, version(3).id
@@ -45,8 +45,8 @@ class World:
             roll_back.run(made, workspace)
             raise
 
-    def drill(self, *place):
-        return drill.run(ASKED, self.within(*place), load_of=CountedLoad(*place))
+    def drill(self, cluster, clock):
+        return drill.run(ASKED, self.within(cluster, clock), load_of=AskedLoad(clock))
 
     def revert(self, *place):
         revert("demo", self.within(*place), run="run-8", reason="slow")
