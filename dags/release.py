@@ -21,7 +21,7 @@ from tasks.contracts.redaction import bounded
 from tasks.contracts.spec.spec import ReleaseSpec
 
 if TYPE_CHECKING:
-    from tasks.contracts.steps import Step
+    from tasks.contracts.step_names import Step
 
 FIELDS = ReleaseSpec.model_json_schema()["$defs"]
 Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's, ten times as fast

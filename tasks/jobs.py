@@ -27,7 +27,7 @@ from tasks.contracts.errors import InputError, PipelineError
 from tasks.contracts.fit.step_kinds import STEP_KINDS, StepRequest
 from tasks.contracts.site.signing import KEY_VARIABLE
 from tasks.contracts.site.site import Site
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.artifact import STAGES
 from tasks.contracts.stored.lease import DAG_RUN_VARIABLE, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.stored.plan import Plan, PlanRequest

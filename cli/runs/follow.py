@@ -11,7 +11,7 @@ from typing import Protocol
 from cli.airflow.api import Airflow, Run, Task, progress_lines
 from cli.airflow.patience import Silence
 from tasks.contracts.errors import UnavailableError
-from tasks.contracts.steps import STEPS
+from tasks.contracts.step_names import STEPS
 from tasks.contracts.stored.release import StepResult
 
 APPROVAL = "approval"

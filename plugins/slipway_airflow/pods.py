@@ -17,7 +17,7 @@ from tasks.contracts.site.site import PodShape, Site, StartBudget
 from tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from tasks.contracts.site.telemetry import HEADERS_VARIABLE
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
 from tasks.contracts.stored.plan import Estimate
 from tasks.contracts.wire.trace_context import TRACEPARENT, trace_parent

@@ -12,7 +12,7 @@ from plugins.slipway_airflow.site import current_site
 from plugins.slipway_airflow.starting import PodCannotStartError
 from tasks.contracts.pods.pod_failures import EXIT_CODES, PodFailure, gone, last_words
 from tasks.contracts.pods.refusals import FINAL, remedy_of
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.artifact import Layout, Stage
 from tasks.contracts.stored.plan import StagePlan
 from tasks.contracts.stored.release import StepResult

@@ -42,7 +42,7 @@ from tasks.contracts.measured.drill import SKIPPED
 from tasks.contracts.measured.gate import Verdict
 from tasks.contracts.pods.pod_failures import PodFailure, failure_of, gone
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.artifact import STAGES, Layout
 from tasks.contracts.stored.lease import DAG_RUN, ENDED_HOLDERS
 from tasks.contracts.stored.plan import Plan

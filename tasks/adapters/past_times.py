@@ -10,7 +10,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.fit.forecast import PastTimes
 from tasks.contracts.fit.step_kinds import STEP_KINDS, steps_of
 from tasks.contracts.measured.gate import GateReport
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.artifact import STAGES
 from tasks.contracts.stored.release import Release
 

@@ -14,7 +14,7 @@ from tasks.adapters.store.object_store import ObjectStore
 from tasks.contracts.base import canonical_json, read_contract_json
 from tasks.contracts.errors import InputError
 from tasks.contracts.site.site import Site
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.artifact import Layout, Manifest
 from tasks.contracts.stored.plan import DatasetFile
 from tasks.contracts.stored.release import Release, StepResult

@@ -66,7 +66,7 @@ from tasks.serving.rendered.front_routes import limits_of
 from tasks.serving.rendered.repository import template_files
 
 if TYPE_CHECKING:
-    from tasks.contracts.steps import Step
+    from tasks.contracts.step_names import Step
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from tasks.adapters.workspace import Outcome, Workspace
 from tasks.contracts.errors import ConflictError
 from tasks.contracts.fit.step_kinds import CANDIDATE_STEPS, STEP_KINDS
 from tasks.contracts.measured.gate import Verdict
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.release import Release, StepResult
 from tasks.rollout.act.reconciler import RolloutReconciler
 from tasks.rollout.decide.blue_green import Goal, Observed

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.contracts.fit.step_kinds import STEP_KINDS
 from tasks.contracts.pods.writes import TEMPORARY, WRITES
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tests.contracts.recorded import contract
 
 RECORD = contract("written_paths.yaml")

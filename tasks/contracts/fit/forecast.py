@@ -23,7 +23,7 @@ from tasks.contracts.measured.gate import GateReport
 from tasks.contracts.site.site import Prices, quantity
 from tasks.contracts.spec.gate import Gate
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.artifact import STAGES
 from tasks.contracts.stored.bytes_to_move import BytesToMove
 from tasks.contracts.stored.channel import ReleaseState

@@ -6,7 +6,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.site.gpu_nodes import SPOT_TAINT
 from tasks.contracts.site.site import Gpu, PodShape, Site, Toleration
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 
 GPU_RESOURCE, GPU_PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
 EFA_RESOURCE = "vpc.amazonaws.com/efa"

@@ -28,7 +28,7 @@ from tasks.contracts.site.site import Site
 from tasks.contracts.site.triton_images import TritonImage, check_digest, check_driver, triton_image
 from tasks.contracts.spec.gpu_formats import check_format
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.plan import Estimate
 
 

@@ -15,7 +15,7 @@ from tasks.contracts.site.retention import RetentionRequest
 from tasks.contracts.site.site import Site
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
-from tasks.contracts.steps import STEPS, Step
+from tasks.contracts.step_names import STEPS, Step
 from tasks.contracts.stored.artifact import Layout
 from tasks.contracts.stored.plan import PlanRequest
 from tasks.contracts.stored.release import RevertRequest

@@ -3,7 +3,7 @@
 from tasks.contracts.fit.step_kinds import STEP_KINDS, ShapeName
 from tasks.contracts.site.site import Gpu
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 
 HELD = 0.85
 """Share of a GPU's memory that weights may take while they are quantized. The rest is an allowance for CUDA,

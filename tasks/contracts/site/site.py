@@ -18,7 +18,7 @@ from tasks.contracts.site.retention import RetentionPolicy
 from tasks.contracts.site.signing import Signing
 from tasks.contracts.site.telemetry import Telemetry
 from tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 
 POD_IP = "$(POD_IP)"
 """Kubernetes replaces it with the pod's own address: the one expansion that a site may use."""

@@ -11,7 +11,7 @@ from tasks.contracts.kubernetes_text import ObjectUri, ReleaseId, RunIdentity
 from tasks.contracts.redaction import bounded
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.spec_fields import MAX_NAME_CHARS
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.plan import Plan
 
 FAILED_RESULT_KEY = "failed_result"

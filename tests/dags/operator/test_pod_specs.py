@@ -14,7 +14,7 @@ from plugins.slipway_airflow.site import read_site
 from tasks.contracts.site.signing import KEY_VARIABLE, Signing
 from tasks.contracts.site.telemetry import Telemetry
 from tasks.contracts.spec_fields import GROUP_PATIENCE_S
-from tasks.contracts.steps import STEPS, Step
+from tasks.contracts.step_names import STEPS, Step
 from tasks.contracts.wire.trace_context import trace_parent
 from tests.contracts.recorded import check_writable
 from tests.contracts.test_written_paths import NEEDS_GPUS

@@ -16,7 +16,7 @@ from tasks.contracts.errors import InputError
 from tasks.contracts.kubernetes_text import container_values
 from tasks.contracts.measured.drill import DrillRequest
 from tasks.contracts.spec.rollout import DrillSettings
-from tasks.contracts.steps import STEPS
+from tasks.contracts.step_names import STEPS
 from tasks.contracts.stored.plan import PlanRequest
 from tasks.contracts.stored.release import RevertRequest
 from tests.dags.places import SITE

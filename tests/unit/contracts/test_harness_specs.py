@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from tasks.contracts.fit.step_kinds import steps_of
 from tasks.contracts.spec.harness import Harness, HarnessTask
-from tasks.contracts.steps import STEPS
+from tasks.contracts.step_names import STEPS
 from tests.fakes.releases import SPEC, spec
 
 TASK = {"task": "gsm8k", "at_least": 0.5}

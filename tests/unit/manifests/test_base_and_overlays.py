@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tasks.contracts.fit.site_objects import READS_DATASETS
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tests.support.kubernetes_schemas import validate
 from tests.unit.manifests.objects import BASE, MANIFESTS, base_objects, listed, named
 

@@ -11,7 +11,7 @@ from tasks.adapters.workspace import Workspace
 from tasks.contracts.errors import InputError
 from tasks.contracts.fit.step_kinds import STEP_KINDS
 from tasks.contracts.redaction import MESSAGE_CHARS
-from tasks.contracts.steps import Step
+from tasks.contracts.step_names import Step
 from tasks.contracts.stored.release import Release
 from tasks.jobs import Job, report
 from tests.fakes.workspace import workspace
