@@ -30,7 +30,7 @@ from tasks.adapters.store.object_store import (
     Upload,
 )
 from tasks.adapters.store.parts import Lanes
-from tasks.adapters.store.s3_errors import NO_UPLOAD, OTHER_ETAG, S3Errors, address_of, code_of
+from tasks.adapters.store.s3_errors import NO_UPLOAD, OTHER_ETAG, S3_ATTEMPTS, S3Errors, address_of, code_of
 from tasks.adapters.store.s3_files import S3Files
 from tasks.contracts.errors import InputError
 from tasks.contracts.site.site import ObjectStoreSite
@@ -38,7 +38,6 @@ from tasks.contracts.stored.artifact import Algorithm
 
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
-ATTEMPTS = 3
 SPARE_CONNECTIONS = 32  # beside those of parts: small files, copies and documents
 FIRST_REGION = "us-east-1"
 LARGEST_DELETE = 1000  # DeleteObjects takes no more keys
@@ -72,7 +71,7 @@ class S3ObjectStore(ObjectStore):
             config=Config(
                 connect_timeout=CONNECT_TIMEOUT_S,
                 read_timeout=READ_TIMEOUT_S,
-                retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+                retries={"mode": "standard", "total_max_attempts": S3_ATTEMPTS},
                 max_pool_connections=site.transfer.connections + SPARE_CONNECTIONS,
                 s3=addressing,
                 # without a checksum, the request's signature holds a sha256 of its body (Signature Version 4)

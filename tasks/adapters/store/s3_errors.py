@@ -16,6 +16,10 @@ from tasks.adapters.store.object_store import DeniedError, LostRaceError, NotFou
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tasks.contracts.fit.site_objects import OBJECT_STORE_POLICY
 
+S3_ATTEMPTS = 3
+"""How often boto3, in its mode `standard`, sends a request in all: again after a lost connection, a timeout, a
+throttling code or a status of 500, 502, 503 or 504. What fails then becomes one of the errors below."""
+
 BASE_POLICY = "object-store"  # k8s_manifests/base/networkpolicy-slipway-object-store.yaml
 QUOTED_CHARS = 120
 
