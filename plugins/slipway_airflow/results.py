@@ -11,7 +11,7 @@ from plugins.slipway_airflow.outages import NoAnswerError
 from plugins.slipway_airflow.site import current_site
 from plugins.slipway_airflow.starting import PodCannotStartError
 from tasks.contracts.pods.pod_failures import EXIT_CODES, PodFailure, gone, last_words
-from tasks.contracts.pods.refusals import FINAL, remedy_of
+from tasks.contracts.pods.refusals import FINAL, rejection
 from tasks.contracts.step_names import Step
 from tasks.contracts.stored.artifact import Layout, Stage
 from tasks.contracts.stored.plan import StagePlan
@@ -86,11 +86,8 @@ def refused(step: Step, status: int, message: str, shape: str) -> AirflowExcepti
         message: the API server's own words.
         shape: name of the pod's shape in the site file.
     """
-    text = f"{step}: the cluster rejected a request: {message.rstrip('.')}"
-    if status not in FINAL:
-        return AirflowException(text)
-    remedy = remedy_of(message, current_site().kubernetes.pipeline_namespace, shape)
-    return AirflowFailException(f"{text}. {remedy} Then clear this task.")
+    text = rejection(status, message, current_site().kubernetes.pipeline_namespace, shape)
+    return _exception(f"{step}: {text}", retry=status not in FINAL)
 
 
 def _exception(text: str, *, retry: bool) -> AirflowException:

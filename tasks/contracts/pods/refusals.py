@@ -1,4 +1,4 @@
-"""What to do about a pod that the API server refuses to create. Pure.
+"""What a step says, and what to do, when the cluster rejected its request to create a pod. Pure.
 
 Messages are those of Kubernetes 1.36: plugin/pkg/admission/limitranger, plugin/pkg/admission/serviceaccount,
 plugin/pkg/admission/podtolerationrestriction, apiserver/pkg/admission/plugin (webhook, policy, resourcequota,
@@ -63,14 +63,20 @@ REFUSALS = (
 OTHERWISE = "Change what the cluster names."
 
 
-def remedy_of(message: str, namespace: str, shape: str) -> str:
-    """What a person can do about a refusal.
+def rejection(status: int, message: str, namespace: str, shape: str) -> str:
+    """What is said of a request that the cluster rejected, with what to do unless it may succeed later.
 
     Args:
+        status: the HTTP status.
         message: the API server's own words.
         namespace: the namespace of the pod.
         shape: name of the pod's shape in the site file.
     """
+    text = f"the cluster rejected a request: {message.rstrip('.')}"
+    return f"{text}. {_remedy(message, namespace, shape)} Then clear this task." if status in FINAL else text
+
+
+def _remedy(message: str, namespace: str, shape: str) -> str:
     for refusal in REFUSALS:
         if found := re.search(refusal.words, message):
             return refusal.remedy.format(namespace=namespace, shape=shape, **found.groupdict())
