@@ -16,7 +16,7 @@ from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
 from tasks.engines.huggingface.checkpoint_planner import MODELOPT
 from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_draft, link_readable
-from tasks.engines.preflight.gpu import kv_cache_fraction
+from tasks.engines.preflight.engine_options import kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from tasks.engines.protocol import EngineMaker
 from tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT

@@ -23,7 +23,8 @@ from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.files import CONFIG
 from tasks.engines.checkpoint.predicting_layers import predicting_layers
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
-from tasks.engines.preflight.gpu import Option, check_gpu_engine, check_options, memory_warnings
+from tasks.engines.preflight.engine_options import Option, check_options
+from tasks.engines.preflight.gpu import check_gpu_engine, memory_warnings
 from tasks.engines.preflight.hub_metadata import (
     Documents,
     check_causal,

@@ -18,7 +18,7 @@ from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import llm_api_arguments
 from tasks.engines.huggingface.speculation import LLMAPI_EAGLE3, LLMAPI_MTP, llm_api_speculation
 from tasks.engines.preflight.adapters import check_adapters
-from tasks.engines.preflight.gpu import (
+from tasks.engines.preflight.engine_options import (
     CHUNKED_PREFILL,
     COMMON,
     GUIDED_DECODING,

@@ -19,7 +19,7 @@ from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import vllm_arguments
 from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from tasks.engines.preflight.adapters import check_adapters
-from tasks.engines.preflight.gpu import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
+from tasks.engines.preflight.engine_options import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents, stated_quantization
 from tasks.engines.preflight.known_classes import NEWEST, architectures_of
 from tasks.engines.preflight.layer_kinds import CACHING

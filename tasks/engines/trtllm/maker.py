@@ -22,7 +22,7 @@ from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import CONFIG, check_weights, read_config, read_object
 from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_tokenizer
-from tasks.engines.preflight.gpu import CHUNKED_PREFILL, GUIDED_DECODING, kv_cache_fraction
+from tasks.engines.preflight.engine_options import CHUNKED_PREFILL, GUIDED_DECODING, kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG
 from tasks.engines.protocol import EngineMaker
 from tasks.engines.trtllm.adapters import TRITON_TYPES, cache_settings, convert_adapters, engine_lora

@@ -13,18 +13,17 @@ from tasks.contracts.stored.artifact import Stage
 from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.files import CONFIG, check_files
 from tasks.engines.preflight.adapters import check_adapters
-from tasks.engines.preflight.experts import experts_of
-from tasks.engines.preflight.gpu import (
+from tasks.engines.preflight.engine_options import (
     CHUNKED_PREFILL,
     COMMON,
     GUIDED_DECODING,
     MAX_LORAS,
     Option,
-    check_gpu_engine,
     check_host_cache,
     check_options,
-    memory_warnings,
 )
+from tasks.engines.preflight.experts import experts_of
+from tasks.engines.preflight.gpu import check_gpu_engine, memory_warnings
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents, check_causal, quantization_of
 from tasks.engines.preflight.known_classes import check_generates, check_tokenizer_class
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes

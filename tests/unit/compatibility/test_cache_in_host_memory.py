@@ -4,7 +4,7 @@ import pytest
 
 from tasks.contracts.fit.resolution import ResolvedRelease
 from tasks.contracts.site.site import quantity
-from tasks.engines.preflight.gpu import COMMON, check_options
+from tasks.engines.preflight.engine_options import COMMON, check_options
 from tasks.engines.preflight.memory_fit import BATCHED_TOKENS, batched_tokens
 from tasks.engines.registry import planner_for
 from tasks.serving.rendered.groups import placed_together
