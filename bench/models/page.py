@@ -226,5 +226,5 @@ def _filled(text: str, indent: str = "") -> str:
 
 
 def _markdown(header: list[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    first, *others = (f"| {' | '.join(cells)} |" for cells in (header, *rows))
+    return "\n".join([first, "|" + "---|" * len(header), *others])

@@ -118,9 +118,9 @@ class Transcript:
     def _page(self):
         lines = ["```", *(line for name in WHOLE for line in wrapped(self._lines[name])), "```", ""]
         lines += ["Its answers, shortened, and the releases that gave them:", "", "```"]
-        for moment, answers in self._moments.items():
-            lines.append(f"{moment}: {', '.join(sorted(self.releases[moment]))}")
-            lines += [f"  {name:<22} {text}" for name, (text, _) in answers.items()]
+        for answers, moments in self._moments_by_answers().items():
+            lines += [f"{moment}: {', '.join(sorted(self.releases[moment]))}" for moment in moments]
+            lines += [f"  {name:<22} {text}" for name, text in answers]
         lines += [
             "```",
             "",
@@ -138,6 +138,13 @@ class Transcript:
             lines.append(f"| {' | '.join(map(str, row))} |")
         failed = f"{self.requests} requests over {len(self._connections)} connections, {len(self.failures)} failed."
         return "\n".join([INTRODUCTION, *lines, "", failed, CONNECTIONS.strip(), ""])
+
+    def _moments_by_answers(self):
+        """The moments at which each set of answers was given: releases of one model answer alike."""
+        moments = {}
+        for moment, answers in self._moments.items():
+            moments.setdefault(tuple((name, text) for name, (text, _) in answers.items()), []).append(moment)
+        return moments
 
     def _ask_on(self, count, stop):
         while not stop.is_set():
