@@ -18,44 +18,42 @@ WIDTH = 126
 
 INTRODUCTION = """\
 Which families run on CPUs; which public models `plan` takes on which GPU and in which format; and why it refuses the
-others. Everything about GPUs was planned, and its server's files were rendered; none of it ran on a GPU
-([verified.md](verified.md)). `.slipway/envs/tasks/bin/python -m bench.models` writes this page, and a test compares
-the two.
+others. Everything about GPUs was planned and rendered; none of it ran on a GPU ([verified.md](verified.md)).
+`.slipway/envs/tasks/bin/python -m bench.models` writes this page.
 """
 NEW_FAMILIES = """\
 Who serves the families that people bring since late 2025, judged by class and layers alone, not by size. The images
-hold {runtimes}. Besides what the last column says of vllm, llmapi was checked against NVIDIA's list of models, and
-trt-engine and openvino against recorded files. A cell is `yes` or the reason of the refusal.
+hold {runtimes}. llmapi was checked against NVIDIA's list of models, trt-engine and openvino against recorded files. A
+cell is `yes` or the reason of the refusal.
 
-- no class: the runtime's list of models does not have it. model type: the runtime's transformers does not know it.
+- no class: the runtime's list of models does not have it. model type: nor does its transformers.
 - no converter: TensorRT-LLM builds no engine of it. not exported: optimum-intel does not trace it.
-- loses state: continuous batching does not carry the state of some layers. several parts: it also sees or hears.
-- Checked against registry: that in vLLM's wheel; configuration: a configuration in the tests.
+- loses state: continuous batching loses that of some layers. several parts: it also sees or hears.
+- registry: that in vLLM's wheel; configuration: a configuration in the tests.
 """
 ON_CPU = """\
 Engine kind openvino, on any x86-64 CPU. A small random checkpoint of each family went from plan to an answer of the
-real Triton, in tests/local/families. The number is the cosine of the engine's logits and those of the source in 32
-bits; random weights lose more to int4 than trained ones, so it compares families and formats, and says nothing about
-a model's answers. Versions: {versions}.
+real Triton (tests/local/families). The number is the cosine of the engine's logits and the source's in 32 bits; random
+weights lose more to int4 than trained ones. Versions: {versions}.
 """
 NOT_RUN = "plan also takes {others}. They were not run."
 PUBLISHED = """\
-Gemma 3 is its text models (270M, 1B): plan refuses those that see images. Weights that are already quantized are
-refused, such as the MXFP4 of gpt-oss: use a copy in 16 bits.
+Gemma 3 is its text models (270M, 1B). Weights that are already quantized are refused, such as the MXFP4 of gpt-oss: use
+a copy in 16 bits.
 """
 LEGEND = """\
 - A number is how many GPUs of one node the model needs: the smallest `tensor_parallel` that plan proposes. A letter
-or - is the reason of a refusal; [Reasons](#reasons) explains each and names its source.
-- The format is `quantization.format`. Format none serves a checkpoint as it is; so do those that are already
-quantized (gpt-oss in MXFP4, DeepSeek-V3 and R1 in FP8).
+or - is the reason of a refusal: [Reasons](#reasons).
+- The format is `quantization.format`. Format none serves a checkpoint as it is, also one that is already quantized
+(gpt-oss in MXFP4, DeepSeek-V3 and R1 in FP8).
 - Each model serves {max_batch_size} sequences at once, with prompts of {max_input_tokens} tokens and
-{max_sequence_tokens} tokens in all. Other limits need other GPUs: `slipway plan` says which.
-- A node has {nodes}. What a site chooses for itself is not counted: disk and memory of its pod shapes, and drivers.
+{max_sequence_tokens} tokens in all. `slipway plan` says what other limits need.
+- A node has {nodes}. What a site chooses is not counted: disk and memory of its pod shapes, and drivers.
 """
 AT_A_GLANCE = "Formats (`none` is one) that run on at least one GPU, or why none does. The link leads to the table."
 NOT_CONFIRMED = """\
-The configurations are copied from public sources, which bench/models/models.yaml names, and not from the Hub itself.
-For these fields no source was found, only what is likely:
+The configurations are copied from public sources (bench/models/models.yaml), not from the Hub itself. For these fields
+no source was found, only what is likely:
 """
 
 K = TypeVar("K")
