@@ -8,7 +8,7 @@ from tests.support.waiting import PATIENCE_S
 
 
 class ByteTokenizer:
-    tool_call_format, longest_token = "", 1
+    tool_call_format, longest_token, vocabulary_size = "", 1, 256
 
     """Bytes as ids, as byte-level vocabularies do in the worst case: a character may take four tokens."""
 

@@ -86,7 +86,7 @@ def site_in(server, name):
     account = {"metadata": {"name": "slipway-server"}, "automountServiceAccountToken": False}
     api.create_namespaced_service_account(name, account)
     api.create_namespaced_config_map(name, {"metadata": {"name": "slipway-site"}, "data": {"site.yaml": "{}"}})
-    shape = {"cpu": "100m", "memory": "256Mi", "scratch": "16Mi"}
+    shape = {"cpu": "100m", "memory": "512Mi", "scratch": "16Mi"}
     yield site_of(
         kubernetes={"context": CONTEXT, "serving_namespace": name},
         images={"tasks": "test/triton:good", "serving": {"openvino": "test/triton:good"}},

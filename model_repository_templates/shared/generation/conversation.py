@@ -1,4 +1,4 @@
-"""The prompt of a request: a question, a conversation, or a text that is a prompt already. Computes only."""
+"""The prompt of a request: a question, a conversation, or a prompt already, as text or tokens. Computes only."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from generation.question import Question, RefusedError
 from generation.runtime import Tokenizer
 from generation.template_arguments import NO_TEMPLATE
 
-MESSAGES, TOOLS, REASONING = "messages", "tools", "reasoning_content"
+MESSAGES, TOOLS, PROMPT_IDS, REASONING = "messages", "tools", "prompt_ids", "reasoning_content"
 MAX_MESSAGES = 4096
 MAX_TOOLS, MAX_TOOL_CHARS = 128, 65_536
 MESSAGE_BOUNDS, TOOL_BOUNDS = Bounds(chars=16 << 20), Bounds(chars=MAX_TOOL_CHARS, depth=80)
@@ -75,8 +75,11 @@ def prompt_of(question: Question, tokenizer: Tokenizer) -> Sequence[int]:
     """Ids of the request's prompt.
 
     Raises:
-        RefusedError: the chat template does not take the messages or the question, or there is none.
+        RefusedError: the chat template does not take the messages or the question, there is none, or the vocabulary
+            lacks a token that the client sent.
     """
+    if question.prompt_ids:
+        return _within(question.prompt_ids, tokenizer.vocabulary_size)
     if question.messages:
         return tokenizer.encode_messages(question.messages, question.template_arguments, question.tools)
     if question.apply_chat_template is not False:
@@ -84,3 +87,14 @@ def prompt_of(question: Question, tokenizer: Tokenizer) -> Sequence[int]:
     if question.template_arguments:
         raise RefusedError(NO_TEMPLATE)
     return tokenizer.encode_prompt(question.text)
+
+
+def _within(ids: Sequence[int], vocabulary_size: int) -> Sequence[int]:
+    """The ids, of which an engine would look up any, be it outside of its tables."""
+    wrong = next((number for number in ids if not 0 <= number < vocabulary_size), None)
+    if wrong is not None:
+        raise RefusedError(
+            f"the prompt has the token {wrong}; the vocabulary of this model has 0 to {vocabulary_size - 1}. Use this "
+            "model's own tokenizer."
+        )
+    return ids

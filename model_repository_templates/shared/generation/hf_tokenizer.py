@@ -22,6 +22,7 @@ class HuggingFaceTokenizer:
         pad_id: what fills up a batch; the usual end where the checkpoint names none.
         default_max_tokens: the checkpoint's own bound of an answer, or None.
         longest_token: bytes of the longest text that one token may stand for; None where that may be any text.
+        vocabulary_size: every id of a token is below it.
     """
 
     def __init__(self, folder: Path, *, chat: bool, arguments: Mapping[str, Any] | None = None) -> None:
@@ -34,6 +35,7 @@ class HuggingFaceTokenizer:
         self._tokenizer = Tokenizer.from_file(str(file))
         self._template = chat_template_of(folder, arguments) if chat else None
         self.longest_token = longest_token(read_json(file))
+        self.vocabulary_size = 1 + max(self._tokenizer.get_vocab().values())  # ids may have gaps
         self._harmony = harmony_of(self._tokenizer.token_to_id, self.encode_word)
         generation = read_json(folder / "generation_config.json")
         tokens = special_tokens(read_json(folder / "tokenizer_config.json"))

@@ -29,6 +29,8 @@ class Question:
     apply_chat_template: bool | None = None
     controls: Controls = field(default_factory=Controls)
     tools: tuple[Mapping[str, Any], ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    """A prompt that the client has tokenized itself."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,9 @@ def check(question: Question, limits: Limits, longest_token: int | None) -> None
         longest_token: bytes of the longest text that one token may stand for; None where that may be any text.
 
     Raises:
-        RefusedError: more text than the longest tokens could hold, empty text or stop word, text and messages together,
-            tools without messages, max_tokens below 1, or a temperature that is negative, not a number or
-            above the limit.
+        RefusedError: more text than the longest tokens could hold, empty text or stop word, more than one of text,
+            messages and tokens, tools without messages, max_tokens below 1, or a temperature that is negative, not a
+            number or above the limit.
     """
     size = _bytes(question)
     if longest_token is not None and size > limits.max_input_tokens * longest_token:
@@ -62,7 +64,12 @@ def check(question: Question, limits: Limits, longest_token: int | None) -> None
         )
     if question.messages and question.text:
         raise RefusedError("text_input and messages are both given; expected one. Leave text_input empty.")
-    if not question.messages and not question.text.strip():
+    if question.prompt_ids and (question.messages or question.text or question.template_arguments):
+        raise RefusedError(
+            "prompt_ids are given with text_input, messages or chat_template_kwargs; expected the tokens alone. Leave "
+            "text_input empty and the others out."
+        )
+    if not question.messages and not question.prompt_ids and not question.text.strip():
         raise RefusedError("the prompt is empty; expected a question. Send some text.")
     if question.max_tokens is not None and question.max_tokens < 1:
         raise RefusedError(f"max_tokens is {question.max_tokens}; expected at least 1. Raise it or leave it out.")

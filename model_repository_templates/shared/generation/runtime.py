@@ -133,6 +133,10 @@ class Tokenizer(Protocol):
     def longest_token(self) -> int | None:
         """Bytes of the longest text that one token may stand for; None where that may be any text."""
 
+    @property
+    def vocabulary_size(self) -> int:
+        """Every id of a token is below it."""
+
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> Sequence[int]:
         """Ids of a user's question as the model was trained to see it, BOS and chat template included.
 

@@ -12,7 +12,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from generation.adapters import Adapter, chosen
-from generation.conversation import MESSAGES, TOOLS, prompt_of, read_messages, read_tools
+from generation.conversation import MESSAGES, PROMPT_IDS, TOOLS, prompt_of, read_messages, read_tools
 from generation.delivery import CANCELLED
 from generation.grammar.ebnf import Dialect
 from generation.logprobs import logprobs_document
@@ -238,6 +238,7 @@ def question_of(request: Any, dialect: Dialect = Dialect.RANGES) -> Question:
             dialect,
         ),
         tools=read_tools(tools[0]) if tools else (),
+        prompt_ids=_ids(request, PROMPT_IDS),
     )
 
 
@@ -258,6 +259,11 @@ def _input(request: Any, name: str) -> Any:
 def _number(request: Any, name: str) -> float | None:
     value = _input(request, name)
     return None if value is None else value.item()
+
+
+def _ids(request: Any, name: str) -> tuple[int, ...]:
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return () if tensor is None else tuple(tensor.as_numpy().reshape(-1).tolist())
 
 
 def texts(request: Any, name: str) -> tuple[str, ...]:

@@ -37,6 +37,8 @@ CONTEXT_LENGTH = "context_length_exceeded"
 """OpenAI's code for a request that is too long; clients shorten the conversation when they see it."""
 PROMPT_TOO_LONG, ANSWER_TOO_LONG = "this model takes at most", "prompt and max_tokens together"
 """What a model's refusals for length contain (generation/question.py): Triton passes on a text and nothing else."""
+OUTSIDE_VOCABULARY = "the prompt has the token"
+"""The same for a token that the model does not have (generation/conversation.py)."""
 
 
 def refusal(message: str, *, prompt: str, length: str, longest: int | None) -> ApiError:
@@ -52,7 +54,7 @@ def refusal(message: str, *, prompt: str, length: str, longest: int | None) -> A
         return too_long(message, param=prompt, longest=longest)
     if ANSWER_TOO_LONG in message:
         return too_long(message, param=length, longest=longest)
-    return ApiError(message)
+    return ApiError(message, param=prompt if OUTSIDE_VOCABULARY in message else None)
 
 
 def too_long(message: str, *, param: str, longest: int | None) -> ApiError:

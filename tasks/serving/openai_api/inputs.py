@@ -15,7 +15,7 @@ from tasks.serving.openai_api.formats import Schema, answer_format
 from tasks.serving.openai_api.requests import SEEDS, ChatRequest, CompletionRequest
 from tasks.serving.openai_api.tool_calls import Reader
 
-MESSAGES, RAW_PROMPT, STOP_WORDS = "messages", "apply_chat_template", "stop_words"
+MESSAGES, RAW_PROMPT, PROMPT_IDS, STOP_WORDS = "messages", "apply_chat_template", "prompt_ids", "stop_words"
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
 LOGPROBS, ALTERNATIVES, JSON_SCHEMA = "logprobs", "top_logprobs", "json_schema"
 VLLM_LOGPROBS = "return_logprobs"
@@ -159,7 +159,15 @@ def completion_questions(request: CompletionRequest, model: ServedModel) -> list
     Raises:
         ApiError: the model cannot do something that was requested.
     """
-    _refuse_long(request.texts, model, "prompt")
+    texts = [prompt for prompt in request.prompts if isinstance(prompt, str)]
+    _refuse_long(texts, model, "prompt")
+    if len(texts) < len(request.prompts) and PROMPT_IDS not in model.inputs:
+        raise ApiError(
+            f"the model {model.name} was released before Slipway's models took prompts of token ids. Send texts, or "
+            "release it again.",
+            param="prompt",
+            code="unsupported_parameter",
+        )
     takes_prompts = VLLM_SAMPLING in model.inputs
     if not takes_prompts and RAW_PROMPT not in model.inputs:
         raise ApiError(
@@ -170,7 +178,11 @@ def completion_questions(request: CompletionRequest, model: ServedModel) -> list
     schema = answer_format(request).schema
     parameters = _parameters(request, model, schema)
     as_it_is = {} if takes_prompts else {RAW_PROMPT: False}
-    return [Question({"text_input": text, **as_it_is, **parameters}, schema=schema) for text in request.texts]
+    return [Question({**_prompt(prompt), **as_it_is, **parameters}, schema=schema) for prompt in request.prompts]
+
+
+def _prompt(prompt: str | list[int]) -> dict[str, Any]:
+    return {"text_input": prompt} if isinstance(prompt, str) else {"text_input": "", PROMPT_IDS: prompt}
 
 
 def _refuse_long(texts: Iterable[str], model: ServedModel, param: str) -> None:

@@ -7,7 +7,7 @@ OpenAI does not have (top_k, min_p, ignore_eos, min_tokens, repetition_penalty, 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, Tag, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, ValidationError, model_validator
 
 from tasks.contracts.engine.sampling import Sampling, StopWords, Temperature, TextOfAnAnswer
 from tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
@@ -38,10 +38,26 @@ FOUND_CHARS = 64
 """Of a value that an error repeats."""
 
 Stop = Annotated[Annotated[TextOfAnAnswer, Tag(TEXT)] | Annotated[StopWords, Tag(LIST)], TextOrList]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+"""A prompt that the client has tokenized. The model knows its vocabulary."""
+IDS = "<tokens>"
+
+
+def _prompt_kind(value: Any) -> str | None:
+    if isinstance(value, list) and value and isinstance(value[0], int):
+        return IDS
+    return LIST if isinstance(value, list) else TEXT if isinstance(value, str) else None
+
+
+OnePrompt = Annotated[
+    Annotated[TextOfAnAnswer, Tag(TEXT)] | Annotated[TokenIds, Tag(LIST)] | Annotated[TokenIds, Tag(IDS)],
+    Discriminator(_prompt_kind),
+]
 Prompts = Annotated[
     Annotated[TextOfAnAnswer, Tag(TEXT)]
-    | Annotated[list[TextOfAnAnswer], Field(min_length=1, max_length=MAX_CHOICES), Tag(LIST)],
-    TextOrList,
+    | Annotated[TokenIds, Tag(IDS)]
+    | Annotated[list[OnePrompt], Field(min_length=1, max_length=MAX_CHOICES), Tag(LIST)],
+    Discriminator(_prompt_kind),
 ]
 AnswerTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
@@ -170,9 +186,12 @@ class CompletionRequest(_Request):
         return self.logprobs
 
     @property
-    def texts(self) -> list[str]:
-        """The prompts."""
-        return [self.prompt] if isinstance(self.prompt, str) else self.prompt
+    def prompts(self) -> list[str | list[int]]:
+        """The prompts, each a text or the ids of its tokens."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        ids = [number for number in self.prompt if isinstance(number, int)]
+        return [ids] if ids else [each for each in self.prompt if not isinstance(each, int)]
 
     @property
     def answer_tokens(self) -> int:
@@ -203,7 +222,7 @@ def read_completion(body: bytes) -> CompletionRequest:
         ApiError: it is not a valid one; the error names the parameter.
     """
     request = _read(CompletionRequest, body)
-    count = len(request.texts) * request.answers_per_prompt
+    count = len(request.prompts) * request.answers_per_prompt
     if count > MAX_CHOICES:
         raise ApiError(f"prompt and n ask for {count} answers; the limit is {MAX_CHOICES}. Lower n.", param="n")
     return request

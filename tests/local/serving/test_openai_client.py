@@ -5,8 +5,10 @@ import json
 import httpx
 import openai
 import pytest
+from tokenizers import Tokenizer
 
 from tests.local.serving.openai_server import RELEASE, client_of
+from tests.local.serving.served_engine import CHECKPOINT
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 ASKED = [{"role": "user", "content": QUESTION}]
@@ -85,6 +87,18 @@ def test_a_completion_continues_the_prompt_as_it_is(client):
 
     assert continued.choices[0].text == ANSWER
     assert continued.usage.prompt_tokens == chat.usage.prompt_tokens == plain.usage.prompt_tokens + 2
+
+
+def test_a_prompt_of_token_ids_is_continued_like_its_text(client, server):
+    text = f"<|user|>{QUESTION}<|assistant|>"
+    ids = Tokenizer.from_file(str(CHECKPOINT / "tokenizer.json")).encode(text).ids
+    answer = client.completions.create(model="demo", prompt=[ids, ids], max_tokens=40)
+
+    assert [choice.text for choice in answer.choices] == [ANSWER, ANSWER]
+    assert answer.usage.prompt_tokens == 2 * len(ids)
+    with pytest.raises(openai.BadRequestError, match="the prompt has the token 1000000") as refused:
+        client.completions.create(model="demo", prompt=[1_000_000])
+    assert refused.value.param == "prompt"
 
 
 def test_a_streamed_completion_is_the_same_text(client):

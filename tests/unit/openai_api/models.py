@@ -4,7 +4,7 @@ from tasks.serving.openai_api.inputs import served_model
 
 OURS = (
     *("text_input", "max_tokens", "stream", "temperature", "seed"),
-    *("messages", "apply_chat_template", "stop_words", "chat_template_kwargs"),
+    *("messages", "apply_chat_template", "prompt_ids", "stop_words", "chat_template_kwargs"),
 )
 VLLM = (
     *("text_input", "stream", "sampling_parameters", "exclude_input_in_output"),

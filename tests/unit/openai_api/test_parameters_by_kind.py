@@ -23,6 +23,7 @@ SCHEMA = {"response_format": {"type": "json_object"}}
 TOOLS = {"tools": [{"type": "function", "function": {"name": "f"}}]}
 ASKED = {
     "`messages` (`/v1/chat/completions`)": None,
+    "`prompt` as token ids, also several (`/v1/completions`)": {"prompt": [[1, 2], [3]]},
     "`max_tokens`, `max_completion_tokens`": {"max_tokens": 3},
     "`temperature`, 0 when absent": {"temperature": 1.0},
     "`seed`, at a temperature above 0": {"temperature": 1.0, "seed": 3},
@@ -69,7 +70,7 @@ def refused_for(model, asked):
     chat = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], **asked}
     if "logprobs" in asked:
         chat |= {"logprobs": True, "top_logprobs": asked["logprobs"]}
-    found = {_refusal(chat_question, read_chat, chat, model)}
+    found = set() if "prompt" in asked else {_refusal(chat_question, read_chat, chat, model)}
     if asked and "tools" not in asked:
         found.add(_refusal(completion_questions, read_completion, {"model": "demo", "prompt": "Hi", **asked}, model))
     # one of the two routes calls it by another name

@@ -188,10 +188,40 @@ def test_what_is_no_request_is_refused(body):
 
 @pytest.mark.parametrize(
     ("prompt", "param"),
-    [([1, 2], "prompt[0]"), ([[1], [2]], "prompt[0]"), (["a", ""], "prompt[1]"), ([], "prompt"), ("", "prompt")],
+    [
+        ([1, -2], "prompt[1]"),
+        ([1, 2**31], "prompt[1]"),
+        ([1, "a"], "prompt[1]"),
+        ([1, 2.5], "prompt[1]"),
+        ([1, True], "prompt[1]"),
+        ([[1], []], "prompt[1]"),
+        ([[1], [2, [3]]], "prompt[1][1]"),
+        ([[1], 2], "prompt[1]"),
+        (["a", ""], "prompt[1]"),
+        ([], "prompt"),
+        ("", "prompt"),
+        ({}, "prompt"),
+    ],
 )
-def test_prompts_that_are_tokens_or_empty_are_refused_at_their_place(prompt, param):
+def test_prompts_that_are_wrong_or_empty_are_refused_at_their_place(prompt, param):
     assert refused(completion, prompt=prompt).param == param
+
+
+@pytest.mark.parametrize(
+    ("prompt", "ids"), [([1, 2], [[1, 2]]), ([[1, 2], [3]], [[1, 2], [3]]), (["a", [3]], [None, [3]])]
+)
+def test_prompts_of_token_ids_reach_the_model_as_they_are(prompt, ids):
+    """The three forms that OpenAI's reference has for `prompt`; EleutherAI's harness and guidellm send ids."""
+    request = read_completion(json.dumps({"model": "demo", "prompt": prompt}).encode())
+    questions = [question.inputs for question in completion_questions(request, model_of())]
+
+    assert [inputs.get("prompt_ids") for inputs in questions] == ids
+    assert all(bool(inputs["text_input"]) != ("prompt_ids" in inputs) for inputs in questions)
+
+
+@pytest.mark.parametrize("inputs", [VLLM, ("text_input", "apply_chat_template", "max_tokens", "stream")])
+def test_token_ids_are_refused_by_a_model_that_was_released_before_they_were_taken(inputs):
+    assert refused(completion, model=model_of(inputs), prompt=[1, 2]).param == "prompt"
 
 
 def test_each_prompt_of_a_list_is_a_question_of_its_own():

@@ -23,6 +23,8 @@ TEMPLATE = (
 class NamedPrompts:
     """A tokenizer whose ids are words that say which way was taken."""
 
+    vocabulary_size = 10
+
     def encode(self, question, template_arguments):
         return ["question", question, *template_arguments]
 
@@ -52,6 +54,8 @@ def test_a_conversation_that_the_template_does_not_take_is_refused_in_its_words(
         (Question("Hi"), ["question", "Hi"]),
         (Question("Hi", apply_chat_template=True), ["question", "Hi"]),
         (Question("Hi", apply_chat_template=False), ["prompt", "Hi"]),
+        (Question("", prompt_ids=(0, 9)), (0, 9)),
+        (Question("", prompt_ids=(3,), apply_chat_template=False), (3,)),
         (Question("", messages=TURNS), ["messages", "Be brief.", "Hi", "Hello", "Who?"]),
         (Question("Hi", template_arguments={"thinking": False}), ["question", "Hi", "thinking"]),
         (Question("", messages=TURNS[1:2], template_arguments={"thinking": False}), ["messages", "Hi", "thinking"]),
@@ -101,3 +105,9 @@ def test_messages_are_a_list_of_roles_and_texts(text):
 
 def test_what_else_a_message_says_is_kept_for_the_template():
     assert read_messages(json.dumps([{**TURNS[1], "name": "Ann"}])) == ({**TURNS[1], "name": "Ann"},)
+
+
+@pytest.mark.parametrize("ids", [(10,), (0, 10), (-1,)])
+def test_a_token_that_the_vocabulary_lacks_is_refused_before_the_engine_looks_it_up(ids):
+    with pytest.raises(RefusedError, match="vocabulary of this model has 0 to 9"):
+        prompt_of(Question("", prompt_ids=ids), NamedPrompts())

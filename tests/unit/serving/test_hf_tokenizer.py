@@ -36,6 +36,16 @@ def test_a_question_is_wrapped_by_the_chat_template_and_gets_one_bos():
     assert ids.count(BOS) == 1
 
 
+def test_every_token_is_within_the_vocabulary_though_ids_have_gaps(folder):
+    document = json.loads((folder / "tokenizer.json").read_text())
+    document["added_tokens"].append({**document["added_tokens"][0], "id": 5_000, "content": "<|far|>"})
+    change(folder / "tokenizer.json", added_tokens=document["added_tokens"])
+
+    tokenizer = HuggingFaceTokenizer(folder, chat=False)
+
+    assert tokenizer.vocabulary_size > max(tokenizer.encode_word("<|far|>Hello"))
+
+
 def test_without_a_chat_template_the_tokenizer_adds_what_it_adds():
     tokenizer = HuggingFaceTokenizer(CHECKPOINT, chat=False)
 

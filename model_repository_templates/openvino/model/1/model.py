@@ -79,6 +79,7 @@ class OpenVinoTokenizer:
         self._harmony = self._channels() if CHANNEL in (tokenizer.chat_template or "") else None
         self.tool_call_format = self._template.tool_call_format if self._template else ""
         self.longest_token = longest_token(read_json(engine / "tokenizer.json"))
+        self.vocabulary_size = 1 + max(tokenizer.get_vocab().values())
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
