@@ -2,7 +2,7 @@
 
 import threading
 
-from generation.runtime import Progress
+from generation.runtime import Parts, Progress
 
 from tests.support.waiting import PATIENCE_S
 
@@ -15,8 +15,8 @@ class ByteTokenizer:
     def encode(self, question, template_arguments=None):
         return tuple(question.encode())
 
-    def shown(self, prompt):
-        return list
+    def split(self, prompt, *, thinks):
+        return lambda tokens: Parts(list(tokens), [])
 
     def decode(self, sequences):
         return [bytes(sequence).decode("utf-8", errors="replace") for sequence in sequences]
@@ -77,14 +77,15 @@ class RecordedReply:
 
     def __init__(self):
         self.pieces, self.finish_reason, self.failure = [], "", ""
-        self.usage, self.logprobs = None, []
+        self.usage, self.logprobs, self.thoughts = None, [], []
         self.gone = False
         self._ended, self._changed = threading.Event(), threading.Condition()
 
-    def send(self, text, finish_reason, usage=None, logprobs=()):
+    def send(self, text, finish_reason, usage=None, logprobs=(), thought=""):
         assert not self._ended.is_set(), "something was sent after the end"
         with self._changed:
             self.pieces.append(text)
+            self.thoughts.append(thought)
             self.logprobs.append(list(logprobs))
             self.finish_reason, self.usage = finish_reason, usage
             self._changed.notify_all()

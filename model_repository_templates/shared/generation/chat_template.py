@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from generation.channels import marks_of
 from generation.question import RefusedError
 from generation.settings import SettingsError
 from generation.tool_calls import check_tools, format_of
@@ -49,7 +50,7 @@ class ChatTemplate:
             raise SettingsError(f"the chat template is not valid Jinja2: {error}. {REMEDY}") from error
         self._given = {**(arguments or {}), **special_tokens}
         self._source = source
-        self.tool_call_format = format_of(source)
+        self.tool_call_format, self.thought_marks = format_of(source), marks_of(source)
         self._in_parts = False
         whole, refusal = self._probe()
         if PROBE in whole:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from generation.answer_text import STOP, StopWords
 from generation.question import Job
-from generation.runtime import Progress, Shown, Tokenizer, TokenLogprob, Usage
+from generation.runtime import Parts, Progress, Split, Tokenizer, TokenLogprob, Usage
 from generation.text_stream import TextStream
 
 CANCELLED = "cancelled"
@@ -34,11 +34,17 @@ class Reply(Protocol):
     """The way back to one client. After a finish reason or a failure nothing more is sent."""
 
     def send(
-        self, text: str, finish_reason: str, usage: Usage | None = None, logprobs: Sequence[TokenLogprob] = ()
+        self,
+        text: str,
+        finish_reason: str,
+        usage: Usage | None = None,
+        logprobs: Sequence[TokenLogprob] = (),
+        thought: str = "",
     ) -> None:
         """A piece of the answer; with a finish reason, the last one, and with it the tokens of the whole request.
 
-        `logprobs` are those of every token since the last piece.
+        `logprobs` are those of every token of the answer since the last piece; `thought` is what the model thought
+        since then.
         """
 
     def fail(self, message: str) -> None:
@@ -57,10 +63,11 @@ class Request:
 
     job: Job
     reply: Reply
-    shown: Shown
+    split: Split
     gone: bool = False
     lost: bool = False
     text: TextStream = field(default_factory=TextStream)
+    thought: TextStream = field(default_factory=TextStream)
     pieces: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     tokens: int = 0
@@ -83,12 +90,20 @@ class Request:
         """Take what a step made."""
         if step.logprobs:  # what is not shown is left out here as well
             for entry in step.logprobs:
-                if shown := self.shown([entry.token]):
-                    self.text.add(shown)
+                if self._take(self.split([entry.token])).answer:
                     self.logprobs.append(entry)
         else:
-            self.text.add(self.shown(step.tokens))
+            self._take(self.split(step.tokens))
         self.tokens += len(step.tokens)
+
+    def _take(self, parts: Parts) -> Parts:
+        self.text.add(parts.answer)
+        self.thought.add(parts.thought)
+        return parts
+
+    def piece_of_thought(self, text: str, *, final: bool) -> str:
+        """What to send of the thoughts now, when `text` is what their window decodes to. No stop word ends them."""
+        return self.thought.advance(text, final=final) if self.job.stream or final else ""
 
     def piece(self, text: str, *, final: bool) -> str:
         """What to send now, when `text` is what the window decodes to: nothing before the end unless it streams."""
@@ -195,18 +210,22 @@ class Delivery:
             if not is_abrupt(step) and (step.finish_reason or request.is_read)
         ]
         stopped = []
-        for (request, step), text in zip(due, self._decode([request.text.window for request, _ in due]), strict=True):
+        texts = self._decode([request.text.window for request, _ in due])
+        thoughts = self._decode([request.thought.window for request, _ in due])
+        for (request, step), text, thinking in zip(due, texts, thoughts, strict=True):
             piece = request.piece(text, final=bool(step.finish_reason))
             reason = STOP if request.stop_words.found else step.finish_reason
+            thought = request.piece_of_thought(thinking, final=bool(reason))
             if reason:
-                request.reply.send(piece, reason, request.usage, request.logprobs)
-            elif piece:
-                request.reply.send(piece, "", None, request.logprobs)
+                request.reply.send(piece, reason, request.usage, request.logprobs, thought)
+            elif piece or thought:
+                request.reply.send(piece, "", None, request.logprobs, thought)
                 request.logprobs = []
             if reason and not step.finish_reason:
                 stopped.append(request)
         ended = {request for request, step in due if step.finish_reason}.union(stopped)
-        self._cut([request.text for request, _ in due if request not in ended and request.text.is_long])
+        going_on = [request for request, _ in due if request not in ended]
+        self._cut([stream for each in going_on for stream in (each.text, each.thought) if stream.is_long])
         return stopped
 
     def _run(self) -> None:
@@ -250,7 +269,8 @@ class Delivery:
             stream.cut(text)
 
     def _decode(self, windows: Sequence[Sequence[int]]) -> Sequence[str]:
-        return self._tokenizer.decode(windows) if windows else []
+        texts = iter(self._tokenizer.decode(written) if (written := [each for each in windows if each]) else ())
+        return [next(texts) if each else "" for each in windows]
 
 
 def pause_s(took_s: float) -> float:

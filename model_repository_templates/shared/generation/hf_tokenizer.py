@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from generation.channels import harmony_of
+from generation.channels import Channels, harmony_of, thinking_of
 from generation.chat_template import chat_template_of, read_json, special_tokens
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
-from generation.runtime import Shown
+from generation.runtime import Split
 from generation.settings import SettingsError
 from generation.template_arguments import NO_TEMPLATE
 from generation.token_bytes import longest_token
@@ -36,7 +36,8 @@ class HuggingFaceTokenizer:
         self._template = chat_template_of(folder, arguments) if chat else None
         self.longest_token = longest_token(read_json(file))
         self.vocabulary_size = 1 + max(self._tokenizer.get_vocab().values())  # ids may have gaps
-        self._harmony = harmony_of(self._tokenizer.token_to_id, self.encode_word)
+        id_of, marks = self._tokenizer.token_to_id, self._template.thought_marks if self._template else None
+        self._channels = Channels(harmony_of(id_of, self.encode_word), thinking_of(marks, id_of, self.decode))
         generation = read_json(folder / "generation_config.json")
         tokens = special_tokens(read_json(folder / "tokenizer_config.json"))
         self.end_ids = self._ends(folder, generation.get("eos_token_id"), tokens.get("eos_token"))
@@ -93,9 +94,9 @@ class HuggingFaceTokenizer:
         ways = [self.encode_word(word.lstrip()), self.encode_word(f" {word.lstrip()}")]
         return ways if ways[0] != ways[1] else ways[:1]
 
-    def shown(self, prompt: Sequence[int]) -> Shown:
-        """Everything, or the final one of the channels in which gpt-oss answers."""
-        return self._harmony.answer(prompt).take if self._harmony else list
+    def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
+        """By the channels in which gpt-oss answers, or the marks of thoughts that the chat template has."""
+        return self._channels.split(prompt, thinks=thinks)
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """Texts without special tokens."""

@@ -41,6 +41,8 @@ class Job:
     sampling: Sampling
     stream: bool
     stop_words: tuple[str, ...] = ()
+    thinks: bool = False
+    """Whether the answer may begin with thoughts, which are told apart from it."""
 
 
 def check(question: Question, limits: Limits, longest_token: int | None) -> None:
@@ -121,4 +123,10 @@ def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
         )
     adapter = question.lora_name or ""
     sampling = Sampling(max_tokens, question.temperature, question.seed, adapter, question.controls)
-    return Job(tuple(prompt), sampling, question.stream, question.stop_words)
+    return Job(tuple(prompt), sampling, question.stream, question.stop_words, _thinks(question))
+
+
+def _thinks(question: Question) -> bool:
+    """A prompt that the client wrote itself is continued as it is, and a grammar holds from the first token on."""
+    is_templated = question.apply_chat_template is not False and not question.prompt_ids
+    return is_templated and not question.controls.grammar

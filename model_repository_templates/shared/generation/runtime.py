@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,15 @@ class Progress:
     logprobs: Sequence[TokenLogprob] = ()
 
 
-Shown = Callable[[Sequence[int]], Sequence[int]]
-"""From the new tokens of an answer to those that are part of what a client reads."""
+class Parts(NamedTuple):
+    """Tokens by what they are part of; those of neither, such as marks between them, are left out."""
+
+    answer: list[int]
+    thought: list[int]
+
+
+Split = Callable[[Sequence[int]], Parts]
+"""From the new tokens of one request to the parts that a client reads."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +155,11 @@ class Tokenizer(Protocol):
             RefusedError: the chat template does not take the question, or there is none for the arguments.
         """
 
-    def shown(self, prompt: Sequence[int]) -> Shown:
-        """What keeps those tokens of the answer to a prompt that a client sees. One answer has one of its own."""
+    def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
+        """What tells answer and thoughts apart in what follows a prompt. One answer has one of its own.
+
+        Without `thinks`, marks of thoughts are text like any other.
+        """
 
     def encode_messages(
         self,

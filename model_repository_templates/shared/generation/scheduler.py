@@ -46,13 +46,13 @@ class Scheduler:
         Raises:
             StoppedError: it was closed, or its runtime failed.
         """
-        shown = self._tokenizer.shown(job.prompt)
+        split = self._tokenizer.split(job.prompt, thinks=job.thinks)
         with self._changed:
             if self._closing:
                 raise StoppedError(
                     "the model is stopping and takes no requests; another replica will answer. Ask again."
                 )
-            self._arrived.append(Request(job, reply, shown))
+            self._arrived.append(Request(job, reply, split))
             self._changed.notify()
 
     def wake(self) -> None:

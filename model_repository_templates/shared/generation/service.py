@@ -12,7 +12,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from generation.adapters import Adapter, chosen
-from generation.conversation import MESSAGES, PROMPT_IDS, TOOLS, prompt_of, read_messages, read_tools
+from generation.conversation import MESSAGES, PROMPT_IDS, REASONING, TOOLS, prompt_of, read_messages, read_tools
 from generation.delivery import CANCELLED
 from generation.grammar.ebnf import Dialect
 from generation.logprobs import logprobs_document
@@ -161,10 +161,17 @@ class Sender:
         """Sent with every response, if the request has tools."""
 
     def send(
-        self, text: str, finish_reason: str, usage: Usage | None = None, logprobs: Sequence[TokenLogprob] = ()
+        self,
+        text: str,
+        finish_reason: str,
+        usage: Usage | None = None,
+        logprobs: Sequence[TokenLogprob] = (),
+        thought: str = "",
     ) -> None:
         """One response."""
         outputs = [text_tensor("text_output", text), text_tensor("finish_reason", finish_reason)]
+        if thought:
+            outputs.append(text_tensor(REASONING, thought))
         if logprobs:
             outputs.append(text_tensor("logprobs", logprobs_document(logprobs, self._tokenizer)))
         if self.tool_call_format is not None:

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -30,6 +30,8 @@ class Piece:
     completion_tokens: int | None = None
     logprobs: tuple[Mapping[str, Any], ...] = ()
     call_format: str | None = None
+    thought: str = ""
+    """What the model thought before the text; it is no part of the answer."""
 
 
 def piece(event: Mapping[str, Any], call_format: str | None = None) -> Piece:
@@ -46,6 +48,7 @@ def piece(event: Mapping[str, Any], call_format: str | None = None) -> Piece:
         _count(event, "completion_tokens", "num_output_tokens"),
         read_logprobs(_first(event.get("logprobs"))),
         _first(event.get("tool_call_format", call_format)),
+        str(_first(event.get("reasoning_content")) or ""),
     )
 
 
@@ -55,7 +58,16 @@ def _count(event: Mapping[str, Any], ours: str, vllm: str) -> int | None:
 
 
 Logprobs = tuple[Mapping[str, Any], ...]
-Parts = list[str | Call]
+
+
+@dataclass(frozen=True)
+class Thought:
+    """A piece of what the model thought before it answered."""
+
+    text: str
+
+
+Parts = list[str | Call | Thought]
 
 
 class Form(Protocol):
@@ -88,6 +100,7 @@ class ChatForm:
         calls = [part.document() for part in parts if isinstance(part, Call)]
         text = _text(parts)
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        message |= {"reasoning_content": thoughts} if (thoughts := _thoughts(parts)) else {}
         message |= {"tool_calls": calls} if calls else {}
         return {
             "index": self._index,
@@ -104,7 +117,8 @@ class ChatForm:
     def part(self, parts: Parts, finish_reason: str | None, logprobs: Logprobs) -> dict[str, Any]:
         """As Form. A call comes whole: clients join what they get of each index."""
         calls = [part.document() for part in parts if isinstance(part, Call)]
-        delta: dict[str, Any] = {"content": text} if (text := _text(parts)) else {}
+        delta: dict[str, Any] = {"reasoning_content": thoughts} if (thoughts := _thoughts(parts)) else {}
+        delta |= {"content": text} if (text := _text(parts)) else {}
         if calls:
             delta["tool_calls"] = [{"index": number, **call} for number, call in enumerate(calls, start=self._calls)]
         self._calls += len(calls)
@@ -137,6 +151,10 @@ def _text(parts: Parts) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
+def _thoughts(parts: Parts) -> str:
+    return "".join(part.text for part in parts if isinstance(part, Thought))
+
+
 def _content(logprobs: Logprobs) -> dict[str, Any] | None:
     return {"content": list(logprobs), "refusal": None} if logprobs else None
 
@@ -165,7 +183,8 @@ class Choice:
         """Take the next response of the model; text and calls that are certain with it."""
         if self.reader is None:
             self.reader = Plain() if new.call_format is None else reader_of(new.call_format)
-        parts = self._kept(self.reader.advance(new.text, final=bool(new.finish_reason)))
+        parts: Parts = [Thought(new.thought)] if new.thought else []
+        parts += self._kept(self.reader.advance(new.text, final=bool(new.finish_reason)))
         self._parts += parts
         self._logprobs += new.logprobs
         if new.finish_reason:
@@ -180,7 +199,7 @@ class Choice:
         """The choice of an answer that is not streamed."""
         return self.form.whole(self._parts, self.finish_reason, tuple(self._logprobs))
 
-    def _kept(self, parts: Parts) -> Parts:
+    def _kept(self, parts: Sequence[str | Call]) -> Parts:
         kept: Parts = []
         for part in parts:
             if not (self.one_call and self._has_called and isinstance(part, Call)):

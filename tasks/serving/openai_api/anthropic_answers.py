@@ -2,12 +2,12 @@
 
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from tasks.contracts.wire.bounded_json import BoundsError
-from tasks.serving.openai_api.answers import ChatForm, Choice, Parts, Piece, written
+from tasks.serving.openai_api.answers import ChatForm, Choice, Parts, Piece, Thought, written
 from tasks.serving.openai_api.errors import CONTEXT_LENGTH, ApiError
 from tasks.serving.openai_api.messages import read_arguments
 from tasks.serving.openai_api.tool_calls import Call, Reader
@@ -20,6 +20,8 @@ TYPES = {
     HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
 }
 """Anthropic's names of errors, by status."""
+OF_BLOCKS: Mapping[str, Mapping[str, str]] = {"text": {}, "thinking": {"signature": ""}}
+"""Further fields of blocks that grow. A signature is for whoever served the model, which here looks at none."""
 TOO_LONG = "prompt is too long"
 """How Anthropic's own refusal begins: clients shorten the conversation when they read it."""
 
@@ -35,10 +37,11 @@ def error_document(error: ApiError, request_id: str) -> dict[str, Any]:
 
 
 class MessageAnswer:
-    """One answer, as it is written: blocks of text and of calls, in the order in which the model made them."""
+    """One answer, as it is written: blocks of thoughts, text and calls, in the order in which the model made them."""
 
-    def __init__(self, model: str, request_id: str, *, one_call: bool = False) -> None:
-        self._model, self._request_id, self._one_call = model, request_id, one_call
+    def __init__(self, model: str, request_id: str, *, one_call: bool = False, thinks: bool = False) -> None:
+        """`thinks`: the client wants the thoughts."""
+        self._model, self._request_id, self._one_call, self._thinks = model, request_id, one_call, thinks
         self._choice = Choice(ChatForm(0), None, one_call)
         self._blocks: list[dict[str, Any]] = []
         self._is_open = False
@@ -94,17 +97,24 @@ class MessageAnswer:
 
     def _events_of(self, parts: Parts) -> Iterable[bytes]:
         for part in parts:
+            if isinstance(part, Thought):
+                yield self._grown("thinking", part.text) if self._thinks else b""
+                continue
             given = _input_of(part) if isinstance(part, Call) else None
             if isinstance(part, Call) and given is not None:
                 yield self._close()
                 yield self._call(part, given)
             else:
-                yield self._more_text(part.arguments if isinstance(part, Call) else part)
+                yield self._grown("text", part.arguments if isinstance(part, Call) else part)
 
-    def _more_text(self, text: str) -> bytes:
-        opened = b"" if self._is_open else self._open({"type": "text", "text": ""})
-        self._blocks[-1]["text"] += text
-        return opened + self._delta({"type": "text_delta", "text": text})
+    def _grown(self, kind: str, text: str) -> bytes:
+        """More of the open block, or of a new one where that is of another type."""
+        if self._is_open and self._blocks[-1]["type"] == kind:
+            opened = b""
+        else:
+            opened = self._close() + self._open({"type": kind, kind: "", **OF_BLOCKS[kind]})
+        self._blocks[-1][kind] += text
+        return opened + self._delta({"type": f"{kind}_delta", kind: text})
 
     def _call(self, call: Call, given: dict[str, Any]) -> bytes:
         opened = self._open({"type": "tool_use", "id": call.id, "name": call.name, "input": {}})

@@ -38,10 +38,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "mcp_servers": ([],),
         "service_tier": ("auto", "standard_only"),
         "speed": ("standard",),
-        "thinking": ({"type": "adaptive"}, {"type": "disabled"}),
     }
 )
-"""Whether a model thinks is decided by its chat template, so that `thinking` passes where it sets no budget."""
 IGNORED = frozenset({"cache_control", "diagnostics", "metadata", "user_profile_id", "workspace_id"})
 """Parameters that name the request or say what to cache: no answer depends on them."""
 OF_BLOCKS: Mapping[str, tuple[Any, ...]] = MappingProxyType({"citations": ([],), "caller": ({"type": "direct"},)})
@@ -236,6 +234,12 @@ class OutputConfig(Strict):
     format: OutputFormat | None = None
 
 
+class Thinking(Strict):
+    """Whether the client wants to see thoughts. Whether a model has some is decided by its chat template."""
+
+    type: Literal["adaptive", "disabled"]
+
+
 class CountRequest(Strict):
     """POST /v1/messages/count_tokens: the part of a request that becomes the prompt."""
 
@@ -245,6 +249,12 @@ class CountRequest(Strict):
     output_config: OutputConfig | None = None
     tools: Annotated[list[CustomTool], Field(max_length=MAX_TOOLS)] | None = None
     tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+
+    @property
+    def wants_thoughts(self) -> bool:
+        """Whether the answer shows what the model thought before it."""
+        return self.thinking is not None and self.thinking.type == "adaptive"
 
     @model_validator(mode="before")
     @classmethod

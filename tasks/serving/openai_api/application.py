@@ -214,7 +214,9 @@ class Routes:
         with renamed(NAMES_OF_MESSAGES):
             chat = asked.chat()
             question = chat_question(chat, await self._served(chat.model))
-            answer = MessageAnswer(asked.model, request_id(request), one_call=chat.one_call)
+            answer = MessageAnswer(
+                asked.model, request_id(request), one_call=chat.one_call, thinks=asked.wants_thoughts
+            )
             return await self._answer(request, chat, [question], answer)
 
     async def count_tokens(self, request: web.Request) -> web.StreamResponse:

@@ -5,24 +5,34 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tasks.serving.openai_api.answers import ChatForm, Choice, Parts, Piece, written
+from tasks.serving.openai_api.answers import ChatForm, Choice, Parts, Piece, Thought, written
 from tasks.serving.openai_api.errors import ApiError
 from tasks.serving.openai_api.responses_requests import ResponseRequest
 from tasks.serving.openai_api.tool_calls import Call, Reader
 
 LENGTH = "length"
 IN_PROGRESS, COMPLETED, INCOMPLETE = "in_progress", "completed", "incomplete"
+MESSAGE, REASONING = "message", "reasoning"
+"""Types of items that grow."""
+TEXTS = {MESSAGE: "output_text", REASONING: "reasoning_text"}
+"""What their only part is called."""
+IDS = {MESSAGE: "msg", REASONING: "rs"}
+OF_ITEMS: Mapping[str, Mapping[str, Any]] = {MESSAGE: {"role": "assistant"}, REASONING: {"summary": []}}
+OF_PARTS: Mapping[str, Mapping[str, Any]] = {MESSAGE: {"annotations": [], "logprobs": []}, REASONING: {}}
+OF_EVENTS: Mapping[str, Mapping[str, Any]] = {MESSAGE: {"logprobs": []}, REASONING: {}}
+"""Further fields of items, their parts, and the events that add to a part."""
 
 
 class ResponseAnswer:
-    """One answer, as it is written: items of text and of calls, in the order in which the model made them."""
+    """One answer, as it is written: items of thoughts, text and calls, in the order in which the model made them."""
 
     def __init__(self, request: ResponseRequest, release: str, *, one_call: bool) -> None:
         """`release` is the release that answers."""
         self._request, self._release, self._one_call = request, release, one_call
         self._choice = Choice(ChatForm(0), None, one_call)
         self._items: list[dict[str, Any]] = []
-        self._text: dict[str, Any] | None = None
+        self._open: dict[str, Any] | None = None
+        """The item of text or thoughts that grows."""
         self._sequence = 0
         self._id, self._created = f"resp_{secrets.token_hex(12)}", int(time.time())
 
@@ -40,7 +50,7 @@ class ResponseAnswer:
     def event(self, new: Piece) -> bytes:
         """Take the next response and write its events."""
         events = b"".join(self._events_of(self._choice.add(new)))
-        return events + (self._close_text() if new.finish_reason else b"")
+        return events + (self._close() if new.finish_reason else b"")
 
     def last_events(self) -> bytes:
         """What a stream ends with."""
@@ -61,40 +71,45 @@ class ResponseAnswer:
     def _events_of(self, parts: Parts) -> Iterable[bytes]:
         for part in parts:
             if isinstance(part, Call):
-                yield self._close_text()
+                yield self._close()
                 yield self._call(part)
+            elif isinstance(part, Thought):
+                yield from self._grown(REASONING, part.text)
             else:
-                yield self._open_text() if self._text is None else b""
-                yield self._more_text(part)
+                yield from self._grown(MESSAGE, part)
 
-    def _open_text(self) -> bytes:
-        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        item = {"id": f"msg_{secrets.token_hex(12)}", "type": "message", "role": "assistant", "status": IN_PROGRESS}
+    def _grown(self, kind: str, text: str) -> Iterable[bytes]:
+        """More of the open item, or of a new one where that is of another kind."""
+        if self._open is None or self._open["type"] != kind:
+            yield self._close()
+            yield self._begun(kind)
+        assert self._open is not None
+        self._open["content"][0]["text"] += text
+        yield self._event(f"response.{TEXTS[kind]}.delta", **self._place(), delta=text, **OF_EVENTS[kind])
+
+    def _begun(self, kind: str) -> bytes:
+        part = {"type": TEXTS[kind], "text": "", **OF_PARTS[kind]}
+        item = {"id": f"{IDS[kind]}_{secrets.token_hex(12)}", "type": kind, "status": IN_PROGRESS, **OF_ITEMS[kind]}
         added = self._event("response.output_item.added", output_index=len(self._items), item={**item, "content": []})
-        self._text = {**item, "content": [part]}
-        self._items.append(self._text)
+        self._open = {**item, "content": [part]}
+        self._items.append(self._open)
         return added + self._event("response.content_part.added", **self._place(), part=part)
 
-    def _more_text(self, text: str) -> bytes:
-        assert self._text is not None
-        self._text["content"][0]["text"] += text
-        return self._event("response.output_text.delta", **self._place(), delta=text, logprobs=[])
-
-    def _close_text(self) -> bytes:
-        if self._text is None:
+    def _close(self) -> bytes:
+        if self._open is None:
             return b""
-        item, place = self._text, self._place()
+        item, place, kind = self._open, self._place(), self._open["type"]
         item["status"] = self._status
-        part, self._text = item["content"][0], None
+        part, self._open = item["content"][0], None
         return (
-            self._event("response.output_text.done", **place, text=part["text"], logprobs=[])
+            self._event(f"response.{TEXTS[kind]}.done", **place, text=part["text"], **OF_EVENTS[kind])
             + self._event("response.content_part.done", **place, part=part)
             + self._event("response.output_item.done", output_index=place["output_index"], item=item)
         )
 
     def _place(self) -> dict[str, Any]:
-        assert self._text is not None
-        return {"item_id": self._text["id"], "output_index": len(self._items) - 1, "content_index": 0}
+        assert self._open is not None
+        return {"item_id": self._open["id"], "output_index": len(self._items) - 1, "content_index": 0}
 
     def _call(self, call: Call) -> bytes:
         index, name = len(self._items), call.name

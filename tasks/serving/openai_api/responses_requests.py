@@ -74,7 +74,35 @@ class MessageItem(Item):
 
     def add_to(self, messages: list[dict[str, Any]]) -> None:
         """Append it as a message of a chat."""
-        messages.append({"role": self.role, "content": _text(self.content)})
+        text = _text(self.content)
+        if self.role == "assistant" and messages and _is_thought(messages[-1]):
+            messages[-1]["content"] = text
+        else:
+            messages.append({"role": self.role, "content": text})
+
+
+class ReasoningPart(Item):
+    """A part of what the model thought."""
+
+    type: Literal["reasoning_text", "summary_text"]
+    text: str
+
+
+class ReasoningItem(Item):
+    """What the model thought before the next item; a summary stands in for it where there is nothing else."""
+
+    type: Literal["reasoning"]
+    summary: list[ReasoningPart] = Field(default_factory=list)
+    content: list[ReasoningPart] = Field(default_factory=list)
+
+    def add_to(self, messages: list[dict[str, Any]]) -> None:
+        """Begin the assistant's next message."""
+        thoughts = "".join(part.text for part in self.content or self.summary)
+        messages.append({"role": "assistant", "content": "", "reasoning_content": thoughts or None})
+
+
+def _is_thought(message: Mapping[str, Any]) -> bool:
+    return "reasoning_content" in message and not message["content"] and "tool_calls" not in message
 
 
 class CallItem(Item):
@@ -109,13 +137,14 @@ class OutputItem(Item):
 def _kind(value: Any) -> str:
     """The tag of an item; one of an unknown type is read as a message, whose error names the type."""
     kind = value.get("type") if isinstance(value, dict) else None
-    return f"<{kind}>" if kind in ("function_call", "function_call_output") else "<message>"
+    return f"<{kind}>" if kind in ("function_call", "function_call_output", "reasoning") else "<message>"
 
 
 AnyItem = Annotated[
     Annotated[MessageItem, Tag("<message>")]
     | Annotated[CallItem, Tag("<function_call>")]
-    | Annotated[OutputItem, Tag("<function_call_output>")],
+    | Annotated[OutputItem, Tag("<function_call_output>")]
+    | Annotated[ReasoningItem, Tag("<reasoning>")],
     Discriminator(_kind),
 ]
 

@@ -43,8 +43,8 @@ def tokenizer(tmp_path):
 
 
 def final(tokenizer, generated, prompt=PROMPT):
-    shown = tokenizer.shown(tokenizer.encode_word(prompt))
-    tokens = [token for each in tokenizer.encode_word(generated) for token in shown([each])]
+    split = tokenizer.split(tokenizer.encode_word(prompt), thinks=True)
+    tokens = [token for each in tokenizer.encode_word(generated) for token in split([each]).answer]
     return tokenizer.decode([tokens])[0]
 
 
@@ -90,7 +90,7 @@ def test_a_vocabulary_without_one_of_the_marks_has_no_channels(tmp_path, mark):
     tokenizer = write_tokenizer(tmp_path, [each for each in MARKS if each != mark])
     tokens = tokenizer.encode_word("2+2=4.")
 
-    assert tokenizer.shown([])(tokens) == tokens
+    assert tokenizer.split([], thinks=True)(tokens) == (tokens, [])
     assert harmony_of({"<|channel|>": 1}.get, list) is None
 
 
@@ -140,6 +140,6 @@ def test_openvinos_tokenizer_separates_the_channels_that_its_template_knows(
 ):
     served = openvino.OpenVinoTokenizer(OpenVinoGenAi(tokenizer, template), tmp_path, chat=True)
     generated = tokenizer.encode_word(THOUGHT + ANSWER)
-    shown = served.shown(tokenizer.encode_word(PROMPT))(generated)
+    shown = served.split(tokenizer.encode_word(PROMPT), thinks=True)(generated).answer
 
     assert shown == generated if seen is None else tokenizer.decode([shown]) == [seen]

@@ -480,7 +480,7 @@ def test_an_answer_cut_by_max_tokens_counts_them(serve):
 def test_stop_words_before_the_fewest_tokens_do_not_count_however_many_steps_are_given_out_together(stream, together):
     text, reply = "one stop, two stop, three", RecordedReply()
     sampling = Sampling(100, controls=Controls(min_tokens=10))
-    request = delivery.Request(Job((), sampling, stream, ("stop",)), reply, list)
+    request = delivery.Request(Job((), sampling, stream, ("stop",)), reply, TOKENIZER.split((), thinks=False))
     given = delivery.Delivery(TOKENIZER, list, lambda: None)
     steps = [Progress(1, (byte,)) for byte in text.encode()]
 

@@ -1,18 +1,18 @@
 """Triton model over OpenVINO GenAI's continuous batching. Everything that is not OpenVINO is in generation/."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from engine_process import EngineProcess
-from generation.channels import CHANNEL, Harmony, harmony_of
+from generation.channels import CHANNEL, Channels, harmony_of, thinking_of
 from generation.chat_template import chat_template_of, read_json
 from generation.conversation import NO_MESSAGES
 from generation.question import RefusedError
 from generation.restarts import RestartedEngine
-from generation.runtime import Shown
+from generation.runtime import Split
 from generation.service import Service
 from generation.settings import Settings, check_numpy, read_settings
 from generation.template_arguments import NO_TEMPLATE
@@ -76,10 +76,11 @@ class OpenVinoTokenizer:
     def __init__(self, tokenizer: Any, engine: Path, *, chat: bool, arguments: Mapping[str, Any] | None = None) -> None:
         """`arguments` are those of the chat template for every question."""
         self._tokenizer, self._template = tokenizer, chat_template_of(engine, arguments) if chat else None
-        self._harmony = self._channels() if CHANNEL in (tokenizer.chat_template or "") else None
         self.tool_call_format = self._template.tool_call_format if self._template else ""
         self.longest_token = longest_token(read_json(engine / "tokenizer.json"))
-        self.vocabulary_size = 1 + max(tokenizer.get_vocab().values())
+        vocabulary = tokenizer.get_vocab()  # its tokens are bytes
+        self.vocabulary_size = 1 + max(vocabulary.values())
+        self._channels = self._channels_of(lambda token: vocabulary.get(token.encode()))
 
     def encode(self, question: str, template_arguments: Mapping[str, Any] | None = None) -> list[int]:
         """Ids as Hugging Face's tokenizer gives them: a chat template writes BOS itself, else the tokenizer adds it."""
@@ -104,17 +105,18 @@ class OpenVinoTokenizer:
         """Ids of a text as it is."""
         return self._ids(text, add_special_tokens=True)
 
-    def shown(self, prompt: Sequence[int]) -> Shown:
-        """Everything, or the final one of the channels in which gpt-oss answers."""
-        return self._harmony.answer(prompt).take if self._harmony else list
+    def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
+        """By the channels in which gpt-oss answers, or the marks of thoughts that the chat template has."""
+        return self._channels.split(prompt, thinks=thinks)
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> Sequence[str]:
         """Texts of all sequences in one call, which costs as much as one of them."""
         return list(self._tokenizer.decode([list(sequence) for sequence in sequences]))
 
-    def _channels(self) -> Harmony | None:
-        vocabulary = self._tokenizer.get_vocab()  # its tokens are bytes
-        return harmony_of(lambda token: vocabulary.get(token.encode()), self._ids)
+    def _channels_of(self, id_of: Callable[[str], int | None]) -> Channels:
+        has_channels = CHANNEL in (self._tokenizer.chat_template or "")
+        marks = self._template.thought_marks if self._template else None
+        return Channels(harmony_of(id_of, self._ids) if has_channels else None, thinking_of(marks, id_of, self.decode))
 
     def _ids(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         encoded = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
