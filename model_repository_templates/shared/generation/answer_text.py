@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from generation.runtime import Tokenizer
+from generation.channels import everything
+from generation.runtime import Split, Tokenizer
 from generation.text_stream import TextStream
 
 STOP, LENGTH = "stop", "length"
@@ -42,13 +43,17 @@ class AnswerText:
         max_tokens: int,
         stop_words: Sequence[str],
         min_tokens: int = 0,
+        split: Split = everything,
     ) -> None:
-        """`min_tokens`: stop words count when the answer has so many."""
+        """`min_tokens`: stop words count when the answer has so many; `split` tells thoughts apart from it."""
         self._tokenizer, self._end_ids, self._room = tokenizer, frozenset(end_ids), max_tokens
         self._stream, self._stop_words, self._least = TextStream(), StopWords(stop_words), min_tokens
+        self._split, self._thought, self._new_thought = split, TextStream(), ""
         self._ended = False
         self.tokens = 0
-        """Tokens of the answer so far."""
+        """Tokens of the answer and its thoughts so far."""
+        self.shown: list[bool] = []
+        """Of the tokens that were added last, up to the end of the answer: whether each is a part of it."""
 
     @property
     def is_over(self) -> bool:
@@ -60,11 +65,23 @@ class AnswerText:
         taken = [] if self.is_over else self._until_the_end(tokens)
         self._room -= len(taken)
         self.tokens += len(taken)
-        self._stream.add(taken)
+        self.shown = [self._take(token) for token in taken]
         piece = self._advance(final=False)
-        if self._stream.is_long:
-            self._stream.cut(self._tokenizer.decode([self._stream.kept()])[0])
+        for stream in (self._stream, self._thought):
+            if stream.is_long:
+                stream.cut(self._tokenizer.decode([stream.kept()])[0])
         return piece
+
+    def new_thought(self) -> str:
+        """What is certain of the thoughts and was not given before."""
+        new, self._new_thought = self._new_thought, ""
+        return new
+
+    def _take(self, token: int) -> bool:
+        parts = self._split([token])
+        self._stream.add(parts.answer)
+        self._thought.add(parts.thought)
+        return bool(parts.answer)
 
     def end(self) -> tuple[str, str]:
         """The last piece, and why it is the last: the model's own end or a stop word, or no room for more tokens."""
@@ -72,6 +89,9 @@ class AnswerText:
         return piece, STOP if self.is_over or self._room > 0 else LENGTH
 
     def _advance(self, *, final: bool) -> str:
+        if self._thought.window:
+            thought = self._tokenizer.decode([self._thought.window])[0]
+            self._new_thought += self._thought.advance(thought, final=final)
         text = self._tokenizer.decode([self._stream.window])[0]
         certain = self._stream.advance(text, final=final)
         if self.tokens < self._least and not final:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from generation.runtime import Parts, Split
 
+Decode = Callable[[Sequence[Sequence[int]]], Sequence[str]]
+
 START, CHANNEL, MESSAGE = "<|start|>", "<|channel|>", "<|message|>"
 ENDS = ("<|end|>", "<|return|>", "<|call|>")
 FINAL, ANALYSIS = "final", "analysis"
@@ -24,6 +26,8 @@ THOUGHT_MARKS = (
 )
 """What begins and ends a thought, by the reasoning parsers of vLLM 0.32.0 that know a pair of tokens (vllm/reasoning):
 DeepSeek, Qwen, GLM, Nemotron and others, Mistral, Seed-OSS, MiniMax-M3, Command A."""
+NO_MARKS = (-1, -1)
+"""Stand for those of a request without thoughts."""
 LONGEST_TAIL = 4
 """Blank tokens that a chat template may write behind the mark with which it begins a thought; one is usual."""
 
@@ -109,6 +113,11 @@ class Thinking:
     end: int
     is_blank: Callable[[int], bool]
 
+    @classmethod
+    def by(cls, begin: int, end: int, decode: Decode) -> "Thinking":
+        """The marks, with a way to text."""
+        return cls(begin, end, lambda token: decode([[token]])[0].isspace())
+
     def answer(self, prompt: Sequence[int]) -> "ThinkingAnswer":
         """The answer to a prompt, at whose end the chat template may have begun the thought."""
         tail = prompt[-1 - LONGEST_TAIL :]
@@ -124,7 +133,7 @@ def marks_of(template: str) -> tuple[str, str] | None:
 def thinking_of(
     marks: tuple[str, str] | None,
     id_of: Callable[[str], int | None],
-    decode: Callable[[Sequence[Sequence[int]]], Sequence[str]],
+    decode: Decode,
 ) -> Thinking | None:
     """What tells thoughts apart; None where there are no marks, or where they are no tokens of the vocabulary.
 
@@ -136,7 +145,7 @@ def thinking_of(
     begin, end = (id_of(mark) for mark in marks) if marks else (None, None)
     if begin is None or end is None:
         return None
-    return Thinking(begin, end, lambda token: decode([[token]])[0].isspace())
+    return Thinking.by(begin, end, decode)
 
 
 class ThinkingAnswer:
@@ -179,12 +188,18 @@ class Channels:
     def __init__(self, harmony: Harmony | None, thinking: Thinking | None) -> None:
         self._harmony, self._thinking = harmony, thinking
 
+    @property
+    def marks(self) -> tuple[int, int]:
+        """Ids of what begins and ends a thought, or NO_MARKS."""
+        return NO_MARKS if self._thinking is None else (self._thinking.begin, self._thinking.end)
+
     def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
         """For the answer to one prompt; gpt-oss writes channels also where it is not asked to think."""
         if self._harmony is not None:
             return self._harmony.answer(prompt).take
-        return self._thinking.answer(prompt).take if self._thinking is not None and thinks else _all
+        return self._thinking.answer(prompt).take if self._thinking is not None and thinks else everything
 
 
-def _all(tokens: Sequence[int]) -> Parts:
+def everything(tokens: Sequence[int]) -> Parts:
+    """A Split of an answer without thoughts."""
     return Parts(list(tokens), [])

@@ -22,6 +22,7 @@ class HuggingFaceTokenizer:
         pad_id: what fills up a batch; the usual end where the checkpoint names none.
         default_max_tokens: the checkpoint's own bound of an answer, or None.
         longest_token: bytes of the longest text that one token may stand for; None where that may be any text.
+        channels: what tells thoughts and answers apart.
         vocabulary_size: every id of a token is below it.
     """
 
@@ -37,7 +38,7 @@ class HuggingFaceTokenizer:
         self.longest_token = longest_token(read_json(file))
         self.vocabulary_size = 1 + max(self._tokenizer.get_vocab().values())  # ids may have gaps
         id_of, marks = self._tokenizer.token_to_id, self._template.thought_marks if self._template else None
-        self._channels = Channels(harmony_of(id_of, self.encode_word), thinking_of(marks, id_of, self.decode))
+        self.channels = Channels(harmony_of(id_of, self.encode_word), thinking_of(marks, id_of, self.decode))
         generation = read_json(folder / "generation_config.json")
         tokens = special_tokens(read_json(folder / "tokenizer_config.json"))
         self.end_ids = self._ends(folder, generation.get("eos_token_id"), tokens.get("eos_token"))
@@ -96,7 +97,7 @@ class HuggingFaceTokenizer:
 
     def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
         """By the channels in which gpt-oss answers, or the marks of thoughts that the chat template has."""
-        return self._channels.split(prompt, thinks=thinks)
+        return self.channels.split(prompt, thinks=thinks)
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """Texts without special tokens."""

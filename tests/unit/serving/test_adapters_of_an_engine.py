@@ -25,14 +25,16 @@ END = 0
 class Engine:
     """The preprocessing and tensorrt_llm models; `cached` has what came for each adapter, by its number."""
 
-    def __init__(self, refuses=None):
+    def __init__(self, refuses=None, says=b"model", thought_marks=(-1, -1)):
         self.cached, self.asked, self.refuses = {}, [], refuses
+        self.says, self.thought_marks = says, thought_marks
 
     def prepare(self, _, inputs):
         assert set(inputs) <= {"text_input", "max_tokens", "temperature", "seed", "stop_words"}
         tensors = {"input_ids": [[1, 2]], "input_lengths": [[2]], "request_output_len": [[8]], "min_tokens": [[1]]}
         numbers = [Tensor(name, np.array(value, dtype=np.int32)) for name, value in tensors.items()]
-        return InferenceResponse([*numbers, Tensor("tool_call_format", np.array([b"none"], dtype=object))])
+        marks = Tensor("thought_marks", np.array(self.thought_marks, dtype=np.int32))
+        return InferenceResponse([*numbers, marks, Tensor("tool_call_format", np.array([b"none"], dtype=object))])
 
     def generate(self, number, inputs):
         if "stop" in inputs:
@@ -40,7 +42,7 @@ class Engine:
         self.asked.append((number, sorted(name for name in inputs if name.startswith("lora"))))
         if self.refuses:
             return [InferenceResponse(error=TritonError(self.refuses))]
-        text = b"model"
+        text = self.says
         if "lora_task_id" in inputs:
             task = int(inputs["lora_task_id"][0, 0])
             if "lora_weights" in inputs:

@@ -16,7 +16,11 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from tests.fakes.generation_runtime import FakeRuntime, RecordedReply
+from tests.fakes.triton_stub import Request
 from tests.support.seeds import dice
+from tests.unit.serving.test_adapters_of_an_engine import Engine, answers, load
+
+__all__ = ["load"]
 
 LIMITS = Limits(1_000, 2_000, 1_000)
 END = "<|end|>"
@@ -169,3 +173,17 @@ def test_the_marks_are_those_of_the_template():
     assert marks_of("...<think>\n\n</think>") == ("<think>", "</think>")
     assert marks_of("{% if x %}[/THINK]{% endif %}") == ("[THINK]", "[/THINK]")
     assert marks_of("{{ messages }}") is None
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_trt_engines_answer_has_no_thought_and_ends_at_its_own_stop_word(load, stream):
+    """Tokens are bytes, and preprocessing says that 1 and 2 are the marks."""
+    engine = Engine(says=b"\x01Hm. STOP.\x02\n4 STOP 5", thought_marks=(1, 2))
+    request = Request(text_input="Hi?", stop_words="STOP", stream=stream)
+
+    answers(load(engine, adapters=()), request)
+    outputs = [{each.name(): each.as_numpy()[0] for each in sent.output_tensors()} for sent, _ in request.sent]
+
+    assert b"".join(each["text_output"] for each in outputs) == b"4 "
+    assert b"".join(each.get("reasoning_content", b"") for each in outputs) == b"Hm. STOP."
+    assert outputs[-1]["finish_reason"] == b"stop"

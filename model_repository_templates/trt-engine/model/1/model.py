@@ -12,6 +12,7 @@ import triton_python_backend_utils as pb_utils
 from engine_adapters import identity, is_missing, with_weights
 from generation.adapters import Adapter, chosen, read_adapters
 from generation.answer_text import AnswerText
+from generation.channels import Thinking
 from generation.delivery import CANCELLED
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.question import RefusedError
@@ -39,6 +40,7 @@ PREPARED = [
     "bad_words_list",
     "return_log_probs",
     "tool_call_format",
+    "thought_marks",
 ]
 GUIDES = ["guided_decoding_guide_type", "guided_decoding_guide"]
 """Prepared where the request has a JSON Schema."""
@@ -108,20 +110,22 @@ class TritonPythonModel:
         streams = stream is not None and bool(stream.as_numpy().reshape(-1)[0])
         call_format = prepared.pop("tool_call_format").as_numpy()[0].decode()
         reply.tool_call_format = None if call_format == NO_TOOLS else call_format
+        begin, end = prepared.pop("thought_marks").as_numpy().tolist()
+        thinking = Thinking.by(begin, end, self._tokenizer.decode).answer(prepared["input_ids"].as_numpy()[0].tolist())
         room, least = (int(prepared[name].as_numpy()[0, 0]) for name in ("request_output_len", "min_tokens"))
-        answer = AnswerText(self._tokenizer, self._tokenizer.end_ids, room, texts(request, "stop_words"), least)
+        words, ends = texts(request, "stop_words"), self._tokenizer.end_ids
+        answer = AnswerText(self._tokenizer, ends, room, words, least, thinking.take)
         whole = []
         logprobs: list[TokenLogprob] = []
         inputs = list(prepared.values())
         with self._engine.generation(inputs, reply, stream=streams, adapter=adapter) as generation:
             for tokens, reported in generation:
-                before = answer.tokens
                 whole.append(answer.add(tokens))
-                logprobs += [
-                    TokenLogprob(*pair) for pair in zip(tokens[: answer.tokens - before], reported, strict=False)
-                ]
-                if streams and whole[-1]:
-                    reply.send(whole[-1], "", None, logprobs)
+                told = zip(tokens, reported, answer.shown, strict=False)
+                logprobs += [TokenLogprob(token, logprob) for token, logprob, is_shown in told if is_shown]
+                thought = answer.new_thought() if streams else ""
+                if streams and (whole[-1] or thought):
+                    reply.send(whole[-1], "", None, logprobs, thought)
                     logprobs = []
                 if answer.is_over:
                     generation.stop()
@@ -132,7 +136,7 @@ class TritonPythonModel:
             reply.pass_on(generation.error)
         else:
             usage = Usage(int(prepared["input_lengths"].as_numpy()[0, 0]), answer.tokens)
-            reply.send(piece if streams else "".join([*whole, piece]), reason, usage, logprobs)
+            reply.send(piece if streams else "".join([*whole, piece]), reason, usage, logprobs, answer.new_thought())
 
 
 class Engine:

@@ -3,7 +3,9 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
 import triton_python_backend_utils as pb_utils
+from generation.channels import NO_MARKS
 from generation.conversation import prompt_of
 from generation.grammar.ebnf import Dialect
 from generation.hf_tokenizer import HuggingFaceTokenizer
@@ -40,9 +42,13 @@ class TritonPythonModel:
         tokenizer, question = self._tokenizer, question_of(request, Dialect.ALL_OR_NONE)
         check(question, self._limits, tokenizer.longest_token)
         taken = job(question, prompt_of(question, tokenizer), self._limits)
-        words = [tokenizer.encode_word(word) for word in question.stop_words]
+        marks = tokenizer.channels.marks if taken.thinks else NO_MARKS
+        # the engine would find stop words in the thoughts as well; those of the answer are found in its text
+        stop_words = question.stop_words if marks == NO_MARKS else ()
+        words = [tokenizer.encode_word(word) for word in stop_words]
         bad_words = [ids for word in question.controls.bad_words for ids in tokenizer.encode_bad_word(word)]
         tensors = request_tensors(taken, tokenizer.end_ids, tokenizer.pad_id, words, bad_words)
         outputs = [pb_utils.Tensor(name, value) for name, value in tensors.items()]
         call_format = tokenizer.tool_call_format if question.tools else NO_TOOLS
-        sender.answer([*outputs, text_tensor("tool_call_format", call_format)])
+        thought_marks = pb_utils.Tensor("thought_marks", np.array(marks, dtype=np.int32))
+        sender.answer([*outputs, text_tensor("tool_call_format", call_format), thought_marks])
