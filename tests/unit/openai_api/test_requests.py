@@ -211,7 +211,7 @@ def test_prompts_that_are_wrong_or_empty_are_refused_at_their_place(prompt, para
     ("prompt", "ids"), [([1, 2], [[1, 2]]), ([[1, 2], [3]], [[1, 2], [3]]), (["a", [3]], [None, [3]])]
 )
 def test_prompts_of_token_ids_reach_the_model_as_they_are(prompt, ids):
-    """The three forms that OpenAI's reference has for `prompt`; EleutherAI's harness and guidellm send ids."""
+    """The three forms that OpenAI's reference has for `prompt`; EleutherAI's lm-evaluation-harness sends ids."""
     request = read_completion(json.dumps({"model": "demo", "prompt": prompt}).encode())
     questions = [question.inputs for question in completion_questions(request, model_of())]
 
