@@ -15,6 +15,7 @@ import aiohttp
 from pydantic_core import from_json
 
 from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from tasks.contracts.wire.trace_context import TRACEPARENT
 
 EVENT = b"data:"
 LINE_BYTES = 1 << 20
@@ -66,15 +67,20 @@ class GenerateStreams:
         except UnavailableError:
             return False
 
-    async def responses(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Mapping[str, Any]], None]:
+    async def responses(
+        self, model: str, inputs: Mapping[str, Any], trace_parent: str = ""
+    ) -> AsyncGenerator[list[Mapping[str, Any]], None]:
         """Yield the model's responses, as many together as arrive together.
+
+        Triton's own spans belong to `trace_parent`, a header of W3C Trace Context, if that is not empty.
 
         Raises:
             InputError: the model refused the request.
             UnavailableError: Triton does not answer, or the answer broke off.
         """
         url, unread = f"{self._base}/{quote(model, safe='')}/generate_stream", b""
-        async with self._exchange("POST", url, inputs) as response:
+        headers = {TRACEPARENT: trace_parent} if trace_parent else {}
+        async with self._exchange("POST", url, inputs, headers) as response:
             if response.status != HTTPStatus.OK:
                 await _ok(response)
             async for data in response.content.iter_any():
@@ -85,10 +91,14 @@ class GenerateStreams:
 
     @asynccontextmanager
     async def _exchange(
-        self, method: str, url: str, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        url: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
-            async with self._session.request(method, url, json=body) as response:
+            async with self._session.request(method, url, json=body, headers=headers) as response:
                 yield response
         except (aiohttp.ClientError, OSError) as error:
             message = " ".join(str(error).split())[:QUOTED_CHARS] or type(error).__name__

@@ -7,7 +7,7 @@ import hashlib
 import re
 
 TRACEPARENT = "TRACEPARENT"
-"""Variable of a step's process."""
+"""Variable of a step's process, and header of a request, whose case does not matter."""
 PATTERN = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 

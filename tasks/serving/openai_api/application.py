@@ -36,7 +36,7 @@ from tasks.serving.openai_api.errors import ApiError, refusal, renamed, unavaila
 from tasks.serving.openai_api.grammars import Grammars
 from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_questions, served_model
 from tasks.serving.openai_api.metrics import AnswerMetrics
-from tasks.serving.openai_api.request_ids import MESSAGES, add_request_id, is_anthropics, request_id
+from tasks.serving.openai_api.request_ids import MESSAGES, add_request_id, is_anthropics, request_id, trace_parent
 from tasks.serving.openai_api.requests import BODY_BYTES, ChatRequest, CompletionRequest, read_chat, read_completion
 from tasks.serving.openai_api.responses_answers import ResponseAnswer
 from tasks.serving.openai_api.responses_requests import RENAMED as NAMES_OF_RESPONSES
@@ -68,7 +68,9 @@ class Models(Protocol):
     async def is_ready(self, model: str) -> bool:
         """Whether the model takes requests; False where Triton does not answer."""
 
-    def responses(self, model: str, inputs: Mapping[str, Any]) -> AsyncGenerator[list[Mapping[str, Any]], None]:
+    def responses(
+        self, model: str, inputs: Mapping[str, Any], trace_parent: str = ""
+    ) -> AsyncGenerator[list[Mapping[str, Any]], None]:
         """Yield the model's responses, as many together as arrive together.
 
         Raises:
@@ -310,7 +312,7 @@ class Routes:
         answer: AnyAnswer,
     ) -> web.StreamResponse:
         """Generate the answers to the questions, one after another, and send them as one document or stream."""
-        own = [question.of_request(request_id(request)) for question in questions]
+        own = [question.of_request(request_id(request), trace_parent(request)) for question in questions]
         obeying = [await self._obeying(question) for question in own]
         choices = [question.again(number) for question in obeying for number in range(asked.answers_per_prompt)]
         name = ModelName.read(asked.model)
@@ -377,9 +379,9 @@ class Routes:
         """
         ended, inputs, call_format = False, question.inputs, None
         if question.to_render is not None:
-            prompt = await self._prompt(model, question.to_render)
+            prompt = await self._prompt(model, question.to_render, question.trace_parent)
             inputs, call_format = with_prompt(inputs, prompt), prompt.call_format
-        async with aclosing(self._models.responses(model, inputs)) as arrived:
+        async with aclosing(self._models.responses(model, inputs, question.trace_parent)) as arrived:
             async for events in arrived:
                 pieces = [piece(each, call_format) for each in events]
                 reasons = {each.finish_reason for each in pieces if each.finish_reason}
@@ -390,7 +392,7 @@ class Routes:
         if not ended:
             raise UnavailableError("the model's server sent no end of the answer")
 
-    async def _prompt(self, model: str, to_render: Mapping[str, Any]) -> Prompt:
+    async def _prompt(self, model: str, to_render: Mapping[str, Any], span: str) -> Prompt:
         """The prompt that another model makes of the messages.
 
         Raises:
@@ -400,7 +402,7 @@ class Routes:
         renders = self._known[model][0].prompt_model
         assert renders is not None
         found: list[Mapping[str, Any]] = []
-        async with aclosing(self._models.responses(renders, to_render)) as arrived:
+        async with aclosing(self._models.responses(renders, to_render, span)) as arrived:
             async for events in arrived:
                 found += events
         if not found:

@@ -83,12 +83,14 @@ class Question:
         new_reader: makes what reads the call of a tool that the request forces; None leaves it to what the model says
             of itself.
         schema: what the answer obeys, whose grammar is not there yet; None where anything may be answered.
+        trace_parent: the client's span, which Triton's traces continue; empty where it sent none.
     """
 
     inputs: Mapping[str, Any]
     to_render: Mapping[str, Any] | None = None
     new_reader: Callable[[], Reader] | None = None
     schema: Schema | None = None
+    trace_parent: str = ""
 
     def obeying(self, grammar: str) -> "Question":
         """The question with the grammar of its schema, where the engine takes that; other models write it themselves.
@@ -105,10 +107,11 @@ class Question:
         """The question of a further answer to the same prompt: where a seed decides, it is another one."""
         return replace(self, inputs=_with_seed_of(self.inputs, number))
 
-    def of_request(self, request_id: str) -> "Question":
-        """The question as part of a request, whose id goes with it to every model."""
+    def of_request(self, request_id: str, trace_parent: str) -> "Question":
+        """The question as part of a request, whose id and span go with it to every model."""
         to_render = None if self.to_render is None else {**self.to_render, REQUEST_ID: request_id}
-        return replace(self, inputs={**self.inputs, REQUEST_ID: request_id}, to_render=to_render)
+        inputs = {**self.inputs, REQUEST_ID: request_id}
+        return replace(self, inputs=inputs, to_render=to_render, trace_parent=trace_parent)
 
 
 def _with_seed_of(inputs: Mapping[str, Any], number: int) -> Mapping[str, Any]:

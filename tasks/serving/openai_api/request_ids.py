@@ -5,6 +5,8 @@ import secrets
 
 from aiohttp import web
 
+from tasks.contracts.wire.trace_context import TRACEPARENT, is_trace_parent
+
 HEADER, OF_ANTHROPIC = "X-Request-Id", "Request-Id"
 """Anthropic's clients read the second one."""
 MESSAGES = "/v1/messages"
@@ -21,6 +23,12 @@ def request_id(request: web.BaseRequest) -> str:
         request[REQUEST_ID] = given if CLIENTS.fullmatch(given) else f"req_{secrets.token_hex(12)}"
     found: str = request[REQUEST_ID]
     return found
+
+
+def trace_parent(request: web.BaseRequest) -> str:
+    """The client's span of W3C Trace Context; empty where it sent none that can be continued."""
+    given = request.headers.get(TRACEPARENT, "")
+    return given if is_trace_parent(given) else ""
 
 
 async def add_request_id(request: web.Request, response: web.StreamResponse) -> None:

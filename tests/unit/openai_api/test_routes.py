@@ -18,6 +18,7 @@ from tests.unit.openai_api.models import OURS, PROMPT_MODEL, VLLM, VLLM_OUTPUTS,
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}
 END = {"text_output": "!", "finish_reason": "stop", "prompt_tokens": 4, "completion_tokens": 3}
+SPAN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HELLO = [[{"text_output": "Hel", "finish_reason": ""}], [{"text_output": "lo", "finish_reason": ""}, END]]
 
 
@@ -26,7 +27,7 @@ class Triton:
 
     def __init__(self, answer=(), config=None):
         self.answer, self.document = answer, config or config_of()
-        self.asked, self.ended, self.configs = [], 0, 0
+        self.asked, self.ended, self.configs, self.spans = [], 0, 0, []
 
     async def config(self, model):
         self.configs += 1
@@ -37,8 +38,9 @@ class Triton:
     async def is_ready(self, model):
         return not isinstance(self.document, Exception)
 
-    async def responses(self, model, inputs):
+    async def responses(self, model, inputs, trace_parent=""):
         self.asked.append((model, inputs))
+        self.spans.append(trace_parent)
         try:
             for together in self.answer:
                 if isinstance(together, Exception):
@@ -87,6 +89,24 @@ def test_an_answer_is_one_document():
     assert document["choices"][0]["message"] == {"role": "assistant", "content": "Hello!", "refusal": None}
     assert document["usage"] == {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
     assert (document["object"], document["system_fingerprint"]) == ("chat.completion", "demo-1")
+
+
+@pytest.mark.parametrize(
+    ("sent", "passed"),
+    [
+        (SPAN, True),
+        (SPAN.replace("00-", "ff-", 1), False),
+        (SPAN[:-1], False),
+        ("00-" + "0" * 32 + SPAN[35:], False),
+        ("", False),
+    ],
+)
+def test_a_client_s_span_goes_to_triton_if_it_can_be_continued(sent, passed):
+    """W3C Trace Context: a header that is wrong is left out, and the request is answered all the same."""
+    triton = Triton(HELLO)
+    ((status, _),) = exchange(triton, ("POST", "/v1/chat/completions", CHAT), headers={"traceparent": sent})
+
+    assert (status, triton.spans) == (200, [sent if passed else ""])
 
 
 def test_a_stream_says_who_speaks_then_what_then_why_it_ended():
@@ -534,7 +554,7 @@ class TwoModels(Triton):
         super().__init__(answer, config_of(VLLM, VLLM_OUTPUTS, **PROMPT_MODEL))
         self.prompt = prompt
 
-    async def responses(self, model, inputs):
+    async def responses(self, model, inputs, trace_parent=""):
         if model != "demo_prompt":
             async for together in super().responses(model, inputs):
                 yield together
