@@ -25,7 +25,8 @@ THOUGHT_MARKS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 """What begins and ends a thought, by the reasoning parsers of vLLM 0.32.0 that know a pair of tokens (vllm/reasoning):
-DeepSeek, Qwen, GLM, Nemotron and others, Mistral, Seed-OSS, MiniMax-M3, Command A."""
+DeepSeek, Qwen, GLM, Nemotron and others, Mistral, Seed-OSS, MiniMax-M3, Command A. A mark that a model spells in
+smaller tokens, as MiniMax-M3 may, is text."""
 NO_MARKS = (-1, -1)
 """Stand for those of a request without thoughts."""
 LONGEST_TAIL = 4

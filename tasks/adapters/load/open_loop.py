@@ -72,12 +72,12 @@ def timed(
         clock: times it.
         began_s: the monotonic second from which the row's times count.
         due_s: the monotonic second at which it was due, if it was due at a time.
-        count: counts the tokens of the answer.
+        count: counts the tokens of the answer and its thoughts.
     """
     due = None if due_s is None else due_s - began_s
     row = {**row, "start_s": clock.monotonic() - began_s, "due_s": due}
     try:
-        chunks = [chunk for chunk in stream() if chunk.text]
+        chunks = [chunk for chunk in stream() if chunk.generated]
     except PipelineError as error:
         end_s = clock.monotonic() - began_s
         return RequestRow.model_validate({**row, "ok": False, "error": str(error), "last_token_s": end_s})
@@ -86,6 +86,6 @@ def timed(
         "last_token_s": chunks[-1].at_s - began_s if chunks else None,
         "chunks": len(chunks),
     }
-    tokens = count("".join(chunk.text for chunk in chunks))
+    tokens = count("".join(chunk.generated for chunk in chunks))
     ended = {"ok": bool(chunks), "error": "" if chunks else "the answer was empty", "output_tokens": tokens}
     return RequestRow.model_validate({**row, **times, **ended})

@@ -41,11 +41,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of an answer. `at_s` is the monotonic second at which it arrived."""
+    """A piece of an answer, and of the thoughts before it. `at_s` is the monotonic second at which it arrived."""
 
     text: str
     at_s: float
     finish_reason: str
+    thought: str = ""
+
+    @property
+    def generated(self) -> str:
+        """All that the model wrote."""
+        return self.thought + self.text
 
 
 class TritonClient:
@@ -182,7 +188,8 @@ class TritonClient:
             self._check_read(model, prompt, response.infer_response)
         reason = _output(response.infer_response, "finish_reason")
         # vLLM's backend writes None while the answer continues
-        return Chunk(text, at_s, "" if reason in (None, "None") else reason)
+        thought = _output(response.infer_response, "reasoning_content") or ""
+        return Chunk(text, at_s, "" if reason in (None, "None") else reason, thought)
 
     def _translated(self, model: str, message: str, code: str = "") -> PipelineError:
         self._known_inputs.pop(model, None)  # the next release behind a Service may be of another kind

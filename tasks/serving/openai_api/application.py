@@ -353,7 +353,7 @@ class Routes:
         try:
             async with aclosing(self._pieces(model, question)) as arriving:
                 async for together in arriving:
-                    now, texts = self._clock(), sum(bool(each.text) for each in together)
+                    now, texts = self._clock(), sum(bool(each.text or each.thought) for each in together)
                     if texts:
                         count = counted.next_tokens if has_text else counted.first_tokens
                         count(model, now - before, texts)

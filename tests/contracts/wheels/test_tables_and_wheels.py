@@ -142,3 +142,34 @@ def stated(config, fields):
         **{name: value for name, value in derived.items() if value is not None and config.model_type == "zamba2"},
         **fields,
     }
+
+
+def returned(found, name):
+    """The text that a property of a class always returns."""
+    for node in found.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name and isinstance(node.body[-1], ast.Return):
+            value = node.body[-1].value
+            return value.value if isinstance(value, ast.Constant) else None
+    return None
+
+
+def test_marks_of_thoughts_are_those_of_vllms_reasoning_parsers():
+    """A parser names its pair by two properties."""
+    channels = parsed(REPOSITORY / "model_repository_templates/shared/generation/channels.py")
+    (marks,) = [
+        ast.literal_eval(node.value)
+        for node in channels.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "THOUGHT_MARKS"
+    ]
+    classes = [
+        node
+        for file in sorted((packages("vllm-0.32.0") / "vllm" / "reasoning").glob("*.py"))
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.ClassDef)
+    ]
+    names = (("start_token", "end_token"), ("reasoning_start_str", "reasoning_end_str"))
+    pairs = {(returned(each, begin), returned(each, end)) for each in classes for begin, end in names}
+    known = {(begin, end) for begin, end in pairs if begin and end}
+
+    assert len(known) >= 3
+    assert known <= set(marks)

@@ -10,6 +10,7 @@ from tasks.adapters.clock import SystemClock
 from tasks.adapters.kube.service_object import ServiceAddress
 from tasks.adapters.load.load_clients import arrivals
 from tasks.adapters.load.load_test import Capacity, LoadTest
+from tasks.adapters.load.open_loop import timed
 from tasks.adapters.triton.generate_request import GenerateRequest
 from tasks.adapters.triton.triton import Chunk
 from tasks.contracts.errors import UnavailableError
@@ -122,3 +123,13 @@ def test_arrivals_are_a_poisson_process_of_the_rate_and_the_same_each_time():
     assert statistics.stdev(gaps) == pytest.approx(1 / 5.0, rel=0.03)  # of an exponential time: its mean
     assert times == arrivals(5.0, 20_000, 0)
     assert times != arrivals(5.0, 20_000, 1)
+
+
+def test_thoughts_are_measured_like_the_answer():
+    """An answer of few tokens may end within them."""
+    chunks = [Chunk("", 11.0, "", "Is it"), Chunk("", 12.0, ""), Chunk("", 13.0, "length", " four?")]
+    row = {"target": "candidate", "batch": 0, "prompt": "2 + 2?"}
+    found = timed(lambda: chunks, row, SystemClock(), began_s=10.0, due_s=None, count=Counter().count)
+
+    assert (found.ok, found.first_token_s, found.last_token_s, found.chunks) == (True, 1.0, 3.0, 2)
+    assert found.output_tokens == 3
