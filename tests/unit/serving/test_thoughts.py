@@ -187,3 +187,26 @@ def test_a_trt_engines_answer_has_no_thought_and_ends_at_its_own_stop_word(load,
     assert b"".join(each["text_output"] for each in outputs) == b"4 "
     assert b"".join(each.get("reasoning_content", b"") for each in outputs) == b"Hm. STOP."
     assert outputs[-1]["finish_reason"] == b"stop"
+
+
+class OpenVinoGenAi:
+    """A tokenizer of OpenVINO GenAI 2026.4 with another's vocabulary, whose tokens it names by bytes."""
+
+    chat_template = ""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.decode = tokenizer, tokenizer.decode
+
+    def get_vocab(self):
+        return {mark.encode(): self.tokenizer.encode_word(mark)[0] for mark in ("<think>", "</think>", END)}
+
+
+@pytest.mark.parametrize("opened", PROMPTS)
+def test_openvinos_tokenizer_tells_thoughts_apart(openvino, tmp_path, opened):
+    tokenizer = write_tokenizer(tmp_path, opened)
+    served = openvino.OpenVinoTokenizer(OpenVinoGenAi(tokenizer), tmp_path, chat=True)
+    said = tokenizer.encode_word(f"{'' if opened else '<think>'}Hm.</think>\n\n4")
+
+    parts = served.split(tokenizer.encode("Hi"), thinks=True)(said)
+
+    assert tokenizer.decode(parts) == ["4", "Hm."]
