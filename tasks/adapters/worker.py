@@ -26,6 +26,8 @@ LOOK_S = 0.05
 LONG_CPU_S = 0.25
 """Work that takes more of a CPU is long: Workers limits how much of it goes on at a time."""
 TICKS = os.sysconf("SC_CLK_TCK")
+HARMLESS = ("PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "LC_", "OMP_", "PYTHON", "HF_HUB_DISABLE_")
+"""How the names begin of what a child gets of the environment."""
 
 
 class WorkError(Exception):
@@ -98,7 +100,7 @@ class Worker:
                 [python(), *self._program, str(its.fileno()), memory],
                 pass_fds=[its.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**harmless_environment(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._connection = Connection(ours.detach())
         try:
@@ -235,6 +237,11 @@ def _limit(memory_bytes: int) -> None:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
     most = pages * resource.getpagesize() + memory_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def harmless_environment() -> dict[str, str]:
+    """The environment of a process that works on what a stranger sent: what Python needs, and no secret."""
+    return {name: value for name, value in os.environ.items() if name.startswith(HARMLESS)}
 
 
 def python() -> str:

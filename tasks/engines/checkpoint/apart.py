@@ -1,4 +1,4 @@
-"""Runs one of our modules over a stranger's files in a process of its own, with limits.
+"""Runs one of our modules over a stranger's files in a process of its own, with limits and without secrets.
 
 CPU seconds are limited and not seconds: a busy machine makes a process late, and only its own work uses it up.
 """
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tasks.adapters.worker import harmless_environment
 from tasks.contracts.errors import InputError, PipelineError
 from tasks.engines.checkpoint.foreign import QUOTED_CHARS, first_line
 
@@ -29,7 +30,8 @@ def run_apart(module: str, arguments: Sequence[str], *, what: str, remedy: str) 
         InputError: it raised an error, or reached a limit.
         PipelineError: it was killed, or did not begin.
     """
-    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    command, environment = [sys.executable, "-m", module, *arguments], harmless_environment()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
     if done.returncode == -signal.SIGXCPU:
         raise InputError(what, found="no end within its CPU seconds", remedy=remedy)
     lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]

@@ -17,6 +17,8 @@ from generation.worker import serve
 def work(request):
     if request == "pid":
         return os.getpid()
+    if request == "environment":
+        return dict(os.environ)
     if request == "sleep":
         time.sleep(60)
     if isinstance(request, dict) and "until" in request:
@@ -67,6 +69,16 @@ def test_answers_and_errors_come_from_one_process(start):
 
     assert worker.ask({"a": "\ud800"}) == {"echo": {"a": "\ud800"}}
     assert worker.ask("pid") == first
+
+
+def test_the_process_has_no_secret_in_its_environment(start, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+
+    found = start().ask("environment")
+
+    assert "PATH" in found
+    assert [name for name, value in found.items() if "planted" in value] == []
 
 
 def test_too_much_memory_is_an_error_of_that_request(start):
