@@ -186,15 +186,15 @@ def test_vllm_applies_no_template_whose_arguments_could_be_set():
     ("pieces", "measured"),
     [
         (
-            [Piece("a", 10.5, ""), Piece("b", 11.0, ""), Piece("c", 12.5, "stop", 5)],
+            [Piece("a", 10.5, ""), Piece("b", 11.0, ""), Piece("c", 12.5, "stop", tokens=5)],
             "5 tokens in 2.50 s, TTFT 0.500 s, 2.0 tokens/s, ended by stop",
         ),
         (
-            [Piece("a", 10.5, "", 2), Piece("b", 11.5, "length", 3)],
+            [Piece("a", 10.5, "", tokens=2), Piece("b", 11.5, "length", tokens=3)],
             "5 tokens in 1.50 s, TTFT 0.500 s, 4.0 tokens/s, ended by length",
         ),
         ([Piece("a", 10.5, ""), Piece("b", 11.0, "")], "2 pieces in 1.00 s, TTFT 0.500 s, ended by the server"),
-        ([Piece("all", 11.0, "stop", 9)], "9 tokens in 1.00 s, TTFT 1.000 s, ended by stop"),
+        ([Piece("all", 11.0, "stop", tokens=9)], "9 tokens in 1.00 s, TTFT 1.000 s, ended by stop"),
     ],
 )
 def test_the_rate_leaves_out_the_first_token_and_the_wait_for_it(pieces, measured):
