@@ -1,13 +1,13 @@
 """Releases, roll backs and drills while the API server is away at random moments for random times.
 
 Nothing is lost, nothing is left that nobody finds, and no step takes an outage for anything else. SLIPWAY_OUTAGE_RUNS
-says how many sequences of runs are tried instead of the few that every test run has time for.
+says how many random sequences of runs are tried instead of the few, always the same, that every test run has time for.
 """
 
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -15,7 +15,8 @@ from tasks.contracts.stored.release import LIVE
 from tests.local.outages.hollow_cluster import HollowCluster, Outage
 from tests.local.outages.world import World
 
-SEQUENCES = int(os.environ.get("SLIPWAY_OUTAGE_RUNS", "6"))
+SEQUENCES = int(os.environ.get("SLIPWAY_OUTAGE_RUNS", "0"))
+FEW_SEQUENCES = 6
 RUNS_OF_A_SEQUENCE = 8
 REQUESTS_OF_A_TRY = 60
 """About as many as most steps make; a drill makes twice as many."""
@@ -54,7 +55,8 @@ def machine_in(hollow, folder):
             promoted = self.world.release(keep=keep, passes=passes, outages=iter(outages))
 
             assert passes or not promoted
-            assert promoted == (self.world.live != before)
+            # a promotion may be cut off between its swap of the channel and its end
+            assert self.world.live != before if promoted else passes or self.world.live == before
 
         @precondition(lambda self: self.world.channel.previous)
         @rule(outages=OUTAGES)
@@ -94,7 +96,9 @@ def test_nothing_is_lost_and_nothing_is_left_that_nobody_finds(hollow, tmp_path)
     run_state_machine_as_test(
         machine_in(hollow, tmp_path),
         settings=settings(
-            max_examples=SEQUENCES,
+            max_examples=SEQUENCES or FEW_SEQUENCES,
+            derandomize=not SEQUENCES,
+            phases=[Phase.generate],  # a shorter sequence takes many minutes to find
             stateful_step_count=RUNS_OF_A_SEQUENCE,
             deadline=None,
             suppress_health_check=list(HealthCheck),
