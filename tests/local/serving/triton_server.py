@@ -28,6 +28,8 @@ class TritonServer:
     The stub ignores PYTHONPATH and has its working directory first on its path: `first_on_path` comes in that way.
     """
 
+    ready_s = READY_TIMEOUT_S
+
     def __init__(
         self,
         repository,
@@ -40,7 +42,8 @@ class TritonServer:
         ready_s=READY_TIMEOUT_S,
     ):
         self.http_port, self.grpc_port, self.metrics_port = free_ports(3)
-        self.repository, self.log, self._ready_s = repository, folder / "tritonserver.log", ready_s
+        self.repository, self.log = repository, folder / "tritonserver.log"
+        self.ready_s = ready_s
         command = [
             launcher,
             f"--model-repository={repository}",
@@ -83,7 +86,7 @@ class TritonServer:
             return self.process.wait()
 
     def wait_until_ready(self):
-        deadline = time.monotonic() + self._ready_s
+        deadline = time.monotonic() + self.ready_s
         while self.process.poll() is None and time.monotonic() < deadline:
             if self.is_ready():
                 return
