@@ -46,7 +46,7 @@ QUIET_S = 5.0
 ORDINARY = 10
 """Ordinary requests of a round are the round's divided by this."""
 PAUSE_S = 0.1
-"""Of a steady client between an answer and its next question."""
+"""A steady client waits so long between an answer and its next question."""
 NICE = 10
 """Strangers have machines of their own: here their work gives way to the server's."""
 LASTING = (b"engine_process", b"triton_python_backend_stub")

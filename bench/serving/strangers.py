@@ -52,7 +52,7 @@ KWARGS = [
 DATATYPES = ["BYTES", "INT32", "UINT64", "FP32", "BOOL", "FP16", "BF16", "X", ""]
 SHAPES = ["[1]", "[]", "[0]", "[-1]", "[2]", "[1, 1]", f"[{2**62}, 4]", f"[{HUGE}]", '["1"]', "1", "[1.5]", "null"]
 LENGTHS = [0, 1, 4, 30, 2**31, 2**32 - 1]
-"""Of a BYTES element, which begins with its length in 4 bytes."""
+"""What the first 4 bytes of a BYTES element give as its length."""
 HEADERS = [
     *(b"Content-Encoding: " + name for name in (b"gzip", b"deflate", b"br", b"gzip, gzip", b"x")),
     *(b"Content-Length: " + value for value in (b"5", b"-1", b"0x10", b"99999999999999999999", b"")),
@@ -84,7 +84,7 @@ CHUNKS = [
 """What may stand where a chunk begins."""
 METHODS = ["GET", "PUT", "DELETE", "OPTIONS", "HEAD", "CONNECT", "PATCH", "post", "P\x00ST"]
 LONG_BYTES = 1 << 20
-"""Of a list: as long as the smaller limits, so that most requests are read."""
+"""A long list is as long as the smaller limits, so that most requests are read."""
 MOST_BYTES = 17 << 20
 """Somewhat more than the largest limit; few requests are as long."""
 

@@ -53,7 +53,7 @@ class AnswerText:
         self.tokens = 0
         """Tokens of the answer and its thoughts so far."""
         self.shown: list[bool] = []
-        """Of the tokens that were added last, up to the end of the answer: whether each is a part of it."""
+        """Whether each of the tokens that were added last, up to the end of the answer, is a part of it."""
 
     @property
     def is_over(self) -> bool:

@@ -195,7 +195,7 @@ class Channels:
         return NO_MARKS if self._thinking is None else (self._thinking.begin, self._thinking.end)
 
     def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
-        """For the answer to one prompt; gpt-oss writes channels also where it is not asked to think."""
+        """Make the split for the answer to one prompt; gpt-oss writes channels also where it is not asked to think."""
         if self._harmony is not None:
             return self._harmony.answer(prompt).take
         return self._thinking.answer(prompt).take if self._thinking is not None and thinks else everything

@@ -26,7 +26,7 @@ BUDGET = Budget(cpu_s=1.0, seconds=10.0, memory_bytes=64 << 20)
 """Rendering takes milliseconds; the time is for a machine that does other things as well. The memory is enough for
 6 MiB of messages, whatever their characters are."""
 COUNT = 4
-"""As many renderers as a model has threads for prompts (generation/service.py). The front leaves them room
+"""There are as many renderers as a model has threads for prompts (generation/service.py). The front leaves them room
 (tasks/serving/rendered/front_routes.py)."""
 RENDERERS = Workers([str(Path(__file__).with_name("template_program.py"))], BUDGET, count=COUNT)
 atexit.register(RENDERERS.close)

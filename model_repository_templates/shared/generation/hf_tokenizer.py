@@ -96,7 +96,7 @@ class HuggingFaceTokenizer:
         return ways if ways[0] != ways[1] else ways[:1]
 
     def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
-        """By the channels in which gpt-oss answers, or the marks of thoughts that the chat template has."""
+        """Tell thoughts apart by the channels in which gpt-oss answers, or by the marks that the chat template has."""
         return self.channels.split(prompt, thinks=thinks)
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:

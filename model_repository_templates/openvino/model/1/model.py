@@ -106,7 +106,7 @@ class OpenVinoTokenizer:
         return self._ids(text, add_special_tokens=True)
 
     def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
-        """By the channels in which gpt-oss answers, or the marks of thoughts that the chat template has."""
+        """Tell thoughts apart by the channels in which gpt-oss answers, or by the marks that the chat template has."""
         return self._channels.split(prompt, thinks=thinks)
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> Sequence[str]:
