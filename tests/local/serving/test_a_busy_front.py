@@ -232,7 +232,8 @@ def test_a_flood_of_headers_is_refused(door, headers):
 @pytest.mark.parametrize(
     ("path", "size", "expected"),
     [
-        ("/v1/chat/completions", 5000, 413),
+        ("/v1/chat/completions", 5000, 400),
+        ("/v1/messages", 5000, 413),
         ("/v2/models/demo/generate", 5000, 413),
         ("/elsewhere", 1, 404),
         ("/v2/logging", 1, 404),
@@ -243,7 +244,12 @@ def test_what_the_front_refuses_by_itself_is_json_in_the_form_of_the_api(door, p
     error = answer.json()["error"]
 
     assert answer.status_code == expected
-    assert isinstance(error, str) if path.startswith("/v2") else is_openai_s(error)
+    if path == "/v1/messages":
+        assert (answer.json()["type"], error["type"]) == ("error", "request_too_large")
+    elif path.startswith("/v2"):
+        assert isinstance(error, str)
+    else:
+        assert is_openai_s(error)
 
 
 def test_clients_of_openai_ask_again_while_its_processes_are_away(behind, door):
