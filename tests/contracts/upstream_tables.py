@@ -60,6 +60,7 @@ def vllm_table(package):
         "hybrid": sorted(name for name in generators if "IsHybrid" in facts[name]),
         "noops": sorted(name for name in generators if "HasNoOps" in facts[name]),
         "tokenized_as_written": tokenized_as_written(package, {name: places[name] for name in generators}),
+        "untied": untied(package, classes, {name: places[name] for name in generators}),
         "eagle3": sorted(name for name in generators if "SupportsEagle3" in facts[name]),
         "config_types": sorted(
             keywords(assigned(parsed(package / "transformers_utils" / "config.py"), "_CONFIG_REGISTRY"))
@@ -134,6 +135,26 @@ def tokenized_as_written(package, places):
     infos = {name for text in own for name in re.findall(r"^class (\w+ProcessingInfo)\(", text, re.MULTILINE)}
     used = {module for module, text in texts.items() if infos & set(re.findall(r"\w+ProcessingInfo\b", text))}
     return sorted(name for name, (module, _) in places.items() if module in used)
+
+
+def untied(package, classes, places):
+    """Classes that leave tying their embeddings to the method of quantization, where that of ModelOpt cannot."""
+    base = [
+        node for node in ast.walk(quantization(package, "base_config")) if getattr(node, "name", "") == "tie_weights"
+    ]
+    if not base or not isinstance(base[0].body[-1], ast.Raise):
+        return []
+    modules = (package / "model_executor" / "models").rglob("*.py")
+    bodies = [node for file in modules for node in parsed(file).body if isinstance(node, ast.ClassDef)]
+    texts = {node.name: ast.unparse(node) for node in bodies}
+    tying = {name for name, text in texts.items() if ".tie_weights(" in text}
+    found = {name for name, place in places.items() if {place[1], *classes.facts(*place)} & tying}
+    # a model of several parts makes that of its texts by another class, which it names or takes from its configuration
+    parts = {name: text for name, text in texts.items() if "init_vllm_registered_model(" in text}
+    named = {name: set(re.findall(r"'(\w+ForCausalLM)'", text)) for name, text in parts.items()}
+    return sorted(
+        found | {name for name, (_, own) in places.items() if own in parts and (not named[own] or named[own] & found)}
+    )
 
 
 def makes_mtp(body):

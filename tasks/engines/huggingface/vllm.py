@@ -9,18 +9,20 @@ from typing_extensions import override
 from tasks.contracts.errors import InputError
 from tasks.contracts.fit.host_cache import GIB, HOST_CACHE, host_cache_bytes
 from tasks.contracts.fit.resolution import ResolvedRelease
+from tasks.contracts.site.triton_images import STATED_IMAGES
 from tasks.contracts.spec.gpu_formats import DATA_CENTRE_BLACKWELL, HOPPER, TURING
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import Source, adapter_folder
 from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG, read_object
+from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import vllm_arguments
 from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.engine_options import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
-from tasks.engines.preflight.hub_metadata import Documents, stated_quantization
+from tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, stated_quantization
 from tasks.engines.preflight.known_classes import NEWEST, architectures_of
 from tasks.engines.preflight.layer_kinds import CACHING
 from tasks.engines.preflight.memory_fit import batched_tokens
@@ -80,6 +82,7 @@ class VllmPlanner(CheckpointPlanner):
         _check_groups(release.spec, documents)
         _check_state(release, source, documents)
         _check_sparse_attention(release, source, documents)
+        _check_tied(release, source, documents)
         super().check(release, source, documents)
 
     def _refuse_on_turing(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
@@ -175,6 +178,30 @@ def _check_sparse_attention(release: ResolvedRelease, source: Source, documents:
             found=architecture,
             expected=f"one of {', '.join(SPARSE_ATTENTION)}",
             remedy="Choose a GPU with one of these.",
+        )
+
+
+def _check_tied(release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    """Refuse what ModelOpt quantized, where vLLM leaves it to ModelOpt's method to share the embeddings with the head.
+
+    Of vLLM 0.24.0 alone: vllm-project/vllm issue 45543, and seen there on an H100.
+
+    Raises:
+        InputError: the version of vLLM.
+    """
+    spec, version = release.spec, release.runtime.runtime
+    by_modelopt = QUANT_ALGO.get(spec.quantization.format) or modelopt_algorithm(documents)
+    shape, untied = shape_of(documents.get(CONFIG, {})), (table_of("vllm", version) or {}).get("untied", ())
+    if not by_modelopt or shape is None or not shape.tied:
+        return
+    if any(name in untied for name in architectures_of(documents.get(CONFIG, {}))):
+        releases = (STATED_IMAGES["vllm", each] for each in spec.engine.traits.triton_releases)
+        others = [each.release for each in releases if each.runtime != version]
+        raise InputError(
+            f"vLLM {version} of {release.engine_image} cannot load {source.repo} as ModelOpt quantizes it: its head "
+            "shares the weights of its embeddings",
+            found="tie_word_embeddings true",
+            remedy=f"Choose an image of Triton {', '.join(others)}, or quantization.format none or fp8_online.",
         )
 
 

@@ -48,6 +48,23 @@ def test_sparse_attention_needs_a_gpu_with_its_kernel(model_type):
         plan(model, "vllm", A100)
 
 
+TIED, BY_MODELOPT = (
+    {"tie_word_embeddings": True},
+    {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}},
+)
+
+
+@pytest.mark.parametrize(("config", "format_"), [({}, "fp8"), (BY_MODELOPT, "none")])
+def test_embeddings_shared_with_the_head_are_not_loaded_from_modelopt_by_one_version_of_vllm(config, format_):
+    apart = {**LLAMA, **TIED, **config, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
+
+    plan(Brought({**LLAMA, **config}), "vllm", H100, format_)
+    plan(Brought({**LLAMA, **TIED}), "vllm", H100, "fp8_online")
+    plan(Brought(apart), "vllm", H100, format_)
+    with refused(what="vLLM 0.24.0", found="tie_word_embeddings", remedy="Triton 26.04, 26.05, 26.06, or"):
+        plan(Brought({**LLAMA, **TIED, **config}), "vllm", H100, format_)
+
+
 def test_openvino_refuses_layers_with_a_state_and_takes_the_dense_models_of_the_same_type():
     limits = {"format_": "int8", "max_input_tokens": 512, "max_sequence_tokens": 1024}
 
