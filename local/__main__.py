@@ -18,19 +18,21 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
     parser.add_argument("--specs", type=Path, help="folder of release specs; default: the repository's")
     parser.add_argument("--hub", help="up: address of the Hub for releases; default: the stack's own, with fixtures")
+    parser.add_argument("--without-airflow", action="store_true", help="up: only cluster, Hub and object store")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
     try:
-        return _run(arguments.command, Stack(arguments.folder, specs=arguments.specs, hub=arguments.hub or None))
+        stack = Stack(arguments.folder, specs=arguments.specs, hub=arguments.hub or None)
+        return _run(arguments.command, stack, airflow=not arguments.without_airflow)
     except (OSError, PipelineError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 1
 
 
-def _run(command: str, stack: Stack) -> int:
+def _run(command: str, stack: Stack, *, airflow: bool) -> int:
     match command:
         case "up":
-            stack.up()
+            stack.up(airflow=airflow)
         case "down":
             stack.down()
         case "status":

@@ -2,7 +2,7 @@
 
 A part is a folder without the folders and files that are parts of their own. `seconds` and `cpus` only decide the order
 and how many run at once: copy them from .slipway/test-durations.txt when they are far off. Airflow takes a third of a CPU for
-as long as a stack stands, so that the two stacks go before all others: at their `nice` of 0 they end soon.
+as long as its stack stands, so that there is one, and it goes before all others: at its `nice` of 0 it ends soon.
 """
 
 from dataclasses import dataclass, field
@@ -71,14 +71,7 @@ THIRD_OF_UNIT = tuple(f"{UNIT}/{name}" for name in ("adapters", "compatibility",
 STACK = ("airflow", "local", "triton", "front")
 VLLM = tuple(name for name in ENVIRONMENTS if name.startswith("vllm-"))
 XGRAMMAR = tuple(name for name in ENVIRONMENTS if name.startswith("xgrammar-"))
-CHAIN, SERVING = "tests/local/chain", "tests/local/serving"
-SECOND_STACK = (
-    f"{CHAIN}/test_killed_steps.py",
-    f"{CHAIN}/test_runs_that_end_midway.py",
-    f"{CHAIN}/test_scored_releases.py",
-    f"{CHAIN}/test_when_all_is_lost.py",
-)
-"""Tests of the chain that have a stack of their own, beside the one of all others."""
+SERVING = "tests/local/serving"
 PARTS = (
     Part("unit", 85),
     Part("unit, second of three", 75, paths=SECOND_OF_UNIT),
@@ -87,10 +80,8 @@ PARTS = (
     Part("contracts/wheels", 60, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
     Part("dags", 95, python="airflow", besides=("local",)),
     Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),
-    Part("local/chain", 400, 0.9, besides=STACK, memory_mb=3500, nice=0),
-    Part(
-        "local/chain, second stack", 400, 0.9, besides=(*STACK, "harness"), memory_mb=3500, paths=SECOND_STACK, nice=0
-    ),
+    Part("local/chain", 1500, 0.9, besides=(*STACK, "harness"), memory_mb=3500, nice=0),
+    Part("local/steps", 400, 0.8, besides=("local", "triton", "front"), memory_mb=2000),
     Part("local/rollout", 270, 0.5, besides=("local", "front"), memory_mb=1000),
     Part("local/serving", 300, 0.6, besides=("triton", "front", "local", "clients"), memory_mb=1500),
     Part("local/serving, harness", 40, besides=("triton", "front", "harness"), paths=(f"{SERVING}/test_harness.py",)),

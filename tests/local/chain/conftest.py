@@ -4,32 +4,17 @@ SLIPWAY_SITE, KUBECONFIG, SLIPWAY_AIRFLOW, SLIPWAY_AIRFLOW_USER and _PASSWORD (o
 another one together. Its Hub must serve tests/fixtures/hub, and its Airflow the repository's specs.
 """
 
-import os
 import shutil
 import socket
-from pathlib import Path
 
 import pytest
 import yaml
 
 from local.stack import Stack
 from tasks.contracts.spec.gate import PER_LEVEL_METRICS
-from tests.local.chain.airflow_errors import errors_since
-from tests.local.chain.own_stack import FOLDER, SPECS, STACKS, local
-from tests.local.chain.step_pods import ByHand
-from tests.local.chain.whole_chain import SPEC_FILE, Chain, processes_naming
+from tests.local.chain.own_stack import FOLDER, SPECS, named_chain, own_chain, remove_stacks_of_ended_sessions
+from tests.local.chain.whole_chain import SPEC_FILE
 from tests.support.paths import REPOSITORY
-from tests.support.service_logs import LogFiles, Told, tell
-
-NAMED = ("SLIPWAY_SITE", "SLIPWAY_AIRFLOW")
-
-
-def remove_stacks_of_ended_sessions():
-    """A session that was killed could not end its stack; one that ended leaves its logs until now."""
-    for folder in STACKS.glob("*"):
-        if not Path("/proc", folder.name).exists():
-            local("down", folder)
-            shutil.rmtree(folder, ignore_errors=True)  # another session may be doing the same
 
 
 @pytest.fixture(scope="package")
@@ -54,25 +39,15 @@ def _grant_time(file):
 @pytest.fixture(scope="package")
 def chain(request, tmp_path_factory):
     scratch = tmp_path_factory.mktemp("chain") / "scratch"
-    if all(os.environ.get(name) for name in NAMED):
-        made = Chain(dict(os.environ), scratch)
+    if made := named_chain(scratch):
         with made.airflow:
             yield made
         return
     request.getfixturevalue("taken_port")
-    try:
-        shutil.copytree(REPOSITORY / "specs", SPECS)
-        _grant_time(SPECS / SPEC_FILE.name)
-        tell(Told("Airflow's errors", lambda began_at: "\n".join(errors_since(FOLDER, began_at))))
-        tell(LogFiles(FOLDER / "cluster"))
-        local("up", FOLDER, "--specs", SPECS)
-        stack = Stack(FOLDER, specs=SPECS)
-        made = Chain(stack.client_environment(), scratch, stack)
-        with made.airflow:
-            yield made
-    finally:
-        local("down")
-    assert processes_naming(str(FOLDER)) == {}
+    shutil.copytree(REPOSITORY / "specs", SPECS)
+    _grant_time(SPECS / SPEC_FILE.name)
+    with own_chain(scratch, "--specs", SPECS) as made:
+        yield made
 
 
 @pytest.fixture
@@ -90,10 +65,3 @@ def own_spec(chain):
 def promoted(chain):
     """The first revision went live through Airflow: the run as it ended."""
     return chain.release("v1")
-
-
-@pytest.fixture(scope="package")
-def by_hand(chain):
-    made = ByHand(chain)
-    yield made
-    made.remove()

@@ -17,8 +17,8 @@ from tasks.adapters.triton.triton import TritonClient
 from tasks.contracts.base import read_contract
 from tasks.contracts.spec.spec import ReleaseSpec
 from tests.fakes.refusing_s3 import RefusingS3
-from tests.local.chain.step_pods import StepPod
 from tests.local.chain.whole_chain import MODEL, SPEC
+from tests.local.steps.step_pods import StepPod
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.refused import refused
 

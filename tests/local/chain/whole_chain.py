@@ -75,7 +75,8 @@ class Chain:
         self.layout = Layout(self.site.object_store.root)
         self.connect()
         login = (environment.get(f"SLIPWAY_AIRFLOW_{name}") for name in ("USER", "PASSWORD", "TOKEN"))
-        self.airflow = Airflow(environment["SLIPWAY_AIRFLOW"], Login(*login))
+        address = environment.get("SLIPWAY_AIRFLOW")
+        self.airflow = Airflow(address, Login(*login)) if address else None
         store = self.site.object_store
         self._s3 = boto3.client(
             "s3",

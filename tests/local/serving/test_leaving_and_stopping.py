@@ -42,7 +42,7 @@ def test_a_model_whose_end_is_no_token_takes_a_least_number_of_tokens(long_serve
 
 def test_a_stream_under_way_ends_in_order_when_the_server_is_told_to_stop(start_server, make_long_repository):
     server = start_server(make_long_repository(2))
-    events = iter(server.stream(**{**LONG, "max_tokens": 1500}))
+    events = iter(server.stream(**{**LONG, "max_tokens": 300}))
     next(events)
     server.process.terminate()
     rest = list(events)

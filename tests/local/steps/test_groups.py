@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from tests.local.chain.step_pods import ByHand
 from tests.local.chain.whole_chain import SPEC
+from tests.local.steps.step_pods import ByHand
 
 pytestmark = pytest.mark.timeout(900)
 GROUP = {"slipway.dev/group": "duo"}

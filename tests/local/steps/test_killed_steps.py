@@ -17,7 +17,7 @@ import pytest
 
 from tasks.contracts.stored.artifact import MANIFEST, STAGES
 from tasks.contracts.stored.attestation import PROVENANCE, SIGNATURE
-from tests.local.chain.step_pods import KILLED, ByHand
+from tests.local.steps.step_pods import KILLED, ByHand
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1200)

@@ -1,0 +1,25 @@
+"""Pods of steps that tests start themselves, as plugins/slipway_airflow makes them: on a stack without Airflow, or on what the
+environment names (tests/local/chain/conftest.py)."""
+
+import pytest
+
+from tests.local.chain.own_stack import named_chain, own_chain, remove_stacks_of_ended_sessions
+from tests.local.steps.step_pods import ByHand
+
+
+@pytest.fixture(scope="package")
+def chain(tmp_path_factory):
+    scratch = tmp_path_factory.mktemp("steps") / "scratch"
+    if made := named_chain(scratch):
+        yield made
+        return
+    remove_stacks_of_ended_sessions()
+    with own_chain(scratch, "--without-airflow", airflow=False) as made:
+        yield made
+
+
+@pytest.fixture(scope="package")
+def by_hand(chain):
+    made = ByHand(chain)
+    yield made
+    made.remove()
