@@ -1,6 +1,7 @@
 """`python3 -m tests`: which parts a name means, and what runs beside what."""
 
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from tests.runner import schedule
 from tests.runner.jobs import Job
 from tests.runner.parts import PARTS, TIERS, Part, UnknownPartError, chosen
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import until
 
 ROOM = schedule.Room(cpus=2, memory_mb=1000)
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
@@ -139,3 +141,16 @@ def test_the_cpu_seconds_of_a_process_that_left_its_parent_count(job, tmp_path):
 
     assert orphan.code == 0
     assert orphan.cpu_s >= 0.5
+
+
+def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path):
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    command = f"trap 'touch {ended}; exit' INT; touch {begun}; until [ -e {ended} ]; do sleep 0.05; done"
+    runner = f"import subprocess as s; s.run({[sys.executable, '-m', 'tests.runner.reaper', 'sh', '-c', command]!r})"
+    process = subprocess.Popen([sys.executable, "-c", runner], cwd=REPOSITORY)
+    until(begun.exists)
+
+    process.kill()
+    process.wait()
+
+    until(ended.exists)
