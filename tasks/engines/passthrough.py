@@ -37,7 +37,7 @@ def link_readable(checkpoint: Path, out: Path) -> None:
         (out / CONFIG).write_text(json.dumps(completed, indent=2) + "\n", encoding="utf-8")
 
 
-def link_adapters(checkpoint: Path, out: Path) -> None:
+def link_loras(checkpoint: Path, out: Path) -> None:
     """Link the LoRA adapters beside the checkpoint, each in its own folder."""
     for file in (checkpoint / ADAPTERS_FOLDER).rglob("*"):
         if file.is_file():

@@ -5,7 +5,7 @@ from functools import partial
 from tasks.adapters.progress import size
 from tasks.adapters.store.artifacts import DOWNLOADED_BYTES, Incoming
 from tasks.adapters.workspace import Outcome, Workspace
-from tasks.contracts.stored.plan import DRAFT_FOLDER, Plan, Source, adapter_folder
+from tasks.contracts.stored.plan import DRAFT_FOLDER, Plan, Source, lora_folder
 from tasks.contracts.stored.release import Release
 
 SHA256 = "sha256:"
@@ -59,5 +59,5 @@ def _incoming(source: Source, prefix: str, workspace: Workspace) -> list[Incomin
 
 def _beside(plan: Plan) -> dict[str, Source]:
     """Repositories that lie beside the model, by their folders in the artifact."""
-    folders = {adapter_folder(name): adapter for name, adapter in plan.adapters.items()}
+    folders = {lora_folder(name): adapter for name, adapter in plan.adapters.items()}
     return folders | ({DRAFT_FOLDER: plan.draft} if plan.draft else {})

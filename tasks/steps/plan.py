@@ -51,13 +51,13 @@ from tasks.engines.preflight import chat
 from tasks.engines.preflight import harness as harness_tasks
 from tasks.engines.preflight.hub_metadata import Documents
 from tasks.engines.preflight.sources import (
-    adapter_documents,
-    adapters_of,
     by_index,
     documents_of,
     draft_documents,
     draft_of,
     files_of_release,
+    lora_documents,
+    loras_of,
 )
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.registry import planner_for
@@ -226,10 +226,10 @@ def _resolved(spec: ReleaseSpec, workspace: Workspace) -> Resolution:
     engine = planner_for(spec.engine.kind)
     hub = workspace.hub
     source = files_of_release(hub.resolve(spec.source.repo, spec.source.revision))
-    adapters, draft = adapters_of(spec, hub), draft_of(spec, hub)
+    adapters, draft = loras_of(spec, hub), draft_of(spec, hub)
     documents = documents_of(source, spec.engine.traits.reads_at_plan, hub)
     source = by_index(source, documents)
-    documents |= adapter_documents(adapters, hub) | draft_documents(draft, hub)
+    documents |= lora_documents(adapters, hub) | draft_documents(draft, hub)
     return Resolution(resolved, engine, source, adapters, draft, documents)
 
 

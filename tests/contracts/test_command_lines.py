@@ -9,8 +9,7 @@ import yaml
 
 from tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.engines.checkpoint.adapter_modules import MODULES
-from tasks.engines.trtllm.adapters import LORA_CONFIG, LORA_WEIGHTS, TRITON_TYPES
+from tasks.engines.checkpoint.lora_modules import MODULES
 from tasks.engines.trtllm.commands import (
     VOCABULARY_SCRIPT,
     EngineLora,
@@ -22,6 +21,7 @@ from tasks.engines.trtllm.commands import (
     vocabulary_command,
 )
 from tasks.engines.trtllm.families import CONVERTERS, QUANTIZED, check_converted, converter_of
+from tasks.engines.trtllm.loras import LORA_CONFIG, LORA_WEIGHTS, TRITON_TYPES
 from tasks.engines.trtllm.vocabulary import BACKENDS, FIELDS, VOCABULARY
 from tasks.serving.rendered import commands
 from tests.contracts.recorded import check_command, contract

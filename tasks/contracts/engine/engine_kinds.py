@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from tasks.contracts.engine.adapter_support import ENGINE_ADAPTERS, LLMAPI_ADAPTERS, VLLM_ADAPTERS, AdapterSupport
+from tasks.contracts.engine.lora_support import ENGINE_ADAPTERS, LLMAPI_ADAPTERS, VLLM_ADAPTERS, LoraSupport
 from tasks.contracts.engine.sampling import SAMPLING_NAMES
 from tasks.contracts.engine.scaling import ScalingMetric
 
@@ -61,7 +61,7 @@ class EngineTraits:
     uncalibrated_cache: bool = False
     """Stores keys and values in FP8 with scale 1.0 beside weights that keep their format; otherwise scales of the cache
     come from calibration."""
-    adapters: AdapterSupport | None = None
+    adapters: LoraSupport | None = None
     """What it serves of LoRA adapters, which requests choose by name; None: none."""
     sampling: frozenset[str] = SAMPLING_NAMES
     """Parameters of an answer that it obeys (tasks/contracts/engine/sampling.py); docs/openai.md says why."""

@@ -71,7 +71,7 @@ class Source(Contract):
         return sum(file.size_bytes for file in self.files)
 
 
-def adapter_folder(name: str) -> str:
+def lora_folder(name: str) -> str:
     """Path of a LoRA adapter inside an artifact."""
     return f"{ADAPTERS_FOLDER}/{name}"
 
@@ -149,7 +149,7 @@ class Plan(Contract):
     @property
     def files_by_path(self) -> dict[str, HubFile]:
         """Files of the model, of its adapters and of its draft model, by their paths in the download artifact."""
-        sources = {"": self.source} | {f"{adapter_folder(name)}/": each for name, each in self.adapters.items()}
+        sources = {"": self.source} | {f"{lora_folder(name)}/": each for name, each in self.adapters.items()}
         if self.draft is not None:
             sources[f"{DRAFT_FOLDER}/"] = self.draft
         return {f"{folder}{file.path}": file for folder, source in sources.items() for file in source.files}
@@ -199,7 +199,7 @@ def stage_fields(
     """
     files = {file.path: file.digest for file in source.files}
     for name, adapter in (adapters or {}).items():
-        files |= {f"{adapter_folder(name)}/{file.path}": file.digest for file in adapter.files}
+        files |= {f"{lora_folder(name)}/{file.path}": file.digest for file in adapter.files}
     if draft is not None:
         files |= {f"{DRAFT_FOLDER}/{file.path}": file.digest for file in draft.files}
     quality = {"perplexity": datasets.perplexity.file.digest} if datasets.perplexity else {}

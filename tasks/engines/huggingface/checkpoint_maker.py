@@ -9,13 +9,13 @@ from typing_extensions import override
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import DRAFT_FOLDER
-from tasks.engines.adapters import adapter_modules, adapters_in, check_adapter_weights
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.files import check_weights, read_config, read_object
 from tasks.engines.checkpoint.positions import check_limits
 from tasks.engines.checkpoint.quant_algo import KV_QUANT_ALGO, QUANT_ALGO
 from tasks.engines.huggingface.checkpoint_planner import MODELOPT
-from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_draft, link_readable
+from tasks.engines.loras import check_lora_weights, lora_modules, loras_in
+from tasks.engines.passthrough import chat_template_in, link_all, link_draft, link_loras, link_readable
 from tasks.engines.preflight.engine_options import kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from tasks.engines.protocol import EngineMaker
@@ -37,10 +37,10 @@ class CheckpointMaker(EngineMaker):
         config = read_config(checkpoint)
         check_limits(spec, config)
         source_bytes = check_weights(checkpoint)
-        check_adapter_weights(checkpoint, spec)
+        check_lora_weights(checkpoint, spec)
         if not spec.changes_weights:
             link_all(checkpoint, out)
-            link_adapters(checkpoint, out)
+            link_loras(checkpoint, out)
             link_draft(checkpoint, out)
             return {"source_bytes": source_bytes, "weights_bytes": source_bytes}
         from tasks.engines.huggingface.modelopt import MAX_TOKENS, quantize_with_modelopt
@@ -56,7 +56,7 @@ class CheckpointMaker(EngineMaker):
             max_tokens=calibration.max_tokens if calibration else MAX_TOKENS,
             perplexity_texts=texts.perplexity,
         )
-        link_adapters(checkpoint, out)
+        link_loras(checkpoint, out)
         link_draft(checkpoint, out)
         return metrics
 
@@ -67,7 +67,7 @@ class CheckpointMaker(EngineMaker):
         check_limits(spec, config)
         check_weights(checkpoint)
         link_readable(checkpoint, out)
-        link_adapters(checkpoint, out)
+        link_loras(checkpoint, out)
         link_draft(checkpoint, out)
         if spec.engine.draft is not None:
             check_weights(out / DRAFT_FOLDER)
@@ -77,12 +77,8 @@ class CheckpointMaker(EngineMaker):
             "max_position_embeddings": config.get("max_position_embeddings"),
             "chat_template": chat_template_in(checkpoint, spec),
             "quantization": _read_back(checkpoint, spec),
-            "adapters": adapters_in(checkpoint, spec),
-            **(
-                {"adapter_modules": adapter_modules(checkpoint, spec)}
-                if self.names_modules and spec.engine.lora
-                else {}
-            ),
+            "adapters": loras_in(checkpoint, spec),
+            **({"adapter_modules": lora_modules(checkpoint, spec)} if self.names_modules and spec.engine.lora else {}),
             "versions": {"nvidia-modelopt": MODELOPT} if spec.changes_weights else {},
             "limits": spec.engine.model_dump(include={"max_batch_size", "max_input_tokens", "max_sequence_tokens"}),
         }
@@ -90,7 +86,7 @@ class CheckpointMaker(EngineMaker):
         return description
 
 
-def adapter_ranks(engine_dir: Path) -> dict[str, int]:
+def lora_ranks(engine_dir: Path) -> dict[str, int]:
     """Each adapter's rank by name, as build recorded it."""
     ranks: dict[str, int] = read_object(engine_dir / ENGINE_DESCRIPTION).get("adapters", {})
     return ranks

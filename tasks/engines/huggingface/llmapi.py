@@ -11,13 +11,12 @@ from typing_extensions import override
 from tasks.contracts.fit.host_cache import host_cache_bytes
 from tasks.contracts.fit.resolution import ResolvedRelease
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import Source, adapter_folder
+from tasks.contracts.stored.plan import Source, lora_folder
 from tasks.engines.checkpoint.files import read_object
-from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
+from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, checkpoint_values, lora_ranks
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import llm_api_arguments
 from tasks.engines.huggingface.speculation import LLMAPI_EAGLE3, LLMAPI_MTP, llm_api_speculation
-from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.engine_options import (
     CHUNKED_PREFILL,
     COMMON,
@@ -29,6 +28,7 @@ from tasks.engines.preflight.engine_options import (
 )
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents
 from tasks.engines.preflight.known_classes import check_tokenizer_class
+from tasks.engines.preflight.loras import check_loras
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.speculation import check_speculation
 from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
@@ -50,7 +50,7 @@ class LlmApiPlanner(CheckpointPlanner):
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        check_adapters(release.spec, documents)
+        check_loras(release.spec, documents)
         check_speculation(release.spec, documents, eagle3=LLMAPI_EAGLE3, mtp=LLMAPI_MTP)
         super().check(release, source, documents)
         if GUIDED_DECODING in release.spec.engine.options:
@@ -70,12 +70,12 @@ class LlmApiMaker(CheckpointMaker):
 
         `loras` maps the name by which requests choose an adapter to its folder below the engine's.
         """
-        ranks = adapter_ranks(engine_dir)
+        ranks = lora_ranks(engine_dir)
         modules = read_object(engine_dir / ENGINE_DESCRIPTION).get("adapter_modules", [])
         return {
             **checkpoint_values(engine_dir, spec),
             "prefix_caching": spec.engine.options.get("prefix_caching", True),
-            "loras": {name: adapter_folder(name) for name in ranks},
+            "loras": {name: lora_folder(name) for name in ranks},
             "host_cache_bytes": host_cache_bytes(spec),
             "options": {
                 "max_num_tokens": batched_tokens(spec),

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.engines.preflight.adapters import max_rank, support_of
-from tasks.engines.preflight.memory_fit import adapter_slots
+from tasks.engines.preflight.loras import max_rank, support_of
+from tasks.engines.preflight.memory_fit import lora_slots
 
 
 def vllm_arguments(spec: ReleaseSpec, ranks: Mapping[str, int]) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def vllm_arguments(spec: ReleaseSpec, ranks: Mapping[str, int]) -> dict[str, Any
         return {}
     return {
         "enable_lora": True,
-        "max_loras": adapter_slots(spec),
+        "max_loras": lora_slots(spec),
         "max_cpu_loras": len(ranks),
         "max_lora_rank": max_rank(ranks.values(), support_of(spec)),
     }
@@ -44,7 +44,7 @@ def llm_api_arguments(spec: ReleaseSpec, ranks: Mapping[str, int], modules: Sequ
         "lora_config": {
             "lora_target_modules": list(modules),
             "max_lora_rank": highest,
-            "max_loras": adapter_slots(spec),
+            "max_loras": lora_slots(spec),
             "max_cpu_loras": len(ranks),
         },
         "peft_cache_config": {"optimal_adapter_size": highest, "max_adapter_size": highest},

@@ -12,19 +12,19 @@ from tasks.contracts.fit.resolution import ResolvedRelease
 from tasks.contracts.site.triton_images import STATED_IMAGES
 from tasks.contracts.spec.gpu_formats import DATA_CENTRE_BLACKWELL, HOPPER, TURING
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import Source, adapter_folder
+from tasks.contracts.stored.plan import Source, lora_folder
 from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG, read_object
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
-from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, adapter_ranks, checkpoint_values
+from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, checkpoint_values, lora_ranks
 from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
 from tasks.engines.huggingface.lora import vllm_arguments
 from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
-from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.engine_options import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
 from tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, stated_quantization
 from tasks.engines.preflight.known_classes import NEWEST, architectures_of
 from tasks.engines.preflight.layer_kinds import CACHING
+from tasks.engines.preflight.loras import check_loras
 from tasks.engines.preflight.memory_fit import batched_tokens
 from tasks.engines.preflight.model_shape import shape_of
 from tasks.engines.preflight.source_formats import group_of
@@ -71,7 +71,7 @@ class VllmPlanner(CheckpointPlanner):
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
-        check_adapters(release.spec, documents)
+        check_loras(release.spec, documents)
         _check_chunked_prefill(release.spec)
         _check_path(release.spec)
         version = release.runtime.runtime
@@ -240,10 +240,10 @@ class VllmMaker(CheckpointMaker):
 
         `loras` maps the name by which requests choose an adapter to its folder below the engine's.
         """
-        options, ranks = spec.engine.options, adapter_ranks(engine_dir)
+        options, ranks = spec.engine.options, lora_ranks(engine_dir)
         return {
             **checkpoint_values(engine_dir, spec),
-            "loras": {name: adapter_folder(name) for name in ranks},
+            "loras": {name: lora_folder(name) for name in ranks},
             "speculation": vllm_speculation(spec),
             "options": {
                 "max_num_batched_tokens": batched_tokens(spec),

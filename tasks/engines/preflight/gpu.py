@@ -13,7 +13,6 @@ from tasks.contracts.stored.plan import Source
 from tasks.engines.checkpoint.config_reading import check_readable, generations_of
 from tasks.engines.checkpoint.files import CONFIG, check_files
 from tasks.engines.checkpoint.positions import check_limits
-from tasks.engines.preflight.adapters import highest_rank
 from tasks.engines.preflight.chat import chat_template_of
 from tasks.engines.preflight.experts import check_experts
 from tasks.engines.preflight.hub_metadata import (
@@ -22,6 +21,7 @@ from tasks.engines.preflight.hub_metadata import (
     quantization_of,
     stated_cache,
 )
+from tasks.engines.preflight.loras import highest_rank
 from tasks.engines.preflight.memory_fit import GIB, MemoryFit, bytes_on_gpus, weights_bytes
 from tasks.engines.preflight.model_shape import check_parallel, missing_fields, shape_of
 from tasks.engines.preflight.speculation import draft_bytes

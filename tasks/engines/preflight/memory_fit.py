@@ -14,8 +14,8 @@ from tasks.contracts.fit.step_needs import needs_gpu
 from tasks.contracts.site.site import Gpu
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import Source
-from tasks.engines.preflight.adapter_memory import adapter_bytes
 from tasks.engines.preflight.experts import attention_ranks, replicated_parameters
+from tasks.engines.preflight.lora_memory import lora_bytes
 from tasks.engines.preflight.model_shape import KEPT_BYTES, LayerCache, ModelShape
 
 GIB = 2**30
@@ -87,14 +87,14 @@ def batched_tokens(spec: ReleaseSpec) -> int:
     return int(tokens) if tokens else max(BATCHED_TOKENS, prompt, engine.tokens_of_a_batch)
 
 
-def adapter_slots(spec: ReleaseSpec) -> int:
+def lora_slots(spec: ReleaseSpec) -> int:
     """How many LoRA adapters are on a GPU at once: all, unless the spec says fewer or a batch cannot hold as many."""
     limit, adapters = spec.engine.options.get("max_loras"), len(spec.engine.lora)
     return min(adapters, spec.engine.max_batch_size, int(limit) if limit else adapters)
 
 
 def need_of(
-    spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantized: bool = False, adapter_rank: int = 0
+    spec: ReleaseSpec, shape: ModelShape, source_bytes: int, *, quantized: bool = False, lora_rank: int = 0
 ) -> Need:
     """What one GPU must hold to serve one sequence at its full length.
 
@@ -103,7 +103,7 @@ def need_of(
     sequence. Every runtime has a cache of pages, and lets requests wait that it has no pages for; without room for one
     sequence vLLM does not start, and TensorRT-LLM shortens max_seq_len (vllm/v1/core/kv_cache_utils.py,
     _check_enough_kv_cache_memory; trtGptModelInflightBatching.cpp, clampWindowSizesToFitAtLeastOneSequence). Workspace:
-    activations of one step and the logits of one token per sequence. Adapters: adapter_memory.py, for each that is
+    activations of one step and the logits of one token per sequence. Adapters: lora_memory.py, for each that is
     loaded at once.
 
     Args:
@@ -111,13 +111,13 @@ def need_of(
         shape: the model's dimensions.
         source_bytes: size of its safetensors files.
         quantized: the checkpoint is already in its format, and its files are as large as its weights.
-        adapter_rank: highest rank that LoRA adapters have room for.
+        lora_rank: highest rank that LoRA adapters have room for.
     """
     return Need(
         weights=_weights(spec, shape, source_bytes, quantized=quantized),
         kv_cache=sequence_bytes(spec, shape),
         workspace=_workspace(spec, shape),
-        adapters=adapter_slots(spec) * adapter_bytes(spec, shape, adapter_rank),
+        adapters=lora_slots(spec) * lora_bytes(spec, shape, lora_rank),
     )
 
 
@@ -215,7 +215,7 @@ class MemoryFit:
     shape: ModelShape
     source_bytes: int
     quantized: bool
-    adapter_rank: int = 0
+    lora_rank: int = 0
     draft_bytes: int = 0
     """Size of the draft model's files; runtimes split it over the tensor parallel ranks, as they do the model."""
 
@@ -234,7 +234,7 @@ class MemoryFit:
     def need(self, **changes: Any) -> Need:
         """What one GPU must hold, with fields of the spec's engine or quantization changed."""
         spec = self.changed(**changes)
-        need = need_of(spec, self.shape, self.source_bytes, quantized=self.quantized, adapter_rank=self.adapter_rank)
+        need = need_of(spec, self.shape, self.source_bytes, quantized=self.quantized, lora_rank=self.lora_rank)
         return replace(need, draft=-(-self.draft_bytes // spec.engine.tensor_parallel))
 
     @property

@@ -9,10 +9,10 @@ from tasks.contracts.base import read_contract
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.artifact import File
-from tasks.contracts.stored.plan import DRAFT_FOLDER, HubFile, Source, adapter_folder
+from tasks.contracts.stored.plan import DRAFT_FOLDER, HubFile, Source, lora_folder
 from tasks.engines.checkpoint.files import COMPANIONS, CONFIG, INDEX, parse_document
-from tasks.engines.preflight.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
+from tasks.engines.preflight.loras import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from tasks.engines.preflight.speculation import DRAFT_SIZES
 
 if TYPE_CHECKING:  # the client is loaded when a step connects to the Hub
@@ -87,7 +87,7 @@ def _twice(source: Source, found: str) -> InputError:
     )
 
 
-def adapters_of(spec: ReleaseSpec, hub: "Hub") -> dict[str, Source]:
+def loras_of(spec: ReleaseSpec, hub: "Hub") -> dict[str, Source]:
     """The spec's adapters by name, each with only its weights and configuration.
 
     Raises:
@@ -133,10 +133,10 @@ def documents_of(source: Source, wanted: Iterable[str], hub: "Hub") -> dict[str,
     return documents
 
 
-def adapter_documents(adapters: Mapping[str, Source], hub: "Hub") -> dict[str, dict[str, Any]]:
+def lora_documents(adapters: Mapping[str, Source], hub: "Hub") -> dict[str, dict[str, Any]]:
     """Each adapter's configuration, by its path in the download artifact."""
     return {
-        f"{adapter_folder(name)}/{path}": document
+        f"{lora_folder(name)}/{path}": document
         for name, adapter in adapters.items()
         for path, document in documents_of(adapter, (ADAPTER_CONFIG,), hub).items()
     }

@@ -7,7 +7,7 @@ from typing import Any
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES, Row, served
 from tasks.contracts.spec.spec import Calibration, ReleaseSpec
-from tasks.engines.preflight.memory_fit import BITS, GIB, KV_BYTES, MemoryFit, Need, adapter_slots
+from tasks.engines.preflight.memory_fit import BITS, GIB, KV_BYTES, MemoryFit, Need, lora_slots
 
 Accepts = Callable[[ReleaseSpec], bool]
 """Whether plan accepts a spec, apart from its memory."""
@@ -67,7 +67,7 @@ def _less_at_once(fit: MemoryFit) -> Iterator[tuple[str, Changes]]:
     for field, least in (("max_sequence_tokens", engine.max_input_tokens + 1), ("max_batch_size", 1)):
         if largest := _largest(fit, field, least):
             yield f"{field} {largest}", {field: largest}
-    if adapter_slots(fit.spec) > 1:
+    if lora_slots(fit.spec) > 1:
         yield "options.max_loras 1", {"options": {**engine.options, "max_loras": 1}}
 
 

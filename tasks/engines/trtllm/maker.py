@@ -15,17 +15,16 @@ from typing_extensions import override
 from tasks.contracts.errors import InputError
 from tasks.contracts.fit.host_cache import host_cache_bytes
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import adapter_folder
-from tasks.engines.adapters import adapters_in, check_adapter_weights
+from tasks.contracts.stored.plan import lora_folder
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import readable
 from tasks.engines.checkpoint.files import CONFIG, check_weights, read_config, read_object
 from tasks.engines.checkpoint.positions import check_limits
-from tasks.engines.passthrough import chat_template_in, link_adapters, link_all, link_tokenizer
+from tasks.engines.loras import check_lora_weights, loras_in
+from tasks.engines.passthrough import chat_template_in, link_all, link_loras, link_tokenizer
 from tasks.engines.preflight.engine_options import CHUNKED_PREFILL, GUIDED_DECODING, kv_cache_fraction
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG
 from tasks.engines.protocol import EngineMaker
-from tasks.engines.trtllm.adapters import TRITON_TYPES, cache_settings, convert_adapters, engine_lora
 from tasks.engines.trtllm.commands import (
     LORA_SCRIPT,
     QUANTIZE_SCRIPT,
@@ -37,6 +36,7 @@ from tasks.engines.trtllm.commands import (
     quantize_command,
 )
 from tasks.engines.trtllm.families import architecture_of, converter_of
+from tasks.engines.trtllm.loras import TRITON_TYPES, cache_settings, convert_loras, engine_lora
 from tasks.engines.trtllm.readback import check_positions, read_engine
 from tasks.engines.trtllm.tool import run_tool
 from tasks.engines.trtllm.vocabulary import describe_vocabulary
@@ -91,14 +91,14 @@ class TrtMaker(EngineMaker):
         config = read_config(checkpoint)
         check_limits(spec, config)
         source_bytes = check_weights(checkpoint)
-        check_adapter_weights(checkpoint, spec)
+        check_lora_weights(checkpoint, spec)
         with TemporaryDirectory(dir=out.parent) as scratch:
             source = _readable(checkpoint, config, Path(scratch) / "source")
             command = self._to_checkpoint(source, spec, out, config, texts.calibration, Path(scratch))
             run_tool(command, Path(scratch) / "quantize.log", f"{spec.quantization.format} of {spec.source.repo}")
         check_positions(config, out)
         link_tokenizer(checkpoint, out)
-        link_adapters(checkpoint, out)
+        link_loras(checkpoint, out)
         weights = sum(file.stat().st_size for file in out.glob("rank*.safetensors"))
         return {"source_bytes": source_bytes, "weights_bytes": weights}
 
@@ -151,7 +151,7 @@ class TrtMaker(EngineMaker):
             "repository_root": REPOSITORY_ROOT,
             "gpus": list(spec.serving.gpus),
             "versions": description["versions"],
-            "loras": {name: adapter_folder(name) for name in description.get("adapters", {})},
+            "loras": {name: lora_folder(name) for name in description.get("adapters", {})},
             "lora_cache": description.get("adapter_cache", {}),
             "lora_type": TRITON_TYPES[description.get("adapter_dtype", "float16")],
             GUIDED_DECODING: description.get(GUIDED_DECODING, ""),
@@ -161,9 +161,9 @@ class TrtMaker(EngineMaker):
         """Convert the adapters, and describe them."""
         config = read_object(checkpoint / CONFIG)
         dtype = str(config.get("dtype"))
-        convert_adapters(self._script(LORA_SCRIPT), checkpoint, spec, out, dtype)
+        convert_loras(self._script(LORA_SCRIPT), checkpoint, spec, out, dtype)
         return {
-            "adapters": adapters_in(checkpoint, spec),
+            "adapters": loras_in(checkpoint, spec),
             "adapter_modules": list(lora.modules),
             "adapter_dtype": dtype,
             "adapter_cache": cache_settings(spec, lora, config, sorted(out.glob("rank*.engine")), self._memory()),

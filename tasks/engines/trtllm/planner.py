@@ -12,7 +12,6 @@ from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.artifact import Stage
 from tasks.contracts.stored.plan import Estimate, Source
 from tasks.engines.checkpoint.files import CONFIG, check_files
-from tasks.engines.preflight.adapters import check_adapters
 from tasks.engines.preflight.engine_options import (
     CHUNKED_PREFILL,
     COMMON,
@@ -26,6 +25,7 @@ from tasks.engines.preflight.experts import experts_of
 from tasks.engines.preflight.gpu import check_gpu_engine, memory_warnings
 from tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents, check_causal, quantization_of
 from tasks.engines.preflight.known_classes import check_generates, check_tokenizer_class
+from tasks.engines.preflight.loras import check_loras
 from tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
 from tasks.engines.protocol import EnginePlanner
 from tasks.engines.trtllm.commands import is_converted, paged_attention
@@ -77,7 +77,7 @@ class TrtPlanner(EnginePlanner):
         if not is_converted(spec) or GUIDED_DECODING in spec.engine.options:
             what = f"{source.repo}@{source.revision}"
             check_tokenizer_class(documents.get(TOKENIZER_CONFIG, {}), release.runtime, what)
-        check_adapters(spec, documents)
+        check_loras(spec, documents)
         check_gpu_engine(release, source, documents, self.check)
         if spec.gate.quality is not None and spec.gate.quality.perplexity is not None:
             raise InputError(

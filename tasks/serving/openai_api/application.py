@@ -17,7 +17,6 @@ from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 from tasks.contracts.errors import InputError, UnavailableError
 from tasks.contracts.wire import exposition
 from tasks.contracts.wire.prompt_model import Prompt, prompt_of, with_prompt
-from tasks.serving.openai_api.adapters import ModelName, adapters_of, with_adapter
 from tasks.serving.openai_api.answers import (
     CANCELLED,
     Answer,
@@ -35,6 +34,7 @@ from tasks.serving.openai_api.browsers import Browsers
 from tasks.serving.openai_api.errors import ApiError, refusal, renamed, unavailable
 from tasks.serving.openai_api.grammars import Grammars
 from tasks.serving.openai_api.inputs import Question, ServedModel, chat_question, completion_questions, served_model
+from tasks.serving.openai_api.lora_models import ModelName, loras_of, with_lora
 from tasks.serving.openai_api.metrics import AnswerMetrics
 from tasks.serving.openai_api.request_ids import MESSAGES, add_request_id, is_anthropics, request_id, trace_parent
 from tasks.serving.openai_api.requests import BODY_BYTES, ChatRequest, CompletionRequest, read_chat, read_completion
@@ -294,7 +294,7 @@ class Routes:
         """The model and its adapters by its configuration, read once: the repository of a pod never changes."""
         if name not in self._known:
             config = await self._models.config(name)
-            self._known[name] = await self._with_limits(served_model(config)), adapters_of(config)
+            self._known[name] = await self._with_limits(served_model(config)), loras_of(config)
         return self._known[name]
 
     async def _with_limits(self, model: ServedModel) -> ServedModel:
@@ -340,7 +340,7 @@ class Routes:
     async def _generated(self, name: ModelName, questions: Sequence[Question]) -> AsyncGenerator[Generated, None]:
         """Yield what the model answers to each question in turn; the first of each says so."""
         for question in questions:
-            asked = replace(question, inputs=with_adapter(question.inputs, name.adapter))
+            asked = replace(question, inputs=with_lora(question.inputs, name.adapter))
             begins = True
             async with aclosing(self._timed(name.base, asked)) as pieces:
                 async for together in pieces:

@@ -11,7 +11,7 @@ from tasks.contracts.site.site import Site
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.contracts.stored.plan import PlanRequest
 from tasks.contracts.stored.release import Release
-from tasks.engines.preflight.adapter_memory import adapter_bytes
+from tasks.engines.preflight.lora_memory import lora_bytes
 from tasks.engines.preflight.model_shape import shape_of
 from tasks.steps import plan
 from tests.fakes.clock import ManualClock
@@ -198,6 +198,6 @@ def test_pages_of_tensorrt_llm_are_as_wide_as_its_widest_layer():
     other = spec.model_copy(update={"engine": spec.engine.model_copy(update={"kind": "vllm"})})
     exact = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336)
 
-    assert adapter_bytes(spec, shape, 16) == 2 * 16 * 32 * 7 * 4 * 5120
-    assert adapter_bytes(other, shape, 16) == 2 * 16 * 32 * exact
-    assert adapter_bytes(spec, shape, 0) == 0
+    assert lora_bytes(spec, shape, 16) == 2 * 16 * 32 * 7 * 4 * 5120
+    assert lora_bytes(other, shape, 16) == 2 * 16 * 32 * exact
+    assert lora_bytes(spec, shape, 0) == 0

@@ -4,7 +4,7 @@ import pytest
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.site.site import Gpu
-from tasks.engines.preflight.memory_fit import GIB, MemoryFit, adapter_slots, need_of
+from tasks.engines.preflight.memory_fit import GIB, MemoryFit, lora_slots, need_of
 from tasks.engines.preflight.model_shape import check_parallel, shape_of
 from tasks.engines.preflight.suggestions import check_fit, queueing, suggestions_for
 from tests.fakes.public_hub import MODELS, weights_bytes
@@ -94,7 +94,7 @@ def test_adapters_take_the_highest_rank_at_every_linear_layer_for_each_that_is_t
     # 32 layers, rank 64, 16 bits: q and o 8192 each, k and v 5120 each, gate, up and down 18432 each
     one = 32 * 64 * 2 * (2 * 8192 + 2 * 5120 + 3 * 18432)
 
-    found = need_of(adapted(3), shape(MISTRAL), weights_bytes(MISTRAL), adapter_rank=64)
+    found = need_of(adapted(3), shape(MISTRAL), weights_bytes(MISTRAL), lora_rank=64)
 
     assert found.adapters == 3 * one
     assert need_of(adapted(3), shape(MISTRAL), weights_bytes(MISTRAL)).adapters == 0
@@ -102,7 +102,7 @@ def test_adapters_take_the_highest_rank_at_every_linear_layer_for_each_that_is_t
 
 
 def test_no_more_adapters_are_there_at_once_than_a_batch_has_sequences():
-    assert [adapter_slots(adapted(9, adapters=count)) for count in (4, 8, 12)] == [4, 8, 8]
+    assert [lora_slots(adapted(9, adapters=count)) for count in (4, 8, 12)] == [4, 8, 8]
 
 
 def test_adapters_that_do_not_fit_are_refused_with_fewer_at_once():

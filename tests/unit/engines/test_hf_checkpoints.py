@@ -5,10 +5,10 @@ import json
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.contracts.engine.adapter_support import VLLM_ADAPTERS
+from tasks.contracts.engine.lora_support import VLLM_ADAPTERS
 from tasks.engines.checkpoint.calibration_texts import Texts
 from tasks.engines.checkpoint.config_reading import differences
-from tasks.engines.preflight.adapters import max_rank
+from tasks.engines.preflight.loras import max_rank
 from tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.adapters import write_adapter

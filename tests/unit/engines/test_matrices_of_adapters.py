@@ -5,11 +5,11 @@ import json
 import pytest
 
 from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.preflight.sources import adapters_of
+from tasks.engines.preflight.sources import loras_of
 from tasks.engines.registry import maker_for
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import SPEC, spec
-from tests.fixtures.adapters import TINY, adapter_config, adapter_tensors
+from tests.fixtures.adapters import TINY, adapter_config, lora_tensors
 from tests.support.refused import refused
 
 LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -35,7 +35,7 @@ def quantized(tmp_path):
     (folder / "adapter_config.json").write_text(json.dumps(adapter_config(8)))
 
     def run(kind, changed):
-        shapes = {name: each.shape for name, each in adapter_tensors(8).items()} | changed
+        shapes = {name: each.shape for name, each in lora_tensors(8).items()} | changed
         tensors = {name: np.ones(shape, dtype=np.float16) for name, shape in shapes.items() if shape}
         save_file(tensors, folder / "adapter_model.safetensors")
         engine = {**SPEC["engine"], "kind": kind, "gpu": "NVIDIA-A10G", "lora": [{"name": "polite", "repo": "o/p"}]}
@@ -70,7 +70,7 @@ def test_matrices_of_another_rank_or_size_are_refused(quantized, kind, changed, 
         {f"{LAYER}.lora_B.weight": None},
         {"weight": (8, 8)},
         {f"{LAYER}.lora_magnitude_vector": (16,)},
-        dict.fromkeys(adapter_tensors(8)),
+        dict.fromkeys(lora_tensors(8)),
     ],
     ids=["half", "no LoRA", "DoRA", "empty"],
 )
@@ -112,7 +112,7 @@ def test_nothing_but_safetensors_and_a_configuration_is_taken_of_an_adapters_rep
 
     if weights.endswith(".bin"):
         with refused(what="has no safetensors weights", found="adapter_model.bin, adapter_model.pt"):
-            adapters_of(asked, hub)
+            loras_of(asked, hub)
     else:
-        taken = [file.path for file in adapters_of(asked, hub)["polite"].files]
+        taken = [file.path for file in loras_of(asked, hub)["polite"].files]
         assert taken == ["adapter_config.json", "adapter_model.safetensors"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tasks.contracts.errors import UnavailableError
-from tasks.serving.openai_api.adapters import ModelName, adapters_of, with_adapter
+from tasks.serving.openai_api.lora_models import ModelName, loras_of, with_lora
 from tests.unit.openai_api.models import OURS, config_of
 from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, exchange
 
@@ -22,16 +22,16 @@ def test_a_name_is_read_as_it_is_written(text):
 
 
 def test_a_configuration_without_the_parameter_has_no_adapters():
-    assert adapters_of(config_of()) == ()
-    assert adapters_of({**config_of(), "parameters": {"other": {"string_value": "x"}}}) == ()
+    assert loras_of(config_of()) == ()
+    assert loras_of({**config_of(), "parameters": {"other": {"string_value": "x"}}}) == ()
 
 
 def test_the_model_itself_is_asked_without_an_adapter():
-    assert with_adapter({"text_input": "x"}, None) == {"text_input": "x"}
+    assert with_lora({"text_input": "x"}, None) == {"text_input": "x"}
 
 
 def test_vllm_has_the_adapter_among_its_sampling_parameters():
-    inputs = with_adapter({"sampling_parameters": '{"seed": 3}'}, "terse")
+    inputs = with_lora({"sampling_parameters": '{"seed": 3}'}, "terse")
 
     assert json.loads(inputs["sampling_parameters"]) == {"seed": 3, "lora_name": "terse"}
 

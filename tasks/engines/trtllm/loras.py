@@ -9,11 +9,11 @@ from typing import Any
 
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import adapter_folder
-from tasks.engines.adapters import adapter_layers, adapter_modules, adapters_in
-from tasks.engines.preflight.adapter_memory import page_bytes
-from tasks.engines.preflight.adapters import max_rank, support_of
-from tasks.engines.preflight.memory_fit import GIB, adapter_slots
+from tasks.contracts.stored.plan import lora_folder
+from tasks.engines.loras import lora_layers, lora_modules, loras_in
+from tasks.engines.preflight.lora_memory import page_bytes
+from tasks.engines.preflight.loras import max_rank, support_of
+from tasks.engines.preflight.memory_fit import GIB, lora_slots
 from tasks.engines.trtllm.commands import LORA_SCRIPT, EngineLora, lora_command, step_tokens
 from tasks.engines.trtllm.tool import run_tool
 
@@ -70,20 +70,20 @@ def engine_lora(checkpoint: Path, spec: ReleaseSpec) -> EngineLora | None:
     Raises:
         InputError: an adapter is damaged.
     """
-    ranks = adapters_in(checkpoint, spec)
+    ranks = loras_in(checkpoint, spec)
     if not ranks:
         return None
-    return EngineLora(tuple(adapter_modules(checkpoint, spec)), max_rank(ranks.values(), support_of(spec)))
+    return EngineLora(tuple(lora_modules(checkpoint, spec)), max_rank(ranks.values(), support_of(spec)))
 
 
-def convert_adapters(script: Path, checkpoint: Path, spec: ReleaseSpec, out: Path, dtype: str) -> None:
+def convert_loras(script: Path, checkpoint: Path, spec: ReleaseSpec, out: Path, dtype: str) -> None:
     """Write each adapter's weights in the model's type to its own folder in `out`.
 
     Raises:
         InputError: the script failed, or left out layers of an adapter.
     """
-    for name, changed in adapter_layers(checkpoint, spec).items():
-        source, target = checkpoint / adapter_folder(name), out / adapter_folder(name)
+    for name, changed in lora_layers(checkpoint, spec).items():
+        source, target = checkpoint / lora_folder(name), out / lora_folder(name)
         target.mkdir(parents=True)
         with TemporaryDirectory(dir=out.parent) as scratch:
             command = lora_command(script, source, target, dtype)
@@ -115,10 +115,10 @@ def cache_settings(
     per_token = 2 * (4 * shape.hidden + 2 * shape.intermediate)
     working = GIB + step_tokens(spec) * per_token + 4 * engine.max_batch_size * shape.vocabulary
     free = gpu_bytes - max(file.stat().st_size for file in engines) - working
-    needed = adapter_slots(spec) * page
+    needed = lora_slots(spec) * page
     if needed > MOST_OF_FREE * free:
         raise InputError(
-            f"{adapter_slots(spec)} adapters need {needed / GIB:.2f} GiB on each {engine.gpu}",
+            f"{lora_slots(spec)} adapters need {needed / GIB:.2f} GiB on each {engine.gpu}",
             found=f"{max(0, free) / GIB:.2f} GiB free beside the engine",
             remedy="Lower engine.options.max_loras, or choose a GPU with more memory.",
         )

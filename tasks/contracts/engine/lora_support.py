@@ -14,7 +14,7 @@ MAX_RANK = 512
 
 
 @dataclass(frozen=True)
-class AdapterSupport:
+class LoraSupport:
     """What one runtime serves of LoRA adapters."""
 
     runtime: str
@@ -47,7 +47,7 @@ GEMM_RANKS = (1, 2, 4, *range(8, MAX_RANK + 1, 8))
 read in eights (cpp/tensorrt_llm/kernels/groupGemm.cu @ a57181bb, splitkGroupGemm.cu). No upper limit was found there;
 the default of max_lora_rank is 64 (tensorrt_llm/lora_helper.py @ 037d4ba1)."""
 
-VLLM_ADAPTERS = AdapterSupport(
+VLLM_ADAPTERS = LoraSupport(
     runtime="vLLM",
     ranks=tuple(range(1, MAX_RANK + 1)),
     room=VLLM_SIZES,
@@ -55,7 +55,7 @@ VLLM_ADAPTERS = AdapterSupport(
     guessed_tokens=True,
 )
 
-ENGINE_ADAPTERS = AdapterSupport(
+ENGINE_ADAPTERS = LoraSupport(
     runtime="TensorRT-LLM's engine",
     ranks=GEMM_RANKS,
     room=GEMM_RANKS,
@@ -79,7 +79,7 @@ ENGINE_ADAPTERS = AdapterSupport(
     whole_stages=True,
 )
 
-LLMAPI_ADAPTERS = AdapterSupport(
+LLMAPI_ADAPTERS = LoraSupport(
     runtime="TensorRT-LLM's LLM API",
     ranks=GEMM_RANKS,
     room=GEMM_RANKS,

@@ -5,15 +5,15 @@ from pathlib import Path
 
 from tasks.contracts.spec.engine import Lora
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import adapter_folder
-from tasks.engines.checkpoint.adapter_modules import modules_of
-from tasks.engines.checkpoint.adapter_tensors import PLAIN, Shape, changed_layers, check_matrices, shapes_in
+from tasks.contracts.stored.plan import lora_folder
 from tasks.engines.checkpoint.files import CONFIG, check_weights, read_object
-from tasks.engines.preflight.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_layers, rank_of, support_of
+from tasks.engines.checkpoint.lora_modules import modules_of
+from tasks.engines.checkpoint.lora_tensors import PLAIN, Shape, changed_layers, check_matrices, shapes_in
 from tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
+from tasks.engines.preflight.loras import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_layers, rank_of, support_of
 
 
-def adapters_in(checkpoint: Path, spec: ReleaseSpec) -> dict[str, int]:
+def loras_in(checkpoint: Path, spec: ReleaseSpec) -> dict[str, int]:
     """Ranks of the adapters beside a checkpoint, by name, in order of name.
 
     Raises:
@@ -26,7 +26,7 @@ def adapters_in(checkpoint: Path, spec: ReleaseSpec) -> dict[str, int]:
     return ranks
 
 
-def check_adapter_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
+def check_lora_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
     """Refuse adapters beside a Hugging Face checkpoint whose weights the runtime would not apply, or not all of them.
 
     plan knows only what adapter_config.json says of them, which may be a pattern, or not true.
@@ -38,7 +38,7 @@ def check_adapter_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
         return
     if support_of(spec).layers is not None:
         _check_served_layers(checkpoint, spec)
-    ranks, model = adapters_in(checkpoint, spec), _model_shapes(checkpoint)
+    ranks, model = loras_in(checkpoint, spec), _model_shapes(checkpoint)
     for adapter, folder in _folders(checkpoint, spec):
         check_matrices(folder / ADAPTER_WEIGHTS, ranks[adapter.name], model, f"adapter {adapter.name}")
 
@@ -46,7 +46,7 @@ def check_adapter_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
 def _check_served_layers(checkpoint: Path, spec: ReleaseSpec) -> None:
     names = (name for name in (CONFIG, QUANTIZED_BY_MODELOPT) if (checkpoint / name).is_file())
     documents = {name: read_object(checkpoint / name) for name in names}
-    changed = adapter_layers(checkpoint, spec)
+    changed = lora_layers(checkpoint, spec)
     for adapter, _ in _folders(checkpoint, spec):
         check_layers(spec, adapter, changed[adapter.name], documents)
 
@@ -59,7 +59,7 @@ def _model_shapes(checkpoint: Path) -> dict[str, Shape]:
     return shapes
 
 
-def adapter_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, frozenset[int]]]:
+def lora_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, frozenset[int]]]:
     """What each adapter beside a checkpoint changes, by its weights: numbers of decoder layers by PEFT's layer name.
 
     Raises:
@@ -71,12 +71,12 @@ def adapter_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, f
     }
 
 
-def adapter_modules(checkpoint: Path, spec: ReleaseSpec) -> list[str]:
+def lora_modules(checkpoint: Path, spec: ReleaseSpec) -> list[str]:
     """TensorRT-LLM's names of the layers that the adapters change together."""
-    changed = adapter_layers(checkpoint, spec).values()
+    changed = lora_layers(checkpoint, spec).values()
     return modules_of({layer for layers in changed for layer in layers})
 
 
 def _folders(checkpoint: Path, spec: ReleaseSpec) -> Iterator[tuple[Lora, Path]]:
     for adapter in sorted(spec.engine.lora, key=lambda each: each.name):
-        yield adapter, checkpoint / adapter_folder(adapter.name)
+        yield adapter, checkpoint / lora_folder(adapter.name)

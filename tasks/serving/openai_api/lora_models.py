@@ -37,13 +37,13 @@ class ModelName:
         return self.base if self.adapter is None else f"{self.base}{SEPARATOR}{self.adapter}"
 
 
-def adapters_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+def loras_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of the adapters of a document of GET /v2/models/<name>/config, sorted."""
     parameter = (config.get("parameters") or {}).get(PARAMETER) or {}
     return tuple(sorted(json.loads(parameter.get("string_value") or "{}")))
 
 
-def with_adapter(inputs: Mapping[str, Any], adapter: str | None) -> dict[str, Any]:
+def with_lora(inputs: Mapping[str, Any], adapter: str | None) -> dict[str, Any]:
     """The inputs of a request that the adapter answers."""
     if adapter is None:
         return dict(inputs)

@@ -1,7 +1,7 @@
 """Refuses models to which the release's runtime applies no LoRA adapters."""
 
-from tasks.contracts.engine.adapter_support import AdapterSupport
 from tasks.contracts.engine.engine_kinds import kinds_with_adapters
+from tasks.contracts.engine.lora_support import LoraSupport
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.spec import ReleaseSpec
 from tasks.engines.checkpoint.files import CONFIG
@@ -13,7 +13,7 @@ FORMAT_OF_ALGO = {algorithm: name for name, algorithm in QUANT_ALGO.items()}
 MERGE = "Merge the adapter into the model (PEFT: merge_and_unload) and release that"
 
 
-def check_base(spec: ReleaseSpec, support: AdapterSupport, documents: Documents) -> None:
+def check_base(spec: ReleaseSpec, support: LoraSupport, documents: Documents) -> None:
     """Refuse an architecture, a format or a division into ranks with which adapters would fail or have no effect.
 
     Raises:
@@ -52,7 +52,7 @@ def format_of(spec: ReleaseSpec, documents: Documents) -> str:
     return quantization_of(documents) or "none"
 
 
-def _check_ranks(spec: ReleaseSpec, support: AdapterSupport, documents: Documents, actual: str) -> None:
+def _check_ranks(spec: ReleaseSpec, support: LoraSupport, documents: Documents, actual: str) -> None:
     config, engine = documents.get(CONFIG, {}), spec.engine
     hidden, layers = config.get("hidden_size"), config.get("num_hidden_layers")
     limit = support.quantized_above

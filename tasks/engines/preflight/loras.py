@@ -7,15 +7,15 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from tasks.contracts.engine.adapter_support import AdapterSupport
 from tasks.contracts.engine.engine_kinds import kinds_with_adapters
+from tasks.contracts.engine.lora_support import LoraSupport
 from tasks.contracts.errors import InputError
 from tasks.contracts.spec.engine import Lora
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import adapter_folder
+from tasks.contracts.stored.plan import lora_folder
 from tasks.engines.checkpoint.foreign import LARGEST, QUOTED_CHARS
-from tasks.engines.preflight.adapter_base import architecture_of, check_base, format_of
 from tasks.engines.preflight.hub_metadata import Documents
+from tasks.engines.preflight.lora_base import architecture_of, check_base, format_of
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ weights whose names it does not know at the first request. TensorRT-LLM ignores 
 and leaves out parts that it does not know."""
 
 
-def check_adapters(spec: ReleaseSpec, documents: Documents) -> None:
+def check_loras(spec: ReleaseSpec, documents: Documents) -> None:
     """Refuse adapters that the runtime cannot serve; only warn of one that was trained on another model.
 
     Args:
@@ -68,7 +68,7 @@ def check_adapters(spec: ReleaseSpec, documents: Documents) -> None:
             log.warning("adapter %s names %s as its base model, the model is %s", adapter.name, base, spec.source.repo)
 
 
-def support_of(spec: ReleaseSpec) -> AdapterSupport:
+def support_of(spec: ReleaseSpec) -> LoraSupport:
     """What the spec's engine kind serves of adapters; a spec with adapters has a kind that serves some."""
     support = spec.engine.traits.adapters
     assert support is not None
@@ -83,13 +83,13 @@ def highest_rank(spec: ReleaseSpec, documents: Documents) -> int:
     return max_rank((rank_of(adapter, _config(adapter, documents), support) for adapter in spec.engine.lora), support)
 
 
-def max_rank(ranks: Iterable[int], support: AdapterSupport) -> int:
+def max_rank(ranks: Iterable[int], support: LoraSupport) -> int:
     """The smallest rank that the runtime can make room for and that covers all of `ranks`; 0 without any."""
     highest = max(ranks, default=0)
     return next(size for size in support.room if size >= highest) if highest else 0
 
 
-def rank_of(adapter: Lora, config: Mapping[str, Any], support: AdapterSupport) -> int:
+def rank_of(adapter: Lora, config: Mapping[str, Any], support: LoraSupport) -> int:
     """An adapter's rank.
 
     Raises:
@@ -143,7 +143,7 @@ def check_layers(spec: ReleaseSpec, adapter: Lora, layers: Collection[str], docu
 
 
 def _config(adapter: Lora, documents: Documents) -> Mapping[str, Any]:
-    config = documents.get(f"{adapter_folder(adapter.name)}/{ADAPTER_CONFIG}")
+    config = documents.get(f"{lora_folder(adapter.name)}/{ADAPTER_CONFIG}")
     if config is None:
         raise InputError(
             f"{_named(adapter)} has no {ADAPTER_CONFIG}",
@@ -153,7 +153,7 @@ def _config(adapter: Lora, documents: Documents) -> Mapping[str, Any]:
     return config
 
 
-def _check_kind(adapter: Lora, config: Mapping[str, Any], support: AdapterSupport) -> None:
+def _check_kind(adapter: Lora, config: Mapping[str, Any], support: LoraSupport) -> None:
     if config.get("peft_type") != "LORA":
         raise InputError(
             f"{_named(adapter)} is not a LoRA adapter, the only kind that {support.runtime} serves: peft_type in "

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.engines.checkpoint.adapter_modules import MODULES
+from tasks.engines.checkpoint.lora_modules import MODULES
 
 ELEMENT_BYTES = 2
 """Adapters stay in 16 bits whatever the model's format."""
@@ -38,7 +38,7 @@ class Dimensions(Protocol):
         """Elements of a head."""
 
 
-def adapter_bytes(spec: ReleaseSpec, shape: Dimensions, rank: int) -> int:
+def lora_bytes(spec: ReleaseSpec, shape: Dimensions, rank: int) -> int:
     """Bytes that one adapter of the highest rank takes on the fullest GPU, with a matrix pair at every linear layer.
 
     vLLM splits only a part of it over tensor parallel ranks (vllm/lora/layers/base_linear.py @ 01235a49); it is counted
