@@ -1,9 +1,10 @@
 """`python -m bench.serving.hostile`: requests of strangers to a real front and engine, beside clients in peace.
 
-Serves the demo's model with its front and OpenAI's API, and sends requests of bench.serving.strangers: 20,000, another
-seed each time. `--seed` repeats those of a run. Steady clients ask the same question meanwhile; their p99 beside the
-attack is compared with their p99 in quiet, and with that beside as many clients that send ordinary requests, in rounds
-that take turns. With `--host` the model is a live one, whose processes cannot be seen from here.
+Serves the demo's model with its front and OpenAI's API, and sends 20,000 requests, another seed each time: of
+bench.serving.strangers and, one of eight, of bench.serving.callers. `--seed` repeats those of a run. Steady clients ask
+one question meanwhile; their p99 beside the attack is compared with their p99 in quiet, and with that beside as many
+clients that send ordinary requests, in rounds that take turns. With `--host` the model is a live one, whose processes
+cannot be seen from here.
 
 `--table` sends the requests of bench.serving.attacks one after the other instead, each of which once stopped a server.
 
@@ -35,6 +36,7 @@ from typing import Self
 from bench.cpu import descendants
 from bench.pod import ADDRESS, FRONT, pod
 from bench.serving.attacks import ATTACKS
+from bench.serving.callers import Caller, call
 from bench.serving.sending import DEADLINE_S, Outcome, Target, send
 from bench.serving.strangers import CHAT, QUESTION, Stranger
 
@@ -45,6 +47,7 @@ QUIET_S = 5.0
 """Before each round."""
 ORDINARY = 10
 """Ordinary requests of a round are the round's divided by this."""
+CALLS_OF = 8
 PAUSE_S = 0.1
 """A steady client waits so long between an answer and its next question."""
 NICE = 10
@@ -114,7 +117,7 @@ class Steady:
 class Report:
     """What came back, and what should not have."""
 
-    statuses: Counter[int] = field(default_factory=Counter)
+    statuses: Counter[int | str] = field(default_factory=Counter)
     longest_s: float = 0.0
     wrong: list[Outcome] = field(default_factory=list)
 
@@ -127,12 +130,14 @@ class Report:
             print(f"WRONG {outcome}", flush=True)
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{status or 'closed'}: {count}" for status, count in sorted(self.statuses.items()))
+        counts = ", ".join(f"{status or 'closed'}: {count}" for status, count in sorted(self.statuses.items(), key=str))
         return f"{counts}; the longest {self.longest_s:.1f} s; {len(self.wrong)} wrong"
 
 
 def hostile(target: Target, seed: int, number: int) -> Outcome:
-    """Send the request of this number."""
+    """Send the request of this number; one of CALLS_OF is a call over gRPC where its port is known."""
+    if target.grpc_port and number % CALLS_OF == 0:
+        return call(target, Caller(f"{seed}/{number}", target.model).call())
     return send(target, Stranger(f"{seed}/{number}", target.model).request())
 
 
@@ -186,6 +191,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="another one each time")
     parser.add_argument("--strangers", type=int, default=STRANGERS, help="requests under way at once")
     parser.add_argument("--host", help="HOST:PORT of a live model's front")
+    parser.add_argument("--grpc-port", type=int, help="of the live model's front; without it HTTP alone is attacked")
     parser.add_argument("--model", default="demo", help="its name")
     parser.add_argument("--table", action="store_true", help="the requests that once stopped a server, one by one")
     arguments = parser.parse_args()
@@ -194,9 +200,9 @@ def main() -> int:
     )
     if arguments.host:
         host, _, port = arguments.host.rpartition(":")
-        return run(arguments, Target(host, int(port), arguments.model), {})
+        return run(arguments, Target(host, int(port), arguments.model, arguments.grpc_port), {})
     with tempfile.TemporaryDirectory() as folder, own_pod(Path(folder)) as pids:
-        return run(arguments, Target(ADDRESS, FRONT["http"], "demo"), pids)
+        return run(arguments, Target(ADDRESS, FRONT["http"], "demo", FRONT["grpc"]), pids)
 
 
 def run(arguments: argparse.Namespace, target: Target, pids: Mapping[str, int]) -> int:

@@ -29,22 +29,21 @@ class Target:
     host: str
     port: int
     model: str = "demo"
+    grpc_port: int | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What came back: a status, CLOSED without one, and what is wrong with it, if anything."""
 
-    request: Request
-    status: int
+    request: object
+    status: int | str
     seconds: float
     complaint: str = ""
     answer: str = ""
 
     def __str__(self) -> str:
-        request = self.request
-        shown = f"{request.method} {request.path} {request.manner} {request.headers!r:.200} {request.body[:SHOWN]!r}"
-        return f"{self.complaint} after {self.seconds:.1f} s: {shown} ({len(request.body)} bytes) -> {self.answer}"
+        return f"{self.complaint} after {self.seconds:.1f} s: {self.request} -> {self.answer}"
 
 
 def send(target: Target, request: Request) -> Outcome:

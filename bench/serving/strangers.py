@@ -113,6 +113,10 @@ class Request:
     method: str = "POST"
     manner: Manner = Manner.WHOLE
 
+    def __str__(self) -> str:
+        shown = f"{self.method} {self.path} {self.manner} {self.headers!r:.200} {self.body[:400]!r}"
+        return f"{shown} ({len(self.body)} bytes)"
+
     @property
     def is_well_formed(self) -> bool:
         """Whether HTTP itself has nothing against it, so that it must be answered, and with JSON."""

@@ -155,7 +155,7 @@ def config(
             "grpc_paths": front_routes.GRPC_PATHS,
             "probe_routes": front_routes.PROBE_ROUTES,
             "unreadable": front_routes.UNREADABLE,
-            "message_limit": front_routes.message_limit(limits.body_bytes, TOO_LARGE),
+            "grpc_guard": front_routes.grpc_guard(limits.body_bytes, TOO_LARGE),
             "too_large": TOO_LARGE,
             "compressed": COMPRESSED,
             "not_served": NOT_SERVED,

@@ -4,6 +4,7 @@ Everything else is refused, whatever a later Triton adds: shared memory, logging
 for its administrator. Sources: src/http_server.cc and src/grpc/grpc_server.cc of triton-inference-server/server.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -83,18 +84,21 @@ end
 """.replace("STARTS", "{" + ", ".join(f'"{start}"' for start in TRITON_CANNOT_READ) + "}")
 """Envoy's filter in Lua for answers of Triton's HTTP server."""
 
-_MESSAGE_LIMIT = """
--- A gRPC message starts with 5 bytes: whether it is compressed, and its length. One that is too long, or compressed, is
--- replaced by the start of a message of 4 GiB, which Triton's gRPC refuses; the rest of the stream is dropped.
-local function refuse(handle)
-  handle:streamInfo():dynamicMetadata():set("slipway", "too_large", true)
+ONE_REQUEST = "a stream takes one request: open another stream for the next one"
+
+_GRPC_GUARD = """
+-- A gRPC message starts with 5 bytes: whether it is compressed, and its length. One that is too long, compressed or the
+-- second of a stream becomes the start of a message of 4 GiB, which Triton's gRPC refuses; the rest is dropped.
+-- Two requests at once on a stream end Triton: it writes an error beside an answer (Triton 2.51; server issue 7472).
+local function refuse(handle, status, message)
+  handle:streamInfo():dynamicMetadata():set("slipway", "refusal", {status = status, message = message})
 end
 
 local function tell(handle, answer)
   local noted = handle:streamInfo():dynamicMetadata():get("slipway")
-  if answer and noted and noted["too_large"] then
-    answer:replace("grpc-status", "8")
-    answer:replace("grpc-message", "MESSAGE")
+  if answer and noted and noted["refusal"] then
+    answer:replace("grpc-status", noted["refusal"]["status"])
+    answer:replace("grpc-message", noted["refusal"]["message"])
   end
 end
 
@@ -108,7 +112,7 @@ function envoy_on_response(handle)
 end
 
 function envoy_on_request(handle)
-  local left, start, refused = 0, "", false
+  local left, start, refused, messages = 0, "", false, 0
   for chunk in handle:bodyChunks() do
     if refused then
       chunk:setBytes("")
@@ -128,11 +132,11 @@ function envoy_on_request(handle)
           break
         else
           local packed, a, b, c, d = chunk:getBytes(at, 5):byte(1, 5)
-          left, at = ((a * 256 + b) * 256 + c) * 256 + d, at + 5
-          if packed ~= 0 or left > LIMIT then
+          left, at, messages = ((a * 256 + b) * 256 + c) * 256 + d, at + 5, messages + 1
+          if packed ~= 0 or left > LIMIT or messages > 1 then
             chunk:setBytes((at > 5 and chunk:getBytes(0, at - 5) or "") .. string.char(0, 255, 255, 255, 255))
             refused = true
-            refuse(handle)
+            refuse(handle, messages > 1 and "9" or "8", messages > 1 and "ONE_REQUEST" or "TOO_LARGE")
           end
         end
       end
@@ -177,6 +181,10 @@ def limits_of(specs: Iterable[ReleaseSpec], memory_bytes: int) -> Limits:
     return Limits(body_bytes, min(OPENAI_BASE_BYTES + prompt_bytes, OPENAI_MOST_BYTES), requests)
 
 
-def message_limit(most_bytes: int, refusal: str) -> str:
-    """Envoy's filter in Lua that refuses gRPC messages beyond a size; `buffer` would wait for the end of a stream."""
-    return _MESSAGE_LIMIT.replace("LIMIT", str(most_bytes)).replace("MESSAGE", refusal)
+def grpc_guard(most_bytes: int, too_large: str) -> str:
+    """Envoy's filter in Lua that refuses gRPC messages beyond a size, and all but the first of a stream.
+
+    `buffer` would wait for the end of a stream.
+    """
+    filled = {"LIMIT": str(most_bytes), "TOO_LARGE": too_large, "ONE_REQUEST": ONE_REQUEST}
+    return re.sub("|".join(filled), lambda match: filled[match[0]], _GRPC_GUARD)

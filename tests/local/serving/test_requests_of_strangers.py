@@ -23,7 +23,7 @@ def own_api(server, tmp_path_factory):
 
 
 def test_whatever_a_stranger_sends_others_are_answered(own_api, server):
-    seed, target = secrets.randbits(32), Target(LOOPBACK, own_api.port)
+    seed, target = secrets.randbits(32), Target(LOOPBACK, own_api.port, grpc_port=own_api.grpc_port)
     pids = {"triton": server.process.pid, "openai": own_api.openai.pid, "front": own_api.front.pid}
     processes = hostile.lasting(pids)
     with hostile.Steady(target) as steady, ThreadPoolExecutor(hostile.STRANGERS) as strangers:

@@ -6,6 +6,7 @@ the client's own descriptors.
 
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import httpx
@@ -39,6 +40,7 @@ SERVER = commands.Server(LOOPBACK, 30, "region", control_key="nobody-knows")
 RESTRICTED = [word for word in commands.single(SERVER) if "restricted" in word]
 REGION = "/v2/{kind}sharedmemory{region}/{action}"
 LIMIT = front.DEFAULT_LIMITS.body_bytes
+STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 
 INFER = {"inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES", "data": ["hello"]}]}
 GENERATE = {"text_input": "hello"}
@@ -278,16 +280,34 @@ def test_a_larger_message_is_refused_over_grpc(client, triton, size):
     assert client.infer("demo", text(5)).as_numpy("text_output")[0] == b"5"
 
 
-def test_a_larger_message_is_refused_within_a_stream(door):
-    path = "/inference.GRPCInferenceService/ModelStreamInfer"
-    small, large = (service_pb2.ModelInferRequest(model_name="demo", id="x" * size) for size in (10, LIMIT + 1))
+def streamed(door, *messages):
+    """The status of a stream with these messages, and its text."""
     with grpc.insecure_channel(f"{LOOPBACK}:{door.grpc_port}") as opened:
-        call_stream = opened.stream_stream(path, request_serializer=service_pb2.ModelInferRequest.SerializeToString)
-        answers = call_stream(iter([small, small, large, small]), timeout=30)
-        with pytest.raises(grpc.RpcError) as refused:
+        answers = opened.stream_stream(STREAM)(iter([each.SerializeToString() for each in messages]), timeout=60)
+        try:
             list(answers)
+        except grpc.RpcError as error:
+            return error.code(), error.details()
+    return grpc.StatusCode.OK, ""
 
-    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+def test_a_larger_message_is_refused_on_a_stream(door):
+    large = service_pb2.ModelInferRequest(model_name="demo", id="x" * (LIMIT + 1))
+
+    assert streamed(door, large) == (grpc.StatusCode.RESOURCE_EXHAUSTED, front.TOO_LARGE)
+
+
+def test_a_stream_takes_one_request_for_several_at_once_may_end_triton(door, client, triton):
+    """docs/decisions/0015."""
+    wrong, absent = (service_pb2.ModelInferRequest(model_name=name) for name in ("demo", "absent"))
+    refused = grpc.StatusCode.FAILED_PRECONDITION, front_routes.ONE_REQUEST
+    with ThreadPoolExecutor(4) as strangers:
+        found = set(strangers.map(lambda _: streamed(door, wrong, absent, wrong), range(200)))
+
+    assert found == {refused}
+    assert streamed(door, absent)[0] == grpc.StatusCode.OK
+    assert triton.process.poll() is None
+    assert client.infer("demo", text(5)).as_numpy("text_output")[0] == b"5"
 
 
 def test_a_compressed_request_is_not_unpacked(door, client):
