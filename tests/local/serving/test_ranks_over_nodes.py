@@ -108,7 +108,6 @@ def test_the_launcher_on_another_node_has_the_images_environment(told):
 
 def test_the_signal_ends_the_leaders_ranks_and_then_those_of_the_other_nodes(told):
     until(lambda: not told.server.processes())
-    assert told.server.regions() == []
 
 
 def test_a_rank_that_dies_on_another_node_ends_all_of_them(pair):
