@@ -291,7 +291,7 @@ def streamed(door, *messages):
     return grpc.StatusCode.OK, ""
 
 
-def test_a_larger_message_is_refused_on_a_stream(door):
+def test_a_larger_message_is_refused_within_a_stream(door):
     large = service_pb2.ModelInferRequest(model_name="demo", id="x" * (LIMIT + 1))
 
     assert streamed(door, large) == (grpc.StatusCode.RESOURCE_EXHAUSTED, front.TOO_LARGE)
