@@ -22,7 +22,8 @@ from tests.support.paths import REPOSITORY
 
 ENVIRONMENTS = REPOSITORY / ".slipway" / "envs"
 TOKENIZER = REPOSITORY / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1" / "tokenizer.json"
-EXAMPLES = int(os.environ.get("SLIPWAY_GRAMMAR_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("SLIPWAY_GRAMMAR_EXAMPLES", "0"))
+"""How many others to try; without it the same 40 each time, so that no change fails by what it did not change."""
 SEEDS = range(4)
 OF_TENSORRT_LLM = "0.1.25"
 
@@ -87,7 +88,8 @@ def test_every_walk_that_ends_obeys_the_schema_of_a_type_of_zod(judges, name):
 
 
 @settings(
-    max_examples=EXAMPLES,
+    max_examples=EXAMPLES or 40,
+    derandomize=not EXAMPLES,
     deadline=None,
     phases=[Phase.generate],  # a smaller example takes minutes to find
     suppress_health_check=[HealthCheck.too_slow],
