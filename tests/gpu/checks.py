@@ -174,7 +174,7 @@ def dequantized(format_):
 def generated(runtime, format_):
     def check(bench):
         bench.need(runtime, gpu=True)
-        if runtime == "vllm" and format_ != "none" and table_of("vllm", version("vllm"))["untied"]:
+        if runtime == "vllm" and format_ != "none" and (table_of("vllm", version("vllm")) or {}).get("untied"):
             raise Skipped(f"vLLM {version('vllm')} cannot load what ModelOpt writes of tied weights; plan refuses it")
         folder = _made(bench, format_)
         found = bench.run(f"generate_{runtime}", folder=folder, prompts=prompts(), tokens=ANSWER_TOKENS)

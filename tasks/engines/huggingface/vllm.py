@@ -17,7 +17,7 @@ from tasks.engines.checkpoint.config_defaults import completed
 from tasks.engines.checkpoint.files import CONFIG, read_object
 from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, checkpoint_values, lora_ranks
-from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner
+from tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner, check_quantizable
 from tasks.engines.huggingface.lora import vllm_arguments
 from tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from tasks.engines.preflight.engine_options import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
@@ -195,6 +195,8 @@ def _check_tied(release: ResolvedRelease, source: Source, documents: Documents) 
     if not by_modelopt or shape is None or not shape.tied:
         return
     if any(name in untied for name in architectures_of(documents.get(CONFIG, {}))):
+        if spec.changes_weights:
+            check_quantizable(release, source, documents)  # what no image would help is said first
         releases = (STATED_IMAGES["vllm", each] for each in spec.engine.traits.triton_releases)
         others = [each.release for each in releases if each.runtime != version]
         raise InputError(

@@ -41,9 +41,8 @@ def limited(object_store, tls):
 
 
 class TestLimitedS3(ObjectStoreContract):
-    test_more_objects_than_one_request_takes_are_listed_and_deleted = (
-        None  # as without TLS, in test_object_store_over_s3
-    )
+    # pages are the same without TLS: test_object_store_over_s3
+    test_more_objects_than_one_request_takes_are_listed_and_deleted = None
 
     @pytest.fixture
     def store(self, limited):
@@ -70,9 +69,8 @@ class TestLimitedS3(ObjectStoreContract):
 
 
 class TestAmazonS3(ObjectStoreContract):
-    test_more_objects_than_one_request_takes_are_listed_and_deleted = (
-        None  # as without TLS, in test_object_store_over_s3
-    )
+    # pages are the same without TLS: test_object_store_over_s3
+    test_more_objects_than_one_request_takes_are_listed_and_deleted = None
 
     @pytest.fixture
     def store(self, amazon):
