@@ -56,13 +56,13 @@ types: environments dev
 MYPY = $(ENVS)/dev/bin/mypy --cache-dir .mypy_cache/$@ --python-executable $(ENVS)
 
 types-tasks:
-	@$(MYPY)/tasks/bin/python tasks
+	@$(MYPY)/tasks/bin/python slipway/tasks
 
 types-local:
-	@$(MYPY)/local/bin/python --follow-imports silent local cli demo bench
+	@$(MYPY)/local/bin/python --follow-imports silent slipway/cli local demo bench
 
 types-airflow:
-	@$(MYPY)/airflow/bin/python plugins dags
+	@$(MYPY)/airflow/bin/python slipway/airflow plugins/slipway_plugin.py dags
 
 types-scripts:
 	@for script in $(SCRIPTS); do MYPYPATH=$$(dirname $$script) $(MYPY)/triton/bin/python $$script || exit 1; done

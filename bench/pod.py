@@ -16,7 +16,7 @@ FRONT, DIRECT = {"http": 8000, "grpc": 8001}, {"http": 9000, "grpc": 9001}
 READY_TIMEOUT_S, END_S = 60.0, 30.0
 CONFIG = """
 from pathlib import Path
-from tasks.serving.rendered import front
+from slipway.tasks.serving.rendered import front
 print(front.config({address!r}, 3600, Path("k8s_manifests/serving")))
 """
 
@@ -89,7 +89,7 @@ def _openai(models: Mapping[str, Model | None], further: Sequence[str]) -> list[
     python = str(ENVIRONMENTS / "triton" / "bin" / "python")
     named = [f"--model={name}" for name in models]
     where = ["--socket=openai.sock", f"--triton-host={ADDRESS}", f"--triton-port={DIRECT['http']}"]
-    return [python, "-m", "tasks", "openai", *where, "--release=bench", *named, *further]
+    return [python, "-m", "slipway.tasks", "openai", *where, "--release=bench", *named, *further]
 
 
 def _wait_ready(folder: Path, paths: Sequence[str]) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.runs.screens import console_on
-from cli.settings import Settings
 from demo import canary
 from demo.canary import CanaryDemo, write_specs
 from demo.observers import PodWatch, resident_bytes
@@ -17,11 +15,13 @@ from demo.story import SPEC, Demo, DemoError
 from demo.timeline import Timeline
 from local.private_files import PRIVATE_UMASK
 from local.stack import DEFAULT_FOLDER, Stack
-from tasks.adapters.progress import size
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import PipelineError
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.document_files import read_document
+from slipway.cli.runs.screens import console_on
+from slipway.cli.settings import Settings
+from slipway.tasks.adapters.progress import size
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.document_files import read_document
 
 INTERRUPTED = 130
 

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from cli.runs.follow import RunView
-from cli.runs.outcome import gate_of, outcome_of
 from demo.story import Demo
 from demo.traffic import Client, Routed, Traffic
 from local.private_files import write_private
 from local.stack import REPOSITORY
-from tasks.contracts.measured.gate import Verdict
+from slipway.cli.runs.follow import RunView
+from slipway.cli.runs.outcome import gate_of, outcome_of
+from slipway.tasks.contracts.measured.gate import Verdict
 
 SPEC = REPOSITORY / "demo" / "canary.yaml"
 CLIENTS = 24

@@ -14,21 +14,21 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
-from cli.airflow.api import Airflow, NoSuchDagError, Run
-from cli.runs.follow import RunView, follow
-from cli.runs.outcome import evidence_of, gate_of, outcome_of, plan_of
-from cli.runs.plan_tables import plan_heading
-from cli.runs.releases import dag_of
-from cli.runs.screens import screen_on
-from cli.runs.state import read_channel
-from cli.runs.tables import gate_table
-from cli.settings import Settings
 from demo.observers import PodWatch
 from demo.timeline import Timeline
 from demo.traffic import Traffic, ask
 from local.stack import REPOSITORY, Stack
-from tasks.contracts.measured.gate import Verdict
-from tasks.contracts.spec.spec import ReleaseSpec
+from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run
+from slipway.cli.runs.follow import RunView, follow
+from slipway.cli.runs.outcome import evidence_of, gate_of, outcome_of, plan_of
+from slipway.cli.runs.plan_tables import plan_heading
+from slipway.cli.runs.releases import dag_of
+from slipway.cli.runs.screens import screen_on
+from slipway.cli.runs.state import read_channel
+from slipway.cli.runs.tables import gate_table
+from slipway.cli.settings import Settings
+from slipway.tasks.contracts.measured.gate import Verdict
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 
 SPEC = REPOSITORY / "specs" / "demo.yaml"
 GOOD, SAME_WEIGHTS, DAMAGED, NEXT = "v1", "v1-readme", "damaged", "v2"
@@ -150,8 +150,8 @@ class Demo:
         self._title(0, "try it yourself")
         self._say(f"Airflow  {self.airflow.address}  user {user}  password {password}")
         self._say(f"Service  {self.spec.name} at {host} (HTTP {ports['http']}, gRPC {ports['grpc']})")
-        self._say(f'ask      ./slipway ask {self.spec.name} "{self.spec.gate.smoke[0].prompt}"')
-        self._say(f"inspect  ./slipway status {self.spec.name}    ./slipway explain {self.spec.name}")
+        self._say(f'ask      bin/slipway ask {self.spec.name} "{self.spec.gate.smoke[0].prompt}"')
+        self._say(f"inspect  bin/slipway status {self.spec.name}    bin/slipway explain {self.spec.name}")
         self._say("stop     make down")
 
     def _release(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.airflow.api import Task
-from cli.runs.follow import RunView
 from demo.observers import Pod
 from local.environments import ENVIRONMENTS
 from local.private_files import write_private
+from slipway.cli.airflow.api import Task
+from slipway.cli.runs.follow import RunView
 
 FILE = "timeline.json"
 COLUMNS = ("at", "pod requested", "started", "imports", "work", "noticed", "next began", "whole")

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from tasks.adapters.triton.triton import TritonClient
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.serving.rendered.questions import request_of
+from slipway.tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.serving.rendered.questions import request_of
 
 PAUSE_S = 0.5
 ANSWER_TIMEOUT_S = 30.0

@@ -44,7 +44,7 @@ assert any(each.startswith("release__") for each in found), found
 print(len(found), "DAGs")
 """
 STEPS = """
-import tasks.jobs
+import slipway.tasks.jobs
 import blake3, cryptography.hazmat.primitives.asymmetric.ec
 import boto3, huggingface_hub, nncf, openvino, optimum.intel, torch, transformers, tritonclient.grpc
 assert torch.version.cuda is None, torch.version.cuda
@@ -53,7 +53,7 @@ print("torch", torch.__version__, "openvino", openvino.__version__.partition("-"
 SERVER = """
 import os, subprocess, time, urllib.request
 import blake3, cryptography.hazmat.primitives.asymmetric.ec
-import openvino_genai, tasks.serving.openai_api.application
+import openvino_genai, slipway.tasks.serving.openai_api.application
 os.mkdir("/tmp/models")
 server = subprocess.Popen(["tritonserver", "--model-repository=/tmp/models", "--http-address=127.0.0.1",
                            "--grpc-address=127.0.0.1"], stderr=subprocess.DEVNULL)

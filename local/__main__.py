@@ -8,7 +8,7 @@ from pathlib import Path
 
 from local.private_files import PRIVATE_UMASK
 from local.stack import DEFAULT_FOLDER, Stack
-from tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.errors import PipelineError
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Writes `client.json` in a stack's folder, which tells clients whether the stack runs and how to use it.
 
-The client is the `slipway` command: cli/local_stack.py reads the file and describes its format. They share no code.
+The client is the `slipway` command: slipway/cli/local_stack.py reads the file and describes its format.
 """
 
 import json

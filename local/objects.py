@@ -10,12 +10,12 @@ from kubernetes import client, config
 
 from local.private_files import write_private
 from local.settings import Settings
-from tasks.adapters.kube.kube import Cluster
-from tasks.adapters.site_setup import set_up
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.errors import PipelineError
-from tasks.contracts.fit.site_objects import signing_secret
-from tasks.contracts.site.site import Site
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.adapters.site_setup import set_up
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.fit.site_objects import signing_secret
+from slipway.tasks.contracts.site.site import Site
 
 GATEWAY_READY_S, POLL_S = 20.0, 0.1
 TOKEN_LIFETIME_S = 365 * 24 * 3600  # `make up` writes a new one

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.errors import PipelineError
 
 STACK = "SLIPWAY_STACK"
 """Environment variable of every process of a stack: the stack's folder."""

@@ -34,11 +34,11 @@ from local.private_files import make_private, open_private, write_private
 from local.processes import free_port
 from local.settings import LISTENING, Settings
 from local.supervisor import Service, State, Supervisor
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import PipelineError
-from tasks.contracts.site.site import Site
-from tasks.contracts.site.store_access import IDENTITY_VARIABLE
-from tasks.document_files import read_document
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
+from slipway.tasks.document_files import read_document
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEFAULT_FOLDER = REPOSITORY / ".slipway" / "stack"
@@ -136,7 +136,7 @@ class Stack:
     def _start_servers(self, say: Say) -> None:
         """Wait for cluster, Hub and object store, and prepare them for the site."""
         # pods run the checkout's code from a read-only root, where Python cannot store bytecode
-        compileall.compile_dir(REPOSITORY / "tasks", quiet=2)
+        compileall.compile_dir(REPOSITORY / "slipway" / "tasks", quiet=2)
         self._wait("cluster", f"https://127.0.0.1:{self.settings.ports['cluster']}/readyz")
         self._wait("hub", f"{self.hub_endpoint}/api/models/slipway/demo-llama")
         self._wait("object-store", self.object_store.endpoint, answers=403)

@@ -20,7 +20,7 @@ from typing import Any
 from local.private_files import PRIVATE_UMASK, make_private, open_private, write_private
 from local.processes import SERVICE, STACK, end, having
 from local.supervisor_socket import SupervisorGoneError, call
-from tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.errors import PipelineError
 
 START_TIMEOUT_S = 30.0
 STOP_MARGIN_S = 10.0

@@ -1,9 +1,5 @@
-"""Registers Slipway with Airflow, and nothing else: Airflow executes every file here that .airflowignore leaves it."""
+"""Registers Slipway with an Airflow whose plugins folder this is. An installed wheel registers itself."""
 
-from airflow.plugins_manager import AirflowPlugin
+from slipway.airflow.plugin import SlipwayPlugin
 
-
-class SlipwayPlugin(AirflowPlugin):
-    """Shows in the list of plugins that Slipway is installed."""
-
-    name = "slipway"
+__all__ = ["SlipwayPlugin"]

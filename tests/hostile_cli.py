@@ -22,8 +22,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.__main__ import COMMANDS, main
-from cli.runs.follow import ORDER
+from slipway.cli.__main__ import COMMANDS, main
+from slipway.cli.runs.follow import ORDER
 from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer, Frame, Script, ScriptedRun
 from tests.fakes.hostile_proxy import DEEP, TERMINAL, HostileProxy
 from tests.fakes.triton_http import TritonHttpServer
@@ -280,9 +280,9 @@ def run(count, seed):
     """Run the cases; how each ended that did not end as it should, and how many there were."""
     for module in {
         *COMMANDS.values(),
-        "cli.airflow.api",
-        "cli.ask.generate",
-        "cli.kube.api",
+        "slipway.cli.airflow.api",
+        "slipway.cli.ask.generate",
+        "slipway.cli.kube.api",
         "httpx",
         "boto3",
         "kubernetes",

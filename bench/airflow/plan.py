@@ -24,15 +24,15 @@ import yaml
 
 from bench.transfer.transfer_servers import child, moto
 from bench.waiting import wait_until
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.base import canonical_json, read_contract
-from tasks.contracts.site.site import Site
-from tasks.contracts.stored.artifact import STAGES, Layout
-from tasks.contracts.stored.channel import Channel
-from tasks.contracts.stored.release import Release
-from tasks.document_files import read_document
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.base import canonical_json, read_contract
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.stored.artifact import STAGES, Layout
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.document_files import read_document
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 ENVS = REPOSITORY / ".slipway" / "envs"
@@ -126,7 +126,16 @@ def _spec(folder: Path) -> Path:
 def _planned(folder: Path, site: Path, spec: Path, revision: str) -> Release:
     """The release that the step plan writes."""
     own = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(REPOSITORY), **CREDENTIALS}
-    step: list[str | Path] = [ENVS / "tasks" / "bin" / "python", "-m", "tasks", "plan", "--site", site, "--spec", spec]
+    step: list[str | Path] = [
+        ENVS / "tasks" / "bin" / "python",
+        "-m",
+        "slipway.tasks",
+        "plan",
+        "--site",
+        site,
+        "--spec",
+        spec,
+    ]
     _timed([*step, "--run", "bench", "--revision", revision], own)
     store, layout = _store(site)
     result = json.loads(store.read_bytes(layout.plan("bench", "bench")))

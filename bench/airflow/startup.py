@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from cli.__main__ import COMMANDS
+from slipway.cli.__main__ import COMMANDS
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PYTHON = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"

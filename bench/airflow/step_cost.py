@@ -17,10 +17,10 @@ from statistics import mean
 
 from kubernetes import client, config, watch
 
-from cli.airflow.api import Airflow, Run, Task
-from cli.runs.releases import dag_of
-from cli.settings import Settings
-from tasks.contracts.errors import InputError
+from slipway.cli.airflow.api import Airflow, Run, Task
+from slipway.cli.runs.releases import dag_of
+from slipway.cli.settings import Settings
+from slipway.tasks.contracts.errors import InputError
 
 GOAL_S, OURS_S = 3.0, 1.0
 LIMIT_S, LOOK_EVERY_S = 1800, 2.0

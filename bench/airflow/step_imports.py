@@ -20,12 +20,12 @@ from typing import Any
 
 from local.environments import ENVIRONMENTS
 from local.stack import REPOSITORY, Stack
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.signing import KEY_VARIABLE
-from tasks.contracts.site.site import Site
-from tasks.contracts.stored.artifact import Layout
-from tasks.document_files import read_document
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.signing import KEY_VARIABLE
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.document_files import read_document
 
 SPEC = REPOSITORY / "specs" / "demo.yaml"
 RUN = "step-imports"
@@ -94,7 +94,7 @@ class Steps:
         }
         began = time.monotonic()
         done = subprocess.run(
-            ["python", "-m", "tasks", step, *arguments],
+            ["python", "-m", "slipway.tasks", step, *arguments],
             env=environment,
             cwd=REPOSITORY,
             stdout=subprocess.PIPE,

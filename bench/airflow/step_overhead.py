@@ -1,7 +1,7 @@
 """`python -m bench.airflow.step_overhead`: what Airflow adds to each step, with its services and with `dags test`.
 
 Overhead is the time of a run in which no pod's program runs, over the number of tasks that ran. The release is that of
-dags/release.py with every stage missing; the programs of its pods only write the step's result (bench/step_runs). Its
+dags/releases.py with every stage missing; the programs of its pods only write the step's result (bench/step_runs). Its
 peer is a chain of as many KubernetesPodOperators with the provider's defaults, whose program does nothing. The two
 take turns on the laptop's stack; the first run of each is not counted with services, which start then. `airflow dags
 test`, a process of its own for each run, is counted from the end of the first step on, because its start takes always
@@ -25,8 +25,8 @@ from bench.step_runs import history
 from bench.step_runs.history import Run
 from bench.step_runs.laptop import PEER, PEER_PODS, RELEASE, laptop, workplace, write_files
 from bench.step_runs.runs import database, ended, trigger
-from cli.settings import Settings
 from local.stack import Stack
+from slipway.cli.settings import Settings
 
 SERVICES, TEST = "services", "dags test"
 GOALS_S = {TEST: 0.25, SERVICES: 0.5}

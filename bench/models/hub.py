@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.stored.plan import HubFile, Source
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.plan import HubFile, Source
 
 COMMIT = "c" * 40
 TEMPLATE = "{{ messages }}"

@@ -11,8 +11,8 @@ import yaml
 
 from bench.models import planning
 from bench.models.hub import TOKENIZER_CONFIG, RecordedHub
-from tasks.contracts.engine.engine_kinds import EngineKind
-from tasks.contracts.errors import InputError
+from slipway.tasks.contracts.engine.engine_kinds import EngineKind
+from slipway.tasks.contracts.errors import InputError
 
 FILE = Path(__file__).with_name("new_families.yaml")
 GPU = "NVIDIA-H200"

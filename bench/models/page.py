@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from bench.models import cpu, new_families, planning, reasons, records
 from bench.models.hub import weights_bytes
-from tasks.contracts.engine.engine_kinds import EngineKind
-from tasks.contracts.site.triton_images import triton_image
-from tasks.engines.openvino.families import LIMIT_LIFTED, TRACED
+from slipway.tasks.contracts.engine.engine_kinds import EngineKind
+from slipway.tasks.contracts.site.triton_images import triton_image
+from slipway.tasks.engines.openvino.families import LIMIT_LIFTED, TRACED
 
 FILE = records.REPOSITORY / "docs" / "models.md"
 GIB = 2**30

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bench.models import reasons, records
 from bench.models.hub import RecordedHub
-from tasks.contracts.base import read_contract
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, kinds_with
-from tasks.contracts.errors import InputError
-from tasks.contracts.fit.resolution import resolve
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.gpu_formats import FORMATS
-from tasks.contracts.spec.spec import CALIBRATED, ReleaseSpec
-from tasks.engines.preflight.sources import documents_of, files_of_release
-from tasks.engines.registry import planner_for
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, kinds_with
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.gpu_formats import FORMATS
+from slipway.tasks.contracts.spec.spec import CALIBRATED, ReleaseSpec
+from slipway.tasks.engines.preflight.sources import documents_of, files_of_release
+from slipway.tasks.engines.registry import planner_for
 
 if TYPE_CHECKING:  # only its type
-    from tasks.adapters.hub.hub import Hub
+    from slipway.tasks.adapters.hub.hub import Hub
 
 LIMITS = {"max_batch_size": 8, "max_input_tokens": 4096, "max_sequence_tokens": 8192}
 """What every model has to serve; each has at least as many positions."""

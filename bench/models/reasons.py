@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from bench.models import records
-from tasks.contracts.engine.engine_kinds import EngineKind
-from tasks.contracts.errors import InputError
+from slipway.tasks.contracts.engine.engine_kinds import EngineKind
+from slipway.tasks.contracts.errors import InputError
 
 FILE = Path(__file__).with_name("reasons.yaml")
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from bench.models.hub import ModelRecord
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.site.site import Site
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("models.yaml")

@@ -25,15 +25,15 @@ import numpy as np
 from bench.pod import ADDRESS, DIRECT, ENVIRONMENTS, pod
 from bench.serving.paced import NAME, TOKENS_PER_S, paced
 from bench.serving.streams import Route, play
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.load.load_test import Capacity, LoadTest
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.tokens import TokenCounter
-from tasks.contracts.measured.measurement import summarize
-from tasks.contracts.spec.gate import Benchmark
-from tasks.contracts.spec.load_level import LoadLevel
-from tasks.engines.cpus import cpu_quota
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.load_test import Capacity, LoadTest
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.tokens import TokenCounter
+from slipway.tasks.contracts.measured.measurement import summarize
+from slipway.tasks.contracts.spec.gate import Benchmark
+from slipway.tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.engines.cpus import cpu_quota
 
 ROUNDS = 5
 WITHIN = 0.03

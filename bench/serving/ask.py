@@ -14,15 +14,15 @@ import time
 from pathlib import Path
 from statistics import median
 
-from cli.settings import Settings
+from slipway.cli.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 READINGS = 5
 QUESTION = "What is the capital of France?"
 PEER = """
 import sys
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
 
 host, http, grpc, model, question = sys.argv[1:]
 with TritonClient(host, int(http), int(grpc)) as client:
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         return 65
     where = [address.host, str(address.ports["http"]), str(address.ports["grpc"])]
     commands = {
-        "slipway ask": [sys.executable, "-m", "cli", "ask", name, QUESTION],
+        "slipway ask": [sys.executable, "-m", "slipway", "ask", name, QUESTION],
         "tritonclient": [sys.executable, "-c", PEER, *where, name, QUESTION],
     }
     environment["PYTHONPATH"] = str(REPOSITORY)

@@ -1,14 +1,14 @@
 """`python -m bench.serving.chunk_rate`: how many chunks a second the load generator can stamp in time.
 
 A stand-in for Triton in a process of its own streams at a known pace and remembers when it sent what
-(tasks/adapters/load/paced_server.py). The load test of step benchmark measures it with CLIENTS clients at rising rates.
+(slipway/tasks/adapters/load/paced_server.py). The load test of step benchmark measures it with more and more clients.
 It is wrong where a percentile that it reports is further from what the stand-in sent than WITHIN of it and than a
 floor, which is what loopback and the wake-up of a thread take. The stand-in's own rate is printed beside the planned
 one: where it is lower, the stand-in was the limit, and the load test is compared with what was sent all the same. Time
 for which the stand-in's gRPC held back a chunk that was handed to it counts against the load test.
 
 One rate is what step benchmark takes for its limit: TRUSTED of what it measures when it starts
-(tasks/adapters/load/chunk_rate.py). The goal is that this rate and the measured ones below it are right.
+(slipway/tasks/adapters/load/chunk_rate.py). The goal is that this rate and the measured ones below it are right.
 """
 
 import argparse
@@ -23,17 +23,17 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from statistics import median
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.load.chunk_rate import TRUSTED, loopback_chunks_per_s
-from tasks.adapters.load.load_test import Capacity, LoadTest
-from tasks.adapters.load.paced_server import LOOPBACK, MODEL, PacedServer, Sent
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.tokens import TokenCounter
-from tasks.contracts.measured.measurement import percentile, values
-from tasks.contracts.spec.gate import Benchmark
-from tasks.contracts.spec.load_level import LoadLevel
-from tasks.engines.cpus import cpu_quota
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.chunk_rate import TRUSTED, loopback_chunks_per_s
+from slipway.tasks.adapters.load.load_test import Capacity, LoadTest
+from slipway.tasks.adapters.load.paced_server import LOOPBACK, MODEL, PacedServer, Sent
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.tokens import TokenCounter
+from slipway.tasks.contracts.measured.measurement import percentile, values
+from slipway.tasks.contracts.spec.gate import Benchmark
+from slipway.tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.engines.cpus import cpu_quota
 
 CLIENTS = 128
 RATES = (1600, 3200, 6400, 8000, 9600, 12800)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from tasks.adapters.judge import statistics
-from tasks.contracts.measured.gate import LINE_ERROR
-from tasks.contracts.measured.looks import block_count, blocks, looks, planned
-from tasks.contracts.spec.gate import Benchmark
+from slipway.tasks.adapters.judge import statistics
+from slipway.tasks.contracts.measured.gate import LINE_ERROR
+from slipway.tasks.contracts.measured.looks import block_count, blocks, looks, planned
+from slipway.tasks.contracts.spec.gate import Benchmark
 
 SPREAD, LIMIT, WORSE = 0.35, 1.10, 1.25
 SIZES = (64, 256, 1024)

@@ -21,7 +21,7 @@ from bench.cpu import children, cpu_s
 from bench.pod import ADDRESS, FRONT, pod
 from bench.serving.paced import NAME, PACED, TOKENS_PER_S
 from bench.serving.streams import Round, Route, play
-from cli.settings import Settings
+from slipway.cli.settings import Settings
 
 ROUNDS = 5
 CONCURRENCIES = (1, 16, 64)

@@ -30,15 +30,15 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Self
 
-from cli.settings import Settings
 from demo.traffic import CLIENTS, Client, FreshHttp
-from tasks.adapters.kube.kube import Cluster
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.contracts.base import read_contract
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.document_files import read_document
-from tasks.rollout.act.server_target import selected
+from slipway.cli.settings import Settings
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.document_files import read_document
+from slipway.tasks.rollout.act.server_target import selected
 
 KINDS = (*CLIENTS, FreshHttp)
 STEADY_S = 20.0
@@ -186,7 +186,9 @@ def main(arguments: Sequence[str]) -> int:
         phases.append(steady("before"))
         for name, command in changes.items():
             began_s = time.monotonic()
-            done = subprocess.run([sys.executable, "-m", "cli", *command], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, "-m", "slipway", *command], capture_output=True, text=True, check=False
+            )
             phases.append(Phase(name, began_s, time.monotonic()))
             if done.returncode:
                 print(

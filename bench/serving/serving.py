@@ -30,7 +30,7 @@ from typing import Any
 from bench.cpu import cpu_s, descendants
 from bench.pod import ADDRESS, DIRECT, ENVIRONMENTS, REPOSITORY, pod
 from bench.serving.streams import Route, play_all
-from tasks.serving.rendered.repository import render
+from slipway.tasks.serving.rendered.repository import render
 
 GOAL = 0.9
 CLIENTS = (1, 4, 16)

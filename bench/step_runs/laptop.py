@@ -1,6 +1,6 @@
 """The laptop's stack for benchmarks of Airflow: its own specs, and step pods that run program.py instead of the step.
 
-Everything else is what a release uses: dags/release.py, StepOperator, Airflow's services, its database, the embedded
+Everything else is what a release uses: dags/releases.py, StepOperator, Airflow's services, its database, the embedded
 cluster's API, its rights and its object store. Beside them Airflow reads peer.py: bare KubernetesPodOperators.
 """
 
@@ -16,9 +16,9 @@ import yaml
 
 from bench.step_runs import program
 from local.stack import REPOSITORY, Stack
-from tasks.contracts.stored.artifact import STAGES, Layout
-from tasks.contracts.stored.plan import Datasets, Estimate, Plan, Source, StagePlan, release_id
-from tasks.contracts.stored.release import StepResult
+from slipway.tasks.contracts.stored.artifact import STAGES, Layout
+from slipway.tasks.contracts.stored.plan import Datasets, Estimate, Plan, Source, StagePlan, release_id
+from slipway.tasks.contracts.stored.release import StepResult
 
 SPEC = REPOSITORY / "specs" / "demo.yaml"
 IMAGES = ("slipway/tasks-cpu:dev", "slipway/triton-cpu:dev")
@@ -40,7 +40,7 @@ with DAG("{peer}", schedule=None, catchup=False, max_active_runs=64):
             task_id=f"step-{{number}}",
             namespace="slipway",
             image="{image}",
-            cmds=["python", "-m", "tasks", "{step}"],
+            cmds=["python", "-m", "slipway.tasks", "{step}"],
             security_context=pod,
             container_security_context=container,
             container_resources=k8s.V1ResourceRequirements(requests={{"cpu": "250m"}}, limits={{"memory": "1Gi"}}),
@@ -60,12 +60,12 @@ def workplace() -> Iterator[Path]:
 
 def write_files(folder: Path) -> None:
     """Write the model's spec, what its runs plan, the program of the steps, and the peer's DAG."""
-    for each in ("specs", "peer", "image/tasks"):
+    for each in ("specs", "peer", "image/slipway/tasks"):
         (folder / each).mkdir(parents=True)
     spec = SPEC.read_text().replace("name: demo-llama", f"name: {MODEL}", 1)
     (folder / "specs" / f"{MODEL}.yaml").write_text(spec)
     (folder / "plan.json").write_text(json.dumps(plan_result()))
-    shutil.copyfile(program.__file__, folder / "image" / "tasks" / "__main__.py")
+    shutil.copyfile(program.__file__, folder / "image" / "slipway" / "tasks" / "__main__.py")
     peer = PEER_FILE.format(peer=PEER, image=IMAGES[0], step=program.IDLE, pods=PEER_PODS)
     (folder / "peer" / "peer.py").write_text(peer)
     variables = {"PYTHONPATH": str(folder / "image"), program.PLAN: str(folder / "plan.json")}

@@ -1,4 +1,4 @@
-"""Stands in for `python -m tasks` in a step's pod: it writes the step's result where the step would, and does no work.
+"""Stands in for `python -m slipway.tasks` in a step's pod: writes its result where the step would, and does no work.
 
 Only the standard library, so that it starts as fast as Python does. The plan comes from a file that the benchmark
 wrote.

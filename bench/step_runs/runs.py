@@ -6,9 +6,9 @@ from pathlib import Path
 
 from bench.step_runs import history
 from bench.step_runs.history import Run
-from cli.airflow.api import Airflow, NoSuchDagError, RunExistsError
 from local.stack import Stack
-from tasks.contracts.errors import UnavailableError
+from slipway.cli.airflow.api import Airflow, NoSuchDagError, RunExistsError
+from slipway.tasks.contracts.errors import UnavailableError
 
 LIMIT_S, POLL_S = 300.0, 0.5
 FINAL = "success"

@@ -19,11 +19,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.transfer.transfer_servers import CREDENTIALS, MB, moto, peer, write_file
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.site.site import ObjectStoreSite
-from tasks.contracts.stored.artifact import Layout, Manifest
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.site.site import ObjectStoreSite
+from slipway.tasks.contracts.stored.artifact import Layout, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,14 +32,14 @@ from bench.transfer.transfer_servers import (
     object_store,
     peer,
 )
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site
-from tasks.contracts.stored.artifact import Layout
-from tasks.contracts.stored.release import Release
-from tasks.document_files import read_document
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.document_files import read_document
 
 SETS = {
     "small": {
@@ -281,7 +281,7 @@ class Bench:
         return f":s3,provider=Other,env_auth=true,endpoint='{self._endpoint}':{uri.removeprefix('s3://')}"
 
     def _step(self, step: str) -> list[str | Path]:
-        return [ENVIRONMENTS / "tasks" / "bin" / "python", "-m", "tasks", step, "--site", self._site]
+        return [ENVIRONMENTS / "tasks" / "bin" / "python", "-m", "slipway.tasks", step, "--site", self._site]
 
     def _planned(self) -> tuple[Release, str]:
         spec = read_document(REPOSITORY / "specs" / "demo.yaml")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 FORWARDED = re.compile(r"PATH|LD_LIBRARY_PATH|OPAL_PREFIX|OMPI_MCA_\w+")
 SERIES = re.compile(r"Open MPI\) 4\.1\.")
-"""tasks/serving/rendered/commands.py counts on how 4.1 ends ranks; 5 has another launcher, prted."""
+"""slipway/tasks/serving/rendered/commands.py counts on how 4.1 ends ranks; 5 has another launcher, prted."""
 AMAZON = Path("/opt/amazon")
 """Where NVIDIA's images keep libfabric and the plugin (in 26.06 /opt/amazon/efa/bin is on PATH)."""
 PLUGINS = ("libnccl-net-ofi.so", "libnccl-net.so")

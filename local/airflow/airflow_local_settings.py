@@ -27,15 +27,14 @@ SLOW_TO_IMPORT = (
 )
 CHANGED = -1
 """Stands for the time of a file that every child reads again."""
-OWN_PACKAGES = ("plugins", "tasks")
-OWN = ("plugins.slipway_airflow.approval", "plugins.slipway_airflow.released", "plugins.slipway_airflow.step_operator")
+OWN = ("slipway.airflow.approval", "slipway.airflow.released", "slipway.airflow.step_operator")
 
 log = logging.getLogger(__name__)
 
 
 def own_modules() -> list[str]:
     """Names of the imported modules of Slipway."""
-    return [name for name in sys.modules if name.partition(".")[0] in OWN_PACKAGES]
+    return [name for name in sys.modules if name.partition(".")[0] == "slipway"]
 
 
 def own_files() -> dict[str, int]:

@@ -1,7 +1,7 @@
 """`python -m local.airflow.program scheduler ...`: Airflow's command, without garbage collection while it imports.
 
 Importing makes objects that stay. Looking for garbage among them took a fifth of the CPU time of Airflow's imports, in
-each of its services; tasks/__main__.py does the same for steps. It runs in Airflow's environment.
+each of its services; slipway/tasks/__main__.py does the same for steps. It runs in Airflow's environment.
 """
 
 import gc

@@ -14,7 +14,7 @@ from typing import Any
 from local.airflow.settings import AirflowHome, database_address
 from local.private_files import PRIVATE_UMASK, make_private, open_private, write_private
 from local.supervisor import Service
-from tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.errors import PipelineError
 
 EXECUTION_API = "execution-api"
 COMMANDS: dict[str, tuple[str, ...]] = {

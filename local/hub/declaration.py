@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tasks.contracts.errors import InputError
+from slipway.tasks.contracts.errors import InputError
 
 
 class FixtureError(InputError):

@@ -113,7 +113,7 @@ apply_slipway() {
     kubectl -n slipway-store rollout status "deployment/$name" --timeout=10m
   done
   kubectl -n slipway-store wait --for=condition=complete job/bucket --timeout=5m
-  ./slipway --site "$SITE" setup --render | kubectl apply --filename -
+  bin/slipway --site "$SITE" setup --render | kubectl apply --filename -
 }
 
 install_airflow() {
@@ -137,8 +137,8 @@ release_the_demo() {
   SLIPWAY_AIRFLOW_PASSWORD=$(value_of airflow slipway-airflow-passwords passwords.json |
     .slipway/envs/local/bin/python -c 'import json, sys; print(json.load(sys.stdin)["admin"])')
   wait_for 120 "Airflow at $SLIPWAY_AIRFLOW" curl --silent --fail "$SLIPWAY_AIRFLOW/api/v2/monitor/health"
-  ./slipway release demo-llama --revision v1
-  ./slipway ask demo-llama "What is the capital of France?"
+  bin/slipway release demo-llama --revision v1
+  bin/slipway ask demo-llama "What is the capital of France?"
   cat << END
 
 The cluster stays: \`make kind-down\` removes it. To use it:

@@ -15,10 +15,10 @@ from local.object_store.identities import Identities
 from local.object_store.kept_buckets import KeptBuckets
 from local.object_store.server import SignedS3
 from local.private_files import PRIVATE_UMASK
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site
-from tasks.contracts.site.store_access import ACCOUNTS, iam_policy
-from tasks.document_files import read_document
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.site.store_access import ACCOUNTS, iam_policy
+from slipway.tasks.document_files import read_document
 
 HOST = "127.0.0.1"
 

@@ -3,7 +3,7 @@
     python -m tests.contracts                         where each record was read, and whether images hold that version
     python -m tests.contracts compare FOLDER          a checkout, or the folder that holds an unpacked wheel's packages
     python -m tests.contracts compare FILE RECORD     one file, with one record
-    python -m tests.contracts write FOLDER            the tables of tasks/engines/upstream, from unpacked wheels in FOLDER
+    python -m tests.contracts write FOLDER            the tables of slipway/tasks/engines/upstream, from unpacked wheels in FOLDER
 
 Exits 1 when something differs, and 2 when nothing of the folder is recorded.
 """

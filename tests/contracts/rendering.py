@@ -5,9 +5,9 @@ from functools import cache
 
 import yaml
 
-from tasks.engines.registry import maker_for
-from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
-from tasks.serving.rendered.repository import render
+from slipway.tasks.engines.registry import maker_for
+from slipway.tasks.serving.rendered.paths import ENGINE_DESCRIPTION
+from slipway.tasks.serving.rendered.repository import render
 from tests.contracts.recorded import check_document, contract
 from tests.support.paths import REPOSITORY
 

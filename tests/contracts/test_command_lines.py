@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.engines.checkpoint.lora_modules import MODULES
-from tasks.engines.trtllm.commands import (
+from slipway.tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.engines.checkpoint.lora_modules import MODULES
+from slipway.tasks.engines.trtllm.commands import (
     VOCABULARY_SCRIPT,
     EngineLora,
     build_command,
@@ -20,10 +20,10 @@ from tasks.engines.trtllm.commands import (
     quantize_command,
     vocabulary_command,
 )
-from tasks.engines.trtllm.families import CONVERTERS, QUANTIZED, check_converted, converter_of
-from tasks.engines.trtllm.loras import LORA_CONFIG, LORA_WEIGHTS, TRITON_TYPES
-from tasks.engines.trtllm.vocabulary import BACKENDS, FIELDS, VOCABULARY
-from tasks.serving.rendered import commands
+from slipway.tasks.engines.trtllm.families import CONVERTERS, QUANTIZED, check_converted, converter_of
+from slipway.tasks.engines.trtllm.loras import LORA_CONFIG, LORA_WEIGHTS, TRITON_TYPES
+from slipway.tasks.engines.trtllm.vocabulary import BACKENDS, FIELDS, VOCABULARY
+from slipway.tasks.serving.rendered import commands
 from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
 from tests.fakes.releases import SPEC, spec

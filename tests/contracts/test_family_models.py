@@ -3,8 +3,8 @@
 import pytest
 
 from bench.models import page, planning, reasons, records
-from tasks.contracts.errors import InputError
-from tasks.contracts.spec.gpu_formats import ARCHITECTURES
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.gpu_formats import ARCHITECTURES
 from tests.contracts.rendering import check_rendered
 from tests.support.goldens import check_golden
 

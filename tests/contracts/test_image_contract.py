@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.cluster.image_contract import CONFIRMATIONS, PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE
+from slipway.cli.cluster.image_contract import CONFIRMATIONS, PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE
 from tests.contracts.recorded import contract
 from tests.support.paths import REPOSITORY
 
@@ -21,24 +21,28 @@ which tests/local/modelopt executes: no image's."""
 OPTIONAL = {"opentelemetry"}
 """Steps run without spans where it is absent, and say so."""
 OF_OTHER_IMAGES = {
-    *("tasks.steps.plan", "tasks.engines.registry"),
-    *("tasks.adapters.hub.hub", "tasks.adapters.judge.expectations"),
+    *("slipway.tasks.steps.plan", "slipway.tasks.engines.registry"),
+    *("slipway.tasks.adapters.hub.hub", "slipway.tasks.adapters.judge.expectations"),
 }
 """Modules that a step of another image loads, and the table that loads one engine, which an image names."""
 NOT_IN = {
-    "tasks-gpu-trtllm": {"tasks.engines.huggingface.modelopt"},
+    "tasks-gpu-trtllm": {"slipway.tasks.engines.huggingface.modelopt"},
     "tasks-gpu-vllm": {
-        "tasks.engines.huggingface.modelopt",
-        "tasks.serving.pod.lead",
-        "tasks.serving.pod.all_reduce",
-        "tasks.adapters.kube.kube",
-        "tasks.adapters.load.served_traffic",
+        "slipway.tasks.engines.huggingface.modelopt",
+        "slipway.tasks.serving.pod.lead",
+        "slipway.tasks.serving.pod.all_reduce",
+        "slipway.tasks.adapters.kube.kube",
+        "slipway.tasks.adapters.load.served_traffic",
     },
     "tasks-modelopt": {
-        *("tasks.serving.pod.lead", "tasks.adapters.kube.kube", "tasks.adapters.load.served_traffic"),
-        "tasks.steps.fetch_repository",
-        *("tasks.adapters.sign.kms", "tasks.adapters.sign.signatures"),
-        "tasks.serving.openai_api.process",
+        *(
+            "slipway.tasks.serving.pod.lead",
+            "slipway.tasks.adapters.kube.kube",
+            "slipway.tasks.adapters.load.served_traffic",
+        ),
+        "slipway.tasks.steps.fetch_repository",
+        *("slipway.tasks.adapters.sign.kms", "slipway.tasks.adapters.sign.signatures"),
+        "slipway.tasks.serving.openai_api.process",
     },
 }
 """Modules that are loaded only for another step or engine kind."""
@@ -79,7 +83,7 @@ def test_all_that_slipways_own_models_import_is_imported_by_the_doctor(image):
 
 
 def packages_of(modules, without):
-    """Modules of others that these and all of tasks/ that they reach import."""
+    """Modules of others that these and all of slipway/tasks that they reach import."""
     found, seen, rest = set(), set(without), list(modules)
     while rest:
         module = rest.pop()
@@ -87,7 +91,7 @@ def packages_of(modules, without):
             continue
         seen.add(module)
         for name in imported(file_of(module)):
-            if top(name) == "tasks":
+            if top(name) == "slipway":
                 rest.append(name if file_of(name).exists() else name.rpartition(".")[0])
             elif top(name) not in sys.stdlib_module_names:
                 found.add(name)

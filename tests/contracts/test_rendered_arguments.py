@@ -7,9 +7,9 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
-from tasks.engines.registry import maker_for
-from tasks.serving.rendered.paths import ENGINE_DESCRIPTION
-from tasks.serving.rendered.repository import render
+from slipway.tasks.engines.registry import maker_for
+from slipway.tasks.serving.rendered.paths import ENGINE_DESCRIPTION
+from slipway.tasks.serving.rendered.repository import render
 from tests.contracts.recorded import check_document, check_value, contract
 from tests.fakes.releases import SPEC, spec
 from tests.support.paths import REPOSITORY

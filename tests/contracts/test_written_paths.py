@@ -4,9 +4,9 @@ from typing import get_args
 
 import pytest
 
-from tasks.contracts.fit.step_kinds import STEP_KINDS
-from tasks.contracts.pods.writes import TEMPORARY, WRITES
-from tasks.contracts.step_names import Step
+from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
+from slipway.tasks.contracts.pods.writes import TEMPORARY, WRITES
+from slipway.tasks.contracts.step_names import Step
 from tests.contracts.recorded import contract
 
 RECORD = contract("written_paths.yaml")

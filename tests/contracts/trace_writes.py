@@ -69,7 +69,7 @@ def reduced(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
 
 def _program(lines: list[str]) -> str:
     words = QUOTED.findall(next(line for line in lines if " execve(" in line))
-    return words[words.index("tasks") + 1] if "tasks" in words else "triton"
+    return words[words.index("slipway.tasks") + 1] if "slipway.tasks" in words else "triton"
 
 
 def _writes(lines: list[str]) -> Iterator[tuple[str, bool]]:

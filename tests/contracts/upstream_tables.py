@@ -1,7 +1,7 @@
 """Tables that plan reads of a runtime, from the files of its wheel. Nothing of the wheel is imported or executed.
 
 `python -m tests.contracts write FOLDER` writes the tables of the packages below a folder with unpacked wheels, or of an
-environment, to tasks/engines/upstream; tests/contracts/wheels compares the stored ones with the wheels.
+environment, to slipway/tasks/engines/upstream; tests/contracts/wheels compares the stored ones with the wheels.
 """
 
 import ast
@@ -11,7 +11,7 @@ from functools import cache
 
 from tests.support.paths import REPOSITORY
 
-TABLES = REPOSITORY / "tasks" / "engines" / "upstream"
+TABLES = REPOSITORY / "slipway" / "tasks" / "engines" / "upstream"
 GENERATORS = ("_TEXT_GENERATION_MODELS", "_MULTIMODAL_MODELS", "_TRANSFORMERS_SUPPORTED_MODELS")
 POOLING = (
     *("_EMBEDDING_MODELS", "_LATE_INTERACTION_MODELS", "_REWARD_MODELS"),

@@ -29,7 +29,7 @@ os.environ |= {
 import boto3  # noqa: E402
 import pytest  # noqa: E402
 
-from plugins.slipway_airflow.step_documents import s3_client_of  # noqa: E402
+from slipway.airflow.step_documents import s3_client_of  # noqa: E402
 from tests.dags.step_runs import StepRuns  # noqa: E402
 from tests.fakes.kubernetes_pods import PodServer  # noqa: E402
 from tests.support.ports import free_ports  # noqa: E402

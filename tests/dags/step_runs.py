@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
-from plugins.slipway_airflow.runs import run_identity
-from plugins.slipway_airflow.step_operator import StepOperator
-from tasks.contracts.stored.artifact import Layout
-from tasks.contracts.stored.release import Failure, StepResult
+from slipway.airflow.runs import run_identity
+from slipway.airflow.step_operator import StepOperator
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.release import Failure, StepResult
 from tests.fakes.kubernetes_pods import PodEnd, PodServer
 from tests.fakes.releases import release
 

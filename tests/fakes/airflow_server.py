@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 
-from tasks.contracts.stored.release import FAILED_RESULT_KEY
+from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 USER, PASSWORD = "ci", "right"

@@ -3,13 +3,13 @@
 import json
 
 from bench.models import records
-from tasks.contracts.base import read_contract
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
-from tasks.contracts.fit.resolution import resolve
-from tasks.contracts.spec.spec import CALIBRATED, ReleaseSpec
-from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.preflight.sources import by_index, documents_of, files_of_release
-from tasks.engines.registry import planner_for
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.spec.spec import CALIBRATED, ReleaseSpec
+from slipway.tasks.contracts.stored.plan import HubFile, Source
+from slipway.tasks.engines.preflight.sources import by_index, documents_of, files_of_release
+from slipway.tasks.engines.registry import planner_for
 from tests.fakes.releases import SPEC
 
 GIB = 2**30

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from tasks.adapters.kube.kube_errors import MissingError, StaleError
-from tasks.adapters.kube.lease_object import LeaseHolder
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.errors import InputError
-from tasks.rollout.act.server_target import selected
+from slipway.tasks.adapters.kube.kube_errors import MissingError, StaleError
+from slipway.tasks.adapters.kube.lease_object import LeaseHolder
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.rollout.act.server_target import selected
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of

@@ -5,9 +5,9 @@ A module that collects these tests gives the fixtures `cluster` and `until`, whi
 
 import pytest
 
-from tasks.adapters.kube.event_object import MoveEvent
-from tasks.contracts.errors import InputError
-from tasks.serving.rendered import exposure, scaling
+from slipway.tasks.adapters.kube.event_object import MoveEvent
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.serving.rendered import exposure, scaling
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
 from tests.support.paths import REPOSITORY

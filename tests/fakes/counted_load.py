@@ -1,7 +1,7 @@
 """The load of a drill whose requests are counted by the clock instead of being sent."""
 
-from tasks.adapters.load.steady_load import BackgroundLoad
-from tasks.contracts.measured.measurement import RequestRow
+from slipway.tasks.adapters.load.steady_load import BackgroundLoad
+from slipway.tasks.contracts.measured.measurement import RequestRow
 
 LATENCY_S = 0.25
 

@@ -1,10 +1,10 @@
 """Releases on a site with one GPU product of each architecture, judged as plan does before a weight is downloaded."""
 
-from tasks.contracts.fit.resolution import resolve
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.engines.preflight.sources import documents_of
-from tasks.engines.registry import planner_for
+from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.engines.preflight.sources import documents_of
+from slipway.tasks.engines.registry import planner_for
 from tests.contracts.recorded import contract
 from tests.fakes.eks_site import eks
 from tests.fakes.public_hub import PublicHub

@@ -1,6 +1,6 @@
 """A site with GPUs that no change of the project's own sites reaches: goldens stand on it."""
 
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.site.site import Site
 from tests.fakes.workspace import site
 
 MULTINODE = "example.com/slipway/triton-multinode:1"

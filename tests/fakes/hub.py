@@ -3,8 +3,8 @@
 import hashlib
 import json
 
-from tasks.contracts.errors import DigestMismatchError, InputError
-from tasks.contracts.stored.plan import DatasetFile, HubFile, Source
+from slipway.tasks.contracts.errors import DigestMismatchError, InputError
+from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile, Source
 
 
 class MemoryHub:

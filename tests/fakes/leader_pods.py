@@ -1,6 +1,6 @@
 """Pods of a LeaderWorkerSet's group, as its leader finds them through the API."""
 
-from tasks.serving.pod import lead
+from slipway.tasks.serving.pod import lead
 
 GROUP_KEY = "abc"
 

@@ -4,9 +4,9 @@ import hashlib
 import threading
 from datetime import UTC, datetime
 
-from tasks.adapters.store.digests import digests_of_file
-from tasks.adapters.store.object_store import LostRaceError, NotFoundError, StoredObject, Upload
-from tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.adapters.store.digests import digests_of_file
+from slipway.tasks.adapters.store.object_store import LostRaceError, NotFoundError, StoredObject, Upload
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 
 
 class MemoryObjectStore:
@@ -127,7 +127,7 @@ class MemoryObjectStore:
 
 
 def _check(uri):
-    """Refuse what tasks/adapters/store/s3.py refuses: an address without a key, such as a whole bucket."""
+    """Refuse what slipway/tasks/adapters/store/s3.py refuses: an address without a key, such as a whole bucket."""
     scheme, _, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")
     if not (scheme and bucket and key):

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.adapters.store.object_store import LostRaceError, NotFoundError
-from tasks.contracts.errors import InputError
+from slipway.tasks.adapters.store.object_store import LostRaceError, NotFoundError
+from slipway.tasks.contracts.errors import InputError
 
 LARGE = 17 * 2**20  # more than one part
 

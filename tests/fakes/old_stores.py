@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from tasks.contracts.base import canonical_json
-from tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
-from tasks.contracts.stored.channel import Channel
-from tasks.steps import retention
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.steps import retention
 from tests.fakes.cluster import in_memory
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.rollouts import version

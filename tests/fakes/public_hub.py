@@ -5,8 +5,8 @@ import json
 
 import yaml
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.stored.plan import DatasetFile, HubFile, Source
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile, Source
 from tests.support.paths import REPOSITORY
 
 MODELS = yaml.safe_load((REPOSITORY / "tests" / "contracts" / "public_models.yaml").read_text())["models"]

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.artifact import STAGES
-from tasks.contracts.stored.plan import Datasets, Estimate, Plan, Source, StagePlan, release_id
-from tasks.contracts.stored.release import Release
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.artifact import STAGES
+from slipway.tasks.contracts.stored.plan import Datasets, Estimate, Plan, Source, StagePlan, release_id
+from slipway.tasks.contracts.stored.release import Release
 
 SPEC = {
     "apiVersion": "slipway/v1",

@@ -3,11 +3,11 @@
 import json
 from dataclasses import replace
 
-from tasks.adapters.store.moving import Move, Place
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.stored.channel import Channel
-from tasks.contracts.stored.release import Release, StepResult
-from tasks.steps import promote, roll_out
+from slipway.tasks.adapters.store.moving import Move, Place
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.release import Release, StepResult
+from slipway.tasks.steps import promote, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import release

@@ -4,8 +4,8 @@ import shutil
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.stored.artifact import File, Manifest
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.artifact import File, Manifest
 from tests.fakes.gpu_site import gpu_site
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from tasks.contracts.errors import UnavailableError
-from tasks.contracts.measured.traffic import Served
-from tasks.serving.rendered.manifests import RELEASE_LABEL
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.measured.traffic import Served
+from slipway.tasks.serving.rendered.manifests import RELEASE_LABEL
 
 REQUESTS_PER_LOOK = 1000
 

@@ -1,7 +1,7 @@
 """A whole workspace over the fakes: real Workspace, real ArtifactStore, memory beneath."""
 
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.site.site import Site
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.site.site import Site
 from tests.fakes.clock import ManualClock
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from tasks.engines.upstream.tables import table_of
+from slipway.tasks.engines.upstream.tables import table_of
 from tests.gpu.report import FAILED, PASSED, SKIPPED, Line
 from tests.support.paths import REPOSITORY
 

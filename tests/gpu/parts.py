@@ -35,7 +35,7 @@ def quantize(folder, out, quantization, device, texts):
     """The step's own code: quantized, exported, read back; then read by the transformers of this environment."""
     from transformers import AutoConfig
 
-    from tasks.engines.huggingface.modelopt import quantize_with_modelopt
+    from slipway.tasks.engines.huggingface.modelopt import quantize_with_modelopt
 
     Path(out).mkdir()
     metrics = quantize_with_modelopt(
@@ -52,7 +52,7 @@ def generate_transformers(folder, prompts, tokens, device, quantized=False):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from tasks.engines.huggingface.modelopt_readback import dequantized
+    from slipway.tasks.engines.huggingface.modelopt_readback import dequantized
 
     if quantized:
         config = AutoConfig.from_pretrained(folder)
@@ -98,8 +98,8 @@ def generate_vllm(folder, prompts, tokens):
 
 def build(folder, out, quantization, texts):
     """An engine by TensorRT-LLM's own tools and the step's code, with its read-back."""
-    from tasks.engines.checkpoint.calibration_texts import Texts
-    from tasks.engines.trtllm.maker import TrtMaker
+    from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+    from slipway.tasks.engines.trtllm.maker import TrtMaker
 
     spec, engine = _spec("trt-engine", quantization), TrtMaker()
     quantized, built = Path(out, "checkpoint"), Path(out, "engine")
@@ -113,11 +113,11 @@ def serve(kind, engine_dir, out):
     """The repository of an engine in real Triton, by the boot test's own code; any answer counts, for weights are random."""
     import time
 
-    from tasks.contracts.spec.question import SmokeQuestion
-    from tasks.engines.registry import maker_for
-    from tasks.serving.pod.boot import BootTest
-    from tasks.serving.rendered.repository import render
-    from tasks.steps.assemble import serving_command
+    from slipway.tasks.contracts.spec.question import SmokeQuestion
+    from slipway.tasks.engines.registry import maker_for
+    from slipway.tasks.serving.pod.boot import BootTest
+    from slipway.tasks.serving.rendered.repository import render
+    from slipway.tasks.steps.assemble import serving_command
 
     repository, spec, engine = Path(out, "repository"), _spec(kind, "none"), maker_for(kind)
     repository.mkdir(parents=True)

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.kube import Cluster
-from tasks.contracts.site.site import Images
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.contracts.site.site import Images
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.workspace import site as site_of
@@ -35,7 +35,7 @@ SERVER = f"""#!/bin/sh
 exec {PYTHON} {STAND_IN} "$@"
 """
 TASKS = f"""#!/bin/sh
-# python -m tasks: drain and openai are the real ones, fetch-repository works without an object store
+# python -m slipway.tasks: drain and openai are the real ones, fetch-repository works without an object store
 if [ "$3" = drain ] || [ "$3" = openai ]; then
   export PYTHONPATH={REPOSITORY}
   exec {ENVIRONMENTS}/tasks/bin/python "$@"

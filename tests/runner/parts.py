@@ -93,7 +93,7 @@ PARTS = (
     Part("local/outages", 45, python="local"),
     Part("local/core", 60, 0.6, besides=("local",)),
     Part("local/hub", 40, besides=("local",)),
-    Part("local/packaging", 30),
+    Part("local/packaging", 40, besides=("airflow",)),
     Part("local/images", 20, besides=("triton", "local")),
     Part("local/monitoring", 30, 0.5, besides=("triton", "front")),
     Part("local/rights", 10, 0.5, besides=("local", "front")),

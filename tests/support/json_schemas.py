@@ -7,7 +7,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tasks.contracts.wire.grammar.formats import PATTERNS
+from slipway.tasks.contracts.wire.grammar.formats import PATTERNS
 from tests.support.paths import REPOSITORY
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER

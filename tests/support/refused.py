@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.errors import InputError, PipelineError
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 from html.parser import HTMLParser
 
-from cli.ask import comparison_page
-from cli.ask.batch_files import Prompt, Result
-from tasks.adapters.judge.report import render
-from tasks.contracts.errors import InputError
-from tasks.contracts.measured.evidence import Evidence
-from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
-from tasks.contracts.measured.measurement import AnswerRow, summarize
-from tasks.contracts.spec.gate import Expectation, Goodput
+from slipway.cli.ask import comparison_page
+from slipway.cli.ask.batch_files import Prompt, Result
+from slipway.tasks.adapters.judge.report import render
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.measured.evidence import Evidence
+from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from slipway.tasks.contracts.measured.measurement import AnswerRow, summarize
+from slipway.tasks.contracts.spec.gate import Expectation, Goodput
 from tests.fakes.releases import release
 from tests.unit.evidence.test_measurement import row
 

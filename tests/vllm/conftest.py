@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.serving.rendered.repository import render
+from slipway.tasks.serving.rendered.repository import render
 from tests.fixtures.adapters import adapter_config
 from tests.local.serving.openai_server import OpenAiServer
 from tests.local.serving.triton_server import TritonServer

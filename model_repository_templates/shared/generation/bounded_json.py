@@ -1,1 +1,1 @@
-../../../tasks/contracts/wire/bounded_json.py
+../../../slipway/tasks/contracts/wire/bounded_json.py

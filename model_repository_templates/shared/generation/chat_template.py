@@ -27,7 +27,7 @@ BUDGET = Budget(cpu_s=1.0, seconds=10.0, memory_bytes=64 << 20)
 6 MiB of messages, whatever their characters are."""
 COUNT = 4
 """There are as many renderers as a model has threads for prompts (generation/service.py). The front leaves them room
-(tasks/serving/rendered/front_routes.py)."""
+(slipway/tasks/serving/rendered/front_routes.py)."""
 RENDERERS = Workers([str(Path(__file__).with_name("template_program.py"))], BUDGET, count=COUNT)
 atexit.register(RENDERERS.close)
 REMEDY = "Set chat_template to none."
@@ -104,7 +104,7 @@ def read_chat_template(folder: Path, arguments: Mapping[str, Any] | None = None)
     """The template of a checkpoint; None without one.
 
     The first of chat_template.jinja, tokenizer_config.json and chat_template.json counts; of several named templates,
-    the default. plan reads in the same order (tasks/engines/preflight/chat.py).
+    the default. plan reads in the same order (slipway/tasks/engines/preflight/chat.py).
     """
     config = read_json(folder / "tokenizer_config.json")
     file = folder / "chat_template.jinja"

@@ -1,1 +1,1 @@
-../../../tasks/contracts/wire/json_schema.py
+../../../slipway/tasks/contracts/wire/json_schema.py

@@ -14,7 +14,7 @@ GIVEN = frozenset(
         *("bos_token", "eos_token", "pad_token", "unk_token"),
     }
 )
-"""Names that mean something else in a template. A spec may not use them either: tasks/contracts/spec_fields.py."""
+"""Names that mean something else in a template. No spec may use them: slipway/tasks/contracts/spec_fields.py."""
 MAX_ARGUMENTS, MAX_CHARS = 20, 1000
 BOUNDS = Bounds(chars=MAX_ARGUMENTS * 6 * MAX_CHARS)
 """JSON may write a character in six."""

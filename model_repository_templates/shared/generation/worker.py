@@ -1,1 +1,1 @@
-../../../tasks/adapters/worker.py
+../../../slipway/tasks/adapters/worker.py

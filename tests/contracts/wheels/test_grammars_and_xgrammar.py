@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tasks.contracts.wire.grammar.ebnf import Dialect
-from tasks.contracts.wire.json_schema import grammar_of
+from slipway.tasks.contracts.wire.grammar.ebnf import Dialect
+from slipway.tasks.contracts.wire.json_schema import grammar_of
 from tests.contracts.wheels.xgrammar_judge import VERSIONS, Judge
 from tests.support.json_schemas import NOT_OF_ZOD, TABLE, ZOD, cases, changed, neighbours, validator
 from tests.support.paths import REPOSITORY

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks.engines.checkpoint.positions import NAMES as POSITIONS
-from tasks.engines.checkpoint.positions import positions_of
-from tasks.engines.checkpoint.predicting_layers import NAMES as PREDICTING
-from tasks.engines.huggingface.speculation import VLLM_EAGLE3, VLLM_EAGLE3_LATER
-from tasks.engines.huggingface.vllm import NOT_IN_FLOAT16
-from tasks.engines.preflight.experts import NAMES as EXPERTS
-from tasks.engines.preflight.layer_kinds import caching_layers
-from tasks.engines.preflight.model_shape import LATENT_ATTENTION
-from tasks.engines.upstream.tables import table_of
+from slipway.tasks.engines.checkpoint.positions import NAMES as POSITIONS
+from slipway.tasks.engines.checkpoint.positions import positions_of
+from slipway.tasks.engines.checkpoint.predicting_layers import NAMES as PREDICTING
+from slipway.tasks.engines.huggingface.speculation import VLLM_EAGLE3, VLLM_EAGLE3_LATER
+from slipway.tasks.engines.huggingface.vllm import NOT_IN_FLOAT16
+from slipway.tasks.engines.preflight.experts import NAMES as EXPERTS
+from slipway.tasks.engines.preflight.layer_kinds import caching_layers
+from slipway.tasks.engines.preflight.model_shape import LATENT_ATTENTION
+from slipway.tasks.engines.upstream.tables import table_of
 from tests.contracts.upstream_tables import TABLES, function, parsed, tables_of, written
 from tests.fakes.brought_models import LLAMA
 from tests.support.paths import REPOSITORY

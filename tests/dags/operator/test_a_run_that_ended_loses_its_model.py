@@ -6,7 +6,7 @@ import pytest
 from airflow.providers.cncf.kubernetes.pod_generator import make_safe_label_value
 from airflow.sdk.exceptions import AirflowException
 
-from plugins.slipway_airflow.other_runs import OtherRuns
+from slipway.airflow.other_runs import OtherRuns
 from tests.dags.step_runs import RUN_ID
 
 DEAD = "manual__2025-12-31T00:00:00+00:00"

@@ -7,10 +7,10 @@ import yaml
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from kubernetes.client import ApiClient
 
-from plugins.slipway_airflow.pods import step_pod
-from plugins.slipway_airflow.site import read_site
-from plugins.slipway_airflow.step_operator import StepOperator
-from tasks.contracts.stored.release import StepResult
+from slipway.airflow.pods import step_pod
+from slipway.airflow.site import read_site
+from slipway.airflow.step_operator import StepOperator
+from slipway.tasks.contracts.stored.release import StepResult
 from tests.dags.places import SITE
 from tests.dags.step_runs import LAYOUT, RUN
 from tests.fakes.kubernetes_pods import PodEnd
@@ -48,7 +48,7 @@ def test_what_was_requested_travels_as_a_document_and_the_result_becomes_the_xco
 
     (pod,) = runs.cluster.created
     uri = LAYOUT.request("slipway", RUN, "retention")
-    assert pod["spec"]["containers"][0]["command"] == ["python", "-m", "tasks", "retention", "--request", uri]
+    assert pod["spec"]["containers"][0]["command"] == ["python", "-m", "slipway.tasks", "retention", "--request", uri]
     request = json.loads(runs.bucket.Object(uri.removeprefix("s3://slipway/")).get()["Body"].read())
     assert request == {"run": RUN, "dry_run": dry_run}
     assert value["summary"] == "deleted nothing"

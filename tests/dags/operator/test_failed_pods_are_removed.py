@@ -6,9 +6,9 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from kubernetes.client import models as k8s
 
-from plugins.slipway_airflow.failed_pods import expired, remove_failed_pods
-from plugins.slipway_airflow.left_behind import dags_that_restore, models_left
-from plugins.slipway_airflow.site import current_site
+from slipway.airflow.failed_pods import expired, remove_failed_pods
+from slipway.airflow.left_behind import dags_that_restore, models_left
+from slipway.airflow.site import current_site
 from tests.support.paths import REPOSITORY
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -82,7 +82,7 @@ def test_only_old_pods_of_steps_are_deleted(cluster):
 
 
 def test_the_dag_runs_hourly_and_not_once_for_each_hour_that_was_missed():
-    dag = DagBag(str(REPOSITORY / "dags" / "remove_failed_pods.py")).dags["remove_failed_pods"]
+    dag = DagBag(str(REPOSITORY / "dags" / "releases.py")).dags["remove_failed_pods"]
 
     assert (dag.catchup, dag.max_active_runs) == (False, 1)
     assert (dag.timetable.expression, dag.timetable.run_immediately) == ("17 * * * *", False)

@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from plugins.slipway_airflow.starting import StepPodTrigger
+from slipway.airflow.starting import StepPodTrigger
 from tests.fakes.kubernetes_pods import PodEnd
 
 SCHEDULED = [{"type": "PodScheduled", "status": "True"}]
@@ -64,7 +64,7 @@ def awaited_in_the_triggerer(runs, step):
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context)
     path, arguments = deferred.value.trigger.serialize()
-    assert path == "plugins.slipway_airflow.starting.StepPodTrigger"
+    assert path == "slipway.airflow.starting.StepPodTrigger"
     runs.deferred()
     operator.trigger_reentry(context, asyncio.run(event_of(StepPodTrigger(**arguments))))
 

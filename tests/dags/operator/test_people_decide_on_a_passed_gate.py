@@ -5,9 +5,9 @@ from airflow.providers.standard.exceptions import HITLTriggerEventError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plugins.slipway_airflow.approval import Approval, changes, evidence, interrupted, risk
-from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
-from tasks.contracts.spec.gate import Expectation
+from slipway.airflow.approval import Approval, changes, evidence, interrupted, risk
+from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from slipway.tasks.contracts.spec.gate import Expectation
 
 
 def answer(option):

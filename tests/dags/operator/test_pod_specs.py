@@ -8,14 +8,14 @@ import pytest
 import yaml
 from kubernetes.client import ApiClient
 
-from plugins.slipway_airflow.pods import deadline_s, step_pod
-from plugins.slipway_airflow.runs import pod_name, run_identity
-from plugins.slipway_airflow.site import read_site
-from tasks.contracts.site.signing import KEY_VARIABLE, Signing
-from tasks.contracts.site.telemetry import Telemetry
-from tasks.contracts.spec_fields import GROUP_PATIENCE_S
-from tasks.contracts.step_names import STEPS, Step
-from tasks.contracts.wire.trace_context import trace_parent
+from slipway.airflow.pods import deadline_s, step_pod
+from slipway.airflow.runs import pod_name, run_identity
+from slipway.airflow.site import read_site
+from slipway.tasks.contracts.site.signing import KEY_VARIABLE, Signing
+from slipway.tasks.contracts.site.telemetry import Telemetry
+from slipway.tasks.contracts.spec_fields import GROUP_PATIENCE_S
+from slipway.tasks.contracts.step_names import STEPS, Step
+from slipway.tasks.contracts.wire.trace_context import trace_parent
 from tests.contracts.recorded import check_writable
 from tests.contracts.test_written_paths import NEEDS_GPUS
 from tests.dags.places import CREDENTIALS, SITE

@@ -6,7 +6,7 @@ from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException
 
-from plugins.slipway_airflow.step_documents import s3_client_of
+from slipway.airflow.step_documents import s3_client_of
 from tests.fakes.kubernetes_pods import PodEnd, status
 
 

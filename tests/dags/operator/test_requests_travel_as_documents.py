@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from kubernetes.client import ApiClient
 from pydantic import ValidationError
 
-from plugins.slipway_airflow.pods import step_pod
-from plugins.slipway_airflow.site import read_site
-from tasks.contracts.errors import InputError
-from tasks.contracts.kubernetes_text import container_values
-from tasks.contracts.measured.drill import DrillRequest
-from tasks.contracts.spec.rollout import DrillSettings
-from tasks.contracts.step_names import STEPS
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import RevertRequest
+from slipway.airflow.pods import step_pod
+from slipway.airflow.site import read_site
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.kubernetes_text import container_values
+from slipway.tasks.contracts.measured.drill import DrillRequest
+from slipway.tasks.contracts.spec.rollout import DrillSettings
+from slipway.tasks.contracts.step_names import STEPS
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import RevertRequest
 from tests.dags.places import SITE
 from tests.dags.step_runs import LAYOUT, RUN
 from tests.fakes.kubernetes_expansion import expanded
@@ -48,7 +48,14 @@ def test_plan_is_told_the_spec_the_run_and_the_parameters(runs):
 
     runs.execute("plan", revision="v2", force=True)
 
-    assert command_of(runs) == ["python", "-m", "tasks", "plan", "--request", LAYOUT.request("demo", RUN, "plan")]
+    assert command_of(runs) == [
+        "python",
+        "-m",
+        "slipway.tasks",
+        "plan",
+        "--request",
+        LAYOUT.request("demo", RUN, "plan"),
+    ]
     asked = PlanRequest.model_validate(request_of(runs, "plan"))
     assert asked == PlanRequest(spec=runs.release.spec, run=RUN, revision="v2", force=True)
 
@@ -74,7 +81,14 @@ def test_revert_is_told_why(runs):
     with pytest.raises(AirflowException, match="its result is missing"):
         runs.execute("revert", reason="it said $(AWS_SECRET_ACCESS_KEY)", to="previous")
 
-    assert command_of(runs) == ["python", "-m", "tasks", "revert", "--request", LAYOUT.request("demo", RUN, "revert")]
+    assert command_of(runs) == [
+        "python",
+        "-m",
+        "slipway.tasks",
+        "revert",
+        "--request",
+        LAYOUT.request("demo", RUN, "revert"),
+    ]
     asked = RevertRequest.model_validate(request_of(runs, "revert"))
     assert asked == RevertRequest(name="demo", run=RUN, reason="it said $(AWS_SECRET_ACCESS_KEY)")
 
@@ -86,7 +100,14 @@ def test_a_drill_is_told_what_its_spec_says(runs):
 
     runs.execute("drill")
 
-    assert command_of(runs) == ["python", "-m", "tasks", "drill", "--request", LAYOUT.request("demo", RUN, "drill")]
+    assert command_of(runs) == [
+        "python",
+        "-m",
+        "slipway.tasks",
+        "drill",
+        "--request",
+        LAYOUT.request("demo", RUN, "drill"),
+    ]
     asked = DrillRequest.model_validate(request_of(runs, "drill"))
     assert asked == DrillRequest(name="demo", run=RUN, settings=DrillSettings(**drill))
 

@@ -1,7 +1,7 @@
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from plugins.slipway_airflow.step_operator import StepOperator
+from slipway.airflow.step_operator import StepOperator
 
 
 def test_the_steps_result_becomes_the_tasks_xcom(runs):

@@ -10,8 +10,8 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from kubernetes import client, config
 
-from plugins.slipway_airflow.outages import Outage, PatientRest
-from plugins.slipway_airflow.starting import StepPodTrigger
+from slipway.airflow.outages import Outage, PatientRest
+from slipway.airflow.starting import StepPodTrigger
 from tests.dags.conftest import HOME
 from tests.dags.operator.test_failed_pods_say_why import event_of
 from tests.dags.places import CREDENTIALS, SITE

@@ -11,7 +11,7 @@ from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskDeferred
 from kubernetes.client import models as k8s
 
-from plugins.slipway_airflow.starting import StepPodManager, StepPodTrigger, look_interval_s
+from slipway.airflow.starting import StepPodManager, StepPodTrigger, look_interval_s
 from tests.fakes.kubernetes_pods import PodEnd, status
 from tests.support.waiting import until
 

@@ -10,7 +10,7 @@ import pytest
 from kubernetes.client import ApiException
 from kubernetes.client import models as k8s
 
-from plugins.slipway_airflow.starting import PodCannotStartError, Start, StepPodManager
+from slipway.airflow.starting import PodCannotStartError, Start, StepPodManager
 
 UNMOUNTED = 'MountVolume.SetUp failed for volume "site" : configmap "slipway-site" not found'
 NO_ROOM = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."

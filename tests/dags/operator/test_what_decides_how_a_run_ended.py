@@ -2,7 +2,7 @@ import pytest
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plugins.slipway_airflow.released import Released
+from slipway.airflow.released import Released
 
 
 def decide(runs, **params):

@@ -27,7 +27,7 @@ print(json.dumps({
     "dags": sorted(bag.dags),
     "plugins": [each["name"] for each in get_plugin_info()],
     "distributions": sorted({each for name in new for each in known.get(name, [])}),
-    "files": [m.__file__ for n, m in sys.modules.items() if n.partition(".")[0] in ("dags", "plugins", "tasks") and m.__file__],
+    "files": [m.__file__ for n, m in sys.modules.items() if n.partition(".")[0] in ("dags", "slipway") and m.__file__],
 }))
 """
 NEEDED = ("apache-airflow", "apache-airflow-providers-cncf-kubernetes", "apache-airflow-providers-amazon")

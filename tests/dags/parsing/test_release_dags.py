@@ -19,8 +19,9 @@ from airflow.utils.dates import cron_presets
 from markdown_it import MarkdownIt
 from pendulum import datetime
 
-from plugins.slipway_airflow.specs import make_dags
-from tasks.contracts.schedule import PRESETS, check_schedule
+from slipway.airflow.release_dag import release_dag
+from slipway.airflow.specs import make_dags
+from slipway.tasks.contracts.schedule import PRESETS, check_schedule
 from tests.fakes.mutated_documents import mutants
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
@@ -149,15 +150,6 @@ def test_a_drill_that_makes_no_sense_is_reported_once_and_by_its_file(specs, mon
     assert set(found.dags) == {"remove_failed_pods", "retention"}
 
 
-def test_a_spec_that_does_not_speak_of_drills_is_not_parsed_for_them(specs):
-    (specs / "drills.yaml").write_text(yaml.safe_dump({**SPEC, "name": "drills", "rollout": {"drill": {}}}))
-    (specs / "broken.yaml").write_text("a: [")
-
-    dags = make_dags(specs, lambda spec: DAG(dag_id=spec.name, schedule=None, auto_register=False), holding="drill")
-
-    assert (set(dags.made), dags.broken) == ({"drills"}, {})
-
-
 def test_a_drill_has_no_higher_priority_than_a_release(specs, monkeypatch):
     dags = drills(specs, monkeypatch).dags
 
@@ -242,7 +234,7 @@ def test_a_spec_whose_dag_cannot_be_made_costs_that_model_only(specs):
             raise OverflowError("date value out of range")
         return DAG(dag_id=spec.name, schedule=None, auto_register=False)
 
-    dags = make_dags(specs, make)
+    dags = make_dags(specs, [make])
 
     assert set(dags.made) == {"other"}
     assert "demo.yaml: OverflowError: date value out of range" in dags.broken[specs / "demo.yaml"]
@@ -257,7 +249,7 @@ def test_a_task_reads_the_spec_of_its_own_model_alone(specs, monkeypatch, writte
     monkeypatch.setenv("SLIPWAY_SPECS", str(specs))
 
     monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, "release__second")
-    found = DagBag(str(REPOSITORY / "dags" / "release.py"))
+    found = DagBag(str(REPOSITORY / "dags" / "releases.py"))
 
     assert found.import_errors == {}
     assert set(found.dags) == ({"release__second"} if written == "second" else set(ALL_THREE))
@@ -265,13 +257,12 @@ def test_a_task_reads_the_spec_of_its_own_model_alone(specs, monkeypatch, writte
 
 def test_every_mutated_spec_that_is_accepted_becomes_a_dag_that_airflow_can_store(specs, monkeypatch):
     monkeypatch.setenv("SLIPWAY_SPECS", str(specs))
-    from dags.release import release_dag
 
     shipped = [yaml.safe_load(file.read_text()) for file in sorted((REPOSITORY / "specs").glob("*.yaml"))]
     for number, data in enumerate(mutants(shipped, 300, dice())):
         (specs / f"{number}.yaml").write_bytes(data)
 
-    dags = make_dags(specs, release_dag)
+    dags = make_dags(specs, [release_dag])
 
     assert len(dags.made) > 0
     assert [reason for reason in dags.broken.values() if "report it" in reason] == []

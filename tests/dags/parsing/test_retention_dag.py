@@ -4,7 +4,7 @@ import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
 
-from plugins.slipway_airflow.site import current_site
+from slipway.airflow.site import current_site
 from tests.dags.places import SITE
 from tests.support.paths import REPOSITORY
 
@@ -18,7 +18,7 @@ def of_site(tmp_path, monkeypatch):
         site.write_text(yaml.safe_dump({**yaml.safe_load(SITE.read_text()), **fields}))
         monkeypatch.setenv("SLIPWAY_SITE", str(site))
         current_site.cache_clear()
-        found = DagBag(str(REPOSITORY / "dags" / "retention.py"))
+        found = DagBag(str(REPOSITORY / "dags" / "releases.py"))
         assert found.import_errors == {}
         return found.dags["retention"]
 

@@ -5,7 +5,7 @@ import yaml
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 
-from plugins.slipway_airflow.specs import Slice, read_specs
+from slipway.airflow.specs import Slice, read_specs
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 
@@ -81,14 +81,14 @@ def test_the_process_of_a_task_finds_its_dag_whatever_the_slice(specs, monkeypat
     monkeypatch.setenv("SLIPWAY_SLICE", "1/3")
     monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, f"release__{other}")
 
-    assert f"release__{other}" in DagBag(str(REPOSITORY / "dags" / "release.py")).dags
+    assert f"release__{other}" in DagBag(str(REPOSITORY / "dags" / "releases.py")).dags
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "1/1001", "one"])
 def test_a_slice_that_cannot_be_is_an_import_error_that_says_so(specs, monkeypatch, text):
     monkeypatch.setenv("SLIPWAY_SLICE", text)
 
-    found = DagBag(str(REPOSITORY / "dags" / "release.py"))
+    found = DagBag(str(REPOSITORY / "dags" / "releases.py"))
 
     assert found.dags == {}
     (error,) = found.import_errors.values()

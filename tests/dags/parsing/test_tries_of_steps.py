@@ -6,7 +6,7 @@ import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
 
-from plugins.slipway_airflow.step_operator import StepOperator
+from slipway.airflow.step_operator import StepOperator
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 

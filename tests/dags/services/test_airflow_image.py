@@ -14,19 +14,19 @@ import sys
 sys.argv = ["airflow", sys.argv[1]]
 from airflow import settings
 settings.initialize()
-print(all(name in sys.modules for name in ("kubernetes.client", "boto3", "plugins.slipway_airflow.step_operator")))
+print(all(name in sys.modules for name in ("kubernetes.client", "boto3", "slipway.airflow.step_operator")))
 """
 FORKED = """
 import os, pathlib, sys
 sys.argv = ["airflow", "scheduler"]
 from airflow import settings
 settings.initialize()
-import plugins.slipway_airflow.runs as runs
+import slipway.airflow.runs as runs
 
 def child():
     reader, writer = os.pipe()
     if os.fork() == 0:
-        import plugins.slipway_airflow.runs as mine
+        import slipway.airflow.runs as mine
         os.write(writer, str(getattr(mine, "ADDED", "unchanged")).encode())
         os._exit(0)
     os.wait()
@@ -72,7 +72,7 @@ def test_a_task_sees_code_that_changed_after_the_scheduler_imported_it(app):
 
 
 def test_a_task_sees_code_that_changed_while_the_scheduler_imported_it(app):
-    file = app / "plugins" / "slipway_airflow" / "runs.py"
+    file = app / "slipway" / "airflow" / "runs.py"
     whole = file.read_text() + "\nADDED = 'changed'\n"
     changes_itself = "import pathlib\npathlib.Path(__file__).write_text({!r})\n"
     file.write_text(file.read_text() + changes_itself.format(whole))

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from local.stack import Stack
-from tasks.contracts.spec.gate import PER_LEVEL_METRICS
+from slipway.tasks.contracts.spec.gate import PER_LEVEL_METRICS
 from tests.local.chain.own_stack import FOLDER, SPECS, named_chain, own_chain, remove_stacks_of_ended_sessions
 from tests.local.chain.whole_chain import SPEC_FILE
 from tests.support.paths import REPOSITORY

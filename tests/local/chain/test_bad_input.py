@@ -12,10 +12,10 @@ import urllib.request
 import pytest
 import yaml
 
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
-from tasks.contracts.base import read_contract
-from tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.fakes.refusing_s3 import RefusingS3
 from tests.local.chain.whole_chain import MODEL, SPEC
 from tests.local.steps.step_pods import StepPod

@@ -5,9 +5,9 @@ import urllib.request
 
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
-from tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
 from tests.local.chain.whole_chain import MODEL
 
 pytestmark = pytest.mark.timeout(1200)

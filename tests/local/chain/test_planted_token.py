@@ -19,7 +19,7 @@ from tests.support.walking import below
 pytestmark = pytest.mark.timeout(1200)
 
 NAME, SECRET = "planted", "planted-hub"
-STEP = re.compile(rb" -m tasks ([a-z-]+) ")
+STEP = re.compile(rb" -m slipway.tasks ([a-z-]+) ")
 EVERY_S = 0.1
 STORED = "cluster/objects.sqlite"
 """The embedded cluster's objects, which hold the Secret itself."""

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from plugins.slipway_airflow.runs import run_identity
-from tasks.adapters.kube.workload_state import is_available
+from slipway.airflow.runs import run_identity
+from slipway.tasks.adapters.kube.workload_state import is_available
 from tests.local.chain.openai_transcript import Transcript
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE
 from tests.support.paths import REPOSITORY

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.errors import UnavailableError
 from tests.local.chain.own_stack import FOLDER, SPECS, local
 from tests.local.chain.whole_chain import MODEL
 from tests.support.waiting import until

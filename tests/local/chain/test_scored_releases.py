@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from plugins.slipway_airflow.runs import run_identity
-from tasks.contracts.stored.artifact import STAGES
+from slipway.airflow.runs import run_identity
+from slipway.tasks.contracts.stored.artifact import STAGES
 from tests.local.chain.own_stack import SPECS
 from tests.local.chain.whole_chain import SPEC
 from tests.support.paths import ENVIRONMENTS

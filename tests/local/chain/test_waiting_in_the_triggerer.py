@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from plugins.slipway_airflow.runs import run_identity
+from slipway.airflow.runs import run_identity
 from tests.local.chain.whole_chain import MODEL
 from tests.support.waiting import until
 

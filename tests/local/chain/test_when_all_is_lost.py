@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from cli.airflow.api import NoSuchDagError
+from slipway.cli.airflow.api import NoSuchDagError
 from tests.local.chain.own_stack import FOLDER, SPECS, local
 from tests.local.chain.test_runs_that_end_midway import kill_all
 from tests.local.chain.whole_chain import MODEL

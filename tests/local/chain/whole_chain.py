@@ -17,17 +17,17 @@ import yaml
 from botocore.config import Config
 from kubernetes import client, config
 
-from cli.airflow.api import Airflow, NoSuchDagError
-from cli.airflow.login import Login
-from cli.runs.follow import follow
 from demo.observers import PodWatch
 from demo.traffic import Traffic, ask
-from tasks.adapters.kube.kube import Cluster
-from tasks.adapters.store.heads import exists
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.artifact import MANIFEST, Layout
+from slipway.cli.airflow.api import Airflow, NoSuchDagError
+from slipway.cli.airflow.login import Login
+from slipway.cli.runs.follow import follow
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.adapters.store.heads import exists
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.artifact import MANIFEST, Layout
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
 
@@ -96,7 +96,7 @@ class Chain:
     # a step as a process
 
     def run(self, *arguments, site=None, **environment):
-        """`python -m tasks` to its end; nothing may be left in its scratch."""
+        """`python -m slipway.tasks` to its end; nothing may be left in its scratch."""
         self.scratch.mkdir(exist_ok=True)
         termination = self.scratch.with_name("termination-log")
         own = {
@@ -106,7 +106,7 @@ class Chain:
             "SLIPWAY_TERMINATION_LOG": str(termination),
         }
         done = subprocess.run(
-            [sys.executable, "-m", "tasks", *arguments, *(["--site", str(site)] if site else [])],
+            [sys.executable, "-m", "slipway.tasks", *arguments, *(["--site", str(site)] if site else [])],
             cwd=REPOSITORY,
             env={**self.environment, **own, **environment},
             stdout=subprocess.PIPE,

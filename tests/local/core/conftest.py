@@ -63,7 +63,7 @@ def hub(running_hub):
 
 
 class Steps:
-    """Runs `python -m tasks` as a pod does, and keeps everything that it said."""
+    """Runs `python -m slipway.tasks` as a pod does, and keeps everything that it said."""
 
     def __init__(self, folder, place, hub):
         self.folder, self.place, self.said = folder, place, ""
@@ -92,7 +92,7 @@ class Steps:
 
     def start(self, *arguments, **environment):
         return subprocess.Popen(
-            [sys.executable, "-m", "tasks", *arguments],
+            [sys.executable, "-m", "slipway.tasks", *arguments],
             cwd=REPOSITORY,
             env={**os.environ, **self.environment, **environment},
             stdout=subprocess.PIPE,

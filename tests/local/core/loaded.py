@@ -9,13 +9,13 @@ import signal
 import sys
 import time
 
-from tasks import command
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.load.load_clients import Load, Turn
-from tasks.adapters.load.load_processes import LoadProcesses
-from tasks.adapters.load.paced_server import LOOPBACK, MODEL, PacedServer
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks import command
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.load_clients import Load, Turn
+from slipway.tasks.adapters.load.load_processes import LoadProcesses
+from slipway.tasks.adapters.load.paced_server import LOOPBACK, MODEL, PacedServer
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.contracts.spec.load_level import LoadLevel
 from tests.local.core.words import Words
 
 

@@ -18,12 +18,12 @@ import httpx
 import pytest
 import yaml
 
-from tasks.adapters.store.folder_store import FolderStore
-from tasks.adapters.store.parts import PART_BYTES
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.adapters.store.transfer import transfer
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import ObjectStoreSite, Site
+from slipway.tasks.adapters.store.folder_store import FolderStore
+from slipway.tasks.adapters.store.parts import PART_BYTES
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.adapters.store.transfer import transfer
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import ObjectStoreSite, Site
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
 

@@ -1,6 +1,6 @@
 """What a process of the load generator can stamp, measured on this machine."""
 
-from tasks.adapters.load.chunk_rate import loopback_chunks_per_s
+from slipway.tasks.adapters.load.chunk_rate import loopback_chunks_per_s
 
 
 def test_a_proxy_that_the_environment_names_does_not_stand_between(monkeypatch):

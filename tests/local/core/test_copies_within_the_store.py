@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tasks.adapters.store import s3_files
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.adapters.store.parts import PART_BYTES
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.errors import UnavailableError
-from tasks.contracts.stored.artifact import Layout
+from slipway.tasks.adapters.store import s3_files
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.adapters.store.parts import PART_BYTES
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.stored.artifact import Layout
 from tests.fakes.clock import ManualClock
 from tests.fakes.faulty_s3 import FaultyS3
 from tests.local.core.servers import connected

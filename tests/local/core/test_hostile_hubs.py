@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tasks.adapters import bounded_http
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.hub.hub import HuggingFaceHub
-from tasks.adapters.hub.hub_download import IDLE_CONNECTIONS
-from tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from slipway.tasks.adapters import bounded_http
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.hub.hub import HuggingFaceHub
+from slipway.tasks.adapters.hub.hub_download import IDLE_CONNECTIONS
+from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.local.core.servers import download
 from tests.support.refused import refused

@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from tasks.adapters.hub.hub import HuggingFaceHub
-from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
+from slipway.tasks.adapters.hub.hub import HuggingFaceHub
+from slipway.tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.local.core.servers import FILES, STRANGER, TOKEN, WEIGHTS, download
 

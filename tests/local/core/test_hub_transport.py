@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from local.cluster.access import certificate
-from tasks.adapters.hub.hub_transport import transport
+from slipway.tasks.adapters.hub.hub_transport import transport
 
 BODY = b"0123456789" * 100_000
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "NO_PROXY", "no_proxy")

@@ -8,8 +8,8 @@ import boto3
 import pytest
 import yaml
 
-from tasks.contracts.site.retention import RetentionRequest
-from tasks.steps import retention
+from slipway.tasks.contracts.site.retention import RetentionRequest
+from slipway.tasks.steps import retention
 from tests.fakes.cluster import in_memory
 from tests.local.core.servers import PARTS
 from tests.local.core.test_steps_as_processes import artifact_prefix, release_uri

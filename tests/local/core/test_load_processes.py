@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.load.load_clients import Load, LoadClients, Turn, arrivals, numbers_of
-from tasks.adapters.load.load_processes import LoadProcesses
-from tasks.adapters.load.load_test import Capacity, LoadTest
-from tasks.adapters.load.paced_server import LOOPBACK, MODEL, PacedServer
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.contracts.errors import PipelineError
-from tasks.contracts.spec.gate import Benchmark
-from tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.load_clients import Load, LoadClients, Turn, arrivals, numbers_of
+from slipway.tasks.adapters.load.load_processes import LoadProcesses
+from slipway.tasks.adapters.load.load_test import Capacity, LoadTest
+from slipway.tasks.adapters.load.paced_server import LOOPBACK, MODEL, PacedServer
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.spec.gate import Benchmark
+from slipway.tasks.contracts.spec.load_level import LoadLevel
 from tests.local.core.words import Words
 from tests.support.paths import REPOSITORY
 

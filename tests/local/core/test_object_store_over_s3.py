@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from tasks.adapters.store.object_store import LostRaceError, NotFoundError
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.site.site import ObjectStoreSite
+from slipway.tasks.adapters.store.object_store import LostRaceError, NotFoundError
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.site.site import ObjectStoreSite
 from tests.fakes.object_store_contract import ObjectStoreContract
 from tests.local.core.servers import NO_BUCKET, PLANTED, connected
 

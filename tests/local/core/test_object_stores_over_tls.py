@@ -5,8 +5,8 @@ import os
 import pytest
 
 from local.cluster.access import certificate
-from tasks.adapters.store.object_store import LostRaceError
-from tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.adapters.store.object_store import LostRaceError
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from tests.fakes.object_store_contract import LARGE, ObjectStoreContract
 from tests.fakes.tls_s3 import LimitedS3, passing_everything
 from tests.local.core.servers import PLANTED

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.contracts.base import canonical_json
-from tasks.contracts.site.signing import KEY_VARIABLE
-from tasks.contracts.stored.artifact import Layout
-from tasks.contracts.stored.plan import HubFile
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.site.signing import KEY_VARIABLE
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.plan import HubFile
 from tests.fakes.releases import release
 from tests.fakes.signing_keys import SigningKey
 from tests.support.paths import ENVIRONMENTS

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tasks import command
+from slipway.tasks import command
 from tests.fakes.releases import SPEC
 from tests.local.core.servers import FILES, NO_BUCKET, STRANGER, TOKEN
 from tests.support.waiting import PATIENCE_S

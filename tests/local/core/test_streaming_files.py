@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from tasks.adapters.hub.hub import HuggingFaceHub
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.adapters.store.parts import PART_BYTES
-from tasks.contracts.errors import DigestMismatchError, InputError
-from tasks.contracts.stored.artifact import Layout
+from slipway.tasks.adapters.hub.hub import HuggingFaceHub
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.adapters.store.parts import PART_BYTES
+from slipway.tasks.contracts.errors import DigestMismatchError, InputError
+from slipway.tasks.contracts.stored.artifact import Layout
 from tests.fakes.clock import ManualClock
 from tests.local.core.servers import connected
 from tests.local.core.test_hostile_hubs import SHA, serving, whole
@@ -83,7 +83,7 @@ def test_a_server_that_ignores_ranges_is_read_over_one_connection_and_the_log_sa
 
     assert store.read_bytes(f"{place.root}/file") == DATA
     assert len(server.requested) == 1
-    said = [line.getMessage() for line in caplog.records if line.name == "tasks.adapters.hub.hub_download"]
+    said = [line.getMessage() for line in caplog.records if line.name == "slipway.tasks.adapters.hub.hub_download"]
     assert said == [f"acme/model@{SHA[:12]} model.safetensors: the server ignores ranges, reading over one connection"]
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.registry import maker_for
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+from slipway.tasks.engines.registry import maker_for
 from tests.local.engines.demo_model import dataset, demo_spec, tritonserver
 from tests.support.paths import HUB
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.site import PodShape
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.engines.registry import maker_for
-from tasks.serving.pod.boot import SHARED_MEMORY, BootTest
-from tasks.serving.rendered.repository import render
-from tasks.steps.assemble import serving_command
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import PodShape
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.engines.registry import maker_for
+from slipway.tasks.serving.pod.boot import SHARED_MEMORY, BootTest
+from slipway.tasks.serving.rendered.repository import render
+from slipway.tasks.steps.assemble import serving_command
 from tests.local.engines.demo_model import demo_spec
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tasks.engines.openvino.tokenizer import convert
+from slipway.tasks.engines.openvino.tokenizer import convert
 from tests.fixtures.family_checkpoints import SPECIAL, TEMPLATE
 from tests.support.refused import refused
 

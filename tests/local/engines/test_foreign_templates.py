@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.adapters.triton.tokens import TokenCounter
+from slipway.tasks.adapters.triton.tokens import TokenCounter
 from tests.support.refused import refused
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from local.hub.damage import damage_file
 from local.hub.declaration import read_declaration
-from tasks.adapters.judge.comparison import of_texts
-from tasks.contracts.errors import InputError
-from tasks.contracts.measured.evidence import TextLosses
-from tasks.contracts.spec.gate import Expectation
-from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.checkpoint.perplexity import compared, perplexity
-from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
-from tasks.engines.registry import maker_for
+from slipway.tasks.adapters.judge.comparison import of_texts
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.measured.evidence import TextLosses
+from slipway.tasks.contracts.spec.gate import Expectation
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+from slipway.tasks.engines.checkpoint.perplexity import compared, perplexity
+from slipway.tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer, logits_of, token_ids
+from slipway.tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.local.engines.demo_model import dataset, demo_spec
 from tests.support.paths import HUB

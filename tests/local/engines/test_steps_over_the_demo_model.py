@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile
-from tasks.steps import assemble, build, quantize
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile
+from slipway.tasks.steps import assemble, build, quantize
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace
 from tests.local.engines.demo_model import dataset

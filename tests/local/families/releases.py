@@ -2,11 +2,11 @@
 
 from types import SimpleNamespace
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.steps import assemble, build, download, plan, quantize
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.steps import assemble, build, download, plan, quantize
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import spec

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.engines.openvino import proof
-from tasks.engines.openvino.build import build
-from tasks.engines.openvino.quantize import quantize
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.engines.openvino import proof
+from slipway.tasks.engines.openvino.build import build
+from slipway.tasks.engines.openvino.quantize import quantize
 from tests.fixtures.family_checkpoints import write_checkpoint
 from tests.local.families.releases import TEXTS, spec_of
 

@@ -7,11 +7,11 @@ import pytest
 from packaging.version import Version
 
 from bench.models import cpu
-from tasks.contracts.errors import InputError
-from tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer
-from tasks.engines.openvino.families import LIMIT_LIFTED, NEEDS_OLDER, TRACED
-from tasks.engines.openvino.one_pass import one_pass
-from tasks.engines.openvino.quantize import TASK
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.engines.checkpoint.transformers_model import load_model, load_tokenizer
+from slipway.tasks.engines.openvino.families import LIMIT_LIFTED, NEEDS_OLDER, TRACED
+from slipway.tasks.engines.openvino.one_pass import one_pass
+from slipway.tasks.engines.openvino.quantize import TASK
 from tests.fixtures.family_checkpoints import MODEL_TYPES, TEMPLATE, ids_of, write_tokenizer
 from tests.local.families.releases import QUESTION, planned, released, spec_of
 from tests.support.goldens import are_updated

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.faulty_s3 import FaultyS3
 from tests.fakes.workspace import site as site_of

@@ -9,14 +9,14 @@ import signal
 import urllib.request
 from pathlib import Path
 
-from tasks import jobs
-from tasks.adapters.kube.kube import Cluster
-from tasks.contracts.errors import PipelineError
-from tasks.contracts.pods.writes import MODELS
-from tasks.contracts.stored.release import RevertRequest
-from tasks.rollout.act.server_target import selected
-from tasks.serving.rendered.manifests import MODEL_LABEL, RELEASE_LABEL
-from tasks.steps import revert
+from slipway.tasks import jobs
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.pods.writes import MODELS
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.rollout.act.server_target import selected
+from slipway.tasks.serving.rendered.manifests import MODEL_LABEL, RELEASE_LABEL
+from slipway.tasks.steps import revert
 from tests.fakes import rollouts
 from tests.fakes.cluster import MemoryCluster
 from tests.support.waiting import until

@@ -26,7 +26,7 @@ def fetch(paper_model, tmp_path):
     def run(release, folder, *, small):
         folder.mkdir()
         uri = paper_model.workspace.layout.release("demo", release.id)
-        command = [sys.executable, "-m", "tasks", "fetch-repository", "--release", uri, "--to", str(folder)]
+        command = [sys.executable, "-m", "slipway.tasks", "fetch-repository", "--release", uri, "--to", str(folder)]
         if small:
             words = MOUNTED.format(folder=shlex.quote(str(folder)), command=shlex.join(command))
             command = ["unshare", "--map-root-user", "--mount", "sh", "-c", words]

@@ -1,6 +1,6 @@
 """Triton of the candidate or of the live release is killed, or a serving pod goes, while a release is in progress."""
 
-from tasks.serving.rendered.manifests import RELEASE_LABEL
+from slipway.tasks.serving.rendered.manifests import RELEASE_LABEL
 from tests.local.faults.model import DONE
 from tests.support.waiting import until
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.clock import SystemClock
 from tests.local.faults.model import DONE, WRONG_INPUT
 
 HOUR = timedelta(hours=1)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.cluster.image_contract import PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE, import_command
+from slipway.cli.cluster.image_contract import PACKAGES_OF_SERVERS, PACKAGES_OF_STEPS, STEPS_OF_IMAGE, import_command
 from tests.contracts.recorded import contract
 from tests.local.images.wheels import names_of, normalized, repacked, stand_in
 from tests.support.paths import ENVIRONMENTS, REPOSITORY

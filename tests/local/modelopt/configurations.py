@@ -1,6 +1,6 @@
 """Configurations of every model type that plan knows, as a checkpoint's config.json would leave them to their defaults."""
 
-from tasks.engines.checkpoint.config_defaults import ROWS, TYPE_OF_PART
+from slipway.tasks.engines.checkpoint.config_defaults import ROWS, TYPE_OF_PART
 
 TYPES = {name: {"model_type": name} for name in ROWS}
 WHOLES = {name: {"model_type": name, "text_config": {}} for name in TYPE_OF_PART}

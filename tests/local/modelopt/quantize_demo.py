@@ -12,10 +12,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tasks.contracts.errors import PipelineError
-from tasks.engines.checkpoint.perplexity import perplexity
-from tasks.engines.huggingface.modelopt import quantize_with_modelopt
-from tasks.engines.huggingface.modelopt_readback import dequantized
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.engines.checkpoint.perplexity import perplexity
+from slipway.tasks.engines.huggingface.modelopt import quantize_with_modelopt
+from slipway.tasks.engines.huggingface.modelopt_readback import dequantized
 from tests.local.modelopt.drop_settings import likeness_without
 from tests.local.modelopt.read_transformers import read
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.engines.checkpoint.config_defaults import COLUMNS, FURTHER, ROWS, completed
-from tasks.engines.preflight.model_shape import SLIDING, shape_of
+from slipway.tasks.engines.checkpoint.config_defaults import COLUMNS, FURTHER, ROWS, completed
+from slipway.tasks.engines.preflight.model_shape import SLIDING, shape_of
 from tests.local.modelopt.configurations import CONFIGURATIONS, SWITCHED, TYPES
 
 NEWER = {"transformers4": {"ministral3"}, "modelopt": set()}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.engines.checkpoint.config_reading import reading
+from slipway.tasks.engines.checkpoint.config_reading import reading
 from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, THETA, config_of
 from tests.local.modelopt.runs import DROPPED, ODD
 

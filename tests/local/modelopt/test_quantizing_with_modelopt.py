@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tasks.engines.huggingface.llmapi import LlmApiMaker
-from tasks.serving.rendered.paths import ENGINE_FOLDER
-from tasks.serving.rendered.repository import render
+from slipway.tasks.engines.huggingface.llmapi import LlmApiMaker
+from slipway.tasks.serving.rendered.paths import ENGINE_FOLDER
+from slipway.tasks.serving.rendered.repository import render
 from tests.fakes.releases import spec
 from tests.local.modelopt.runs import AWQ_TEXTS, CACHE_TEXTS, CALIBRATION_TEXTS, MADE
 from tests.support.paths import REPOSITORY

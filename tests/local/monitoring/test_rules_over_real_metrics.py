@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 import yaml
 
-from tasks.serving.rendered import front
+from slipway.tasks.serving.rendered import front
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports

@@ -4,9 +4,9 @@ import asyncio
 import base64
 import time
 
-from tasks.adapters.triton.triton_generate import GenerateStreams
-from tasks.contracts.site.telemetry import Telemetry
-from tasks.serving.rendered import commands
+from slipway.tasks.adapters.triton.triton_generate import GenerateStreams
+from slipway.tasks.contracts.site.telemetry import Telemetry
+from slipway.tasks.serving.rendered import commands
 from tests.fakes.otlp_collector import OtlpCollector
 
 PATIENCE_S = 30

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tasks.contracts.stored.release import LIVE
+from slipway.tasks.contracts.stored.release import LIVE
 from tests.local.outages.hollow_cluster import HollowCluster, Outage
 from tests.local.outages.world import World
 

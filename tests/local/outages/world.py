@@ -6,16 +6,16 @@ Each method is a run of Airflow's: its steps, with the tries that their DAG give
 import dataclasses
 import itertools
 
-from tasks import jobs
-from tasks.adapters.kube.kube import Cluster
-from tasks.contracts.errors import PipelineError
-from tasks.contracts.measured.drill import DrillRequest
-from tasks.contracts.spec.rollout import DrillSettings
-from tasks.contracts.stored.lease import DAG_RUN, lease_of
-from tasks.contracts.stored.release import PREVIOUS, RevertRequest
-from tasks.rollout.act.server_target import selected
-from tasks.serving.rendered.manifests import MODEL_LABEL
-from tasks.steps import drill, revert
+from slipway.tasks import jobs
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.measured.drill import DrillRequest
+from slipway.tasks.contracts.spec.rollout import DrillSettings
+from slipway.tasks.contracts.stored.lease import DAG_RUN, lease_of
+from slipway.tasks.contracts.stored.release import PREVIOUS, RevertRequest
+from slipway.tasks.rollout.act.server_target import selected
+from slipway.tasks.serving.rendered.manifests import MODEL_LABEL
+from slipway.tasks.steps import drill, revert
 from tests.fakes import rollouts
 from tests.fakes.cluster import ConnectedWorkspace
 from tests.fakes.counted_load import CountedLoad
@@ -27,7 +27,7 @@ from tests.support.paths import REPOSITORY
 NAME = "demo"
 DONE, UNAVAILABLE = 0, 75
 TRIES, DRILL_TRIES = 3, 2
-"""As dags/release.py, dags/rollback.py and dags/drill.py have them."""
+"""As the DAGs of slipway/airflow have them."""
 DRILLED = DrillSettings(request_rate=2.0, seconds=10)
 _namespaces = itertools.count(1)
 

@@ -11,7 +11,7 @@ from local import environments
 from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer
 from tests.support.paths import REPOSITORY
 
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "cli", "tasks")
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "slipway")
 
 
 def uv(*arguments):

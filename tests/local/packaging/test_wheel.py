@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 import pytest
 import yaml
 
-from cli.__main__ import COMMANDS
-from tasks.contracts.stored.channel import Channel
+from slipway.cli.__main__ import COMMANDS
+from slipway.tasks.contracts.stored.channel import Channel
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import release
 from tests.fakes.triton_http import TritonHttpServer
@@ -20,7 +20,6 @@ from tests.support.paths import REPOSITORY
 from tests.unit.cli.runs import DAG, nothing_to_do, planned, promoted, result
 
 PARIS = [{"text_output": "Par"}, {"text_output": "is."}, {"text_output": "", "finish_reason": "stop"}]
-NAMES_FROM = "import importlib, sys, slipway; sys.path.insert(0, str(slipway.LIBRARY)); "
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 
@@ -56,14 +55,16 @@ def test_the_licence_is_in_the_wheel(wheel):
 def test_every_module_of_the_command_finds_its_imports(wheel, bare, empty):
     with zipfile.ZipFile(wheel) as archive:
         sources = {
-            name.removeprefix("slipway/lib/").removesuffix(".py").replace("/", "."): archive.read(name).decode()
+            name.removesuffix(".py").replace("/", "."): archive.read(name).decode()
             for name in archive.namelist()
-            if name.startswith("slipway/lib/cli/")
+            if name.startswith("slipway/cli/")
         }
     modules = {name for name in sources if "__" not in name}
     # those that a command imports only when it runs as well
-    modules |= {name for source in sources.values() for name in re.findall(r"from (tasks\.[\w.]+) import", source)}
-    program = f"{NAMES_FROM}[importlib.import_module(name) for name in {sorted(modules)}]"
+    modules |= {
+        name for source in sources.values() for name in re.findall(r"from (slipway\.tasks\.[\w.]+) import", source)
+    }
+    program = f"import importlib; [importlib.import_module(name) for name in {sorted(modules)}]"
 
     done = subprocess.run([bare, "-I", "-c", program], cwd=empty, capture_output=True, text=True, check=False)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from tasks.adapters.kube.kube import Cluster
+from slipway.tasks.adapters.kube.kube import Cluster
 from tests.fakes.workspace import site as site_of
 from tests.local.rights.grants import granting_objects
 from tests.local.stand_in_cluster import CONTEXT, Server

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.site import Site
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged, published
 from tests.fakes.traffic import shares

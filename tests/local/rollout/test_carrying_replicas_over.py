@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.contracts.engine.scaling import Scaler
-from tasks.contracts.stored.release import RevertRequest
-from tasks.steps import revert
+from slipway.tasks.contracts.engine.scaling import Scaler
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.steps import revert
 from tests.fakes import rollouts
 
 SERVING = {

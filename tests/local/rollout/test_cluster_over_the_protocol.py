@@ -9,11 +9,11 @@ import yaml
 from kubernetes import config
 from kubernetes.config import incluster_config
 
-from tasks.adapters.kube.kube import Cluster
-from tasks.adapters.kube.kube_errors import StaleError, UnknownKindError
-from tasks.adapters.kube.workload_state import is_available
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.site.site import StartBudget
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.adapters.kube.kube_errors import StaleError, UnknownKindError
+from slipway.tasks.adapters.kube.workload_state import is_available
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.site.site import StartBudget
 from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
 from tests.fakes.cluster_contract import LABELS, service
 from tests.local.stand_in_cluster import LARGE_S

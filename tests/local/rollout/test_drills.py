@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from tritonclient.grpc import service_pb2_grpc
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.load.steady_load import SteadyLoad
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.contracts.measured.drill import DrillReport, DrillRequest
-from tasks.contracts.measured.measurement import unpacked
-from tasks.contracts.spec.rollout import DrillSettings
-from tasks.steps import drill
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.steady_load import SteadyLoad
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.contracts.measured.drill import DrillReport, DrillRequest
+from slipway.tasks.contracts.measured.measurement import unpacked
+from slipway.tasks.contracts.spec.rollout import DrillSettings
+from slipway.tasks.steps import drill
 from tests.fakes import rollouts
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel

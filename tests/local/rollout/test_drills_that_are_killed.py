@@ -1,4 +1,4 @@
-"""`python -m tasks drill` in processes of their own, with the deployer's rights: a signal ends some of them midway."""
+"""`python -m slipway.tasks drill` in processes of their own, with the deployer's rights: a signal ends some of them midway."""
 
 import json
 import os
@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from local.object_store import LocalObjectStore
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.measured.drill import DrillReport
-from tasks.contracts.site.site import ObjectStoreSite
-from tasks.contracts.site.store_access import IDENTITY_VARIABLE
-from tasks.contracts.stored.lease import ENDED_HOLDERS_VARIABLE
-from tasks.contracts.stored.release import StepResult
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.measured.drill import DrillReport
+from slipway.tasks.contracts.site.site import ObjectStoreSite
+from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
+from slipway.tasks.contracts.stored.lease import ENDED_HOLDERS_VARIABLE
+from slipway.tasks.contracts.stored.release import StepResult
 from tests.fakes import rollouts
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import channel
@@ -79,7 +79,16 @@ class Process:
     def __init__(self, workspace, server, folder, *, run="run-9", seconds=5, ended_holders=()):
         site = folder / "site.yaml"
         site.write_text(yaml.safe_dump(workspace.site.model_dump(mode="json")))
-        command = [ENVIRONMENTS / "tasks" / "bin" / "python", "-m", "tasks", "drill", "--name", "demo", "--run", run]
+        command = [
+            ENVIRONMENTS / "tasks" / "bin" / "python",
+            "-m",
+            "slipway.tasks",
+            "drill",
+            "--name",
+            "demo",
+            "--run",
+            run,
+        ]
         command += ["--request-rate", "10", "--seconds", seconds]
         environment = {
             **CREDENTIALS,

@@ -5,7 +5,7 @@ import http.client
 
 import pytest
 
-from tasks.adapters.kube.kube_errors import StaleError
+from slipway.tasks.adapters.kube.kube_errors import StaleError
 from tests.local.stand_in_cluster import GATEWAY_PORT
 from tests.support.refused import refused
 from tests.support.waiting import PATIENCE_S, until

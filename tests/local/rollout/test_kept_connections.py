@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import urllib3
 
-from tasks.contracts.stored.release import RevertRequest
-from tasks.steps import revert, roll_back, roll_out
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.steps import revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import judged
 from tests.local.rollout.kept_clients import GrpcKept, GrpcStreamKept, HttpStreamKept, OpenAiKept

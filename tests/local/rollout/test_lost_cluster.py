@@ -1,8 +1,8 @@
 """Disaster: the cluster is lost. Channel, releases and artifacts are enough to serve again on an empty one."""
 
-from tasks.contracts.stored.release import RevertRequest
-from tasks.serving.rendered.manifests import WORKLOADS
-from tasks.steps import revert
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.serving.rendered.manifests import WORKLOADS
+from slipway.tasks.steps import revert
 from tests.fakes import rollouts
 
 SERVING = {"image": "test/triton:good", "ready_timeout_s": 60}

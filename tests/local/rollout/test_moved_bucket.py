@@ -1,8 +1,8 @@
 """Disaster: the bucket is lost, and a back-up was imported into another one. Pods are replaced while clients ask."""
 
-from tasks.contracts.stored.release import RevertRequest
-from tasks.serving.rendered.manifests import release_uris
-from tasks.steps import revert
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.serving.rendered.manifests import release_uris
+from slipway.tasks.steps import revert
 from tests.fakes import rollouts
 
 SERVING = {"image": "test/triton:good", "ready_timeout_s": 60}

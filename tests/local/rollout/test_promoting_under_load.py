@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.errors import ConflictError, InputError, UnavailableError
-from tasks.contracts.stored.release import RevertRequest
-from tasks.steps import promote, revert, roll_back, roll_out
+from slipway.tasks.contracts.errors import ConflictError, InputError, UnavailableError
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes import rollouts
 from tests.fakes.rollouts import channel, judged
 from tests.support.refused import refused

@@ -4,9 +4,9 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from tasks.adapters.site_setup import set_up
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site
+from slipway.tasks.adapters.site_setup import set_up
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site
 from tests.local.stand_in_cluster import CONTEXT
 from tests.support.paths import REPOSITORY
 

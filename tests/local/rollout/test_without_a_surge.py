@@ -3,9 +3,9 @@
 import threading
 import time
 
-from tasks.adapters.kube.workload_state import DEPLOYMENT
-from tasks.serving.rendered import manifests
-from tasks.steps import roll_back, roll_out
+from slipway.tasks.adapters.kube.workload_state import DEPLOYMENT
+from slipway.tasks.serving.rendered import manifests
+from slipway.tasks.steps import roll_back, roll_out
 from tests.fakes import rollouts
 
 

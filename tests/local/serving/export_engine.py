@@ -9,9 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.registry import maker_for
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+from slipway.tasks.engines.registry import maker_for
 
 SPEC = {
     "apiVersion": "slipway/v1",

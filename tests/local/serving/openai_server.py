@@ -12,11 +12,11 @@ import httpx
 import openai
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.front import EnvoyFront
-from tasks.serving.pod import drain
-from tasks.serving.rendered import front
-from tasks.serving.rendered.commands import PORTS, TRITON_PORTS
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.front import EnvoyFront
+from slipway.tasks.serving.pod import drain
+from slipway.tasks.serving.rendered import front
+from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.ports import free_ports
@@ -39,7 +39,7 @@ class OpenAiServer:
             (PORTS["grpc"], TRITON_PORTS["grpc"]): (self.grpc_port, triton.grpc_port),
         }
         self.sockets = front.openai_sockets(str(processes * front.CPUS_PER_PROCESS))
-        command = [ENVIRONMENTS / "triton/bin/python", "-m", "tasks", "openai"]
+        command = [ENVIRONMENTS / "triton/bin/python", "-m", "slipway.tasks", "openai"]
         command += [f"--socket={name}" for name in self.sockets]
         command += [f"--triton-host={LOOPBACK}", f"--triton-port={triton.http_port}", f"--release={RELEASE}"]
         command += [f"--model={model}" for model in models]

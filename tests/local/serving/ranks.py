@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from tasks.serving.pod.boot import SHARED_MEMORY
-from tasks.serving.rendered import commands
+from slipway.tasks.serving.pod.boot import SHARED_MEMORY
+from slipway.tasks.serving.rendered import commands
 from tests.fakes.releases import SPEC, spec
 from tests.local.serving.triton_server import LAUNCHER, LOOPBACK, TritonServer
 from tests.support.paths import ENVIRONMENTS, REPOSITORY

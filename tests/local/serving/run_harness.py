@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.judge.lm_eval_harness import HarnessEndpoint, HarnessRequest, LmEval
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.judge.lm_eval_harness import HarnessEndpoint, HarnessRequest, LmEval
 
 
 def main(base, api, questions):

@@ -12,15 +12,15 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from tasks.engines.trtllm.vocabulary import VOCABULARY
-from tasks.serving.rendered.repository import render
+from slipway.tasks.engines.trtllm.vocabulary import VOCABULARY
+from slipway.tasks.serving.rendered.repository import render
 from tests.local.serving.triton_server import LAUNCHER, TritonServer, has_package
 from tests.support.paths import HUB, REPOSITORY
 
 CHECKPOINT = HUB / "slipway" / "demo-llama" / "v1"
 MAKER = REPOSITORY / "tests/local/serving/export_engine.py"
 LOCK = REPOSITORY / "requirements/tasks.lock"
-ENGINE_SOURCES = [*(REPOSITORY / "tasks/engines").rglob("*.py"), MAKER, LOCK]
+ENGINE_SOURCES = [*(REPOSITORY / "slipway/tasks/engines").rglob("*.py"), MAKER, LOCK]
 CACHE = REPOSITORY / ".slipway" / "cache" / "test-engines"
 TEMPLATES = REPOSITORY / "model_repository_templates"
 BLOCK_TOKENS = 32

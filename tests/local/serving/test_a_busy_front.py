@@ -17,9 +17,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from tasks.serving.rendered import front
-from tasks.serving.rendered.commands import PORTS, TRITON_PORTS
-from tasks.serving.rendered.front_routes import Limits
+from slipway.tasks.serving.rendered import front
+from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
+from slipway.tasks.serving.rendered.front_routes import Limits
 from tests.local.serving.openai_server import TEMPLATES
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS
@@ -141,7 +141,7 @@ def answered(connection):
 
 
 def is_openai_s(error):
-    """As tasks/serving/openai_api/errors.py writes them."""
+    """As slipway/tasks/serving/openai_api/errors.py writes them."""
     return set(error) == {"message", "type", "param", "code"} and bool(error["message"])
 
 

@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 
-from tasks.serving.pod.live import problems
+from slipway.tasks.serving.pod.live import problems
 from tests.local.serving.triton_server import LOOPBACK
 
 CONFIG = """

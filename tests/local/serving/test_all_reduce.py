@@ -6,8 +6,8 @@ import socket
 import subprocess
 from dataclasses import replace
 
-from tasks.contracts.site.network_check import AllReduce
-from tasks.serving.rendered import commands
+from slipway.tasks.contracts.site.network_check import AllReduce
+from slipway.tasks.serving.rendered import commands
 from tests.local.serving.ranks import ENVIRONMENT, MPI
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
@@ -19,7 +19,7 @@ PYTHON = ENVIRONMENTS / "tasks" / "bin" / "python"
 def ranks(number, *, folder, size_mib=4, timeout_s=60):
     """Run so many ranks in one pod; exit code, output, and the container's termination message."""
     (port,) = free_ports(1)
-    program = [str(PYTHON), "-m", "tasks", "all-reduce", f"--leader={LOOPBACK}", f"--port={port}"]
+    program = [str(PYTHON), "-m", "slipway.tasks", "all-reduce", f"--leader={LOOPBACK}", f"--port={port}"]
     program += [f"--mib={size_mib}", "--backend=gloo", f"--timeout-s={timeout_s}"]
     server = replace(commands.Server(LOOPBACK, 20, "all-reduce"), program=tuple(program))
     words = commands.ranks_on_nodes(
@@ -51,7 +51,7 @@ def test_a_rank_that_nobody_joins_gives_up_in_time_and_says_so(tmp_path):
     environment = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
     with socket.create_server((LOOPBACK, 0)) as held:
         port = held.getsockname()[1]
-    words = [PYTHON, "-m", "tasks", "all-reduce", f"--leader={LOOPBACK}", f"--port={port}", "--mib=1"]
+    words = [PYTHON, "-m", "slipway.tasks", "all-reduce", f"--leader={LOOPBACK}", f"--port={port}", "--mib=1"]
 
     done = subprocess.run(
         [*words, "--backend=gloo", "--timeout-s=3"],

@@ -20,7 +20,7 @@ class NoTriton:
 @pytest.fixture
 def probe(tmp_path):
     def run(*sockets):
-        command = [sys.executable, "-m", "tasks.serving.pod.openai_live", *sockets]
+        command = [sys.executable, "-m", "slipway.tasks.serving.pod.openai_live", *sockets]
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 

@@ -3,8 +3,8 @@ import json
 import pytest
 from tritonclient import http
 
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, tensors, text_of
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from cli.ask.generate import GenerateClient
-from cli.ask.prompt_inputs import Sampling, prompt_inputs
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.contracts.errors import InputError
+from slipway.cli.ask.generate import GenerateClient
+from slipway.cli.ask.prompt_inputs import Sampling, prompt_inputs
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.contracts.errors import InputError
 from tests.local.serving.triton_server import LOOPBACK
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."

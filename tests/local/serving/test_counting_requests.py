@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tasks.contracts.measured.traffic import read_front_page
-from tasks.serving.rendered import front
-from tasks.serving.rendered.commands import PORTS, TRITON_PORTS
+from slipway.tasks.contracts.measured.traffic import read_front_page
+from slipway.tasks.serving.rendered import front
+from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 from tests.support.waiting import until
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
 from tests.local.serving.served_engine import NO_TOKEN
 from tests.local.serving.test_continuous_batching import QUESTIONS
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, RunningAnswer, together

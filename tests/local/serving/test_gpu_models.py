@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
-from tasks.contracts.errors import InputError
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.contracts.errors import InputError
 from tests.local.serving.test_continuous_batching import QUESTIONS
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, together
 

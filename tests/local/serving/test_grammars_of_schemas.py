@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tasks.contracts.wire.json_schema import grammar_of
+from slipway.tasks.contracts.wire.json_schema import grammar_of
 from tests.support.json_schemas import TABLE, validator
 from tests.support.paths import REPOSITORY
 

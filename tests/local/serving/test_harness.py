@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.contracts.measured.evidence import Evidence
-from tasks.contracts.measured.gate import Verdict
-from tasks.contracts.measured.harness import HarnessReport, HarnessScores
-from tasks.contracts.measured.measurement import AnswerRow
-from tasks.contracts.spec.gate import Goodput
-from tasks.steps.gate import judge
+from slipway.tasks.contracts.measured.evidence import Evidence
+from slipway.tasks.contracts.measured.gate import Verdict
+from slipway.tasks.contracts.measured.harness import HarnessReport, HarnessScores
+from slipway.tasks.contracts.measured.measurement import AnswerRow
+from slipway.tasks.contracts.spec.gate import Goodput
+from slipway.tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
 from tests.local.serving.openai_server import OpenAiServer
 from tests.support.paths import ENVIRONMENTS, HUB, REPOSITORY

@@ -8,10 +8,10 @@ import httpx
 import openai
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.front import EnvoyFront
-from tasks.serving.pod.drain import drain
-from tasks.serving.rendered.front import SOCKET
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.front import EnvoyFront
+from slipway.tasks.serving.pod.drain import drain
+from slipway.tasks.serving.rendered.front import SOCKET
 from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
 from tests.local.serving.triton_server import RunningAnswer
 

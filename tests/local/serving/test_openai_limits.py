@@ -7,7 +7,7 @@ import socket
 import httpx
 import pytest
 
-from tasks.serving.openai_api.application import BODY_BYTES
+from slipway.tasks.serving.openai_api.application import BODY_BYTES
 from tests.local.serving.triton_server import LOOPBACK
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."

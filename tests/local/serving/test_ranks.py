@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.serving.pod.boot import SHARED_MEMORY, BootTest
-from tasks.steps.assemble import serving_command
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.serving.pod.boot import SHARED_MEMORY, BootTest
+from slipway.tasks.steps.assemble import serving_command
 from tests.local.serving.ranks import ASKED, ENDS_WITHIN_S, ENVIRONMENT, LOADED, Ranks
 from tests.local.serving.triton_server import GrpcStream
 from tests.support.waiting import until

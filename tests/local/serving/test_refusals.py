@@ -1,9 +1,9 @@
 import pytest
 from tritonclient import http
 
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
-from tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from tests.local.serving.triton_server import LOOPBACK, GrpcStream, tensors
 
 QUESTION = "What is the capital of France?"

@@ -8,8 +8,8 @@ from tokenizers import Tokenizer
 from tritonclient import grpc
 from tritonclient.utils import InferenceServerException
 
-from tasks.contracts.wire.grammar.ebnf import Dialect
-from tasks.contracts.wire.json_schema import grammar_of
+from slipway.tasks.contracts.wire.grammar.ebnf import Dialect
+from slipway.tasks.contracts.wire.json_schema import grammar_of
 from tests.local.serving.openai_server import client_of
 from tests.local.serving.triton_server import LOOPBACK
 

@@ -16,7 +16,7 @@ from tritonclient import grpc as triton_grpc
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
-from tasks.serving.rendered import commands, front, front_routes
+from slipway.tasks.serving.rendered import commands, front, front_routes
 from tests.local.serving.openai_server import OpenAiServer
 from tests.local.serving.triton_server import LOOPBACK
 

@@ -4,10 +4,10 @@ import http.client
 
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
-from tasks.contracts.errors import InputError
-from tasks.contracts.measured.traffic import grown, read_page
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.measured.traffic import grown, read_page
 from tests.support.waiting import until
 
 LONG = "What is the capital of France? " * 200

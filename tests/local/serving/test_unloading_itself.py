@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.serving.pod import ready
-from tasks.serving.rendered import commands
+from slipway.tasks.serving.pod import ready
+from slipway.tasks.serving.rendered import commands
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.waiting import until
 

@@ -10,9 +10,9 @@ import subprocess
 import pytest
 from kubernetes import client, config
 
-from cli.settings import Settings
 from local import client_file
 from local.stack import ENVIRONMENTS, REPOSITORY, SERVERS, Stack
+from slipway.cli.settings import Settings
 from tests.local.chain.whole_chain import processes_naming
 from tests.local.stack.pods import NAMESPACE, python_pod
 from tests.support.waiting import until

@@ -8,9 +8,9 @@ import pytest
 
 from local.settings import Settings
 from local.stack import Stack
-from tasks.contracts.base import read_contract
-from tasks.contracts.fit.site_objects import signing_secret
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.fit.site_objects import signing_secret
+from slipway.tasks.contracts.site.site import Site
 from tests.support.waiting import PATIENCE_S
 
 

@@ -5,8 +5,8 @@ from contextlib import closing
 import pytest
 from kubernetes import client, config
 
-from cli.kube.api import KubeApi
-from cli.kube.kubeconfig import access
+from slipway.cli.kube.api import KubeApi
+from slipway.cli.kube.kubeconfig import access
 from tests.local.stack.pods import NAMESPACE, python_pod
 from tests.support.waiting import until
 

@@ -1,4 +1,4 @@
-"""Pods of steps that tests start themselves, as plugins/slipway_airflow makes them: on a stack without Airflow, or on what the
+"""Pods of steps that tests start themselves, as slipway/airflow makes them: on a stack without Airflow, or on what the
 environment names (tests/local/chain/conftest.py)."""
 
 import pytest

@@ -9,11 +9,11 @@ import time
 
 from kubernetes import client
 
-from plugins.slipway_airflow.pods import step_pod
-from tasks.contracts.base import read_contract
-from tasks.contracts.fit.step_kinds import steps_of
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.lease import lease_names
+from slipway.airflow.pods import step_pod
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.fit.step_kinds import steps_of
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.lease import lease_names
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming
 from tests.support.waiting import until
 
@@ -22,7 +22,7 @@ NUMBERS = itertools.count(1)
 
 
 class StepPod:
-    """A pod of one step, as plugins/slipway_airflow makes it."""
+    """A pod of one step, as slipway/airflow makes it."""
 
     def __init__(self, chain, spec, step, arguments):
         self._core, self._namespace = chain.core, chain.site.kubernetes.pipeline_namespace
@@ -30,7 +30,7 @@ class StepPod:
         pod = step_pod(step, spec, chain.site)
         pod.metadata.name = f"{spec.name}-{step}-{next(NUMBERS)}-{os.getpid()}"
         pod.metadata.labels = {"app.kubernetes.io/managed-by": "slipway", "slipway.dev/model": spec.name}
-        pod.spec.containers[0].command = ["python", "-m", "tasks", step, *arguments]
+        pod.spec.containers[0].command = ["python", "-m", "slipway.tasks", step, *arguments]
         self.name = pod.metadata.name
         self.uid = self._core.create_namespaced_pod(self._namespace, pod).metadata.uid
 
@@ -80,8 +80,8 @@ class StepPod:
 
 
 def kill_step(processes):
-    """kill -9 of `python -m tasks` among the processes; whether there was one."""
-    steps = [pid for pid, command in processes.items() if " -m tasks " in command]
+    """kill -9 of `python -m slipway.tasks` among the processes; whether there was one."""
+    steps = [pid for pid, command in processes.items() if " -m slipway.tasks " in command]
     for pid in steps:
         os.kill(pid, signal.SIGKILL)
     return bool(steps)
@@ -152,7 +152,7 @@ class ByHand:
         for pod in self.chain.cluster.find("Pod", {"slipway.dev/release": self.id}):
             uid = pod["metadata"]["uid"]
             for pid, command in processes_naming(f"/pods/{uid}/volumes/").items():
-                if " -m tasks fetch-repository " in command:
+                if " -m slipway.tasks fetch-repository " in command:
                     return pid, self.chain.stack.folder / "cluster" / "pods" / uid / "volumes" / "models"
         return None
 

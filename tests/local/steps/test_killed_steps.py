@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tasks.contracts.stored.artifact import MANIFEST, STAGES
-from tasks.contracts.stored.attestation import PROVENANCE, SIGNATURE
+from slipway.tasks.contracts.stored.artifact import MANIFEST, STAGES
+from slipway.tasks.contracts.stored.attestation import PROVENANCE, SIGNATURE
 from tests.local.steps.step_pods import KILLED, ByHand
 from tests.support.waiting import until
 

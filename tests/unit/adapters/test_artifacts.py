@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from blake3 import blake3
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.store.artifacts import ArtifactStore, Incoming
-from tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
-from tasks.contracts.stored.artifact import Layout
-from tasks.contracts.stored.plan import HubFile
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.store.artifacts import ArtifactStore, Incoming
+from slipway.tasks.contracts.errors import DigestMismatchError, InputError, UnavailableError
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.plan import HubFile
 from tests.fakes.clock import ManualClock
 from tests.fakes.hub import MemoryFile
 from tests.fakes.object_store import MemoryObjectStore

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest, columns
-from tasks.contracts.errors import InputError
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest, columns
+from slipway.tasks.contracts.errors import InputError
 
 VLLM = frozenset({"text_input", "stream", "sampling_parameters", "exclude_input_in_output", "return_finish_reason"})
 OURS = frozenset({"text_input", "max_tokens", "stream", "temperature", "seed"})

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest, columns, prompt_columns, rendered
-from tasks.contracts.errors import InputError
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.contracts.wire.prompt_model import Prompt
-from tasks.serving.rendered.questions import request_of
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest, columns, prompt_columns, rendered
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.contracts.wire.prompt_model import Prompt
+from slipway.tasks.serving.rendered.questions import request_of
 
 OURS = frozenset({"text_input", "max_tokens", "stream", "temperature", "seed", "messages"})
 SYSTEM = {"role": "system", "content": "Be brief."}

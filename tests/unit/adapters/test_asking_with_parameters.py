@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest, columns, prompt_columns
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.serving.rendered.questions import request_of
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest, columns, prompt_columns
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.serving.rendered.questions import request_of
 from tests.fakes.releases import EVERY_PARAMETER
 from tests.support.refused import refused
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from tasks.adapters.process import become
-from tasks.contracts.errors import InputError
+from slipway.tasks.adapters.process import become
+from slipway.tasks.contracts.errors import InputError
 
 
 def test_the_process_is_the_command_from_then_on():

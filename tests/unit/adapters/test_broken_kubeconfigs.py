@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tasks.adapters.kube import kube
-from tasks.adapters.kube.kube import Cluster
-from tasks.adapters.kube.kubeconfig_errors import of_kubeconfig
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.site import Site
+from slipway.tasks.adapters.kube import kube
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.adapters.kube.kubeconfig_errors import of_kubeconfig
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import Site
 from tests.unit.cli.test_documents import SITE
 
 CONFIG = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.adapters.store.conditional_writes import check_conditional_writes
-from tasks.adapters.store.object_store import DeniedError, LostRaceError, UnsupportedError
-from tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.adapters.store.conditional_writes import check_conditional_writes
+from slipway.tasks.adapters.store.object_store import DeniedError, LostRaceError, UnsupportedError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.object_store import MemoryObjectStore
 
 ROOT = "s3://models"

@@ -5,8 +5,8 @@ import json
 import pytest
 from kubernetes import client
 
-from tasks.adapters.kube.kube_errors import MissingError, translated
-from tasks.contracts.errors import UnavailableError
+from slipway.tasks.adapters.kube.kube_errors import MissingError, translated
+from slipway.tasks.contracts.errors import UnavailableError
 
 # the answer of Kubernetes 1.36 to an apply in a namespace that is not there
 NO_NAMESPACE = {"kind": "Status", "status": "Failure", "message": 'namespaces "slipway" not found', "code": 404}

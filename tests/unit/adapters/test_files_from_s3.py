@@ -9,11 +9,11 @@ import pytest
 from botocore import exceptions as aws
 from urllib3.exceptions import SSLError
 
-from tasks.adapters.store import s3_files
-from tasks.adapters.store.digests import new
-from tasks.adapters.store.parts import PART_BYTES, Lanes, RateLimit
-from tasks.adapters.store.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, READ_BYTES, S3Files
-from tasks.contracts.errors import InputError
+from slipway.tasks.adapters.store import s3_files
+from slipway.tasks.adapters.store.digests import new
+from slipway.tasks.adapters.store.parts import PART_BYTES, Lanes, RateLimit
+from slipway.tasks.adapters.store.s3_files import ATTEMPTS, ONE_CONNECTION_BYTES_PER_S, READ_BYTES, S3Files
+from slipway.tasks.contracts.errors import InputError
 from tests.fakes.clock import ManualClock
 
 ADDRESS = {"Bucket": "b", "Key": "k"}

@@ -8,8 +8,8 @@ from socketserver import ThreadingUnixStreamServer
 
 import pytest
 
-from tasks.adapters.kube.front import EnvoyFront
-from tasks.contracts.errors import UnavailableError
+from slipway.tasks.adapters.kube.front import EnvoyFront
+from slipway.tasks.contracts.errors import UnavailableError
 
 UNIX_PATH_BYTES = 107
 

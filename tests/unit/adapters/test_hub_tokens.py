@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.hub.hub import HuggingFaceHub
-from tasks.contracts.errors import InputError
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.hub.hub import HuggingFaceHub
+from slipway.tasks.contracts.errors import InputError
 
 NOWHERE = "http://127.0.0.1:9"
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tasks.adapters.telemetry import log_lines
+from slipway.tasks.adapters.telemetry import log_lines
 
 TOKEN = "hf_abcdefgh12345678"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.adapters.store.folder_store import FolderStore
-from tasks.adapters.store.moving import ONLY_SERVED, Move, Place
-from tasks.contracts.base import canonical_json
-from tasks.contracts.errors import ConflictError, DigestMismatchError, InputError, UnavailableError
-from tasks.contracts.stored.artifact import STAGES, Layout
-from tasks.contracts.stored.channel import Channel
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.adapters.store.folder_store import FolderStore
+from slipway.tasks.adapters.store.moving import ONLY_SERVED, Move, Place
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.errors import ConflictError, DigestMismatchError, InputError, UnavailableError
+from slipway.tasks.contracts.stored.artifact import STAGES, Layout
+from slipway.tasks.contracts.stored.channel import Channel
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.old_stores import OldStore

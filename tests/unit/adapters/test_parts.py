@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tasks.adapters.store.parts import BUFFER_BYTES, PART_BYTES, Lanes, RateLimit, part_bytes_of
+from slipway.tasks.adapters.store.parts import BUFFER_BYTES, PART_BYTES, Lanes, RateLimit, part_bytes_of
 from tests.fakes.clock import ManualClock
 
 DATA = bytes(range(251)) * (5 * PART_BYTES // 502)  # two parts and a half

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.process import Process
-from tasks.contracts.errors import InputError
+from slipway.tasks.adapters.process import Process
+from slipway.tasks.contracts.errors import InputError
 from tests.support.waiting import until
 
 WITH_A_CHILD = """

@@ -2,8 +2,8 @@ import io
 
 import pytest
 
-from cli.runs.follow import Progress as FollowedProgress
-from tasks.adapters.progress import Progress, duration, progress_line, size
+from slipway.cli.runs.follow import Progress as FollowedProgress
+from slipway.tasks.adapters.progress import Progress, duration, progress_line, size
 from tests.fakes.clock import ManualClock
 
 

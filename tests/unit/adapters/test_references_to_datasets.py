@@ -3,7 +3,7 @@
 import pytest
 from huggingface_hub.hf_file_system import SPECIAL_REFS_REVISION_REGEX
 
-from tasks.adapters.hub.hub import DATASET
+from slipway.tasks.adapters.hub.hub import DATASET
 
 
 @pytest.mark.parametrize("revision", ["refs/convert/parquet", "refs/pr/12", "main", "refs%2Fpr%2F3"])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.errors import UnavailableError
-from tasks.contracts.site.site import ObjectStoreSite
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.site.site import ObjectStoreSite
 
 
 def test_missing_credentials_name_the_ways_of_a_person_and_of_a_pod(monkeypatch):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.adapters.store.s3 import S3ObjectStore
-from tasks.contracts.site.site import ObjectStoreSite
+from slipway.tasks.adapters.store.s3 import S3ObjectStore
+from slipway.tasks.contracts.site.site import ObjectStoreSite
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from tasks.adapters.sign.kms import KmsSigner
-from tasks.adapters.sign.signatures import Signatures
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.stored.artifact import Layout
+from slipway.tasks.adapters.sign.kms import KmsSigner
+from slipway.tasks.adapters.sign.signatures import Signatures
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.stored.artifact import Layout
 from tests.fakes.kms_server import handler_for
 from tests.fakes.loopback_server import LoopbackServer
 from tests.fakes.workspace import workspace

@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.load.steady_load import SteadyLoad
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import Chunk
-from tasks.contracts.errors import PipelineError, UnavailableError
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.steady_load import SteadyLoad
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import Chunk
+from slipway.tasks.contracts.errors import PipelineError, UnavailableError
 from tests.support.waiting import PATIENCE_S
 
 LIVE = ServiceAddress("live", {})

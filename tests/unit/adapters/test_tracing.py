@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from tasks.adapters.hub.hub import Hub
-from tasks.adapters.store.object_store import ObjectStore
-from tasks.adapters.telemetry import tracing
-from tasks.adapters.telemetry.traced import TracedHub, TracedObjectStore
-from tasks.adapters.workspace import Outcome
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.telemetry import Telemetry, Traces
-from tasks.contracts.wire.trace_context import is_trace_parent, trace_parent
-from tasks.jobs import Job, _traced
+from slipway.tasks.adapters.hub.hub import Hub
+from slipway.tasks.adapters.store.object_store import ObjectStore
+from slipway.tasks.adapters.telemetry import tracing
+from slipway.tasks.adapters.telemetry.traced import TracedHub, TracedObjectStore
+from slipway.tasks.adapters.workspace import Outcome
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.telemetry import Telemetry, Traces
+from slipway.tasks.contracts.wire.trace_context import is_trace_parent, trace_parent
+from slipway.tasks.jobs import Job, _traced
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.otlp_collector import OtlpCollector, attributes_of
@@ -138,7 +138,7 @@ def test_a_step_ends_though_the_collector_never_answers(tmp_path, trouble):
 def test_without_a_collector_the_sdk_is_not_even_loaded():
     code = """
 import sys
-from tasks.adapters.telemetry import tracing
+from slipway.tasks.adapters.telemetry import tracing
 spans = tracing.start(None, {}, parent="", resource={})
 with spans.span("x") as found:
     found["a"] = 1

@@ -3,8 +3,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tasks.adapters.store.transfer import FILES_AT_ONCE, transfer
-from tasks.contracts.errors import UnavailableError
+from slipway.tasks.adapters.store.transfer import FILES_AT_ONCE, transfer
+from slipway.tasks.contracts.errors import UnavailableError
 from tests.fakes.clock import ManualClock
 from tests.support.refused import refused
 

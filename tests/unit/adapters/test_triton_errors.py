@@ -3,9 +3,9 @@
 import grpc
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import TritonClient
-from tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 
 UNLOADING = "Request for unknown model: 'demo' has no available versions"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.adapters.kube.availability import Wait
-from tasks.contracts.site.site import StartBudget
+from slipway.tasks.adapters.kube.availability import Wait
+from slipway.tasks.contracts.site.site import StartBudget
 from tests.fakes.clock import ManualClock
 from tests.support.refused import refused
 

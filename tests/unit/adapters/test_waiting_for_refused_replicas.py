@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.adapters.kube.availability import REVISION, Wait
-from tasks.contracts.errors import UnavailableError
-from tasks.contracts.site.site import StartBudget
+from slipway.tasks.adapters.kube.availability import REVISION, Wait
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.site.site import StartBudget
 from tests.fakes.clock import ManualClock
 
 # as the controllers of Kubernetes 1.36 write them

@@ -1,7 +1,7 @@
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.stored.release import StepResult
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.release import StepResult
 from tests.fakes.releases import release
 from tests.fakes.workspace import workspace
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from cli.__main__ import main
+from slipway.cli.__main__ import main
 from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer
 
 

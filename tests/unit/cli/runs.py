@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from cli.runs.follow import ORDER
-from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
-from tasks.contracts.spec.gate import Expectation
-from tasks.contracts.stored.release import REMEDY_PREFIX, StepResult
+from slipway.cli.runs.follow import ORDER
+from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from slipway.tasks.contracts.spec.gate import Expectation
+from slipway.tasks.contracts.stored.release import REMEDY_PREFIX, StepResult
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import release
 

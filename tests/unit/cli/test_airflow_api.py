@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
-from cli.airflow.api import Airflow, NoSuchDagError
-from cli.airflow.login import Login
-from cli.airflow.patience import PATIENCE_S, Silence
-from tasks.contracts.errors import InputError, UnavailableError
+from slipway.cli.airflow.api import Airflow, NoSuchDagError
+from slipway.cli.airflow.login import Login
+from slipway.cli.airflow.patience import PATIENCE_S, Silence
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.unit.cli.runs import DAG, failed, promoted
 
@@ -133,7 +133,7 @@ def test_a_name_without_a_dag_is_a_wrong_input(airflow):
 
 
 GONE = "no longer makes it, or was not read for a while"
-UNREADABLE = "tasks.contracts.errors.InputError: site.yaml: nmae: Extra inputs are not permitted"
+UNREADABLE = "slipway.tasks.contracts.errors.InputError: site.yaml: nmae: Extra inputs are not permitted"
 
 
 def test_a_dag_that_cannot_be_read_any_more_is_refused_with_the_import_error(airflow):
@@ -194,8 +194,8 @@ def test_an_airflow_that_is_down_is_unavailable_and_the_command_exits_with_75(ai
 
 @pytest.fixture
 def without_pauses(monkeypatch):
-    monkeypatch.setattr("cli.airflow.api.TRIGGER_PAUSES_S", (0, 0))
-    monkeypatch.setattr("cli.airflow.patience.PAUSE_S", 0)
+    monkeypatch.setattr("slipway.cli.airflow.api.TRIGGER_PAUSES_S", (0, 0))
+    monkeypatch.setattr("slipway.cli.airflow.patience.PAUSE_S", 0)
 
 
 @pytest.mark.usefixtures("without_pauses")

@@ -219,7 +219,7 @@ def test_a_port_that_the_pod_does_not_listen_on_is_told_by_the_node(slipway, clu
 
 
 def test_a_question_takes_no_heavy_client(cluster):
-    code = "import sys, cli.__main__ as c\ntry: c.main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    code = "import sys, slipway.cli.__main__ as c\ntry: c.main()\nfinally: print(*sys.modules, file=sys.stderr)"
     environment = {name: os.environ[name] for name in ("PATH", "SLIPWAY_SITE", "KUBECONFIG")}
     environment["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *sys.path])
     command = [sys.executable, "-c", code, "ask", "demo", "Who?"]

@@ -10,11 +10,11 @@ import threading
 
 import pytest
 
-from cli.ask.batch import Pace, _Batch
-from cli.ask.batch_files import ResultsFile, read_prompts
-from cli.ask.model_connection import ModelServers
-from cli.ask.prompt_sender import PromptSender
-from cli.exit_codes import INTERRUPTED
+from slipway.cli.ask.batch import Pace, _Batch
+from slipway.cli.ask.batch_files import ResultsFile, read_prompts
+from slipway.cli.ask.model_connection import ModelServers
+from slipway.cli.ask.prompt_sender import PromptSender
+from slipway.cli.exit_codes import INTERRUPTED
 from tests.fakes.triton_http import TritonHttpServer
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S, until
@@ -49,7 +49,7 @@ def start(triton, files):
     def started(*options):
         prompts, results = files
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
-        command = [sys.executable, "-m", "cli", "batch", "demo", str(prompts), "-o", str(results)]
+        command = [sys.executable, "-m", "slipway", "batch", "demo", str(prompts), "-o", str(results)]
         command += ["--host", f"127.0.0.1:{triton.port}", *options]
         return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
 

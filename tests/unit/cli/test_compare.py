@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cli.ask.comparison_page import marked
+from slipway.cli.ask.comparison_page import marked
 from tests.fakes.triton_http import TritonHttpServer
 
 

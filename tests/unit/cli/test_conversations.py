@@ -12,8 +12,8 @@ import termios
 
 import pytest
 
-from cli.ask.conversation import Conversation
-from tasks.contracts.errors import InputError
+from slipway.cli.ask.conversation import Conversation
+from slipway.tasks.contracts.errors import InputError
 from tests.fakes.triton_http import INPUTS, TritonHttpServer
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S
@@ -128,7 +128,7 @@ class Terminal:
     def __init__(self, port):
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "ask", "demo", "--host", f"127.0.0.1:{port}"],
+            [sys.executable, "-m", "slipway", "ask", "demo", "--host", f"127.0.0.1:{port}"],
             env={"PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "TERM": "dumb", "PATH": os.defpath},
             cwd=REPOSITORY,
             stdin=slave,

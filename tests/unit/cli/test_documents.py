@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from cli.files.documents import DRAFT
+from slipway.cli.files.documents import DRAFT
 from tests.fakes.releases import SPEC
 
 SITE = {

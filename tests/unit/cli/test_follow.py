@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from cli.airflow.api import Airflow, NoSuchDagError
-from cli.airflow.login import Login
-from cli.runs.follow import Follower, Progress, follow
-from cli.runs.screens import steps_table
+from slipway.cli.airflow.api import Airflow, NoSuchDagError
+from slipway.cli.airflow.login import Login
+from slipway.cli.runs.follow import Follower, Progress, follow
+from slipway.cli.runs.screens import steps_table
 from tests.fakes.airflow_server import BEGAN, PASSWORD, USER, Frame, Script
 from tests.support.waiting import PATIENCE_S
 from tests.unit.cli.runs import DAG, failed
@@ -77,7 +77,7 @@ IDLE = [Frame("queued"), Frame("running", {"plan": "success", "download": None})
 
 @pytest.mark.parametrize("idle", IDLE, ids=["queued", "between two steps"])
 def test_an_idle_run_whose_dag_cannot_be_read_is_not_waited_for(airflow, monkeypatch, idle):
-    monkeypatch.setattr("cli.runs.follow.IDLE_S", 0.3)
+    monkeypatch.setattr("slipway.cli.runs.follow.IDLE_S", 0.3)
     script = airflow.dags[DAG] = Script([idle])
     with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
         run = api.trigger(DAG, {})
@@ -88,7 +88,7 @@ def test_an_idle_run_whose_dag_cannot_be_read_is_not_waited_for(airflow, monkeyp
 
 
 def test_a_dag_that_cannot_be_read_for_a_moment_is_waited_for(airflow, monkeypatch):
-    monkeypatch.setattr("cli.runs.follow.IDLE_S", 0.2)
+    monkeypatch.setattr("slipway.cli.runs.follow.IDLE_S", 0.2)
     script = airflow.dags[DAG] = Script([*[Frame("queued")] * 20, Frame("success")])
 
     class Blip:
@@ -106,7 +106,7 @@ def test_a_dag_that_cannot_be_read_for_a_moment_is_waited_for(airflow, monkeypat
 
 @pytest.mark.parametrize("state", ["running", "deferred", "awaiting_input"])
 def test_a_step_at_work_is_waited_for_although_its_dag_cannot_be_read(airflow, monkeypatch, state):
-    monkeypatch.setattr("cli.runs.follow.IDLE_S", 0.3)
+    monkeypatch.setattr("slipway.cli.runs.follow.IDLE_S", 0.3)
     script = airflow.dags[DAG] = Script([*[Frame("running", {"build": state})] * 10, Frame("success")])
     with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
         run = api.trigger(DAG, {})
@@ -116,7 +116,7 @@ def test_a_step_at_work_is_waited_for_although_its_dag_cannot_be_read(airflow, m
 
 
 def test_a_queued_run_whose_dag_can_be_read_is_waited_for(airflow, monkeypatch):
-    monkeypatch.setattr("cli.runs.follow.IDLE_S", 0.3)
+    monkeypatch.setattr("slipway.cli.runs.follow.IDLE_S", 0.3)
     airflow.dags[DAG] = Script([*[Frame("queued")] * 10, Frame("success")])
     with Airflow(airflow.address, Login(USER, PASSWORD)) as api:
         view = follow(api, api.trigger(DAG, {}), Unseen(), timeout_s=PATIENCE_S, poll_s=0.1)

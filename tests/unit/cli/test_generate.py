@@ -5,9 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from cli.ask.generate import GenerateClient
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.contracts.errors import InputError, UnavailableError
+from slipway.cli.ask.generate import GenerateClient
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.triton_http import TritonHttpServer
 from tests.support.waiting import PATIENCE_S
 

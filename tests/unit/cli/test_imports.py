@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cli.__main__ import COMMANDS
+from slipway.cli.__main__ import COMMANDS
 from tests.support.paths import REPOSITORY
 
 HEAVY = {"boto3", "grpc", "httpx", "kubernetes", "numpy", "requests", "tritonclient"}
@@ -23,18 +23,25 @@ def packages_after_import(module):
 
 
 @pytest.mark.parametrize(
-    "module", ["cli.__main__", "cli.files.documents", "cli.ask.ask", "cli.ask.batch", "local.stack"]
+    "module",
+    [
+        "slipway.cli.__main__",
+        "slipway.cli.files.documents",
+        "slipway.cli.ask.ask",
+        "slipway.cli.ask.batch",
+        "local.stack",
+    ],
 )
 def test_no_heavy_client_is_imported_before_it_is_needed(module):
     assert packages_after_import(module) & HEAVY == set()
 
 
 def test_a_command_does_not_import_the_others():
-    assert "rich" not in packages_after_import("cli.__main__")
+    assert "rich" not in packages_after_import("slipway.cli.__main__")
 
 
 def test_the_check_sees_a_heavy_import():
-    assert "httpx" in packages_after_import("cli.airflow.api")
+    assert "httpx" in packages_after_import("slipway.cli.airflow.api")
 
 
 def test_garbage_is_looked_for_while_a_command_runs_and_not_during_its_imports(slipway, monkeypatch):

@@ -18,7 +18,7 @@ def following(airflow):
     airflow.dags[DAG] = Script([Frame("running", {"plan": "running"})])
     login = {"SLIPWAY_AIRFLOW_USER": USER, "SLIPWAY_AIRFLOW_PASSWORD": PASSWORD}
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "release", "demo", "--run-id", "ci-7"],
+        [sys.executable, "-m", "slipway", "release", "demo", "--run-id", "ci-7"],
         env={"SLIPWAY_AIRFLOW": airflow.address, "PYTHONPATH": str(REPOSITORY), **login},
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from kubernetes import client, config
 
-from cli.kube.api import KubeApi
-from cli.kube.kubeconfig import Access, access, files_of
-from tasks.contracts.errors import InputError, UnavailableError
+from slipway.cli.kube.api import KubeApi
+from slipway.cli.kube.kubeconfig import Access, access, files_of
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 
 SERVER = "https://127.0.0.1:6443"
 

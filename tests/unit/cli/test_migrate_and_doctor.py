@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
 
 SPECS = REPOSITORY / "specs"
@@ -53,7 +53,7 @@ def test_the_doctor_imports_by_the_interpreter_that_will_run_it(slipway):
     commands = [line for line in printed.splitlines() if line.startswith("docker run") and "import " in line]
 
     own, images = "slipway/tasks-gpu:dev-26.05-trtllm", '-c "import '
-    assert any(f"{own} bash -c 'python {images}tasks.command" in line and "torch" in line for line in commands)
+    assert any(f"{own} bash -c 'python {images}slipway.tasks.command" in line and "torch" in line for line in commands)
     assert any(f"{own} bash -c 'python3 {images}numpy" in line and "tensorrt_llm.llmapi" in line for line in commands)
     assert any("slipway/tasks-modelopt:dev" in line and "modelopt.torch.quantization" in line for line in commands)
 

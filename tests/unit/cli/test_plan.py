@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from cli import step_process
-from tasks.contracts.stored.plan import Estimate
+from slipway.cli import step_process
+from slipway.tasks.contracts.stored.plan import Estimate
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.releases import SPEC, release
 from tests.fakes.workspace import SITE

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import yaml
 
-from cli import step_process
-from cli.runs.follow import ORDER
+from slipway.cli import step_process
+from slipway.cli.runs.follow import ORDER
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.workspace import SITE
 from tests.support.waiting import until
@@ -230,7 +230,7 @@ def test_a_direct_rollback_runs_the_step_here_and_asks_no_airflow(airflow, slipw
     assert (code, "demo-older is live again" in printed) == (0, True)
     assert not airflow.runs
     words = asked.read_text().split()
-    assert words[:5] == ["-m", "tasks", "revert", "--name", "demo"]
+    assert words[:5] == ["-m", "slipway.tasks", "revert", "--name", "demo"]
     assert words[7:] == ["--reason=-slow", "--to=demo-older", "--site", str(site)]
 
 
@@ -245,7 +245,7 @@ def test_a_restore_deploys_what_the_channel_names(airflow, slipway):
 
 
 def test_a_run_whose_dag_cannot_be_read_is_named_so_that_it_can_be_followed_later(slipway, airflow, monkeypatch):
-    monkeypatch.setattr("cli.runs.follow.IDLE_S", 0.2)
+    monkeypatch.setattr("slipway.cli.runs.follow.IDLE_S", 0.2)
     script = airflow.dags[DAG] = Script([Frame("queued")])
 
     def broken_once_it_was_triggered():

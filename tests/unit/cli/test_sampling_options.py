@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from cli.ask.generate import Piece
-from cli.ask.printed_answer import PrintedAnswer
-from cli.ask.prompt_inputs import Sampling, prompt_inputs
-from tasks.contracts.errors import InputError
-from tasks.contracts.wire.prompt_model import ModelInputs
+from slipway.cli.ask.generate import Piece
+from slipway.cli.ask.printed_answer import PrintedAnswer
+from slipway.cli.ask.prompt_inputs import Sampling, prompt_inputs
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.wire.prompt_model import ModelInputs
 from tests.fakes.triton_http import INPUTS, TritonHttpServer
 
 OURS = (*INPUTS, "messages", "stop_words", "chat_template_kwargs")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.settings import Settings
 from local import client_file
-from tasks.contracts.errors import InputError
+from slipway.cli.settings import Settings
+from slipway.tasks.contracts.errors import InputError
 
 
 def test_an_option_comes_before_the_environment():

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from cli.airflow.api import Airflow
-from cli.airflow.login import Login
-from cli.runs.state import _lease, _service, explanation, read_channel
-from cli.settings import Settings
-from tasks.adapters.kube.lease_object import LeaseHolder
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.contracts.errors import InputError
-from tasks.contracts.measured.gate import GateReport, Verdict
-from tasks.contracts.stored.artifact import Layout
-from tasks.contracts.stored.channel import Channel
+from slipway.cli.airflow.api import Airflow
+from slipway.cli.airflow.login import Login
+from slipway.cli.runs.state import _lease, _service, explanation, read_channel
+from slipway.cli.settings import Settings
+from slipway.tasks.adapters.kube.lease_object import LeaseHolder
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.measured.gate import GateReport, Verdict
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.channel import Channel
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.fakes.releases import release
 from tests.unit.cli.runs import DAG, gated, nothing_to_do, promoted

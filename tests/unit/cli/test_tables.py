@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from cli.runs.tables import channel_lines, gate_table
-from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
-from tasks.contracts.spec.gate import Expectation
-from tasks.contracts.stored.channel import Channel
+from slipway.cli.runs.tables import channel_lines, gate_table
+from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from slipway.tasks.contracts.spec.gate import Expectation
+from slipway.tasks.contracts.stored.channel import Channel
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

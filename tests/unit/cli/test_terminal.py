@@ -9,10 +9,10 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from cli import terminal
-from cli.__main__ import main
-from cli.runs import screens
-from cli.terminal import printable
+from slipway.cli import terminal
+from slipway.cli.__main__ import main
+from slipway.cli.runs import screens
+from slipway.cli.terminal import printable
 from tests.fakes.hostile_proxy import TERMINAL
 from tests.fakes.triton_http import TritonHttpServer
 from tests.unit.cli.runs import DAG, failed

@@ -1,13 +1,17 @@
 """A command line that cannot be understood is a wrong input: exit code 65, as the table of docs/command.md says."""
 
+import importlib
+import inspect
+import keyword
 import os
 import subprocess
 import sys
+import typing
 
 import pytest
 
-from cli.__main__ import COMMANDS, main
-from tasks.contracts.errors import InputError
+from slipway.cli.__main__ import COMMANDS, main
+from slipway.tasks.contracts.errors import InputError
 from tests.support.paths import REPOSITORY
 
 ARGUMENTS = {
@@ -22,6 +26,31 @@ ARGUMENTS = {
     "batch": ["demo", "prompts.jsonl", "-o", "results.jsonl"],
     "compare": ["a", "b", "prompts.jsonl"],
 }
+
+REAL = ("nan", "inf", "1e400", "100000001")
+
+
+def options_with_a_fraction():
+    """Command and option of every number that may have a fraction."""
+    for command, module in COMMANDS.items():
+        function = getattr(importlib.import_module(module), f"{command}_" if keyword.iskeyword(command) else command)
+        hints = typing.get_type_hints(function, include_extras=True)
+        for name in inspect.signature(function).parameters:
+            kind, *_ = typing.get_args(hints[name]) or (hints[name],)
+            if float in (kind, *typing.get_args(kind)):
+                yield command, f"--{name.replace('_', '-')}"
+
+
+@pytest.mark.parametrize("number", REAL)
+@pytest.mark.parametrize(("command", "option"), [*options_with_a_fraction()])
+def test_a_number_that_no_clock_can_wait_is_a_wrong_input(slipway, command, option, number):
+    code, printed = slipway(command, *ARGUMENTS.get(command, []), option, number)
+
+    assert (code, option in printed) == (InputError.exit_code, True)
+
+
+def test_options_with_a_fraction_are_found():
+    assert {("release", "--timeout"), ("ask", "--top-p"), ("status", "--every")} <= {*options_with_a_fraction()}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -74,7 +103,7 @@ def test_the_command_calls_itself_slipway_however_it_is_started(arguments, usage
     environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path]), "COLUMNS": "120"}
 
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *arguments], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "slipway", *arguments], env=environment, capture_output=True, text=True, check=True
     )
 
     assert f"Usage: {usage}" in done.stdout

@@ -6,12 +6,12 @@ from hashlib import sha256
 
 import pytest
 
-from cli.runs.verification import Verification
-from tasks.adapters.sign.signatures import Signatures
-from tasks.contracts.errors import InputError, SignatureError, UnavailableError
-from tasks.contracts.site.signing import fingerprint
-from tasks.contracts.stored.artifact import STAGES
-from tasks.steps import fetch_repository, publish
+from slipway.cli.runs.verification import Verification
+from slipway.tasks.adapters.sign.signatures import Signatures
+from slipway.tasks.contracts.errors import InputError, SignatureError, UnavailableError
+from slipway.tasks.contracts.site.signing import fingerprint
+from slipway.tasks.contracts.stored.artifact import STAGES
+from slipway.tasks.steps import fetch_repository, publish
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import release as planned_release
 from tests.fakes.signing_keys import SigningKey

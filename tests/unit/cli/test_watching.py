@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from cli.runs.watch import watch
+from slipway.cli.runs.watch import watch
 
 
 def looks(*texts):

@@ -5,12 +5,12 @@ import json
 import pytest
 import yaml
 
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import PlanRequest, Source
-from tasks.contracts.stored.release import Release
-from tasks.steps import plan
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import PlanRequest, Source
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.hub_with_adapters import HubWithAdapters

@@ -5,15 +5,15 @@ import json
 import pytest
 import yaml
 
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with_adapters
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.engines.preflight.lora_memory import lora_bytes
-from tasks.engines.preflight.model_shape import shape_of
-from tasks.steps import plan
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with_adapters
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.engines.preflight.lora_memory import lora_bytes
+from slipway.tasks.engines.preflight.model_shape import shape_of
+from slipway.tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.hub_with_adapters import HubWithAdapters

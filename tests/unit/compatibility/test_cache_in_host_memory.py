@@ -2,12 +2,12 @@
 
 import pytest
 
-from tasks.contracts.fit.resolution import ResolvedRelease
-from tasks.contracts.site.site import quantity
-from tasks.engines.preflight.engine_options import COMMON, check_options
-from tasks.engines.preflight.memory_fit import BATCHED_TOKENS, batched_tokens
-from tasks.engines.registry import planner_for
-from tasks.serving.rendered.groups import placed_together
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.contracts.site.site import quantity
+from slipway.tasks.engines.preflight.engine_options import COMMON, check_options
+from slipway.tasks.engines.preflight.memory_fit import BATCHED_TOKENS, batched_tokens
+from slipway.tasks.engines.registry import planner_for
+from slipway.tasks.serving.rendered.groups import placed_together
 from tests.fakes.gpu_site import SHAPE, gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
-from tasks.contracts.site.triton_images import STATED_IMAGES
-from tasks.engines.preflight.known_classes import PACKAGES
-from tasks.engines.upstream.tables import table_of
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from slipway.tasks.contracts.site.triton_images import STATED_IMAGES
+from slipway.tasks.engines.preflight.known_classes import PACKAGES
+from slipway.tasks.engines.upstream.tables import table_of
 from tests.fakes.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 

@@ -6,14 +6,14 @@ import tomllib
 
 import pytest
 
-from tasks.adapters.kube.lease_object import holder_of
-from tasks.contracts.base import read_contract, read_contract_json
-from tasks.contracts.documents import parse_document
-from tasks.contracts.errors import InputError
-from tasks.contracts.stored.channel import Channel
-from tasks.contracts.stored.plan import release_id, stage_keys
-from tasks.contracts.stored.release import Release
-from tasks.contracts.version import VERSION
+from slipway.tasks.adapters.kube.lease_object import holder_of
+from slipway.tasks.contracts.base import read_contract, read_contract_json
+from slipway.tasks.contracts.documents import parse_document
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.plan import release_id, stage_keys
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.contracts.version import VERSION
 from tests.fixtures.document_kinds import DOCUMENTS
 from tests.fixtures.make_documents import FOLDER, documents
 from tests.support.paths import REPOSITORY
@@ -91,7 +91,7 @@ def test_the_first_version_has_a_fixture_of_each_of_its_kinds():
 
 def test_every_document_that_the_code_reads_is_a_known_kind():
     read = set()
-    for folder in ("tasks", "cli", "plugins", "dags"):
+    for folder in ("slipway", "dags"):
         for path in (REPOSITORY / folder).rglob("*.py"):
             read |= set(contracts_read_in(ast.parse(path.read_text())))
 

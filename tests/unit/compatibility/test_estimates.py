@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.preflight.memory_fit import bytes_on_gpus
-from tasks.engines.registry import planner_for
+from slipway.tasks.contracts.stored.plan import HubFile, Source
+from slipway.tasks.engines.preflight.memory_fit import bytes_on_gpus
+from slipway.tasks.engines.registry import planner_for
 from tests.fakes.releases import SPEC, spec
 
 WEIGHTS, REST = 16 * 10**9, 10**7

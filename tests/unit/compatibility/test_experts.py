@@ -3,11 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.contracts.stored.plan import Datasets, Source, Tools, stage_fields
-from tasks.engines.preflight.experts import check_experts, experts_of
-from tasks.engines.preflight.memory_fit import need_of
-from tasks.engines.preflight.model_shape import shape_of
-from tasks.engines.trtllm.families import CONVERTERS, check_converted
+from slipway.tasks.contracts.stored.plan import Datasets, Source, Tools, stage_fields
+from slipway.tasks.engines.preflight.experts import check_experts, experts_of
+from slipway.tasks.engines.preflight.memory_fit import need_of
+from slipway.tasks.engines.preflight.model_shape import shape_of
+from slipway.tasks.engines.trtllm.families import CONVERTERS, check_converted
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with
-from tasks.contracts.spec.gpu_formats import ARCHITECTURES, FORMATS, KV_CACHES, check_format
-from tasks.contracts.spec.spec import Quantization
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with
+from slipway.tasks.contracts.spec.gpu_formats import ARCHITECTURES, FORMATS, KV_CACHES, check_format
+from slipway.tasks.contracts.spec.spec import Quantization
 from tests.support.refused import refused
 
 A10G, L4, H100, B200 = ("NVIDIA-A10G", "sm_86"), ("NVIDIA-L4", "sm_89"), ("NVIDIA-H100", "sm_90"), ("B200", "sm_100")

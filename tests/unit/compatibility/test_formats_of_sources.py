@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.fit.step_needs import needs_gpu
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.step_needs import needs_gpu
+from slipway.tasks.contracts.site.site import Site
 from tests.fakes.gpu_planning import REPO, SITE, WITHOUT_MODELOPT, asked, plan
 from tests.fakes.public_hub import MODELS
 from tests.support.refused import refused

@@ -6,14 +6,14 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.engines.huggingface.speculation import vllm_eagle3
-from tasks.engines.preflight.speculation import check_speculation
-from tasks.steps import plan
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.engines.huggingface.speculation import vllm_eagle3
+from slipway.tasks.engines.preflight.speculation import check_speculation
+from slipway.tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.hub import MemoryHub

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, TRT_ENGINE, kinds_with
-from tasks.contracts.site.site import Gpu
-from tasks.contracts.site.triton_images import STATED_IMAGES, check_driver, triton_image
-from tasks.engines.trtllm.maker import TENSORRT_LLM
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, TRT_ENGINE, kinds_with
+from slipway.tasks.contracts.site.site import Gpu
+from slipway.tasks.contracts.site.triton_images import STATED_IMAGES, check_driver, triton_image
+from slipway.tasks.engines.trtllm.maker import TENSORRT_LLM
 from tests.support.refused import refused
 
 NVIDIA = "nvcr.io/nvidia/tritonserver"

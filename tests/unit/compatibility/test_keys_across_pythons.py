@@ -15,9 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from tasks.contracts.base import canonical_json, sha256_of
-from tasks.contracts.stored.artifact import STAGES
-from tasks.contracts.stored.plan import INPUTS, DatasetFile, Datasets, HubFile, Source, Tools, stage_fields, stage_keys
+from slipway.tasks.contracts.base import canonical_json, sha256_of
+from slipway.tasks.contracts.stored.artifact import STAGES
+from slipway.tasks.contracts.stored.plan import (
+    INPUTS,
+    DatasetFile,
+    Datasets,
+    HubFile,
+    Source,
+    Tools,
+    stage_fields,
+    stage_keys,
+)
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.make_documents import FOLDER
 from tests.support.goldens import GOLDEN, check_goldens

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.engines.preflight.memory_fit import sequence_bytes
-from tasks.engines.preflight.model_shape import shape_of
+from slipway.tasks.engines.preflight.memory_fit import sequence_bytes
+from slipway.tasks.engines.preflight.model_shape import shape_of
 from tests.fakes.brought_models import LLAMA, Brought, plan, spec_of
 from tests.support.refused import refused
 

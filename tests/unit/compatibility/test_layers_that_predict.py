@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.engines.checkpoint.predicting_layers import lost_layers, predicting_layers, without_predicting_layers
+from slipway.tasks.engines.checkpoint.predicting_layers import lost_layers, predicting_layers, without_predicting_layers
 from tests.fakes.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.engines.preflight.memory_fit import need_of, sequence_bytes
-from tasks.engines.preflight.model_shape import missing_fields, shape_of
+from slipway.tasks.engines.preflight.memory_fit import need_of, sequence_bytes
+from slipway.tasks.engines.preflight.model_shape import missing_fields, shape_of
 from tests.fakes.gpu_planning import asked as planned
 from tests.fakes.gpu_planning import plan
 from tests.fakes.public_hub import MODELS, weights_bytes

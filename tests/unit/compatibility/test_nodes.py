@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused

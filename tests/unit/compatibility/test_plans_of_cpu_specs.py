@@ -3,13 +3,13 @@
 import pytest
 import yaml
 
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.steps import plan
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.public_hub import MODELS, PublicHub

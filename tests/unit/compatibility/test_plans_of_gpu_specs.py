@@ -3,20 +3,20 @@
 import pytest
 import yaml
 
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import InputError
-from tasks.contracts.fit.resolution import ResolvedRelease
-from tasks.contracts.fit.step_needs import gpus_to_hold
-from tasks.contracts.site.site import Gpu, Site
-from tasks.contracts.spec.migrate import to_llmapi
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.artifact import Layout
-from tasks.contracts.stored.channel import Channel
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.engines.preflight.memory_fit import GIB
-from tasks.steps import plan
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.contracts.fit.step_needs import gpus_to_hold
+from slipway.tasks.contracts.site.site import Gpu, Site
+from slipway.tasks.contracts.spec.migrate import to_llmapi
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.engines.preflight.memory_fit import GIB
+from slipway.tasks.steps import plan
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.object_store import MemoryObjectStore

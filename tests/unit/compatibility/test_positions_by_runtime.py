@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.engines.checkpoint.positions import positions_of
+from slipway.tasks.engines.checkpoint.positions import positions_of
 from tests.fakes.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 

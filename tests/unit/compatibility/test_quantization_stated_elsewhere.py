@@ -3,7 +3,7 @@
 import pytest
 
 from bench.models import records
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.site.site import Site
 from tests.fakes.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks.contracts.fit.resolution import ResolvedRelease, resolve
-from tasks.contracts.site.signing import Signing
-from tasks.contracts.site.telemetry import Telemetry
-from tasks.contracts.stored.plan import Estimate
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease, resolve
+from slipway.tasks.contracts.site.signing import Signing
+from slipway.tasks.contracts.site.telemetry import Telemetry
+from slipway.tasks.contracts.stored.plan import Estimate
 from tests.fakes.gpu_site import GPUS, MULTINODE, SERVING, gpu_site
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.engines.trtllm.families import CONVERTERS, QUANTIZED
+from slipway.tasks.engines.trtllm.families import CONVERTERS, QUANTIZED
 from tests.fakes.gpu_planning import asked, of_class, plan
 from tests.support.refused import refused
 

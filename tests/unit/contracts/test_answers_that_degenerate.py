@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.spec.answer_text import ends_in_a_loop, is_empty
+from slipway.tasks.contracts.spec.answer_text import ends_in_a_loop, is_empty
 
 LOOPS = {
     "the demo's model with noise on its weights": "One dozenOne dozen has2S2 Greece dozen items dozen items dozen items "

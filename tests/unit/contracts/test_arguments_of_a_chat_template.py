@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.contracts.stored.plan import Datasets, Source, Tools, stage_fields, stage_keys
+from slipway.tasks.contracts.stored.plan import Datasets, Source, Tools, stage_fields, stage_keys
 from tests.fakes.releases import SPEC, spec
 
 HISTORY = [{"role": "system", "content": "Be brief."}]

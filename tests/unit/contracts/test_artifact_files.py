@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.contracts.stored.artifact import File, Layout
+from slipway.tasks.contracts.stored.artifact import File, Layout
 
 
 def file(path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.contracts.wire.bounded_json import Bounds, BoundsError, NotJsonError, read
+from slipway.tasks.contracts.wire.bounded_json import Bounds, BoundsError, NotJsonError, read
 
 BOUNDS = Bounds(chars=200_000, depth=5, values=100)
 
@@ -59,4 +59,4 @@ def test_json_beyond_its_bounds_is_refused(text, said):
 def test_the_models_of_triton_share_the_file(request):
     link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / "bounded_json.py"
 
-    assert link.resolve() == request.config.rootpath / "tasks/contracts/wire/bounded_json.py"
+    assert link.resolve() == request.config.rootpath / "slipway/tasks/contracts/wire/bounded_json.py"

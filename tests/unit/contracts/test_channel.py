@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.contracts.stored.channel import HISTORY_LENGTH, Channel
+from slipway.tasks.contracts.stored.channel import HISTORY_LENGTH, Channel
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.contracts import documents
-from tasks.contracts.base import parse_json, read_contract
-from tasks.contracts.documents import parse_document
-from tasks.contracts.errors import InputError
-from tasks.contracts.redaction import MESSAGE_CHARS
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.document_files import read_document
+from slipway.tasks.contracts import documents
+from slipway.tasks.contracts.base import parse_json, read_contract
+from slipway.tasks.contracts.documents import parse_document
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.redaction import MESSAGE_CHARS
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.document_files import read_document
 from tests.fakes.releases import SPEC
 from tests.support.refused import refused
 

@@ -3,11 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import InputError
-from tasks.contracts.measured.drill import DrillRequest
-from tasks.contracts.spec.rollout import DrillSettings
-from tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.measured.drill import DrillRequest
+from slipway.tasks.contracts.spec.rollout import DrillSettings
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.fakes.releases import SPEC, spec
 
 

@@ -5,18 +5,16 @@ from typing import get_args
 
 import pytest
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind
-from tasks.contracts.spec_fields import MAX_NAME_CHARS
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind
+from slipway.tasks.contracts.spec_fields import MAX_NAME_CHARS
 from tests.support.paths import REPOSITORY
 
 MAY_COMPARE = (
-    "tasks/contracts/engine/engine_kinds.py",
-    "tasks/engines/registry.py",
-    *[f"tasks/engines/{folder}/" for folder in ("openvino", "trtllm", "huggingface")],
+    "slipway/tasks/contracts/engine/engine_kinds.py",
+    "slipway/tasks/engines/registry.py",
+    *[f"slipway/tasks/engines/{folder}/" for folder in ("openvino", "trtllm", "huggingface")],
 )
-SOURCES = [
-    file for folder in ("tasks", "plugins", "dags", "cli") for file in sorted((REPOSITORY / folder).rglob("*.py"))
-]
+SOURCES = [file for folder in ("slipway", "dags") for file in sorted((REPOSITORY / folder).rglob("*.py"))]
 
 
 def is_kind(node):

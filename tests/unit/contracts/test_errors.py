@@ -2,8 +2,14 @@ import copy
 
 import pytest
 
-from tasks.contracts.errors import ConflictError, DigestMismatchError, InputError, PipelineError, UnavailableError
-from tasks.contracts.redaction import MESSAGE_CHARS
+from slipway.tasks.contracts.errors import (
+    ConflictError,
+    DigestMismatchError,
+    InputError,
+    PipelineError,
+    UnavailableError,
+)
+from slipway.tasks.contracts.redaction import MESSAGE_CHARS
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.contracts.base import canonical_json
-from tasks.contracts.stored.plan import explain
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.stored.plan import explain
 
 OLD = {
     "download": {"files": {"model.safetensors": "sha256:" + "a" * 64, "config.json": "git-sha1:" + "b" * 40}},

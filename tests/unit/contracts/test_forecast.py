@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.fit.forecast import Forecast, PastTimes, differences, forecast
-from tasks.contracts.fit.resolution import ResolvedRelease
-from tasks.contracts.stored.bytes_to_move import BytesToMove, StoredFiles, bytes_to_move
+from slipway.tasks.contracts.fit.forecast import Forecast, PastTimes, differences, forecast
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.contracts.stored.bytes_to_move import BytesToMove, StoredFiles, bytes_to_move
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, release, spec
 from tests.fakes.workspace import site

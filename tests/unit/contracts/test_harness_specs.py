@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.contracts.fit.step_kinds import steps_of
-from tasks.contracts.spec.harness import Harness, HarnessTask
-from tasks.contracts.step_names import STEPS
+from slipway.tasks.contracts.fit.step_kinds import steps_of
+from slipway.tasks.contracts.spec.harness import Harness, HarnessTask
+from slipway.tasks.contracts.step_names import STEPS
 from tests.fakes.releases import SPEC, spec
 
 TASK = {"task": "gsm8k", "at_least": 0.5}

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 import pytest
 
-from tasks.contracts.wire.grammar.ebnf import Dialect
-from tasks.contracts.wire.grammar.formats import ANY_TEXT, NUMBERS, PATTERNS
-from tasks.contracts.wire.json_schema import (
+from slipway.tasks.contracts.wire.grammar.ebnf import Dialect
+from slipway.tasks.contracts.wire.grammar.formats import ANY_TEXT, NUMBERS, PATTERNS
+from slipway.tasks.contracts.wire.json_schema import (
     BY_TYPE,
     MAX_CHARS,
     MAX_SCHEMAS,
@@ -249,7 +249,7 @@ def test_a_schema_that_is_too_deep_is_refused():
 def test_the_models_of_triton_share_the_code(request, shared):
     link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / shared
 
-    assert link.resolve() == request.config.rootpath / "tasks" / "contracts" / "wire" / shared
+    assert link.resolve() == request.config.rootpath / "slipway" / "tasks" / "contracts" / "wire" / shared
 
 
 def test_the_documentation_names_what_is_enforced(request):

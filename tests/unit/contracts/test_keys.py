@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
-from tasks.contracts.engine.speculation import Drafted, PromptLookup
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.artifact import STAGES
-from tasks.contracts.stored.plan import (
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from slipway.tasks.contracts.engine.speculation import Drafted, PromptLookup
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.artifact import STAGES
+from slipway.tasks.contracts.stored.plan import (
     DatasetFile,
     Datasets,
     HubFile,

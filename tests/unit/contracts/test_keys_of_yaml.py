@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.documents import parse_document
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile, Source, Tools, stage_fields, stage_keys
-from tasks.document_files import read_document
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.documents import parse_document
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile, Source, Tools, stage_fields, stage_keys
+from slipway.tasks.document_files import read_document
 from tests.fakes.releases import SPEC
 from tests.fakes.yaml_writers import written
 from tests.support.paths import REPOSITORY

@@ -12,13 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tasks.contracts.wire.grammar import GrammarError
-from tasks.contracts.wire.grammar.automaton import common
-from tasks.contracts.wire.grammar.formats import PATTERNS, format_language
-from tasks.contracts.wire.grammar.numbers import number_language
-from tasks.contracts.wire.grammar.patterns import read_pattern
-from tasks.contracts.wire.grammar.regular import Chain, Chars, Choice, Repeat, Shared
-from tasks.contracts.wire.json_schema import _number_bounds
+from slipway.tasks.contracts.wire.grammar import GrammarError
+from slipway.tasks.contracts.wire.grammar.automaton import common
+from slipway.tasks.contracts.wire.grammar.formats import PATTERNS, format_language
+from slipway.tasks.contracts.wire.grammar.numbers import number_language
+from slipway.tasks.contracts.wire.grammar.patterns import read_pattern
+from slipway.tasks.contracts.wire.grammar.regular import Chain, Chars, Choice, Repeat, Shared
+from slipway.tasks.contracts.wire.json_schema import _number_bounds
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER
 MORE = 3

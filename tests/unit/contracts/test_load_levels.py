@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.measured.looks import longest_s, turn_requests
-from tasks.contracts.spec.gate import Benchmark
-from tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.measured.looks import longest_s, turn_requests
+from slipway.tasks.contracts.spec.gate import Benchmark
+from slipway.tasks.contracts.spec.load_level import LoadLevel
 from tests.fakes.releases import SPEC, release
 
 ERRORS = {"metric": "error_rate", "at_most": 0.01}

@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from tasks.contracts.spec.migrate import to_llmapi
-from tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec.migrate import to_llmapi
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.fakes.releases import SPEC
 from tests.support.refused import refused
 

@@ -1,12 +1,12 @@
 """Mutated specs, other ones each time: each is accepted or refused in words, and by both readers alike."""
 
-from cli.files.documents import checked
-from plugins.slipway_airflow.specs import read_specs
-from tasks.contracts.base import canonical_json, read_contract_json
-from tasks.contracts.documents import parse_document
-from tasks.contracts.errors import InputError
-from tasks.contracts.redaction import MESSAGE_CHARS
-from tasks.contracts.spec.spec import ReleaseSpec
+from slipway.airflow.specs import read_specs
+from slipway.cli.files.documents import checked
+from slipway.tasks.contracts.base import canonical_json, read_contract_json
+from slipway.tasks.contracts.documents import parse_document
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.redaction import MESSAGE_CHARS
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.fakes.mutated_documents import mutants
 from tests.support.paths import REPOSITORY
 from tests.support.seeds import dice

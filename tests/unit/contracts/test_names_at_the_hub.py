@@ -7,7 +7,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from pydantic import TypeAdapter, ValidationError
 
-from tasks.contracts.spec_fields import HubRepo, Revision
+from slipway.tasks.contracts.spec_fields import HubRepo, Revision
 
 REPOSITORIES = [
     "../..", "-a/b", "a/-b", "a-/b", "a/b-", ".a/b", "a/.b", "a/b.", "a/b.git", "a--b/c", "a/b--c", "a..b/c", "a/b..c", "./b", "a/..",

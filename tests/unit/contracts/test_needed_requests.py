@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from tasks.contracts.fit.forecast import needed_requests
-from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from slipway.tasks.contracts.fit.forecast import needed_requests
+from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from tests.fakes.releases import SPEC, spec
 
 WHAT = "latency_ms p95 at 1 at once / live"

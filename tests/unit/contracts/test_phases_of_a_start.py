@@ -2,7 +2,15 @@
 
 import pytest
 
-from tasks.contracts.pods.start_phases import PhaseClock, StartPhase, budget_name, late, latest_phase, phase_of, reason
+from slipway.tasks.contracts.pods.start_phases import (
+    PhaseClock,
+    StartPhase,
+    budget_name,
+    late,
+    latest_phase,
+    phase_of,
+    reason,
+)
 
 SCHEDULED = {"type": "PodScheduled", "status": "True"}
 UNPLACED = {

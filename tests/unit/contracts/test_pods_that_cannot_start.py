@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.pods.pod_starts import CONFIGURATION_GRACE_S, PULL_GRACE_S, StartWatch
+from slipway.tasks.contracts.pods.pod_starts import CONFIGURATION_GRACE_S, PULL_GRACE_S, StartWatch
 
 ENVIRONMENT = [
     {"name": name, "valueFrom": {"secretKeyRef": {"name": "slipway-s3", "key": name}}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.contracts.pods.pod_failures import CAUSES, EXIT_CODES, failure_of, gone, last_words
+from slipway.tasks.contracts.pods.pod_failures import CAUSES, EXIT_CODES, failure_of, gone, last_words
 
 LOST = {
     "exitCode": 137,

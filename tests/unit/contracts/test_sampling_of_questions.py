@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
-from tasks.contracts.engine.sampling import SAMPLING_NAMES
-from tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from slipway.tasks.contracts.engine.sampling import SAMPLING_NAMES
+from slipway.tasks.contracts.spec.question import SmokeQuestion
 from tests.fakes.releases import EVERY_PARAMETER, SPEC, spec
 
 EVERY = EVERY_PARAMETER | {"stop": "\n"}

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from pydantic import AnyUrl, BaseModel, Field, TypeAdapter
 
-from tasks.contracts.wire.json_schema import SchemaError, grammar_of
+from slipway.tasks.contracts.wire.json_schema import SchemaError, grammar_of
 
 
 class Color(enum.Enum):

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from tasks.contracts.wire.grammar.ebnf import Dialect
-from tasks.contracts.wire.json_schema import SchemaError, grammar_of
+from slipway.tasks.contracts.wire.grammar.ebnf import Dialect
+from slipway.tasks.contracts.wire.json_schema import SchemaError, grammar_of
 from tests.support.json_schemas import NOT_OF_ZOD, ZOD
 
 

@@ -3,12 +3,12 @@ import unicodedata
 import pytest
 from pydantic import ValidationError
 
-from tasks.contracts.base import canonical_json, read_contract, read_contract_json
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.site import Site, quantity
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import Plan, PlanRequest
+from slipway.tasks.contracts.base import canonical_json, read_contract, read_contract_json
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import Site, quantity
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import SITE
 from tests.support.refused import refused

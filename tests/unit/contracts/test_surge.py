@@ -2,12 +2,12 @@
 
 import pytest
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import InputError
-from tasks.contracts.fit.forecast import PastTimes, forecast, interruption
-from tasks.contracts.fit.resolution import ResolvedRelease
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.bytes_to_move import StoredFiles, bytes_to_move
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.forecast import PastTimes, forecast, interruption
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.bytes_to_move import StoredFiles, bytes_to_move
 from tests.fakes.releases import SPEC, release, spec
 from tests.fakes.workspace import site
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.contracts.measured.gate import Verdict
-from tasks.contracts.measured.traffic import Served, Side, grown, judge, read_front_page, read_page, verdict_of
-from tasks.contracts.spec.rollout import CanaryLimits
+from slipway.tasks.contracts.measured.gate import Verdict
+from slipway.tasks.contracts.measured.traffic import Served, Side, grown, judge, read_front_page, read_page, verdict_of
+from slipway.tasks.contracts.spec.rollout import CanaryLimits
 
 PAGE = """\
 # HELP nv_inference_request_success Number of successful inference requests, all batch sizes

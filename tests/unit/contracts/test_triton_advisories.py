@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
-from tasks.contracts.site.triton_images import STATED_IMAGES
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from slipway.tasks.contracts.site.triton_images import STATED_IMAGES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "triton-advisories.md").read_text()
 BULLETINS = dict(re.findall(r"^\| (20\d\d/\d+) \| .* \| (\d\d\.\d\d) \|$", PAGE, re.MULTILINE))

@@ -5,10 +5,10 @@ import copy
 import pytest
 import yaml
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
 
 SITE = yaml.safe_load((REPOSITORY / "sites" / "kind.yaml").read_text())

@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 import urllib3
 
-from tasks.contracts.wire.no_answer import why_no_answer
+from slipway.tasks.contracts.wire.no_answer import why_no_answer
 
 
 @contextlib.contextmanager

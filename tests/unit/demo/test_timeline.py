@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.airflow.api import Run, Task
-from cli.runs.follow import RunView
 from demo import timeline as timelines
 from demo.observers import Pod
 from demo.timeline import Timeline
-from tasks.contracts.stored.release import StepResult
+from slipway.cli.airflow.api import Run, Task
+from slipway.cli.runs.follow import RunView
+from slipway.tasks.contracts.stored.release import StepResult
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 

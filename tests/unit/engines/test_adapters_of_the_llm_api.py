@@ -5,9 +5,9 @@ import json
 import pytest
 from safetensors.numpy import load_file
 
-from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.checkpoint.lora_modules import modules_of
-from tasks.engines.registry import maker_for
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+from slipway.tasks.engines.checkpoint.lora_modules import modules_of
+from slipway.tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.adapters import TINY, write_adapter, write_model_with_adapters
 from tests.support.refused import refused

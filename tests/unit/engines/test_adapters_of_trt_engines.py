@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.trtllm.maker import TrtMaker
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+from slipway.tasks.engines.trtllm.maker import TrtMaker
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.tensorrt_llm_tools import install
 from tests.fixtures.adapters import write_adapter, write_model_with_adapters

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tasks.engines.cpus import available_cpus
+from slipway.tasks.engines.cpus import available_cpus
 
 ALLOWED = len(os.sched_getaffinity(0))
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.serving.pod.boot import BootTest
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.serving.pod.boot import BootTest
 from tests.fakes.clock import ManualClock
 from tests.support.refused import refused
 from tests.support.waiting import until

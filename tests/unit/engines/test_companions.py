@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tasks.engines.checkpoint.files import COMPANIONS
+from slipway.tasks.engines.checkpoint.files import COMPANIONS
 
 PICKLES = ("tokenizer.pkl", "tokenizer.bin", "tokenizer.pt", "tokenizer.model.pkl", "vocab.pkl", "chat_template.pkl")
 WANTED = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "tokenizer.model.v3", "vocab.json", "vocab.txt")

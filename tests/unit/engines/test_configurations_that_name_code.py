@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.engines.checkpoint.transformers_model import load_model
+from slipway.tasks.engines.checkpoint.transformers_model import load_model
 from tests.support.refused import refused
 
 pytestmark = pytest.mark.timeout(120)  # transformers and torch are imported

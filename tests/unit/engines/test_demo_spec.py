@@ -6,14 +6,14 @@ import re
 import pytest
 import yaml
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.fit.resolution import resolve
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.checkpoint.files import read_config
-from tasks.engines.checkpoint.positions import check_limits
-from tasks.engines.registry import planner_for
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import HubFile, Source
+from slipway.tasks.engines.checkpoint.files import read_config
+from slipway.tasks.engines.checkpoint.positions import check_limits
+from slipway.tasks.engines.registry import planner_for
 from tests.support.paths import HUB, REPOSITORY
 from tests.unit.engines.test_openvino_requests import SHAPE
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters.process import Process, free_ports
+from slipway.tasks.adapters.process import Process, free_ports
 from tests.support.waiting import until
 
 

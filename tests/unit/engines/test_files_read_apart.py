@@ -2,7 +2,7 @@
 
 import json
 
-from tasks.engines.checkpoint.apart import run_apart
+from slipway.tasks.engines.checkpoint.apart import run_apart
 
 PROGRAM = "import json, os; print(json.dumps(dict(os.environ)))"
 

@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import InputError, PipelineError
-from tasks.contracts.fit.resolution import resolve
-from tasks.contracts.site.site import Site
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.checkpoint.files import check_weights, read_config
-from tasks.engines.checkpoint.foreign import EXPECTED, check_document, refusing
-from tasks.engines.checkpoint.positions import check_limits
-from tasks.engines.registry import planner_for
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import HubFile, Source
+from slipway.tasks.engines.checkpoint.files import check_weights, read_config
+from slipway.tasks.engines.checkpoint.foreign import EXPECTED, check_document, refusing
+from slipway.tasks.engines.checkpoint.positions import check_limits
+from slipway.tasks.engines.registry import planner_for
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC
 from tests.support.refused import refused

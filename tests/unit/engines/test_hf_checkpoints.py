@@ -5,11 +5,11 @@ import json
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.contracts.engine.lora_support import VLLM_ADAPTERS
-from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.checkpoint.config_reading import differences
-from tasks.engines.preflight.loras import max_rank
-from tasks.engines.registry import maker_for
+from slipway.tasks.contracts.engine.lora_support import VLLM_ADAPTERS
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+from slipway.tasks.engines.checkpoint.config_reading import differences
+from slipway.tasks.engines.preflight.loras import max_rank
+from slipway.tasks.engines.registry import maker_for
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.adapters import write_adapter
 from tests.fixtures.odd_checkpoints import FORMS, config_of

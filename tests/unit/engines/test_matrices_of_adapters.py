@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.preflight.sources import loras_of
-from tasks.engines.registry import maker_for
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+from slipway.tasks.engines.preflight.sources import loras_of
+from slipway.tasks.engines.registry import maker_for
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import SPEC, spec
 from tests.fixtures.adapters import TINY, adapter_config, lora_tensors

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from tasks.contracts.engine.engine_kinds import KEPT_FORMATS, LLMAPI, VLLM
-from tasks.contracts.errors import PipelineError
-from tasks.engines.checkpoint.config_reading import readable
-from tasks.engines.checkpoint.quant_algo import QUANT_ALGO
-from tasks.engines.huggingface.modelopt import RECIPES, quantize_with_modelopt
-from tasks.engines.huggingface.modelopt_readback import check_same_model, dequantized, digest_of, read_back
+from slipway.tasks.contracts.engine.engine_kinds import KEPT_FORMATS, LLMAPI, VLLM
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.engines.checkpoint.config_reading import readable
+from slipway.tasks.engines.checkpoint.quant_algo import QUANT_ALGO
+from slipway.tasks.engines.huggingface.modelopt import RECIPES, quantize_with_modelopt
+from slipway.tasks.engines.huggingface.modelopt_readback import check_same_model, dequantized, digest_of, read_back
 from tests.fixtures.odd_checkpoints import FORMS, config_of
 from tests.support.refused import refused
 

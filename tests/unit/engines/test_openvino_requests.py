@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from tasks.contracts.fit.resolution import resolve
-from tasks.contracts.site.site import Site
-from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.openvino.build import check_precision, properties, scheduler_settings
-from tasks.engines.openvino.maker import OpenVinoMaker
-from tasks.engines.openvino.planner import OpenVinoPlanner
+from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.stored.plan import HubFile, Source
+from slipway.tasks.engines.openvino.build import check_precision, properties, scheduler_settings
+from slipway.tasks.engines.openvino.maker import OpenVinoMaker
+from slipway.tasks.engines.openvino.planner import OpenVinoPlanner
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tasks.engines.checkpoint.perplexity import MAX_ROWS, TOP_TOKENS, compared, perplexity
+from slipway.tasks.engines.checkpoint.perplexity import MAX_ROWS, TOP_TOKENS, compared, perplexity
 
 
 def uniform(vocabulary):

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from tasks.engines.heartbeat import phase
+from slipway.tasks.engines.heartbeat import phase
 from tests.support.waiting import until
 
 

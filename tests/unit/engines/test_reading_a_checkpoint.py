@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.contracts.stored.plan import HubFile, Source
-from tasks.engines.checkpoint.files import check_files, check_weights, copy_companions, read_config
-from tasks.engines.checkpoint.positions import check_limits
+from slipway.tasks.contracts.stored.plan import HubFile, Source
+from slipway.tasks.engines.checkpoint.files import check_files, check_weights, copy_companions, read_config
+from slipway.tasks.engines.checkpoint.positions import check_limits
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused
 

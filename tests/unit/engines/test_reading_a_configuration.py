@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with
-from tasks.contracts.site.triton_images import STATED_IMAGES
-from tasks.engines.checkpoint.config_reading import (
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with
+from slipway.tasks.contracts.site.triton_images import STATED_IMAGES
+from slipway.tasks.engines.checkpoint.config_reading import (
     GENERATIONS,
     INSTALLED,
     check_readable,

@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from tasks.contracts.engine.engine_kinds import EngineKind
-from tasks.engines.registry import maker_for, planner_for
+from slipway.tasks.contracts.engine.engine_kinds import EngineKind
+from slipway.tasks.engines.registry import maker_for, planner_for
 
 
 @pytest.mark.parametrize("kind", get_args(EngineKind))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.serving.rendered.repository import check_repository, render
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.serving.rendered.repository import check_repository, render
 from tests.support.refused import refused
 
 CONFIG = """name: "{{ name }}"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.contracts.spec.gpu_formats import AS_IT_IS
-from tasks.engines.preflight.source_formats import name_of
+from slipway.tasks.contracts.spec.gpu_formats import AS_IT_IS
+from slipway.tasks.engines.preflight.source_formats import name_of
 
 NAMES = {row.format for row in AS_IT_IS}
 

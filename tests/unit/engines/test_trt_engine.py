@@ -5,10 +5,10 @@ import json
 import pytest
 from safetensors.numpy import save_file
 
-from tasks.engines.checkpoint.calibration_texts import Texts
-from tasks.engines.trtllm.maker import TrtMaker
-from tasks.engines.trtllm.readback import check_positions
-from tasks.engines.trtllm.vocabulary import VOCABULARY
+from slipway.tasks.engines.checkpoint.calibration_texts import Texts
+from slipway.tasks.engines.trtllm.maker import TrtMaker
+from slipway.tasks.engines.trtllm.readback import check_positions
+from slipway.tasks.engines.trtllm.vocabulary import VOCABULARY
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.tensorrt_llm_tools import install
 from tests.fixtures.odd_checkpoints import FORMS, LLAMA3, config_of

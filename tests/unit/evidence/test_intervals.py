@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from tasks.adapters.judge.statistics import quantile_ratio, rate_ratio
-from tasks.contracts.measured.gate import LINE_ERROR
-from tasks.contracts.measured.looks import block_count, blocks, looks, planned
-from tasks.contracts.spec.gate import Benchmark
+from slipway.tasks.adapters.judge.statistics import quantile_ratio, rate_ratio
+from slipway.tasks.contracts.measured.gate import LINE_ERROR
+from slipway.tasks.contracts.measured.looks import block_count, blocks, looks, planned
+from slipway.tasks.contracts.spec.gate import Benchmark
 
 TIMES = [float(number) for number in np.random.default_rng(1).lognormal(4, 0.35, 64)]
 OTHERS = [float(number) for number in np.random.default_rng(2).lognormal(4, 0.35, 64)]

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from tasks.contracts.base import canonical_json
-from tasks.contracts.measured.evidence import Evidence, TextLosses
-from tasks.contracts.measured.gate import Verdict
-from tasks.contracts.measured.measurement import AnswerRow, RequestRow
-from tasks.contracts.spec.gate import Goodput
-from tasks.contracts.spec.load_level import LoadLevel
-from tasks.steps.gate import judge
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.measured.evidence import Evidence, TextLosses
+from slipway.tasks.contracts.measured.gate import Verdict
+from slipway.tasks.contracts.measured.measurement import AnswerRow, RequestRow
+from slipway.tasks.contracts.spec.gate import Goodput
+from slipway.tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
 
 QUALITY = {"dataset": "hf://datasets/a/b@main/q.jsonl", "perplexity": "hf://datasets/a/b@main/p.jsonl"}

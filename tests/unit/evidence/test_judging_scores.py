@@ -2,12 +2,12 @@
 
 import pytest
 
-from tasks.contracts.measured.evidence import Evidence
-from tasks.contracts.measured.gate import Verdict
-from tasks.contracts.measured.harness import HarnessReport, HarnessScores, Score
-from tasks.contracts.measured.measurement import AnswerRow
-from tasks.contracts.spec.gate import Goodput
-from tasks.steps.gate import judge
+from slipway.tasks.contracts.measured.evidence import Evidence
+from slipway.tasks.contracts.measured.gate import Verdict
+from slipway.tasks.contracts.measured.harness import HarnessReport, HarnessScores, Score
+from slipway.tasks.contracts.measured.measurement import AnswerRow
+from slipway.tasks.contracts.spec.gate import Goodput
+from slipway.tasks.steps.gate import judge
 from tests.fakes.releases import SPEC, release
 
 KEY = "exact_match,strict-match"

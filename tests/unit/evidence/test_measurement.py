@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from tasks.contracts.measured.measurement import RequestRow, packed, percentile, summarize, unpacked
-from tasks.contracts.spec.gate import Goodput
+from slipway.tasks.contracts.measured.measurement import RequestRow, packed, percentile, summarize, unpacked
+from slipway.tasks.contracts.spec.gate import Goodput
 
 
 def row(start=0.0, first=0.1, last=0.5, tokens=5, **changes):

@@ -4,11 +4,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tasks.adapters.judge.report import charts, render
-from tasks.contracts.measured.evidence import Evidence, TextLosses
-from tasks.contracts.measured.gate import GateReport, Judgement, Verdict
-from tasks.contracts.measured.measurement import AnswerRow, summarize
-from tasks.contracts.spec.gate import Expectation, Goodput
+from slipway.tasks.adapters.judge.report import charts, render
+from slipway.tasks.contracts.measured.evidence import Evidence, TextLosses
+from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
+from slipway.tasks.contracts.measured.measurement import AnswerRow, summarize
+from slipway.tasks.contracts.spec.gate import Expectation, Goodput
 from tests.fakes.releases import release
 from tests.unit.evidence.test_measurement import row
 

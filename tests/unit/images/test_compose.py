@@ -4,8 +4,8 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site
 from tests.support.paths import REPOSITORY
 
 COMPOSE = yaml.safe_load((REPOSITORY / "docker-compose.yaml").read_text())

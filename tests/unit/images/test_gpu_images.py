@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.cluster.image_contract import PACKAGES_OF_STEPS, STEPS_OF_IMAGE
-from tasks.engines.trtllm.commands import BUILD, PYTHON
-from tasks.serving.pod import lead
-from tasks.serving.rendered import commands
+from slipway.cli.cluster.image_contract import PACKAGES_OF_STEPS, STEPS_OF_IMAGE
+from slipway.tasks.engines.trtllm.commands import BUILD, PYTHON
+from slipway.tasks.serving.pod import lead
+from slipway.tasks.serving.rendered import commands
 from tests.contracts.recorded import contract
 from tests.support.paths import REPOSITORY
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
-from tasks.contracts.engine.scaling import SERIES
-from tasks.contracts.fit.resolution import resolve
-from tasks.contracts.site.site import Site
-from tasks.serving.rendered import manifests, scaling
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from slipway.tasks.contracts.engine.scaling import SERIES
+from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.serving.rendered import manifests, scaling
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, spec

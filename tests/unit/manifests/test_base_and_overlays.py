@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from tasks.contracts.fit.site_objects import READS_DATASETS
-from tasks.contracts.step_names import Step
+from slipway.tasks.contracts.fit.site_objects import READS_DATASETS
+from slipway.tasks.contracts.step_names import Step
 from tests.support.kubernetes_schemas import validate
 from tests.unit.manifests.objects import BASE, MANIFESTS, base_objects, listed, named
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from tasks.serving.pod import ready
-from tasks.serving.rendered import commands, groups, manifests
+from slipway.tasks.serving.pod import ready
+from slipway.tasks.serving.rendered import commands, groups, manifests
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, release
 from tests.support.paths import REPOSITORY
@@ -60,7 +60,7 @@ def test_the_liveness_of_a_vllm_server_is_its_models():
 
 
 def test_every_model_of_a_group_is_probed():
-    command = ["python", "-m", "tasks.serving.pod.ready", "--port=9000", "llama", "mistral"]
+    command = ["python", "-m", "slipway.tasks.serving.pod.ready", "--port=9000", "llama", "mistral"]
 
     assert [grouped("vllm")[probe]["exec"]["command"] for probe in PROBES] == [command] * len(PROBES)
     assert grouped("vllm")["livenessProbe"]["exec"]["command"][-2:] == [

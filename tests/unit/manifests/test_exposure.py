@@ -7,9 +7,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tasks.contracts.fit.resolution import resolve
-from tasks.contracts.site.exposure import Routes, Split
-from tasks.serving.rendered import exposure, manifests
+from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.site.exposure import Routes, Split
+from slipway.tasks.serving.rendered import exposure, manifests
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.releases import spec
 from tests.fakes.workspace import site

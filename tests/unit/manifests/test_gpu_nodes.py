@@ -7,13 +7,13 @@ import jsonschema
 import pytest
 import yaml
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.engine.gpu_instances import GPU_INSTANCES
-from tasks.contracts.errors import InputError
-from tasks.contracts.fit.node_objects import node_objects
-from tasks.contracts.fit.resolution import ResolvedRelease, resolve
-from tasks.contracts.fit.site_objects import site_objects
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.engine.gpu_instances import GPU_INSTANCES
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.node_objects import node_objects
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease, resolve
+from slipway.tasks.contracts.fit.site_objects import site_objects
+from slipway.tasks.contracts.site.site import Site
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC, spec

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from tasks.contracts.site.store_access import IDENTITY_VARIABLE
+from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from tests.contracts.recorded import check_object, contract
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site
 from tests.contracts.recorded import contract
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
@@ -57,7 +57,8 @@ def checkout(tmp_path_factory):
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
     commands_on(made / "tools", *TOOLS, "python3")
-    (made / "slipway").symlink_to(STAND_IN)
+    (made / "bin").mkdir()
+    (made / "bin" / "slipway").symlink_to(STAND_IN)
     return made
 
 

@@ -9,11 +9,11 @@ from os.path import relpath
 import pytest
 import yaml
 
-from tasks.arguments import METRICS_PORT, parse
-from tasks.contracts.fit.placement import GPU_PRODUCT
-from tasks.rollout.act.channel_metrics import DESCRIPTIONS
-from tasks.serving.openai_api.metrics import AnswerMetrics
-from tasks.serving.rendered import manifests
+from slipway.tasks.arguments import METRICS_PORT, parse
+from slipway.tasks.contracts.fit.placement import GPU_PRODUCT
+from slipway.tasks.rollout.act.channel_metrics import DESCRIPTIONS
+from slipway.tasks.serving.openai_api.metrics import AnswerMetrics
+from slipway.tasks.serving.rendered import manifests
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
@@ -103,7 +103,7 @@ def test_the_exporter_meets_the_restricted_standard_and_runs_a_command_that_exis
     assert violations(pod) == []
     parsed = parse(container["command"][3:], {"SLIPWAY_SITE": "site.yaml"}, description="")
     assert container["ports"] == [{"name": "metrics", "containerPort": METRICS_PORT}]
-    assert (container["command"][:3], parsed.port) == (["python", "-m", "tasks"], METRICS_PORT)
+    assert (container["command"][:3], parsed.port) == (["python", "-m", "slipway.tasks"], METRICS_PORT)
 
 
 def test_the_gpus_exporter_is_scraped_as_what_it_measures_and_runs_on_every_gpu_node():

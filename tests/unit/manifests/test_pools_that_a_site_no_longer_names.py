@@ -4,11 +4,11 @@ import copy
 
 import pytest
 
-from tasks.adapters.kube.node_pools import remove_unnamed
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import InputError
-from tasks.contracts.fit.node_objects import node_objects
-from tasks.contracts.site.site import Site
+from slipway.tasks.adapters.kube.node_pools import remove_unnamed
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.node_objects import node_objects
+from slipway.tasks.contracts.site.site import Site
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import MemoryCluster
 from tests.fakes.eks_site import eks

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.site import Site
-from tasks.contracts.site.store_access import IDENTITY_VARIABLE
-from tasks.serving.pod import drain, lead
-from tasks.serving.rendered import manifests
+from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
+from slipway.tasks.serving.pod import drain, lead
+from slipway.tasks.serving.rendered import manifests
 from tests.contracts.recorded import check_object, check_writable, contract
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC
@@ -228,7 +228,7 @@ def longest_drain_s(server):
     parser = argparse.ArgumentParser()
     drain.add_arguments(parser)
     *start, last = server["lifecycle"]["preStop"]["exec"]["command"][:4]
-    assert (start, last) == (["python", "-m", "tasks"], "drain")
+    assert (start, last) == (["python", "-m", "slipway.tasks"], "drain")
     parsed = parser.parse_args(server["lifecycle"]["preStop"]["exec"]["command"][4:])
     return parsed.leave_s + parsed.requests_s
 

@@ -6,10 +6,10 @@ import shlex
 import pytest
 import yaml
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site
-from tasks.serving.pod import lead
-from tasks.serving.rendered import groups, manifests
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.serving.pod import lead
+from slipway.tasks.serving.rendered import groups, manifests
 from tests.contracts.recorded import check_command, check_object, contract
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks

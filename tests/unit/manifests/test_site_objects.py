@@ -5,9 +5,9 @@ import ipaddress
 import pytest
 import yaml
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.fit.site_objects import HUB_STEPS, credentials_secrets, site_objects
-from tasks.contracts.site.site import Site
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.fit.site_objects import HUB_STEPS, credentials_secrets, site_objects
+from slipway.tasks.contracts.site.site import Site
 from tests.support.kubernetes_schemas import validate
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.site.site import Site, quantity
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.site.site import Site, quantity
 from tests.support.paths import REPOSITORY
 
 SITES = sorted((REPOSITORY / "sites").glob("*.yaml"))

@@ -7,10 +7,10 @@ import yaml
 
 from local.object_store.identities import Identities
 from local.object_store.signatures import Refusal
-from tasks.contracts.fit.step_kinds import STEP_KINDS
-from tasks.contracts.site.signing import Signing
-from tasks.contracts.site.site import ObjectStoreSite
-from tasks.contracts.site.store_access import ACCOUNTS, IDENTITY_VARIABLE, iam_policy
+from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
+from slipway.tasks.contracts.site.signing import Signing
+from slipway.tasks.contracts.site.site import ObjectStoreSite
+from slipway.tasks.contracts.site.store_access import ACCOUNTS, IDENTITY_VARIABLE, iam_policy
 from tests.support.paths import REPOSITORY
 
 MANIFESTS = REPOSITORY / "k8s_manifests"

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from local.cluster.node.environment import expand
-from tasks.contracts.errors import InputError
-from tasks.contracts.kubernetes_text import REFERENCES, check_pod_values, container_values
-from tasks.contracts.site.site import Site
-from tasks.serving.rendered import groups, manifests
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.kubernetes_text import REFERENCES, check_pod_values, container_values
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.serving.rendered import groups, manifests
 from tests.fakes.eks_site import eks
 from tests.fakes.kubernetes_expansion import expanded
 from tests.fakes.releases import release

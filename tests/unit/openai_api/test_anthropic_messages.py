@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from tests.unit.openai_api.test_routes import HELLO, WITH_TOOLS, Triton, answer_of, exchanged, post
 
 PATH = "/v1/messages"

@@ -2,8 +2,8 @@
 
 import json
 
-from tasks.serving.openai_api import anthropic_requests, responses_requests
-from tasks.serving.openai_api.neutral import PARAMETERS, WITHOUT_EFFECT
+from slipway.tasks.serving.openai_api import anthropic_requests, responses_requests
+from slipway.tasks.serving.openai_api.neutral import PARAMETERS, WITHOUT_EFFECT
 from tests.support.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "openai.md"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from tasks.contracts.wire.json_schema import grammar_of
-from tasks.serving.openai_api.application import Routes
+from slipway.tasks.contracts.wire.json_schema import grammar_of
+from slipway.tasks.serving.openai_api.application import Routes
 from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, config_of
 from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton
 

@@ -7,10 +7,10 @@ import subprocess
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.wire.exposition import summed
-from tasks.serving.openai_api.application import Routes
-from tasks.serving.openai_api.inputs import Question
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.wire.exposition import summed
+from slipway.tasks.serving.openai_api.application import Routes
+from slipway.tasks.serving.openai_api.inputs import Question
 from tests.unit.openai_api.test_routes import CHAT, END, HELLO, Triton
 
 NAME = "slipway_openai"

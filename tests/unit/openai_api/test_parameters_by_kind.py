@@ -7,12 +7,12 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from tasks.contracts.engine.engine_kinds import ENGINE_KINDS
-from tasks.contracts.engine.sampling import SAMPLING_NAMES
-from tasks.serving.openai_api.errors import ApiError
-from tasks.serving.openai_api.inputs import chat_question, completion_questions
-from tasks.serving.openai_api.requests import read_chat, read_completion
-from tasks.serving.rendered.repository import render
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from slipway.tasks.contracts.engine.sampling import SAMPLING_NAMES
+from slipway.tasks.serving.openai_api.errors import ApiError
+from slipway.tasks.serving.openai_api.inputs import chat_question, completion_questions
+from slipway.tasks.serving.openai_api.requests import read_chat, read_completion
+from slipway.tasks.serving.rendered.repository import render
 from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.models import model_of
 from tests.unit.serving.test_gpu_repositories import VALUES
@@ -106,7 +106,7 @@ def test_a_kind_obeys_what_the_table_says(rendered, row):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_of_kinds_says_the_same_of_questions_of_a_gate(rendered, kind):
-    """A spec is refused by what tasks/contracts/engine/engine_kinds.py says, a request by the configuration that is rendered."""
+    """A spec is refused by what slipway/tasks/contracts/engine/engine_kinds.py says, a request by the configuration that is rendered."""
     parameters = {name: value for asked in ASKED.values() if asked for name, value in asked.items()}
     model = rendered(kind, None)
     asked = {name: {name: parameters[name]} for name in SAMPLING_NAMES}

@@ -8,9 +8,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 from pydantic import BaseModel
 
-from tasks.serving.openai_api.application import Routes
-from tasks.serving.openai_api.errors import ApiError
-from tasks.serving.openai_api.requests import read_chat
+from slipway.tasks.serving.openai_api.application import Routes
+from slipway.tasks.serving.openai_api.errors import ApiError
+from slipway.tasks.serving.openai_api.requests import read_chat
 from tests.unit.openai_api.test_routes import TOOLS, WITH_TOOLS, Triton, answer_of
 
 QUESTION = {"role": "user", "content": "Hi"}

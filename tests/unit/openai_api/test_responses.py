@@ -7,8 +7,8 @@ import openai
 import pytest
 from aiohttp.test_utils import TestServer
 
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.serving.openai_api.application import Routes
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.serving.openai_api.application import Routes
 from tests.unit.openai_api.test_routes import HELLO, WITH_TOOLS, Triton, answer_of
 
 CALL = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'

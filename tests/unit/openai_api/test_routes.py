@@ -11,9 +11,9 @@ from math import nan
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.serving.openai_api.application import BODY_BYTES, Routes
-from tasks.serving.openai_api.bodies import UNPACKED_BYTES
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.serving.openai_api.application import BODY_BYTES, Routes
+from slipway.tasks.serving.openai_api.bodies import UNPACKED_BYTES
 from tests.unit.openai_api.models import OURS, PROMPT_MODEL, VLLM, VLLM_OUTPUTS, config_of
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}

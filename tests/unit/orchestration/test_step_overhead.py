@@ -5,8 +5,8 @@ import sqlite3
 from bench.step_runs import history
 from bench.step_runs.history import Run, Task
 from bench.step_runs.laptop import plan_result
-from tasks.contracts.stored.plan import Plan
-from tasks.contracts.stored.release import StepResult
+from slipway.tasks.contracts.stored.plan import Plan
+from slipway.tasks.contracts.stored.release import StepResult
 
 
 def task(name, began_s, ended_s, *, work_s=0.0, process=True):

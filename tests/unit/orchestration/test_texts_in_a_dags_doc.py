@@ -3,7 +3,7 @@
 import pytest
 from markdown_it import MarkdownIt
 
-from plugins.slipway_airflow.doc_text import code, fenced
+from slipway.airflow.doc_text import code, fenced
 
 HOSTILE = [
     "```\n<img src=x onerror=alert(1)>\n```",

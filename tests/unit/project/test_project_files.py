@@ -12,10 +12,11 @@ from tests.support.paths import REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 FOLDERS = sorted(
-    path.name
-    for path in REPOSITORY.iterdir()
-    if path.is_dir() and (not path.name.startswith(".") or path.name == ".github")
+    str(path.relative_to(REPOSITORY))
+    for path in (*REPOSITORY.iterdir(), *(REPOSITORY / "slipway").iterdir())
+    if path.is_dir() and (not path.name.startswith(".") or path.name == ".github") and path.name != "slipway"
 )
+"""`slipway/` alone begins names of images and of Hub repositories as well."""
 PATH = re.compile(rf"(?<![\w/.~-])(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]+")
 DOCUMENTS = sorted(
     path

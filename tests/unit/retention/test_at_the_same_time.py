@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.adapters.store.heads import TAKEOVER_S, Heads, exists
-from tasks.contracts.base import canonical_json
-from tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
-from tasks.contracts.stored.artifact import Layout
-from tasks.retention.ledger import Ledger
-from tasks.retention.sweep import Sweep
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.adapters.store.heads import TAKEOVER_S, Heads, exists
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.retention.ledger import Ledger
+from slipway.tasks.retention.sweep import Sweep
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import in_memory
 from tests.fakes.object_store import MemoryObjectStore

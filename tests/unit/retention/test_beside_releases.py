@@ -7,13 +7,13 @@ from tempfile import mkdtemp
 
 import pytest
 
-from tasks.adapters.store.artifacts import ArtifactStore
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
-from tasks.retention.ledger import Ledger
-from tasks.retention.sweep import Sweep
-from tasks.rollout.act.revert import revert
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.retention import RetentionPolicy, RetentionRequest
+from slipway.tasks.retention.ledger import Ledger
+from slipway.tasks.retention.sweep import Sweep
+from slipway.tasks.rollout.act.revert import revert
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import MemoryCluster, in_memory
 from tests.fakes.object_store import MemoryObjectStore

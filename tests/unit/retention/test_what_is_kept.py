@@ -5,9 +5,9 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.site.retention import Deletion, RetentionPolicy
-from tasks.steps import roll_out
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.retention import Deletion, RetentionPolicy
+from slipway.tasks.steps import roll_out
 from tests.fakes.old_stores import OldStore
 
 

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 from pydantic import ValidationError
 
-from tasks.adapters.kube.kube_errors import StaleError
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.rollout.act import server_target
-from tasks.rollout.act.canary_routes import STATE, CanaryRoutes
-from tasks.rollout.decide.canary import Phase, State
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.adapters.kube.kube_errors import StaleError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.rollout.act import server_target
+from slipway.tasks.rollout.act.canary_routes import STATE, CanaryRoutes
+from slipway.tasks.rollout.decide.canary import Phase, State
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import spec
 from tests.fakes.rollouts import channel, judged, published, released, version

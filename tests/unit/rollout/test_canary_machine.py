@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.contracts.measured.gate import Verdict
-from tasks.contracts.site.exposure import Split
-from tasks.rollout.decide.canary import FINAL, CanaryPlan, Phase, State, advance, begin, split
+from slipway.tasks.contracts.measured.gate import Verdict
+from slipway.tasks.contracts.site.exposure import Split
+from slipway.tasks.rollout.decide.canary import FINAL, CanaryPlan, Phase, State, advance, begin, split
 
 WEIGHTS = st.lists(st.integers(1, 99), min_size=1, max_size=6, unique=True).map(lambda found: tuple(sorted(found)))
 PLANS = st.builds(

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.adapters.kube.lease_object import MOST_CHARS, holder_of, spec_of
-from tasks.contracts.errors import ConflictError, InputError
-from tasks.contracts.stored.lease import DAG_RUN
-from tasks.rollout.act.release_lock import ReleaseLock
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.adapters.kube.lease_object import MOST_CHARS, holder_of, spec_of
+from slipway.tasks.contracts.errors import ConflictError, InputError
+from slipway.tasks.contracts.stored.lease import DAG_RUN
+from slipway.tasks.rollout.act.release_lock import ReleaseLock
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, judged, published, released, version

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tasks.adapters.telemetry.metrics_server import KEPT_S, MetricsServer
-from tasks.contracts.base import canonical_json
-from tasks.contracts.errors import UnavailableError
-from tasks.contracts.schedule import next_due
-from tasks.contracts.stored.channel import Channel
-from tasks.contracts.stored.release import UnchangedRun
-from tasks.contracts.wire import exposition
-from tasks.rollout.act.channel_metrics import ChannelMetrics
+from slipway.tasks.adapters.telemetry.metrics_server import KEPT_S, MetricsServer
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.schedule import next_due
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.release import UnchangedRun
+from slipway.tasks.contracts.wire import exposition
+from slipway.tasks.rollout.act.channel_metrics import ChannelMetrics
 from tests.fakes.clock import ManualClock
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import workspace as fake_workspace

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tasks.contracts.errors import ConflictError, InputError, UnavailableError
-from tasks.contracts.measured.drill import DrillReport, DrillRequest
-from tasks.contracts.measured.measurement import unpacked
-from tasks.contracts.spec.rollout import DrillSettings
-from tasks.contracts.stored.release import RevertRequest
-from tasks.steps import drill, revert, roll_out
+from slipway.tasks.contracts.errors import ConflictError, InputError, UnavailableError
+from slipway.tasks.contracts.measured.drill import DrillReport, DrillRequest
+from slipway.tasks.contracts.measured.measurement import unpacked
+from slipway.tasks.contracts.spec.rollout import DrillSettings
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.steps import drill, revert, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import KilledError, MemoryCluster, in_memory, standing
 from tests.fakes.counted_load import LATENCY_S, CountedLoad

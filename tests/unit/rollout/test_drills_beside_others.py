@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.contracts.errors import UnavailableError
-from tasks.rollout.act.reconciler import RolloutReconciler
-from tasks.rollout.decide.blue_green import Goal
-from tasks.steps import promote, roll_out
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.rollout.act.reconciler import RolloutReconciler
+from slipway.tasks.rollout.decide.blue_green import Goal
+from slipway.tasks.steps import promote, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.cluster import MemoryCluster, in_memory, standing
 from tests.fakes.releases import SPEC

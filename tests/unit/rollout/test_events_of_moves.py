@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tasks.adapters.kube.event_object import MESSAGE_CHARS, MoveEvent, event_about
-from tasks.adapters.kube.kube import Cluster
-from tasks.contracts.errors import UnavailableError
-from tasks.rollout.act.revert import revert
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.adapters.kube.event_object import MESSAGE_CHARS, MoveEvent, event_about
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.rollout.act.revert import revert
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.rollouts import judged, released, version
 from tests.support.kubernetes_schemas import validate
 from tests.unit.manifests.objects import named

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.rollout.decide.blue_green import Goal, Move, Observed, next_move, to_retire
+from slipway.tasks.rollout.decide.blue_green import Goal, Move, Observed, next_move, to_retire
 
 NEW, OLD, OLDER = "demo-new", "demo-old", "demo-older"
 RELEASES = st.sampled_from([NEW, OLD, OLDER])

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tasks.contracts.errors import ConflictError, PipelineError, UnavailableError
-from tasks.rollout.act.revert import restore, revert
-from tasks.steps import drill, promote, roll_back, roll_out
+from slipway.tasks.contracts.errors import ConflictError, PipelineError, UnavailableError
+from slipway.tasks.rollout.act.revert import restore, revert
+from slipway.tasks.steps import drill, promote, roll_back, roll_out
 from tests.fakes.cluster import in_memory, standing
 from tests.fakes.rollouts import channel, judged, published, released, version
 from tests.fakes.stepping import Actor, play

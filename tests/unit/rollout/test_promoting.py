@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.adapters.store.object_store import NotFoundError
-from tasks.contracts.errors import ConflictError, InputError
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.adapters.store.object_store import NotFoundError
+from slipway.tasks.contracts.errors import ConflictError, InputError
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, judged, released, version
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.serving.rendered import manifests
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.serving.rendered import manifests
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import in_memory, standing
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.stored.release import RevertRequest
-from tasks.steps import revert, roll_out
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.steps import revert, roll_out
 from tests.fakes.cluster import in_memory, standing
 from tests.fakes.rollouts import channel, published, released, version
 

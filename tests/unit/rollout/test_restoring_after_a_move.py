@@ -2,10 +2,10 @@
 
 import pytest
 
-from tasks.contracts.errors import UnavailableError
-from tasks.contracts.stored.release import RevertRequest
-from tasks.serving.rendered.manifests import release_uris
-from tasks.steps import revert
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.serving.rendered.manifests import release_uris
+from slipway.tasks.steps import revert
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, moved, released
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.errors import ConflictError, InputError, UnavailableError
-from tasks.contracts.stored.release import RevertRequest
-from tasks.steps import revert, roll_out
+from slipway.tasks.contracts.errors import ConflictError, InputError, UnavailableError
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.steps import revert, roll_out
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, released, version
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.stored.release import Failure
-from tasks.rollout.act import server_target
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.contracts.stored.release import Failure
+from slipway.tasks.rollout.act import server_target
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, judged, released, reported, version
 

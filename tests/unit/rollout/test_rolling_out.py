@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.contracts.errors import ConflictError, InputError, UnavailableError
-from tasks.steps import promote, roll_out
+from slipway.tasks.contracts.errors import ConflictError, InputError, UnavailableError
+from slipway.tasks.steps import promote, roll_out
 from tests.fakes.cluster import KilledError, standing
 from tests.fakes.rollouts import judged, released, version
 from tests.support.refused import refused

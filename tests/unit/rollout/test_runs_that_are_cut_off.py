@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.contracts.errors import UnavailableError
-from tasks.rollout.act.revert import restore, revert
-from tasks.steps import roll_out
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.rollout.act.revert import restore, revert
+from slipway.tasks.steps import roll_out
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, released, version
 

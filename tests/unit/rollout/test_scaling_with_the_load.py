@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.stored.release import RevertRequest
-from tasks.steps import promote, revert, roll_back, roll_out
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.steps import promote, revert, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC

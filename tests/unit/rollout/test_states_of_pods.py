@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.adapters.kube import pod_state
+from slipway.tasks.adapters.kube import pod_state
 
 
 def pod(*, inits=(), mains=(), conditions=()):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.rollout.act.revert import revert
-from tasks.steps import promote, roll_back, roll_out
+from slipway.tasks.rollout.act.revert import revert
+from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.rollouts import channel, judged, published, released, version

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tasks.contracts.errors import InputError, UnavailableError
-from tasks.contracts.fit.surge import Shares, shares
-from tasks.contracts.stored.release import RevertRequest
-from tasks.rollout.act import server_target
-from tasks.rollout.act.revert import restore
-from tasks.rollout.act.revert import revert as put_back
-from tasks.serving.rendered import manifests
-from tasks.steps import benchmark, promote, revert, roll_back, roll_out
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.fit.surge import Shares, shares
+from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.rollout.act import server_target
+from slipway.tasks.rollout.act.revert import restore
+from slipway.tasks.rollout.act.revert import revert as put_back
+from slipway.tasks.serving.rendered import manifests
+from slipway.tasks.steps import benchmark, promote, revert, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.rollouts import channel, judged, published, released, version

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks import command
-from tasks.adapters.process import is_running
-from tasks.serving.pod import await_ranks
+from slipway.tasks import command
+from slipway.tasks.adapters.process import is_running
+from slipway.tasks.serving.pod import await_ranks
 from tests.fakes.clock import ManualClock
 
 

@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
-from tasks import command
-from tasks.serving.pod import drain
-from tasks.serving.rendered import front
+from slipway.tasks import command
+from slipway.tasks.serving.pod import drain
+from slipway.tasks.serving.rendered import front
 from tests.fakes.clock import ManualClock
 
 

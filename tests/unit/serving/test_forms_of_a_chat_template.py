@@ -8,10 +8,10 @@ from generation.chat_template import ChatTemplate, read_chat_template
 from generation.question import RefusedError
 from generation.settings import SettingsError
 
-from tasks.contracts.errors import InputError
-from tasks.engines.passthrough import chat_template_in
-from tasks.engines.preflight.chat import template_of
-from tasks.engines.preflight.sources import documents_of, files_of_release
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.engines.passthrough import chat_template_in
+from slipway.tasks.engines.preflight.chat import template_of
+from slipway.tasks.engines.preflight.sources import documents_of, files_of_release
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import SPEC, spec
 from tests.support.refused import refused

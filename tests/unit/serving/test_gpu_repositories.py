@@ -8,11 +8,11 @@ from google.protobuf import text_format
 from google.protobuf.json_format import MessageToDict
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from tasks.contracts.errors import InputError
-from tasks.contracts.spec.spec import ReleaseSpec
-from tasks.engines.registry import maker_for
-from tasks.engines.trtllm.vocabulary import VOCABULARY
-from tasks.serving.rendered.repository import render, template_files
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.engines.registry import maker_for
+from slipway.tasks.engines.trtllm.vocabulary import VOCABULARY
+from slipway.tasks.serving.rendered.repository import render, template_files
 from tests.support.goldens import check_goldens
 from tests.support.paths import REPOSITORY
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.contracts.errors import UnavailableError
-from tasks.serving.pod import lead
-from tasks.serving.rendered import commands
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.serving.pod import lead
+from slipway.tasks.serving.rendered import commands
 from tests.fakes.clock import ManualClock
 from tests.fakes.leader_pods import GROUP_KEY, Pods, install_mpi, pod
 from tests.support.refused import refused

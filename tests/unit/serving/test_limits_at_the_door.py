@@ -3,7 +3,7 @@
 import pytest
 from generation.chat_template import BUDGET, COUNT
 
-from tasks.serving.rendered.front_routes import COPIES, RENDERERS_BYTES, SHARE, limits_of
+from slipway.tasks.serving.rendered.front_routes import COPIES, RENDERERS_BYTES, SHARE, limits_of
 from tests.fakes.releases import SPEC, release
 from tests.support.refused import refused
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tasks.serving.pod.live import MOST_GAP_S, problems
+from slipway.tasks.serving.pod.live import MOST_GAP_S, problems
 from tests.fakes.loopback_server import LoopbackServer
 
 PERIOD_S, STALLED_S = 15, 600

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tasks.serving.rendered import front
+from slipway.tasks.serving.rendered import front
 from tests.support.paths import REPOSITORY
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"

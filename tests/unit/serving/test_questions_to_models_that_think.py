@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tasks.adapters.triton.generate_request import GenerateRequest, columns
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.engines.preflight import chat
-from tasks.serving.rendered.questions import request_of, timeout_s, with_tokens
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest, columns
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.engines.preflight import chat
+from slipway.tasks.serving.rendered.questions import request_of, timeout_s, with_tokens
 from tests.fakes.releases import SPEC, release, spec
 from tests.support.refused import refused
 

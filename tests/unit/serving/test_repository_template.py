@@ -2,8 +2,8 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from tasks.contracts.errors import InputError
-from tasks.serving.rendered.repository import render
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.serving.rendered.repository import render
 from tests.support.paths import REPOSITORY
 
 TEMPLATES = REPOSITORY / "model_repository_templates"

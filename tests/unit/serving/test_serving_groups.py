@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from tasks.serving.rendered import front, groups, manifests
+from slipway.tasks.serving.rendered import front, groups, manifests
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import SPEC, release, spec
 from tests.support.kubernetes_schemas import validate

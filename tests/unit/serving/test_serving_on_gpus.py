@@ -6,8 +6,8 @@ What ships is looked at whole by tests/unit/manifests/test_serving_what_ships.py
 import jsonschema
 import pytest
 
-from tasks.arguments import parse
-from tasks.serving.rendered import commands, front, manifests
+from slipway.tasks.arguments import parse
+from slipway.tasks.serving.rendered import commands, front, manifests
 from tests.fakes.gpu_site import MULTINODE, gpu_site
 from tests.fakes.releases import SPEC
 from tests.fakes.rollouts import version
@@ -154,7 +154,7 @@ def test_a_worker_outlives_its_leader(drain_s):
 
     *start, last = container(pods["worker"])["lifecycle"]["preStop"]["exec"]["command"]
     parsed = parse([*start[3:], last], {}, description=None)
-    assert (start[:3], parsed.step, parsed.site) == (["python", "-m", "tasks"], "await-ranks", None)
+    assert (start[:3], parsed.step, parsed.site) == (["python", "-m", "slipway.tasks"], "await-ranks", None)
     assert parsed.at_most_s >= leader_s
     assert pods["worker"]["spec"]["terminationGracePeriodSeconds"] > leader_s
 
@@ -166,7 +166,7 @@ def test_a_worker_outlives_its_leader(drain_s):
 def test_a_leader_is_told_what_its_ranks_are(case, ranks):
     words = container(templates_of(rendered(case)[0])["leader"])["command"]
 
-    assert words[:4] == ["python", "-m", "tasks", "lead"]
+    assert words[:4] == ["python", "-m", "slipway.tasks", "lead"]
     assert [word for word in words if word.startswith(("--ranked-model", "--launcher"))] == [ranks]
 
 

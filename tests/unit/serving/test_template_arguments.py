@@ -14,8 +14,8 @@ from generation.template_arguments import GIVEN, read_arguments
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from tasks.contracts.spec_fields import TEMPLATE_NAMES
-from tasks.serving.rendered.repository import render
+from slipway.tasks.contracts.spec_fields import TEMPLATE_NAMES
+from slipway.tasks.serving.rendered.repository import render
 from tests.support.paths import HUB, REPOSITORY
 from tests.unit.serving.test_gpu_repositories import VALUES
 from tests.unit.serving.test_questions_and_settings import arguments as settings_of

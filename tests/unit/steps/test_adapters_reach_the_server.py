@@ -7,13 +7,13 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.site.site import Site
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.engines.registry import maker_for
-from tasks.serving.rendered.repository import render
-from tasks.steps import build, download, plan, quantize
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.engines.registry import maker_for
+from slipway.tasks.serving.rendered.repository import render
+from slipway.tasks.steps import build, download, plan, quantize
 from tests.contracts.recorded import check_document, contract
 from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from tasks.contracts.errors import UnavailableError
-from tasks.contracts.fit.resolution import ResolvedRelease
-from tasks.contracts.site.network_check import AllReduce, NetworkRecord
-from tasks.serving.rendered import network_check
-from tasks.steps import check_network
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.contracts.site.network_check import AllReduce, NetworkRecord
+from slipway.tasks.serving.rendered import network_check
+from slipway.tasks.steps import check_network
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.cluster import in_memory
 from tests.fakes.gpu_site import gpu_site

@@ -7,13 +7,13 @@ from typing import get_args
 
 import pytest
 
-from tasks.adapters.workspace import Workspace
-from tasks.contracts.errors import InputError
-from tasks.contracts.fit.step_kinds import STEP_KINDS
-from tasks.contracts.redaction import MESSAGE_CHARS
-from tasks.contracts.step_names import Step
-from tasks.contracts.stored.release import Release
-from tasks.jobs import Job, report
+from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
+from slipway.tasks.contracts.redaction import MESSAGE_CHARS
+from slipway.tasks.contracts.step_names import Step
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.jobs import Job, report
 from tests.fakes.workspace import workspace
 
 URI = "s3://bucket/result.json"
@@ -25,7 +25,7 @@ def test_every_step_has_a_record():
 
 @pytest.mark.parametrize("step", STEP_KINDS)
 def test_every_step_has_a_module_of_its_name_that_takes_its_document(step):
-    run = inspect.signature(importlib.import_module(f"tasks.steps.{step.replace('-', '_')}").run)
+    run = inspect.signature(importlib.import_module(f"slipway.tasks.steps.{step.replace('-', '_')}").run)
 
     documents = STEP_KINDS[step].documents
     required = [each.annotation for each in run.parameters.values() if each.default is each.empty]

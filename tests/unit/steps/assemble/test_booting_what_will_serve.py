@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.serving.pod.boot import BootPlace
-from tasks.steps import assemble
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.serving.pod.boot import BootPlace
+from slipway.tasks.steps import assemble
 from tests.fakes.releases import release, spec
 from tests.fakes.step_workspace import StepWorkspace
 from tests.support.paths import REPOSITORY

@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.load.load_test import Capacity, LoadTest
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import Chunk
-from tasks.contracts.spec.gate import Benchmark
-from tasks.contracts.spec.load_level import LoadLevel
-from tasks.steps.benchmark import is_decided
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.load_test import Capacity, LoadTest
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import Chunk
+from slipway.tasks.contracts.spec.gate import Benchmark
+from slipway.tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.steps.benchmark import is_decided
 from tests.fakes.clock import ManualClock
 from tests.fakes.releases import SPEC, release
 

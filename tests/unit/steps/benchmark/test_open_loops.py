@@ -6,16 +6,16 @@ import threading
 
 import pytest
 
-from tasks.adapters.clock import SystemClock
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.adapters.load.load_clients import arrivals
-from tasks.adapters.load.load_test import Capacity, LoadTest
-from tasks.adapters.load.open_loop import timed
-from tasks.adapters.triton.generate_request import GenerateRequest
-from tasks.adapters.triton.triton import Chunk
-from tasks.contracts.errors import UnavailableError
-from tasks.contracts.spec.gate import Benchmark
-from tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.load_clients import arrivals
+from slipway.tasks.adapters.load.load_test import Capacity, LoadTest
+from slipway.tasks.adapters.load.open_loop import timed
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import Chunk
+from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.spec.gate import Benchmark
+from slipway.tasks.contracts.spec.load_level import LoadLevel
 
 RATE = LoadLevel(request_rate=200.0)
 CANDIDATE = {"candidate": ServiceAddress("candidate", {})}

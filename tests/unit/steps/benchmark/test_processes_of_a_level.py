@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.adapters.load.load_test import MOST_PROCESSES, Capacity, processes
-from tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.adapters.load.load_test import MOST_PROCESSES, Capacity, processes
+from slipway.tasks.contracts.spec.load_level import LoadLevel
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import statistics
 
 import pytest
 
-from tasks.adapters.load.load_prompts import load_requests
-from tasks.adapters.triton.tokens import TokenCounter
-from tasks.contracts.errors import InputError
-from tasks.contracts.spec.gate import LoadPrompts
+from slipway.tasks.adapters.load.load_prompts import load_requests
+from slipway.tasks.adapters.triton.tokens import TokenCounter
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.gate import LoadPrompts
 from tests.fakes.releases import SPEC, release
 
 WORDS = ["snow", "rain", "hail"]

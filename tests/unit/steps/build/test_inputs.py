@@ -1,6 +1,6 @@
 """build without what it is made from."""
 
-from tasks.steps import build
+from slipway.tasks.steps import build
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace
 from tests.support.refused import refused

@@ -1,9 +1,9 @@
 import pytest
 
-from tasks.adapters.store import stage_files
-from tasks.contracts.errors import DigestMismatchError, UnavailableError
-from tasks.contracts.stored.release import Release
-from tasks.steps import download
+from slipway.tasks.adapters.store import stage_files
+from slipway.tasks.contracts.errors import DigestMismatchError, UnavailableError
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.steps import download
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import release
 from tests.fakes.workspace import workspace

@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import pytest
 
-from tasks.adapters.judge.lm_eval_harness import HarnessMeasurement, measurement, question_task
-from tasks.adapters.kube.service_object import ServiceAddress
-from tasks.contracts.base import canonical_json
-from tasks.contracts.measured.harness import HarnessReport, Score
-from tasks.contracts.stored.plan import DatasetFile, HubFile
-from tasks.contracts.stored.release import StepResult
-from tasks.steps import evaluate
+from slipway.tasks.adapters.judge.lm_eval_harness import HarnessMeasurement, measurement, question_task
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.measured.harness import HarnessReport, Score
+from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile
+from slipway.tasks.contracts.stored.release import StepResult
+from slipway.tasks.steps import evaluate
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, release
 from tests.fakes.workspace import SITE, workspace
@@ -193,7 +193,7 @@ def test_results_of_lm_eval_become_scores_and_a_log_of_every_document():
 
 
 def test_a_task_of_questions_holds_no_code():
-    from tasks.adapters.judge.lm_eval_harness import HarnessRequest
+    from slipway.tasks.adapters.judge.lm_eval_harness import HarnessRequest
 
     text = json.dumps(question_task(HarnessRequest("ours", None, max_tokens=8)))
 

@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tasks.adapters.store import stage_files
-from tasks.contracts.base import canonical_json
-from tasks.contracts.stored.artifact import STAGES
-from tasks.contracts.stored.channel import Channel
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import StepResult
-from tasks.steps import plan
+from slipway.tasks.adapters.store import stage_files
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.stored.artifact import STAGES
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import StepResult
+from slipway.tasks.steps import plan
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import workspace
 from tests.unit.steps.plan.test_planning import (  # noqa: F401 - fixtures

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.steps import plan
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.steps import plan
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import workspace

@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from tasks.contracts.base import canonical_json
-from tasks.contracts.stored.artifact import STAGES, Manifest
-from tasks.contracts.stored.channel import Channel
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.steps import plan
+from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.contracts.stored.artifact import STAGES, Manifest
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.steps import plan
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tasks.contracts.spec.harness import Harness
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.engines.preflight.harness import CODE, datasets_of, tasks_by_dataset
-from tasks.steps import plan
+from slipway.tasks.contracts.spec.harness import Harness
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.engines.preflight.harness import CODE, datasets_of, tasks_by_dataset
+from slipway.tasks.steps import plan
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from tasks.contracts.stored.plan import PlanRequest
-from tasks.contracts.stored.release import Release
-from tasks.steps import plan
+from slipway.tasks.contracts.stored.plan import PlanRequest
+from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.steps import plan
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import SPEC, spec

@@ -1,7 +1,7 @@
 import pytest
 
-from tasks.contracts.errors import InputError
-from tasks.steps import fetch_repository, publish
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.steps import fetch_repository, publish
 from tests.fakes.releases import release
 from tests.fakes.workspace import workspace
 

@@ -8,11 +8,11 @@ from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tasks.contracts.base import read_contract
-from tasks.contracts.errors import DigestMismatchError, InputError, SignatureError
-from tasks.contracts.site.signing import Signing, fingerprint
-from tasks.jobs import _release_step
-from tasks.steps import fetch_repository, publish
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import DigestMismatchError, InputError, SignatureError
+from slipway.tasks.contracts.site.signing import Signing, fingerprint
+from slipway.tasks.jobs import _release_step
+from slipway.tasks.steps import fetch_repository, publish
 from tests.fakes.releases import release
 from tests.fakes.signing_keys import SigningKey
 from tests.fakes.workspace import site, workspace

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile
-from tasks.steps import quantize
+from slipway.tasks.contracts.stored.plan import DatasetFile, Datasets, HubFile
+from slipway.tasks.steps import quantize
 from tests.fakes.releases import release
 from tests.fakes.step_workspace import StepWorkspace
 from tests.support.refused import refused

@@ -1,6 +1,6 @@
-from tasks.adapters.triton.triton import Answer
-from tasks.contracts.spec.question import SmokeQuestion
-from tasks.steps.smoke_test import answered
+from slipway.tasks.adapters.triton.triton import Answer
+from slipway.tasks.contracts.spec.question import SmokeQuestion
+from slipway.tasks.steps.smoke_test import answered
 
 
 class Adapters:

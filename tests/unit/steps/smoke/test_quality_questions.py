@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.contracts.stored.plan import DatasetFile, HubFile
-from tasks.steps.smoke_test import quality_questions
+from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile
+from slipway.tasks.steps.smoke_test import quality_questions
 from tests.fakes.releases import SPEC, release
 from tests.fakes.step_workspace import StepWorkspace
 from tests.support.refused import refused

@@ -1,5 +1,0 @@
-"""`python -m slipway`, for an environment whose scripts are not on PATH."""
-
-from . import main
-
-main()

@@ -1,1 +1,0 @@
-"""What Slipway adds to Airflow."""

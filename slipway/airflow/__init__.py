@@ -1,0 +1,1 @@
+"""The step operator, what it needs, and the DAGs that are made of it."""

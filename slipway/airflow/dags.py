@@ -1,0 +1,60 @@
+"""What a DAG file calls: the DAGs of a folder of release specs, and a report of the specs that have none."""
+
+from pathlib import Path
+
+from airflow.sdk import DAG, get_parsing_context
+
+from slipway.airflow.drill_dag import drill_dag
+from slipway.airflow.left_behind import RELEASES, ROLLBACKS
+from slipway.airflow.release_dag import release_dag
+from slipway.airflow.rollback_dag import rollback_dag
+from slipway.airflow.site import current_site, has_site_dags, specs_folder, specs_slice
+from slipway.airflow.site_dags import failed_pods_dag, retention_dag
+from slipway.airflow.specs import BrokenSpecsError, make_dags
+from slipway.tasks.contracts.stored.lease import DRILLS
+
+MAKERS = {RELEASES: release_dag, ROLLBACKS: rollback_dag, DRILLS: drill_dag}
+"""What makes the DAGs of a spec, by what their ids begin with."""
+
+
+def release_dags(specs: str | Path | None = None) -> dict[str, DAG]:
+    """The DAGs of every valid spec, and those of the site, by their ids.
+
+    A DAG file adds them to its names, among which Airflow looks for DAGs: `globals().update(release_dags("specs/"))`.
+    A broken spec has none and affects no other one; `report_broken_specs` says what is wrong with it. A process that
+    runs a task makes only that task's DAG
+    (https://airflow.apache.org/docs/apache-airflow/stable/howto/dynamic-dag-generation.html).
+
+    Args:
+        specs: the folder of the specs; None: what SLIPWAY_SPECS names.
+
+    Raises:
+        InputError: there is no valid site file.
+    """
+    current_site()  # a missing site file is an error of the DAG file, not of each spec
+    folder = Path(specs or specs_folder())
+    of_task = get_parsing_context().dag_id or ""
+    for prefix, make in MAKERS.items():
+        if of_task.startswith(prefix):
+            return make_dags(folder, [make], only=of_task.removeprefix(prefix)).made
+    of_site = [retention_dag(), failed_pods_dag()] if has_site_dags() else []
+    found = {} if of_task else make_dags(folder, [*MAKERS.values()], part=specs_slice()).made
+    return found | {dag.dag_id: dag for dag in of_site}
+
+
+def report_broken_specs(specs: str | Path | None = None) -> None:
+    """Raise an error for a DAG file of its own, which Airflow's UI shows as the file's import error.
+
+    Airflow reports import errors only for DAG files, and drops every DAG of a file that has one. So valid specs become
+    DAGs in one file, and broken ones are reported in another one, where there is no DAG to lose.
+
+    Args:
+        specs: as of `release_dags`.
+
+    Raises:
+        InputError: there is no valid site file.
+        BrokenSpecsError: specs are broken; the text names each one and what is wrong in it.
+    """
+    current_site()
+    if broken := make_dags(Path(specs or specs_folder()), [*MAKERS.values()], part=specs_slice()).broken:
+        raise BrokenSpecsError(broken)

@@ -1,0 +1,64 @@
+"""The documents that Airflow exchanges with step pods through the object store: requests and results."""
+
+import functools
+import time
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from slipway.tasks.contracts.base import Contract, canonical_json
+from slipway.tasks.contracts.stored.release import MAX_REQUEST_BYTES, StepResult
+
+FRESH_S = 600
+"""The credentials of Airflow's connection may be others after a step of hours."""
+
+
+def write_request(uri: str, request: Contract, aws_conn_id: str) -> None:
+    """Write a run's request to a step. A retry writes the same bytes again.
+
+    Raises:
+        AirflowFailException: the request is too large.
+        AirflowException: the object store rejected it.
+    """
+    body = canonical_json(request.model_dump(mode="json"))
+    if len(body) > MAX_REQUEST_BYTES:
+        raise AirflowFailException(
+            f"the request has {len(body)} bytes, expected at most {MAX_REQUEST_BYTES}. Make the spec shorter."
+        )
+    client, bucket, key = _at(uri, aws_conn_id)
+    try:
+        client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
+    except Exception as error:  # botocore's errors have no common base class
+        raise AirflowException(
+            f"{uri} could not be written: {error}. "
+            f"Check that Airflow's connection {aws_conn_id} has s3:PutObject below requests/."
+        ) from error
+
+
+def read_result(uri: str, aws_conn_id: str) -> StepResult | None:
+    """Read the result document at `uri`; None when there is none."""
+    client, bucket, key = _at(uri, aws_conn_id)
+    try:
+        body = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+    except client.exceptions.NoSuchKey:
+        return None
+    return StepResult.model_validate_json(body)
+
+
+def _at(uri: str, aws_conn_id: str) -> tuple[Any, str, str]:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return s3_client(aws_conn_id), bucket, key
+
+
+def s3_client(aws_conn_id: str) -> Any:
+    """The client of an Airflow connection, which a process keeps for FRESH_S seconds. Making it takes 0.1 s of CPU."""
+    return s3_client_of(aws_conn_id, int(time.monotonic() // FRESH_S))
+
+
+@functools.lru_cache(maxsize=1)
+def s3_client_of(aws_conn_id: str, _period: int) -> Any:
+    """The client of one of the periods of FRESH_S seconds."""
+    # imported here, because boto3 takes half a second, which would slow down every DAG parse
+    from airflow.providers.amazon.aws.hooks.s3 import S3Hook  # noqa: PLC0415
+
+    return S3Hook(aws_conn_id=aws_conn_id).get_conn()

@@ -1,0 +1,48 @@
+"""Arguments that several commands share, and access to a command's settings."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slipway.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LARGEST = 1e8
+"""The largest number that an option takes; as seconds three years, which every clock can wait."""
+
+
+def finite(value: float | None) -> float | None:
+    """The callback of an option that takes a float: a range of click lets `nan` through, which is in none.
+
+    Raises:
+        typer.BadParameter: it is not a number, or above LARGEST.
+    """
+    if value is not None and not value <= LARGEST:
+        raise typer.BadParameter(f"{value!r} is not a number up to {LARGEST:.0f}.")
+    return value
+
+
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit; default: the spec's.")]
+Force = Annotated[bool, typer.Option("--force", help="Make every artifact again, even if it is stored.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S",
+        min=1,
+        callback=finite,
+        help="Stop following after S seconds and exit 124.",
+        show_default=False,
+    ),
+]
+RunId = Annotated[
+    str | None, typer.Option(help="Id of the run. If the run exists, follow it instead of starting another.")
+]
+Name = Annotated[str, typer.Argument(help="Name of the model, as in its spec.")]
+
+
+def settings_of(context: typer.Context) -> Settings:
+    """The settings that the program's callback prepared for this command."""
+    resolve: Callable[[], Settings] = context.obj
+    return resolve()

@@ -1,0 +1,129 @@
+"""`slipway compare`: the answers of two servers to the same prompts, side by side."""
+
+import os
+import statistics
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from slipway.cli.arguments import settings_of
+from slipway.cli.ask.batch_files import Prompt, Result, read_prompts
+from slipway.cli.ask.comparison_page import Pair, page
+from slipway.cli.ask.model_connection import ModelServers
+from slipway.cli.ask.prompt_sender import NoServerError, PromptSender
+from slipway.cli.exit_codes import REFUSED
+from slipway.cli.runs.screens import console_on
+from slipway.cli.terminal import echo
+from slipway.tasks.contracts.errors import InputError, PipelineError
+
+if TYPE_CHECKING:
+    from slipway.cli.kube.api import KubeApi
+
+CANDIDATE = "-candidate"
+ATTEMPTS = 6
+TIMEOUT_S = 300.0
+SHOWN_CHARS = 60
+
+Side = Annotated[str, typer.Argument(help="A model, its candidate as NAME-candidate, or NAME@HOST:PORT.")]
+
+
+def compare(
+    context: typer.Context,
+    a: Side,
+    b: Side,
+    prompts: Annotated[Path, typer.Argument(help='JSONL: {"prompt": "..."} per line; also id, max_tokens, seed.')],
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with whole answers.")] = None,
+    max_tokens: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Maximum length of an answer, in tokens, where a prompt has none.")
+    ] = 128,
+) -> None:
+    """Show the answers of two models, or of a model and its candidate, to the prompts of a file.
+
+    Prompts are sent one after the other, to both sides in turn, so that their times can be compared.
+    """
+    wanted = read_prompts(prompts)
+    senders = [sender_of(side, lambda: settings_of(context).kube_api(), max_tokens) for side in (a, b)]
+    pairs = _answered(wanted, senders)
+    _print(pairs, (a, b))
+    if html:
+        try:
+            write_new(html, page(pairs, (a, b), summary(pairs, (a, b))).encode(errors="replace"))
+        except OSError as error:
+            raise InputError(f"the page cannot be written to {html}", found=error.strerror or error) from error
+        echo(f"wrote {html}", err=True)
+    if any(isinstance(answer, PipelineError) for pair in pairs for answer in pair.answers):
+        raise typer.Exit(REFUSED)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file; a pipe that nobody reads is an error instead of a wait."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644), "wb") as file:  # noqa: PTH123 - of a descriptor
+        file.write(data)
+
+
+def sender_of(side: str, cluster: Callable[[], "KubeApi"], max_tokens: int) -> PromptSender:
+    """A sender to what one argument names."""
+    name, _, host = side.partition("@")
+    candidate = name.endswith(CANDIDATE)
+    name = name.removesuffix(CANDIDATE)
+    servers = ModelServers(name, api=None if host else cluster(), host=host or None, candidate=candidate)
+    return PromptSender(name, servers, max_tokens=max_tokens, attempts=ATTEMPTS, timeout_s=TIMEOUT_S)
+
+
+def summary(pairs: Sequence[Pair], names: Sequence[str]) -> list[str]:
+    """How many answers are the same, and each side's median times."""
+    same = sum(pair.same for pair in pairs)
+    lines = [f"{same} of {len(pairs)} answers are the same"]
+    for number, name in enumerate(names):
+        answers = [pair.answers[number] for pair in pairs]
+        results = [answer for answer in answers if isinstance(answer, Result)]
+        first = [result.first_piece_s for result in results if result.first_piece_s is not None]
+        times = [
+            f"{what} {statistics.median(values):.3f} s"
+            for what, values in (("first piece", first), ("whole answer", [result.seconds for result in results]))
+            if values
+        ]
+        failed = [f"{len(answers) - len(results)} failed"] if len(results) < len(answers) else []
+        lines.append(f"{name}: {', '.join([*(f'median {time}' for time in times), *failed])}")
+    return lines
+
+
+def _answered(prompts: Sequence[Prompt], senders: Sequence[PromptSender]) -> list[Pair]:
+    pairs = []
+    for number, prompt in enumerate(prompts):
+        # neither side always goes first
+        order = (0, 1) if number % 2 == 0 else (1, 0)
+        answers = {side: _answer(senders[side], prompt) for side in order}
+        pairs.append(Pair(prompt, (answers[0], answers[1])))
+    return pairs
+
+
+def _answer(sender: PromptSender, prompt: Prompt) -> Result | PipelineError:
+    try:
+        return sender.answer(prompt, threading.Event())
+    except NoServerError as error:
+        raise error.error from error
+    except PipelineError as error:
+        return error
+
+
+def _print(pairs: Sequence[Pair], names: Sequence[str]) -> None:
+    table = Table("prompt", *names, "same", show_lines=True)
+    for pair in pairs:
+        texts = [_shown(text) for text in (pair.prompt.prompt, *pair.texts)]
+        table.add_row(*texts, "yes" if pair.same else "no")
+    console = console_on()
+    with suppress(BrokenPipeError):
+        console.print(table)
+        for line in summary(pairs, names):
+            console.print(line)
+
+
+def _shown(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= SHOWN_CHARS else f"{flat[:SHOWN_CHARS]}…"

@@ -1,0 +1,90 @@
+"""`slipway doctor`: prints commands that check what Slipway cannot check itself."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slipway.cli.cluster.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
+from slipway.cli.terminal import echo
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.engine.engine_kinds import CONFIRMED_RELEASES, ENGINE_KINDS, Flavour
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.document_files import read_document
+
+RELEASE = re.compile(r"[0-9]{2}\.[0-9]{2}")
+NEWEST = CONFIRMED_RELEASES[-1]
+PLACEHOLDERS: dict[Image, str] = {
+    "tasks-gpu-trtllm": "slipway/tasks-gpu:dev-{release}-trtllm",
+    "tasks-gpu-vllm": "slipway/tasks-gpu:dev-{release}-vllm",
+    "tasks-modelopt": "slipway/tasks-modelopt:dev",
+    "triton-multinode": "slipway/triton-multinode:dev-{release}-trtllm",
+}
+"""Names of this checkout's images, for use without a site file."""
+
+
+def doctor(
+    context: typer.Context,
+    image_contract: Annotated[
+        bool,
+        typer.Option("--image-contract", help="Print commands that confirm what Slipway assumes about its images."),
+    ] = False,
+    release: Annotated[str, typer.Option(help="Triton release of NVIDIA's images.")] = NEWEST,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            help="Site file with the images to check; default: that of `slipway --site`, or names of local builds."
+        ),
+    ] = None,
+) -> None:
+    """Print commands that check the images. Run them on a machine that can pull the images."""
+    if not image_contract:
+        raise InputError("no check was selected", remedy="Give --image-contract, the only check so far.")
+    if not RELEASE.fullmatch(release):
+        raise InputError(
+            "--release is not a Triton release",
+            found=repr(release),
+            expected=f"a year and a month, such as {NEWEST}",
+            remedy="Correct --release.",
+        )
+    site = site or _site_of_program(context)
+    built = _of_site(read_contract(Site, read_document(site), str(site))) if site else PLACEHOLDERS
+    for each in CONFIRMATIONS:
+        echo(_printed(each, release, built))
+
+
+def _site_of_program(context: typer.Context) -> Path | None:
+    """The option --site before the command's name. The environment does not choose the images to check."""
+    path = context.find_root().params.get("site")
+    return Path(path) if path else None
+
+
+def _printed(each: Confirmation, release: str, built: dict[Image, str]) -> str:
+    if each.image in VENDORS:
+        name = f"nvcr.io/nvidia/tritonserver:{release}-{each.image}-python-py3"
+    elif each.image in built:
+        name = built[each.image].format(release=release)
+    else:
+        return f"# {each.contract}: the site has no image {each.image}\n"
+    title = f"tests/contracts/{each.contract}" if each.contract.endswith((".yaml", ".json")) else each.contract
+    gpus = "--gpus 1 " if each.gpu else ""
+    command = f"docker run --rm {gpus}{shlex.quote(name)} bash -c {shlex.quote(each.command)}"
+    return f"# {title}: shows {each.shows}\n{command}\n"
+
+
+def _of_site(site: Site) -> dict[Image, str]:
+    named: dict[Image, str | None] = {
+        "tasks-gpu-trtllm": _serving_image(site, "trtllm"),
+        "tasks-gpu-vllm": _serving_image(site, "vllm"),
+        "tasks-modelopt": site.images.modelopt,
+        "triton-multinode": site.images.multinode,
+    }
+    return {image: name for image, name in named.items() if name}
+
+
+def _serving_image(site: Site, flavour: Flavour) -> str | None:
+    kinds = (kind for kind, traits in ENGINE_KINDS.items() if traits.flavour == flavour)
+    return next((site.images.serving[kind] for kind in kinds if kind in site.images.serving), None)

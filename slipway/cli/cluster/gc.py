@@ -1,0 +1,61 @@
+"""`slipway gc`: runs retention in Airflow and prints what it deleted, or would delete."""
+
+from typing import Annotated
+
+import typer
+from pydantic import ConfigDict
+
+from slipway.cli.arguments import RunId, Timeout, settings_of
+from slipway.cli.exit_codes import DONE
+from slipway.cli.runs.outcome import Outcome, outcome_of
+from slipway.cli.runs.releases import announce, end, followed, start
+from slipway.cli.runs.screens import console_on
+from slipway.tasks.contracts.base import Contract, read_contract
+
+RETENTION = "retention"
+
+
+class Deletions(Contract):
+    """The URI of the list of what a retention run deleted."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    parts: tuple[str, ...]
+
+
+class Retained(Contract):
+    """What a run of retention says for a person."""
+
+    first: tuple[str, ...] | None
+    report: Deletions | None
+
+
+def gc(
+    context: typer.Context,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be deleted, and delete nothing.")
+    ] = False,
+    timeout: Timeout = None,
+    run_id: RunId = None,
+) -> None:
+    """Delete artifacts, releases and evidence that the site's `retention` does not keep.
+
+    What is live, previous, deployed or planned lately is kept. Exit 65: the site has no `retention`, or it is not known
+    what has to be kept.
+    """
+    console = console_on()
+    with settings_of(context).airflow() as airflow:
+        run, new = start(airflow, RETENTION, {"dry_run": dry_run}, run_id)
+        announce(console, airflow, run, new=new)
+        view = followed(console, airflow, run, timeout)
+        outcome = outcome_of(airflow, view)
+    result = view.results.get(RETENTION)
+    if result:
+        retained = read_contract(
+            Retained, {name: result.data.get(name) for name in Retained.model_fields}, "its result"
+        )
+        for line in retained.first or ():
+            console.print(line, soft_wrap=True)
+        for part in retained.report.parts if retained.report else ():
+            console.print(f"every deletion: {part}", soft_wrap=True)
+    end(console, Outcome(DONE, result.summary) if result and view.run.state == "success" else outcome)

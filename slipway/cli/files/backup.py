@@ -1,0 +1,99 @@
+"""`slipway export` and `slipway import`: copy models between object stores, or to and from a folder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slipway.cli.arguments import settings_of
+from slipway.cli.terminal import echo
+from slipway.tasks.contracts.errors import InputError
+
+if TYPE_CHECKING:
+    from slipway.cli.settings import Settings
+    from slipway.tasks.adapters.store.moving import Move, Place
+
+S3 = "s3://"
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Models; default: all.", show_default=False)
+]
+Served = Annotated[
+    bool, typer.Option("--only-published", help="Only what pods serve, without the stages that a release reuses.")
+]
+
+
+def export(
+    context: typer.Context,
+    to: Annotated[str, typer.Option(metavar="PLACE", help="A folder, or s3://BUCKET/PREFIX of the same store.")],
+    names: Names = None,
+    only_published: Served = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite a channel that differs at PLACE.")] = False,
+) -> None:
+    """Copy channels, the releases they name as live or previous, and their artifacts to PLACE.
+
+    Run it again to continue, or to bring a back-up up to date. Every file is verified against its digest.
+    """
+    settings = settings_of(context)
+    _run(_move(_here(settings), _place(settings, to), replace=replace, only_published=only_published), names)
+
+
+def import_(
+    context: typer.Context,
+    source: Annotated[str, typer.Option("--from", metavar="PLACE", help="What `slipway export --to` named.")],
+    names: Names = None,
+    only_published: Served = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite a channel of this site that differs.")] = False,
+) -> None:
+    """Copy what `slipway export` wrote into this site's object store. `slipway restore` then makes it serve.
+
+    Refuses to overwrite a channel that differs, before anything is copied.
+    """
+    settings = settings_of(context)
+    _run(_move(_place(settings, source), _here(settings), replace=replace, only_published=only_published), names)
+
+
+def _run(move: "Move", names: list[str] | None) -> None:
+    chosen = names or move.source.names()
+    if not chosen:
+        raise InputError(
+            f"there is no channel at {move.source.layout.root}",
+            expected="at least one model that was promoted",
+            remedy="Check the place and its prefix.",
+        )
+    for line in move.run(chosen):
+        echo(line)
+
+
+def _move(source: "Place", target: "Place", *, replace: bool, only_published: bool) -> "Move":
+    # boto3 takes half a second to import, which other commands need not wait for
+    from slipway.tasks.adapters.clock import SystemClock  # noqa: PLC0415
+    from slipway.tasks.adapters.store.moving import ONLY_SERVED, Move  # noqa: PLC0415
+    from slipway.tasks.contracts.stored.artifact import STAGES  # noqa: PLC0415
+
+    if source.layout.root == target.layout.root:
+        raise InputError(f"{source.layout.root} is both source and target", remedy="Name another place.")
+    return Move(source, target, SystemClock(), replace, ONLY_SERVED if only_published else STAGES)
+
+
+def _here(settings: "Settings") -> "Place":
+    from slipway.tasks.adapters.store.moving import Place  # noqa: PLC0415
+
+    return Place(*settings.store())
+
+
+def _place(settings: "Settings", text: str) -> "Place":
+    from slipway.tasks.adapters.store.folder_store import FolderStore  # noqa: PLC0415
+    from slipway.tasks.adapters.store.moving import Place  # noqa: PLC0415
+    from slipway.tasks.adapters.store.s3 import S3ObjectStore  # noqa: PLC0415
+    from slipway.tasks.contracts.base import read_contract  # noqa: PLC0415
+    from slipway.tasks.contracts.site.site import ObjectStoreSite  # noqa: PLC0415
+    from slipway.tasks.contracts.stored.artifact import Layout  # noqa: PLC0415
+
+    if not text.startswith(S3):
+        store = FolderStore(Path(text))
+        return Place(store, Layout(store.root))
+    bucket, _, prefix = text.removeprefix(S3).strip("/").partition("/")
+    here = settings.site().object_store.model_dump()
+    site = read_contract(ObjectStoreSite, {**here, "bucket": bucket, "prefix": prefix}, text)
+    return Place(S3ObjectStore(site), Layout(site.root))

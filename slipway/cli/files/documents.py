@@ -1,0 +1,64 @@
+"""`slipway schema` and `slipway validate`: describe and check specs and site files. They only read files."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slipway.cli.error_text import print_error
+from slipway.cli.terminal import echo
+from slipway.tasks.contracts.base import Contract, read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.redaction import redacted
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.document_files import read_document
+
+CONTRACTS: dict[str, type[Contract]] = {"Release": ReleaseSpec, "Site": Site}
+FOUND_CHARS = 60
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema(
+    site: Annotated[bool, typer.Option("--site", help="Print the schema of a site file instead.")] = False,
+) -> None:
+    """Print the JSON Schema of a release spec, for an editor to complete and check it."""
+    document = {"$schema": DRAFT, **(Site if site else ReleaseSpec).model_json_schema()}
+    echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Release specs or site files.")],
+) -> None:
+    """Check specs and site files, and print every violation. Exit 65 if a file is invalid."""
+    invalid = False
+    for path in files:
+        try:
+            description = checked(path)
+        except InputError as error:
+            invalid = True
+            print_error(error)
+        else:
+            echo(f"{path}: {description} is valid")
+    if invalid:
+        raise typer.Exit(InputError.exit_code)
+
+
+def checked(path: Path) -> str:
+    """Check one file and return its kind and name.
+
+    Raises:
+        InputError: every violation, or a kind that does not exist.
+    """
+    data: Any = read_document(path)
+    kind = data.get("kind") if isinstance(data, dict) else "Release"
+    if not isinstance(kind, str) or kind not in CONTRACTS:
+        raise InputError(
+            f"{path}: kind",
+            found="none" if kind is None else redacted(repr(kind)[:FOUND_CHARS]),
+            expected=" or ".join(CONTRACTS),
+            remedy="Set kind: Release in a release spec, or kind: Site in a site file.",
+        )
+    contract = read_contract(CONTRACTS[kind], data, str(path))
+    return f"{'site' if isinstance(contract, Site) else 'release'} {getattr(contract, 'name', '')}"

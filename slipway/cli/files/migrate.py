@@ -1,0 +1,43 @@
+"""`slipway migrate`: rewrites a spec for another engine kind and lists what changes. It only reads files."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from slipway.cli.terminal import echo
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.migrate import to_llmapi
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.document_files import read_document
+
+
+class Target(StrEnum):
+    """Engine kinds that a spec can be migrated to."""
+
+    LLMAPI = "llmapi"
+
+
+def migrate(
+    file: Annotated[Path, typer.Argument(metavar="SPEC", help="Release spec of kind trt-engine.")],
+    to: Annotated[Target, typer.Option(help="Engine kind to migrate to.")] = Target.LLMAPI,
+) -> None:
+    """Print SPEC rewritten for another engine kind. Changes, and fields without an equivalent, go to stderr.
+
+    TensorRT-LLM has no engines from 1.3.0rc21 on. Comments in the file are lost.
+    """
+    document = read_document(file)
+    if isinstance(document, dict) and document.get("kind") == "Site":
+        raise InputError(
+            f"{file} cannot be migrated", found="a site file", expected="a release spec", remedy="Name a release spec."
+        )
+    migration = to_llmapi(read_contract(ReleaseSpec, document, str(file)), document)
+    echo(f"{file}: trt-engine to {to.value}", err=True)
+    for line in migration.changes:
+        echo(f"  changed: {line}", err=True)
+    for line in migration.without_equivalent:
+        echo(f"  no equivalent: {line}", err=True)
+    echo(yaml.safe_dump(migration.document, sort_keys=False, allow_unicode=True, width=120), nl=False)

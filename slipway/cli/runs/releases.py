@@ -1,0 +1,224 @@
+"""`slipway release`, `approve` and `rollback`: start a run in Airflow and follow it."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run, RunExistsError, TaskError
+from slipway.cli.airflow.patience import patiently
+from slipway.cli.arguments import Force, Name, Revision, RunId, Timeout, settings_of
+from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
+from slipway.cli.runs.follow import APPROVAL, RunView, follow
+from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, live_already, outcome_of
+from slipway.cli.runs.screens import console_on, screen_on
+from slipway.cli.runs.served import served_or
+from slipway.cli.runs.tables import gate_table
+from slipway.cli.step_process import run_step
+from slipway.cli.terminal import echo
+from slipway.tasks.contracts.errors import InputError
+
+RUNS_TO_SEARCH = 20
+
+
+def dag_of(name: str) -> str:
+    """The DAG of a model."""
+    return f"release__{name}"
+
+
+def parameters(
+    revision: str | None, *, force: bool, approval: str | None = None, plan_only: bool = False
+) -> dict[str, Any]:
+    """The run's parameters that differ from the spec."""
+    values = {"revision": revision, "force": force or None, "approval": approval, "plan_only": plan_only or None}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def start(airflow: Airflow, dag_id: str, conf: Mapping[str, Any], run_id: str | None) -> tuple[Run, bool]:
+    """Start a run with these parameters, or get the run that has this id; the second value says whether it is new.
+
+    Raises:
+        InputError: the run with this id was started with other parameters.
+    """
+    try:
+        return airflow.trigger(dag_id, conf, run_id), True
+    except RunExistsError:
+        run = patiently(lambda: airflow.run(dag_id, str(run_id)))
+    if run.conf != dict(conf):
+        raise InputError(
+            f"run {run_id} exists and has other parameters",
+            found=_described(run.conf),
+            expected=_described(conf),
+            remedy="Give another --run-id.",
+        )
+    return run, False
+
+
+def release(
+    context: typer.Context,
+    name: Name,
+    revision: Revision = None,
+    force: Force = False,
+    approval: Annotated[str | None, typer.Option(help="none or human; default: the spec's.")] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the run to its end.")] = True,
+    timeout: Timeout = None,
+    run_id: RunId = None,
+) -> None:
+    """Release a revision, and follow the run until the release is promoted or refused.
+
+    Exit 0: promoted, or nothing to do. 1: refused by the gate, or failed; or there was nothing to do while the
+    cluster serves nothing. 65: wrong input. 75: Airflow does not answer.
+    124: not finished within --timeout.
+    """
+    if approval not in {None, "none", "human"}:
+        raise InputError("--approval is not valid", found=repr(approval), expected="none or human")
+    console, settings = console_on(), settings_of(context)
+    with settings.airflow() as airflow:
+        run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
+        announce(console, airflow, run, new=new)
+        if not wait:
+            return
+        view = followed(console, airflow, run, timeout)
+        outcome = patiently(lambda: outcome_of(airflow, view))
+    if outcome.exit_code == DONE and (live := live_already(view)):
+        outcome = served_or(outcome, settings, name, live)
+    if gate := gate_of(view):
+        console.print(gate_table(gate))
+    if evidence := evidence_of(view):
+        console.print(f"evidence: {evidence}/report.html", soft_wrap=True)
+    end(console, outcome)
+
+
+def rollback(
+    context: typer.Context,
+    name: Name,
+    reason: Annotated[str, typer.Option(help="Reason for the channel's history.")] = "",
+    to: Annotated[str | None, typer.Option(help="Id of a previous release; default: the newest.")] = None,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Do it from this machine, with its own access, without Airflow.")
+    ] = False,
+    timeout: Timeout = None,
+    run_id: RunId = None,
+) -> None:
+    """Make a previous release of a model live again.
+
+    With --direct this machine does what Airflow's step does, under the same lock: in a checkout, with KUBECONFIG and
+    credentials of the object store that may do what the step may.
+    """
+    console, settings = console_on(), settings_of(context)
+    if direct:
+        if timeout is not None:
+            raise InputError(
+                "--timeout limits how long a run of Airflow is followed, and --direct starts none",
+                remedy="Leave one of the two out.",
+            )
+        run = run_id or f"direct-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+        options = [f"--reason={reason}", *([f"--to={to}"] if to else [])]
+        arguments = ["revert", "--name", name, "--run", run, *options]
+        said = run_step(arguments, settings.known_site_file(), instead="Without --direct Airflow does it.")
+        end(console, Outcome(DONE, said))
+        return
+    with settings.airflow() as airflow:
+        conf = {"reason": reason, **({"to": to} if to else {})}
+        started, new = start(airflow, f"rollback__{name}", conf, run_id)
+        announce(console, airflow, started, new=new)
+        view = followed(console, airflow, started, timeout)
+        done = [result.summary for result in view.results.values()]
+        succeeded = Outcome(DONE, f"rolled back: {'; '.join(done) or name}")
+        end(console, succeeded if view.run.state == "success" else patiently(lambda: outcome_of(airflow, view)))
+
+
+def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id: RunId = None) -> None:
+    """Make the cluster serve what the model's channel names as live, after the cluster or the bucket was lost.
+
+    Nothing is built or measured again. A release that serves already stays as it is, unless the model moved to another
+    bucket: then its pods are replaced one by one, and fetch it from there.
+    """
+    console = console_on()
+    with settings_of(context).airflow() as airflow:
+        run, new = start(airflow, f"rollback__{name}", {"to": "live"}, run_id)
+        announce(console, airflow, run, new=new)
+        view = followed(console, airflow, run, timeout)
+        done = [result.summary for result in view.results.values()]
+        succeeded = Outcome(DONE, f"restored: {'; '.join(done) or name}")
+        end(console, succeeded if view.run.state == "success" else patiently(lambda: outcome_of(airflow, view)))
+
+
+def approve(
+    context: typer.Context,
+    name: Name,
+    reject: Annotated[bool, typer.Option("--reject", help="Refuse the candidate, which is then rolled back.")] = False,
+    run_id: RunId = None,
+) -> None:
+    """Promote a candidate that passed its gate and whose release waits for approval."""
+    with settings_of(context).airflow() as airflow:
+        run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
+        airflow.answer(run, APPROVAL, "Reject" if reject else "Approve")
+    echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}")
+
+
+def end(console: Console, outcome: Outcome) -> None:
+    """Print the outcome, and exit with its code unless that is 0."""
+    # an input error explains itself; any other is easier to understand with the log lines before it
+    if outcome.error and outcome.exit_code != WRONG_INPUT:
+        _show_error(console, outcome.error)
+    style = "green" if outcome.exit_code == DONE else "bold red"
+    statement = outcome.text.removesuffix(outcome.remedy).rstrip()
+    console.print(statement, style=style, soft_wrap=True)
+    if outcome.remedy:
+        console.print(f"  → {outcome.remedy}", style="bold", soft_wrap=True)
+    if outcome.exit_code != DONE:
+        raise typer.Exit(outcome.exit_code)
+
+
+def followed(
+    console: Console,
+    airflow: Airflow,
+    run: Run,
+    timeout_s: float | None,
+    until: Callable[[RunView], bool] = lambda view: view.run.ended,
+) -> RunView:
+    """Follow the run on the console; exit when a person stops that or `timeout_s` has passed. The run continues."""
+    try:
+        with screen_on(console) as screen:
+            return follow(airflow, run, screen, until=until, timeout_s=timeout_s)
+    except KeyboardInterrupt:
+        code, why = INTERRUPTED, "stopped following"
+    except TimeoutError as error:
+        code, why = TIMED_OUT, str(error)
+    except NoSuchDagError:
+        _left(console, airflow, run, "stopped following", "goes on, once Airflow can read its DAG,")
+        raise
+    _left(console, airflow, run, why, "continues")
+    raise typer.Exit(code)
+
+
+def _left(console: Console, airflow: Airflow, run: Run, why: str, what_it_does: str) -> None:
+    text = f"{why}; the run {what_it_does} at {airflow.run_url(run)}. Follow it with --run-id {run.run_id}."
+    console.print(text, soft_wrap=True)
+
+
+def announce(console: Console, airflow: Airflow, run: Run, *, new: bool) -> None:
+    """Print which run is followed, and where Airflow shows it."""
+    verb = "started" if new else "following existing"
+    console.print(f"{verb} run {run.run_id}: {airflow.run_url(run)}", soft_wrap=True)
+
+
+def _waiting_run(airflow: Airflow, name: str) -> Run:
+    for run in airflow.runs(dag_of(name), RUNS_TO_SEARCH):
+        if not run.ended and any(
+            task.task_id == APPROVAL and task.state == "awaiting_input" for task in airflow.tasks(run)
+        ):
+            return run
+    raise InputError(f"no release of {name} waits for approval", remedy=f"See `slipway status {name}` for its runs.")
+
+
+def _show_error(console: Console, error: TaskError) -> None:
+    for line in error.last_lines:
+        console.print(f"  | {line}", style="dim", soft_wrap=True)
+
+
+def _described(conf: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(conf.items())) or "no parameters"

@@ -1,0 +1,322 @@
+"""`slipway status` and `slipway explain`: what is live, why, and how to roll back. They change nothing."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from slipway.cli.airflow.api import Airflow, Run
+from slipway.cli.arguments import Name, finite, settings_of
+from slipway.cli.error_text import parts
+from slipway.cli.kube.route import external
+from slipway.cli.runs.releases import dag_of
+from slipway.cli.runs.screens import console_on
+from slipway.cli.runs.served import restore_hint, unserved
+from slipway.cli.runs.tables import COMMIT_DIGITS, channel_lines, gate_table
+from slipway.cli.runs.watch import watch
+from slipway.cli.settings import Settings
+from slipway.cli.terminal import echo
+from slipway.tasks.contracts.base import read_contract_json
+from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.measured.gate import GateReport
+from slipway.tasks.contracts.stored.artifact import STAGES
+from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry, ChannelEvent
+from slipway.tasks.contracts.stored.lease import DagRun, lease_of
+from slipway.tasks.contracts.stored.release import Release
+
+if TYPE_CHECKING:
+    from slipway.tasks.adapters.store.object_store import ObjectStore
+    from slipway.tasks.contracts.stored.artifact import Layout
+
+NEWEST_RUNS = 5
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the status, and the function that reads it."""
+
+    title: str
+    read: Callable[[], Iterator[RenderableType]]
+
+
+def status(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Name of the model; default: every model.")] = None,
+    keep_watching: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(metavar="S", min=1, callback=finite, help="With --watch: seconds between two looks.")
+    ] = 5.0,
+) -> None:
+    """Show what is live, its address, and the newest runs.
+
+    If a part cannot be read, the others are still shown, and the exit code is 65 or 75, depending on the reason. With
+    --watch it is shown in place on a terminal; elsewhere, whenever it has changed.
+    """
+    settings, console = settings_of(context), console_on()
+    sections = _of_one(settings, name) if name else [Section("models", lambda: _models(settings))]
+    if keep_watching:
+        watch(console, lambda: [part for section in sections for part in _read(section)[0]], every)
+        return
+    read = [_read(section) for section in sections]
+    for parts_of_section, _ in read:
+        for part in parts_of_section:
+            console.print(part, soft_wrap=True)
+    if worst := max(code for _, code in read):
+        raise typer.Exit(worst)
+
+
+def explain(
+    context: typer.Context,
+    name: Name,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check signatures from the Hub's commit to the pods, and print one line.")
+    ] = False,
+) -> None:
+    """Show what is live, its commit, why it was promoted, and how to roll back.
+
+    With --verify, only one line: that the files of the commit at the Hub, the signed provenance, the signature of the
+    release and what its pods loaded agree. If they do not, or one cannot be read, it says which, and the exit code is
+    65 or 75. HF_TOKEN is sent to the Hub if it is set.
+    """
+    settings, console = settings_of(context), console_on()
+    if verify:
+        echo(verified(settings, name))
+        return
+    for part in explanation(*settings.store(), name):
+        console.print(part, soft_wrap=True)
+
+
+def explanation(store: "ObjectStore", layout: "Layout", name: str) -> Iterator[RenderableType]:
+    """The parts that `slipway explain` prints.
+
+    Raises:
+        InputError: no release of the model is live.
+    """
+    channel = read_channel(store, layout, name)
+    live, release = _live_release(store, channel)
+    yield from (Text(line) for line in _what_runs(release, live))
+    yield from _why(store, layout, channel, live)
+    yield Text(_rollback_hint(channel))
+
+
+def verified(settings: Settings, name: str) -> str:
+    """The line that `slipway explain --verify` prints.
+
+    Raises:
+        SignatureError: a link of the chain does not hold.
+        InputError, UnavailableError: a link cannot be checked.
+    """
+    site = settings.site()
+    if site.signing is None or not site.signing.verifies:
+        raise InputError(
+            f"site {site.name} names no public keys, so nothing can be verified",
+            remedy="Name them in signing.public_keys of the site file: docs/day-two.md, Signatures.",
+        )
+    store, layout = settings.store()
+    _, release = _live_release(store, read_channel(store, layout, name))
+    # the Hub's client and cryptography take half a second to import, which the other commands need not wait for
+    from slipway.cli.runs.verification import Verification  # noqa: PLC0415
+    from slipway.tasks.adapters.clock import SystemClock  # noqa: PLC0415
+    from slipway.tasks.adapters.hub.hub import HuggingFaceHub  # noqa: PLC0415
+    from slipway.tasks.adapters.sign.signatures import Signatures  # noqa: PLC0415
+    from slipway.tasks.adapters.store.artifacts import ArtifactStore  # noqa: PLC0415
+
+    clock = SystemClock()
+    hub = HuggingFaceHub(site.hub.endpoint, os.environ.get("HF_TOKEN"), clock)
+    signatures = Signatures(store, layout, site.signing.public_keys)
+    return Verification(ArtifactStore(store, layout, clock), signatures, hub, settings.cluster()).of(release)
+
+
+def _live_release(store: "ObjectStore", channel: Channel) -> tuple[ChannelEntry, Release]:
+    live = channel.live
+    if live is None:
+        name = channel.name
+        raise InputError(f"no release of {name} is live", remedy=f"Make one with `slipway release {name}`.")
+    return live, read_contract_json(Release, store.read_bytes(live.release_uri), live.release_uri)
+
+
+def read_channel(store: "ObjectStore", layout: "Layout", name: str) -> Channel:
+    """The model's channel.
+
+    Raises:
+        InputError: the model was never released.
+    """
+    uri = layout.channel(name)
+    stored = store.read_with_etag(uri)
+    if stored is None:
+        raise InputError(
+            f"{name} was never released here: {uri} does not exist",
+            remedy="Check the name; `slipway status` lists the models.",
+        )
+    return read_contract_json(Channel, stored[0], uri)
+
+
+def _of_one(settings: Settings, name: str) -> list[Section]:
+    return [
+        Section("channel", lambda: _channel(settings, name)),
+        Section("service", lambda: _service(settings, name)),
+        Section("lease", lambda: _lease(settings, name)),
+        Section("runs", lambda: _runs(settings, name)),
+    ]
+
+
+def _read(section: Section) -> tuple[list[RenderableType], int]:
+    """The lines of a section, with why the rest cannot be read, and the exit code of this section alone."""
+    read: list[RenderableType] = []
+    try:
+        read.extend(section.read())
+    except PipelineError as error:
+        statement, remedy = parts(error)
+        read.append(Text(f"{section.title:<9} unknown: {statement}", "yellow"))
+        if remedy:
+            read.append(Text(f"{'':<9} → {remedy}", "bold yellow"))
+        return read, error.exit_code
+    return read, 0
+
+
+def _channel(settings: Settings, name: str) -> Iterator[RenderableType]:
+    store, layout = settings.store()
+    yield from (Text(line) for line in channel_lines(read_channel(store, layout, name)))
+
+
+def _service(settings: Settings, name: str) -> Iterator[RenderableType]:
+    cluster = settings.cluster()
+    if why := unserved(cluster, name, _named_live(settings, name)):
+        yield Text(f"service   {why}", "bold red")
+        yield Text(f"{'':<9} → {restore_hint(name)}", "bold red")
+    for title, service in (("service", name), ("candidate", f"{name}-candidate")):
+        address = cluster.service_address(service)
+        if address is None:
+            yield Text(f"{title:<9} none")
+            continue
+        ports = ", ".join(f"{port} {number}" for port, number in address.ports.items())
+        outside = external(cluster.get("Service", service) or {"spec": {}})
+        pods = ", ".join(sorted(cluster.endpoints(service))) or "no ready pod"
+        yield Text(f"{title:<9} {address.host} ({ports}) → {pods}{f'; external {outside}' if outside else ''}")
+
+
+def _named_live(settings: Settings, name: str) -> str | None:
+    """The release that the channel names as live; None if it names none, or cannot be read, which its section says."""
+    try:
+        live = read_channel(*settings.store(), name).live
+    except PipelineError:
+        return None
+    return live.release_id if live else None
+
+
+def _lease(settings: Settings, name: str) -> Iterator[RenderableType]:
+    """The run that holds the model, and whether it has ended, so that what it left is nobody's."""
+    holder = settings.cluster().lease_holder(lease_of(name))
+    if holder is None:
+        return
+    run = DagRun.parse(holder.dag_run)
+    held = f"run {run or holder.holder}, since {holder.since:%Y-%m-%d %H:%M:%S} UTC"
+    if run is None or not _has_ended(settings, run):
+        yield Text(f"lease     {held}")
+        return
+    yield Text(f"lease     {held}; that run has ended, and may have left a candidate behind", "bold red")
+    yield Text(
+        f"{'':<9} → `slipway restore {name}` removes it; Airflow's DAG remove_failed_pods does hourly.", "bold red"
+    )
+
+
+def _has_ended(settings: Settings, run: DagRun) -> bool:
+    with settings.airflow() as airflow:
+        try:
+            return airflow.run(run.dag_id, run.run_id).ended
+        except InputError:  # it was deleted
+            return True
+
+
+def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
+    with settings.airflow() as airflow:
+        runs = airflow.runs(dag_of(name), NEWEST_RUNS)
+        yield from (Text(f"run       {_run_line(run)}  {airflow.run_url(run)}") for run in runs)
+
+
+def _models(settings: Settings) -> Iterator[RenderableType]:
+    store, layout = settings.store()
+    with settings.airflow() as airflow:
+        models_of_airflow = {dag.removeprefix(dag_of("")) for dag in airflow.dags(dag_of(""))}
+        suffix = ".json"
+        folder = layout.channel("").removesuffix(suffix)
+        released = {item.uri.removeprefix(folder).removesuffix(suffix) for item in store.list(folder)}
+        if not models_of_airflow | released:
+            yield Text("no model: put a spec into specs/, or check that SLIPWAY_SPECS names the right folder")
+            return
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for column in ("model", "live", "since", "newest run"):
+            table.add_column(column, no_wrap=True)
+        for name in sorted(models_of_airflow | released):
+            live = read_channel(store, layout, name).live if name in released else None
+            since = f"{live.since:%Y-%m-%d %H:%M} UTC" if live else ""
+            table.add_row(
+                name, live.release_id if live else "nothing", since, _newest(airflow, name, models_of_airflow)
+            )
+        yield table
+
+
+def _newest(airflow: Airflow, name: str, models_of_airflow: set[str]) -> str:
+    if name not in models_of_airflow:
+        return "no DAG"
+    runs = airflow.runs(dag_of(name), 1)
+    if not runs:
+        return "none"
+    return f"{runs[0].state} {runs[0].started_at:%Y-%m-%d %H:%M} UTC" if runs[0].started_at else runs[0].state
+
+
+def _run_line(run: Run) -> str:
+    started = f"{run.started_at:%Y-%m-%d %H:%M:%S} UTC" if run.started_at else "not started"
+    took = f" in {(run.ended_at - run.started_at).total_seconds():.0f} s" if run.started_at and run.ended_at else ""
+    return f"{run.run_id}  {run.state}{took}  {started}"
+
+
+def _what_runs(release: Release, live: ChannelEntry) -> Iterator[str]:
+    source, spec = release.plan.source, release.spec
+    yield f"{release.id} has been live since {live.since:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"  source     {source.repo} at {source.revision}, commit {source.commit}"
+    yield f"  format     {spec.quantization.format}, served by {spec.engine.kind}"
+    yield f"  rollout    {spec.rollout.words}"
+    for stage in STAGES:
+        yield f"  {stage:<10} {release.plan.stages[stage].key[:COMMIT_DIGITS]}"
+
+
+def _why(store: "ObjectStore", layout: "Layout", channel: Channel, live: ChannelEntry) -> Iterator[RenderableType]:
+    """Why the live release is live: the gate that it passed, and any rollback since."""
+    event = _promotion(channel, live)
+    newest = next((event for event in channel.history if event.event != "refused"), None)
+    if newest and newest.event == "rolled-back":
+        reason = f": {newest.reason}" if newest.reason else ""
+        yield Text(f"live again since {newest.release_id} was rolled back at {newest.at:%Y-%m-%d %H:%M:%S} UTC{reason}")
+    if event is None:
+        yield Text("its promotion is older than the channel's history")
+        return
+    yield Text(f"promoted by run {event.run} at {event.at:%Y-%m-%d %H:%M:%S} UTC")
+    evidence = layout.evidence(channel.name, live.release_id, event.run)
+    uri = f"{evidence}/gate.json"
+    stored = store.read_with_etag(uri)
+    if stored is None:
+        yield Text(f"{uri} no longer exists")
+        return
+    yield gate_table(read_contract_json(GateReport, stored[0], uri))
+    yield Text(f"evidence: {evidence}/report.html")
+
+
+def _promotion(channel: Channel, live: ChannelEntry) -> ChannelEvent | None:
+    promotions = (event for event in channel.history if event.event == "promoted")
+    return next((event for event in promotions if event.release_id == live.release_id), None)
+
+
+def _rollback_hint(channel: Channel) -> str:
+    if not channel.previous:
+        another = f"`slipway release {channel.name} --revision R` releases another revision"
+        return f"roll back: no previous release is kept; {another}"
+    return f"roll back: `slipway rollback {channel.name}` makes {channel.previous[0].release_id} live again"

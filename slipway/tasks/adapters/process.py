@@ -1,0 +1,140 @@
+"""Child processes that write to a log file and are always ended."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn, Self
+
+from slipway.tasks.contracts.errors import InputError
+
+GRACE_S = 20.0
+ZOMBIE = ("Z", "X")
+"""States of a process that has ended (proc_pid_stat(5), field 3)."""
+
+
+class Process:
+    """A running command. Leaving the block ends it: SIGTERM, and SIGKILL after the grace period.
+
+    The child stays in this process's group, so that ending the group ends the child too.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path, *, grace_s: float = GRACE_S) -> None:
+        """Start `command`, looked up on PATH; stdout and stderr go to `log`.
+
+        Raises:
+            InputError: the command does not exist here.
+        """
+        self.log, self._grace_s = log, grace_s
+        try:
+            with log.open("wb") as output:
+                self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)  # noqa: S603 - the caller's own command
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{command[0]} is not on PATH", remedy="Run this step in the image that has it."
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code; None while the process runs, negative when a signal ended it."""
+        return self._child.poll()
+
+    def wait(self) -> int:
+        """Wait until the process ends by itself, and return its exit code."""
+        return self._child.wait()
+
+    def tail(self, lines: int) -> list[str]:
+        """The last lines of the log, without blank ones."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return [line for line in text.splitlines() if line.strip()][-lines:]
+
+    def end(self) -> None:
+        """End the process and all that it started. A second call changes nothing."""
+        started = _started_by(self._child.pid)
+        self._child.terminate()
+        try:
+            self._child.wait(self._grace_s)
+        except subprocess.TimeoutExpired:
+            started |= _started_by(self._child.pid)
+            self._child.kill()
+            self._child.wait()
+        for child in started:
+            _kill(child)
+
+
+def _started_by(process: int) -> set[tuple[int, str]]:
+    """Children and theirs, by process id and start time, so that a reused id is not mistaken for one."""
+    started = set()
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            children = [int(child) for child in task.read_text().split()]
+        except OSError:  # the thread has ended
+            continue
+        started |= {(child, _start_time(child)) for child in children}.union(*map(_started_by, children))
+    return started
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """Replace this process by `command`, looked up on PATH, which then gets its signals and sets its exit code.
+
+    The command gets its full path, from which mpirun derives where its parts are on other nodes.
+
+    Raises:
+        InputError: the command does not exist here.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise InputError(f"{command[0]} is not on PATH", remedy="Run this in the image that has it.")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program, [program, *command[1:]])  # noqa: S606 - no shell on purpose
+
+
+def is_running(name: str) -> bool:
+    """Whether a process of this name (its command's first 15 bytes) runs in this container; zombies do not run."""
+    return any(_is_alive(process, name) for process in Path("/proc").glob("[0-9]*"))
+
+
+def _is_alive(process: Path, name: str) -> bool:
+    try:
+        command, _, rest = (process / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+    except OSError:  # it has ended
+        return False
+    return command == name and rest.split()[0] not in ZOMBIE
+
+
+def free_ports(count: int, address: str) -> list[int]:
+    """Ports that are free now; another process may take one before it is used."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((address, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _kill(child: tuple[int, str]) -> None:
+    pid, start_time = child
+    if start_time and _start_time(pid) == start_time:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+
+def _start_time(pid: int) -> str:
+    """Field 22 of /proc/<pid>/stat (proc_pid_stat(5)); empty when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""

@@ -1,0 +1,174 @@
+"""The command line of `python -m slipway.tasks`."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Never
+
+from slipway.tasks.contracts.base import parse_json, read_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.release import PREVIOUS
+from slipway.tasks.document_files import read_document
+from slipway.tasks.serving.openai_api import process as openai_process
+from slipway.tasks.serving.pod import all_reduce, await_ranks, drain, lead
+
+FETCH_REPOSITORY = "fetch-repository"
+LEAD = "lead"
+DRAIN = "drain"
+AWAIT_RANKS = "await-ranks"
+OPENAI = "openai"
+EXPORT_METRICS = "export-metrics"
+METRICS_PORT = 9108
+ALL_REDUCE = "all-reduce"
+WITHOUT_SITE = (DRAIN, AWAIT_RANKS, OPENAI, ALL_REDUCE)
+
+
+class Parser(argparse.ArgumentParser):
+    """Treats wrong arguments as wrong input."""
+
+    def error(self, message: str) -> Never:
+        """Raise instead of exiting with argparse's own code."""
+        raise InputError(message, remedy=self.format_usage().strip())
+
+
+def parse(
+    arguments: Sequence[str] | None, environment: Mapping[str, str], *, description: str | None
+) -> argparse.Namespace:
+    """Parse the command line; `step` of the result is the name of the step, or of a pod's process.
+
+    Raises:
+        InputError: an argument is wrong or missing, or there is no site file.
+    """
+    parser = Parser(
+        prog="python -m slipway.tasks", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    steps = parser.add_subparsers(dest="step", required=True, metavar="STEP", parser_class=Parser)
+    for name in dict.fromkeys((*STEP_KINDS, *ADDED)):
+        step = steps.add_parser(name)
+        step.add_argument("--site", type=Path, default=environment.get("SLIPWAY_SITE") or None, help="site file")
+        ADDED.get(name, _add_step)(step)
+    parsed = parser.parse_args(arguments)
+    if parsed.site is None and parsed.step not in WITHOUT_SITE:
+        raise InputError("there is no site file", remedy="Give --site, or set SLIPWAY_SITE to the site file.")
+    return parsed
+
+
+def _add_release(step: argparse.ArgumentParser) -> None:
+    step.add_argument("--release", required=True, help="URI of release.json")
+    step.add_argument("--concurrency", type=int, metavar="N", help="replaces object_store.transfer.connections")
+    step.add_argument("--bytes-per-s", type=int, metavar="N", help="replaces object_store.transfer.bytes_per_s")
+
+
+def _add_plan_request(step: argparse.ArgumentParser) -> None:
+    either = _add_request(step)
+    either.add_argument("--spec", help="file of a release spec, or its JSON text")
+    step.add_argument("--revision", help="overrides the spec's source.revision")
+    step.add_argument("--force", action="store_true", help="make every artifact again")
+    step.add_argument("--look", type=Path, metavar="FILE", help="write the plan to FILE, and nothing to the store")
+
+
+def _add_revert_request(step: argparse.ArgumentParser) -> None:
+    either = _add_request(step)
+    either.add_argument("--name", help="the model")
+    step.add_argument("--reason", default="", help="recorded in the channel's history")
+    step.add_argument("--to", default=PREVIOUS, help="which release takes the traffic: its id, previous or live")
+
+
+def _add_drill_request(step: argparse.ArgumentParser) -> None:
+    either = _add_request(step)
+    either.add_argument("--name", help="the model")
+    step.add_argument("--request-rate", type=float, metavar="R", help="requests per second; as rollout.drill")
+    step.add_argument("--seconds", type=int, metavar="S", help="before, between and after the flips; as rollout.drill")
+
+
+def _add_retention_request(step: argparse.ArgumentParser) -> None:
+    either = step.add_mutually_exclusive_group(required=True)
+    either.add_argument("--request", help="URI of the request document; replaces every other argument")
+    either.add_argument("--run", help="identity of this run: [A-Za-z0-9._-]")
+    step.add_argument("--dry-run", action="store_true", help="report, and delete nothing")
+
+
+def _add_request(step: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Add the two ways to request a run: one document in a pod, or its parts by hand."""
+    either = step.add_mutually_exclusive_group(required=True)
+    either.add_argument("--request", help="URI of the request document; replaces every other argument")
+    step.add_argument("--run", help="identity of this run: [A-Za-z0-9._-]")
+    return either
+
+
+def _add_fetch_repository(step: argparse.ArgumentParser) -> None:
+    _add_release(step)
+    step.add_argument("--to", type=Path, required=True, help="folder that becomes the model repository")
+
+
+def _add_export_metrics(step: argparse.ArgumentParser) -> None:
+    step.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104 - a pod's own
+    step.add_argument("--port", type=int, default=METRICS_PORT)
+
+
+def _add_step(step: argparse.ArgumentParser) -> None:
+    _add_release(step)
+    step.add_argument("--run", help="identity of this run (default: that of the release's newest plan)")
+
+
+ADDED: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
+    "plan": _add_plan_request,
+    "revert": _add_revert_request,
+    "drill": _add_drill_request,
+    "retention": _add_retention_request,
+    FETCH_REPOSITORY: _add_fetch_repository,
+    LEAD: lead.add_arguments,
+    DRAIN: drain.add_arguments,
+    AWAIT_RANKS: await_ranks.add_arguments,
+    OPENAI: openai_process.add_arguments,
+    EXPORT_METRICS: _add_export_metrics,
+    ALL_REDUCE: all_reduce.add_arguments,
+}
+"""What adds the arguments of a step or a process; every other step has those of `_add_step`."""
+
+
+def by_hand(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """The fields of a step's request as the command line gives them, and the name that messages give their source.
+
+    Raises:
+        InputError: the spec cannot be read.
+    """
+    return REQUESTED[parsed.step](parsed)
+
+
+def _plan_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    data, source = _read_spec(parsed.spec)
+    spec = read_contract(ReleaseSpec, data, source)
+    return {"spec": spec, "run": parsed.run, "revision": parsed.revision, "force": parsed.force}, source
+
+
+def _read_spec(argument: str) -> tuple[Any, str]:
+    """Return the spec as data, and the name that messages give it."""
+    if argument.lstrip().startswith("{"):
+        return parse_json(argument, "--spec"), "--spec"
+    return read_document(Path(argument)), argument
+
+
+def _revert_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    return {"name": parsed.name, "run": parsed.run, "reason": parsed.reason, "to": parsed.to}, parsed.step
+
+
+def _drill_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    settings = {"request_rate": parsed.request_rate, "seconds": parsed.seconds}
+    stated = {name: value for name, value in settings.items() if value is not None}
+    return {"name": parsed.name, "run": parsed.run, "settings": stated}, parsed.step
+
+
+def _retention_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    return {"run": parsed.run, "dry_run": parsed.dry_run}, parsed.step
+
+
+REQUESTED: Mapping[str, Callable[[argparse.Namespace], tuple[dict[str, Any], str]]] = {
+    "plan": _plan_fields,
+    "revert": _revert_fields,
+    "drill": _drill_fields,
+    "retention": _retention_fields,
+}
+"""What reads the request of a step that has no release."""

@@ -1,0 +1,109 @@
+"""`python -m slipway.tasks <step>` runs one step of a release in one process, by hand or in a pod.
+
+    python -m slipway.tasks plan --request s3://.../plan.json                  (in a pod)
+    python -m slipway.tasks plan --spec FILE_OR_JSON --run ID [--revision R] [--force] [--look FILE]
+    python -m slipway.tasks STEP --release s3://.../release.json [--run ID]
+    python -m slipway.tasks revert --request s3://.../revert.json              (in a pod)
+    python -m slipway.tasks revert --name MODEL --run ID [--reason TEXT] [--to RELEASE|live]
+    python -m slipway.tasks drill --request s3://.../drill.json                (in a pod)
+    python -m slipway.tasks drill --name MODEL --run ID [--request-rate R] [--seconds S]
+    python -m slipway.tasks retention --request s3://.../retention.json        (in a pod)
+    python -m slipway.tasks retention --run ID [--dry-run]
+    python -m slipway.tasks fetch-repository --release s3://.../release.json --to FOLDER
+    python -m slipway.tasks lead --group KEY --nodes N ...   (in a leader's pod, see serving/pod/lead.py)
+    python -m slipway.tasks drain --front SOCKET ...   (preStop of a server, see serving/pod/drain.py)
+    python -m slipway.tasks export-metrics [--port N]   (a pod of its own, see k8s_manifests/monitoring)
+    python -m slipway.tasks all-reduce --leader ADDRESS ...   (a rank, see serving/pod/all_reduce.py)
+    python -m slipway.tasks await-ranks --at-most-s S   (preStop of a worker, see serving/pod/await_ranks.py)
+    python -m slipway.tasks openai --socket SOCKET ...   (beside a server, see serving/openai_api/process.py)
+
+Environment: SLIPWAY_SITE (site file, unless --site is given), SLIPWAY_SCRATCH (folder for temporary files),
+SLIPWAY_TERMINATION_LOG (file that gets the last line), SLIPWAY_SIGNING_KEY (private key, in PEM), HF_TOKEN, the
+variables that boto3 and the Kubernetes client read, and what Airflow tells a step about its run
+(slipway/tasks/contracts/stored/lease.py).
+
+Exit codes: 0 done, 65 wrong input, 75 unavailable (a retry may help), 70 other; 143 and 130 after SIGTERM and SIGINT.
+"""
+
+import logging
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from slipway.tasks import jobs, pod_processes
+from slipway.tasks.adapters.telemetry import log_lines
+from slipway.tasks.arguments import ALL_REDUCE, AWAIT_RANKS, DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.document_files import read_document
+from slipway.tasks.serving.pod import all_reduce
+
+TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
+SIGNALLED = 128
+QUIET = ("httpx", "httpcore", "urllib3", "botocore", "boto3", "s3transfer", "great_expectations")
+
+log = logging.getLogger("slipway.tasks")
+
+
+class Signalled(BaseException):
+    """A signal told the process to end. It is not an Exception, so that no handler on the way out takes it for one."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = SIGNALLED + number
+
+
+def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Run one step and return its exit code."""
+    log_lines.configure("text", sys.stdout, {})
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    try:
+        code, message = 0, _run(parse(arguments, environment, description=__doc__), environment)
+    except PipelineError as error:
+        code, message = error.exit_code, str(error)
+    except Signalled as error:
+        code, message = error.exit_code, f"ended by {signal.Signals(error.exit_code - SIGNALLED).name}"
+    except Exception as error:
+        log.exception("unexpected error")
+        code, message = PipelineError.exit_code, jobs.unexpected(error)
+    (log.error if code else log.info)(message)
+    # the ranks of a container share its message, and rank 0 has the result
+    if (path := environment.get("SLIPWAY_TERMINATION_LOG")) and environment.get(all_reduce.RANK, "0") == "0":
+        line = " ".join(message.split()).encode()[: TERMINATION_BYTES - 1].decode(errors="ignore")
+        Path(path).write_text(f"{line}\n", encoding="utf-8")
+    return code
+
+
+def _run(parsed: Namespace, environment: Mapping[str, str]) -> str:
+    """Run the requested step and return one line about what it did."""
+    if parsed.step == DRAIN:
+        return pod_processes.drain(parsed)
+    if parsed.step == AWAIT_RANKS:
+        return pod_processes.await_ranks(parsed)
+    if parsed.step == OPENAI:
+        log_lines.configure(parsed.logs, sys.stdout, {"step": parsed.step, "release": parsed.release})
+        return pod_processes.openai(parsed)
+    if parsed.step == ALL_REDUCE:
+        return all_reduce.run(parsed, environment)
+    site = read_contract(Site, read_document(parsed.site), str(parsed.site))
+    log_lines.configure(site.telemetry.logs, sys.stdout, {"step": parsed.step})
+    if parsed.step == LEAD:
+        pod_processes.lead(parsed, site, environment)
+    if parsed.step == EXPORT_METRICS:
+        return pod_processes.export_metrics(parsed, site)
+    return jobs.run(parsed, site, environment)
+
+
+def _end(number: int, _: Any) -> None:
+    """Unwind from wherever the process is; a second signal does not interrupt the clean-up."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    raise Signalled(number)

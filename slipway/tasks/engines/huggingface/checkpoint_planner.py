@@ -1,0 +1,220 @@
+"""Plans a checkpoint in Hugging Face layout that a runtime loads as it is, or as ModelOpt quantized it."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from typing_extensions import override
+
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.contracts.spec.gpu_formats import (
+    AS_IT_IS,
+    FORMATS,
+    KV_CACHES,
+    MADE_BY_MODELOPT,
+    Row,
+    check_served,
+    modelopt_makes,
+    only_weights,
+)
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.artifact import Stage
+from slipway.tasks.contracts.stored.plan import Estimate, Source
+from slipway.tasks.engines.checkpoint.files import CONFIG
+from slipway.tasks.engines.checkpoint.predicting_layers import predicting_layers
+from slipway.tasks.engines.checkpoint.quant_algo import QUANT_ALGO
+from slipway.tasks.engines.preflight.engine_options import Option, check_options
+from slipway.tasks.engines.preflight.gpu import check_gpu_engine, memory_warnings
+from slipway.tasks.engines.preflight.hub_metadata import (
+    Documents,
+    check_causal,
+    check_not_quantized_twice,
+    modelopt_algorithm,
+    quantization_of,
+    stated_cache,
+    stated_quantization,
+)
+from slipway.tasks.engines.preflight.known_classes import check_known_class, served_through_transformers
+from slipway.tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus, weights_bytes
+from slipway.tasks.engines.preflight.source_formats import name_of
+from slipway.tasks.engines.protocol import EnginePlanner
+from slipway.tasks.engines.upstream.tables import table_of
+
+MODELOPT = "0.47.0"
+"""The version that requirements/modelopt.in pins."""
+
+TOOLKIT_BYTES = 8 * GIB
+"""Host memory of a process with CUDA, PyTorch and ModelOpt: an allowance."""
+
+FORMAT_OF_ALGO = {algorithm: name for name, algorithm in QUANT_ALGO.items()}
+
+
+class CheckpointPlanner(EnginePlanner):
+    """Base of both planners; a kind adds its options and the name of its runtime."""
+
+    runtime: ClassVar[str]
+    """Package that loads the checkpoint."""
+    options: ClassVar[Mapping[str, Option]]
+
+    @override
+    def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
+        spec = release.spec
+        check_options(spec, self.options)
+        what = f"{source.repo}@{source.revision}"
+        check_known_class(documents.get(CONFIG, {}), release.runtime, what)
+        if spec.quantization.format == "none":
+            check_quantized_source(release, source, documents)
+        check_not_quantized_twice(spec, source, documents)
+        if spec.changes_weights:
+            check_quantizable(release, source, documents)
+        check_gpu_engine(release, source, documents, self.check)
+
+    @override
+    def warnings(self, release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+        return (
+            *memory_warnings(release, source, documents),
+            *format_warnings(release, source, documents),
+            *class_warnings(release, source, documents),
+        )
+
+    @override
+    def estimate(self, spec: ReleaseSpec, source: Source) -> Estimate:
+        """Estimate quantize: disk and host memory hold source and result together; GPUs hold the source.
+
+        Weights that keep their format are passed on as files.
+        """
+        weights = weights_bytes(source)
+        if not spec.changes_weights:
+            return Estimate(download_bytes=source.size_bytes, scratch_bytes=2 * source.size_bytes, memory_bytes=GIB)
+        result = int(weights * BITS[spec.quantization.format] / BITS["none"]) + weights // 8
+        return Estimate(
+            download_bytes=source.size_bytes,
+            scratch_bytes=source.size_bytes + 2 * result,
+            memory_bytes=TOOLKIT_BYTES + weights + result,
+            gpu_bytes=bytes_on_gpus(spec, source),
+        )
+
+    @override
+    def producers(self, release: ResolvedRelease) -> dict[Stage, dict[str, str]]:
+        """ModelOpt makes the checkpoint, whatever the GPU; the runtime only reads it."""
+        runtime = {self.runtime: release.runtime.runtime}
+        quantized = release.spec.changes_weights
+        modelopt = {"image": release.step_image("quantize"), "nvidia-modelopt": MODELOPT} if quantized else {}
+        return {
+            "quantize": modelopt,
+            "build": runtime,
+            "assemble": {"image": release.engine_image, **runtime},
+        }
+
+
+def source_format(documents: Documents) -> tuple[str, Sequence[Row]] | None:
+    """The format of a checkpoint that is already quantized, and the table that has it; None if it is not."""
+    if quantization_of(documents) is None:
+        return None
+    if algorithm := modelopt_algorithm(documents):
+        known = FORMAT_OF_ALGO.get(algorithm)
+        return (known, FORMATS) if known else (f"modelopt {algorithm.upper()}", AS_IT_IS)
+    return name_of(stated_quantization(documents) or {}), AS_IT_IS
+
+
+def check_quantized_source(release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    """Refuse a checkpoint that is already quantized to what the runtime or the GPU does not serve.
+
+    Raises:
+        InputError: the format, which ones the GPU serves, and which GPUs this one needs.
+    """
+    if named := source_format(documents):
+        algorithm = modelopt_algorithm(documents)
+        of_modelopt = f" ({algorithm})" if algorithm else ""
+        field = f"{source.repo}@{source.revision} is already quantized{of_modelopt}: format"
+        kind, gpu, architecture = release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture
+        check_algorithm(release, source, algorithm)
+        name, rows = named
+        known = any((row.kind, row.format) == (kind, name) for row in rows)
+        check_served(field, name, rows if known else (*FORMATS, *AS_IT_IS), kind, gpu, architecture)
+        cache = stated_cache(documents)
+        if cache is not None and release.spec.quantization.kv_cache == "none":
+            check_served(
+                f"{source.repo}@{source.revision} asks for a KV cache in", cache, KV_CACHES, kind, gpu, architecture
+            )
+
+
+def check_algorithm(release: ResolvedRelease, source: Source, algorithm: str | None) -> None:
+    """Refuse a format of ModelOpt that this version of vLLM does not have.
+
+    Raises:
+        InputError: the format, and those that the version has.
+    """
+    table = table_of("vllm", release.runtime.runtime) if release.runtime.flavour == "vllm" else None
+    if algorithm is None or table is None or algorithm.upper() in table["modelopt_algorithms"]:
+        return
+    raise InputError(
+        f"vLLM {release.runtime.runtime} of {release.engine_image} does not serve the format of "
+        f"{source.repo}@{source.revision}",
+        found=algorithm,
+        expected=f"one of {', '.join(table['modelopt_algorithms'])}",
+        remedy="Choose an image with a later vLLM, if one serves it, or another checkpoint.",
+    )
+
+
+def format_warnings(release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+    """What a person should know about formats that work: a cache without scales, and weights that are only stored."""
+    spec, gpu = release.spec, release.gpu
+    kind, kv_cache, format_ = spec.engine.kind, spec.quantization.kv_cache, spec.quantization.format
+    warnings = []
+    if kv_cache != "none" and not spec.changes_weights:
+        warnings.append(
+            f"quantization.kv_cache {kv_cache} without quantized weights: keys and values are stored with scale 1.0 "
+            "unless the checkpoint holds scales; nothing is calibrated, so compare answers with kv_cache none"
+        )
+    named = source_format(documents) if format_ == "none" else None
+    what = f"{source.repo} is in {named[0]}" if named else f"quantization.format {format_}"
+    if only_weights(*(named or (format_, FORMATS)), kind, gpu.facts.architecture):
+        warnings.append(
+            f"{what}, for which {gpu.name} ({gpu.facts.architecture}) has no arithmetic: {kind} stores weights in it "
+            "and computes in 16 bits, which saves memory and no time"
+        )
+    return tuple(warnings)
+
+
+def class_warnings(release: ResolvedRelease, source: Source, documents: Documents) -> tuple[str, ...]:
+    """What a person should know about the code that serves the model, and about what quantizing leaves out of it."""
+    config, warnings = documents.get(CONFIG, {}), []
+    if served_through_transformers(config, release.runtime):
+        warnings.append(
+            f"vLLM {release.runtime.runtime} has no class of its own for {source.repo}, and computes that of "
+            "transformers, which is slower"
+        )
+    if release.spec.changes_weights and (layers := predicting_layers(config)):
+        warnings.append(
+            f"{source.repo} has {layers} layers that predict further tokens, which the quantized model will not have: "
+            "transformers, with which it is loaded to be quantized, leaves them out"
+        )
+    return tuple(warnings)
+
+
+def check_quantizable(release: ResolvedRelease, source: Source, documents: Documents) -> None:
+    """Refuse what ModelOpt's step cannot load as a causal language model, or cannot make on this GPU.
+
+    Raises:
+        InputError: the model's class, or the format and the GPU.
+    """
+    spec, gpu = release.spec, release.gpu
+    check_causal(documents.get(CONFIG, {}), f"{source.repo}@{source.revision}", spec.quantization.format)
+    format_ = spec.quantization.format
+    if spec.engine.speculative is not None and spec.engine.speculative.method == "mtp":
+        raise InputError(
+            f"engine.speculative mtp needs layers of {source.repo} that quantizing leaves out: transformers, with "
+            "which the model is loaded, does not load them",
+            found=f"format {format_}, and {predicting_layers(documents.get(CONFIG, {}))} such layers",
+            expected="a checkpoint that has them",
+            remedy="Choose format none or fp8_online, a checkpoint that is already quantized, or remove "
+            "engine.speculative.",
+        )
+    if not modelopt_makes(format_, gpu.facts.architecture):
+        raise InputError(
+            f"ModelOpt cannot quantize to {format_} on {gpu.name}",
+            found=gpu.facts.architecture,
+            expected=f"one of {', '.join(MADE_BY_MODELOPT[format_])}",
+            remedy="Choose a checkpoint that is already in this format, with format none, or another format or GPU.",
+        )

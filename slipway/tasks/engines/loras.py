@@ -1,0 +1,82 @@
+"""Reads the LoRA adapters beside a checkpoint: their ranks, and the layers that they change."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from slipway.tasks.contracts.spec.engine import Lora
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.stored.plan import lora_folder
+from slipway.tasks.engines.checkpoint.files import CONFIG, check_weights, read_object
+from slipway.tasks.engines.checkpoint.lora_modules import modules_of
+from slipway.tasks.engines.checkpoint.lora_tensors import PLAIN, Shape, changed_layers, check_matrices, shapes_in
+from slipway.tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
+from slipway.tasks.engines.preflight.loras import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_layers, rank_of, support_of
+
+
+def loras_in(checkpoint: Path, spec: ReleaseSpec) -> dict[str, int]:
+    """Ranks of the adapters beside a checkpoint, by name, in order of name.
+
+    Raises:
+        InputError: one that the spec names is missing or unreadable.
+    """
+    ranks = {}
+    for adapter, folder in _folders(checkpoint, spec):
+        check_weights(folder)
+        ranks[adapter.name] = rank_of(adapter, read_object(folder / ADAPTER_CONFIG), support_of(spec))
+    return ranks
+
+
+def check_lora_weights(checkpoint: Path, spec: ReleaseSpec) -> None:
+    """Refuse adapters beside a Hugging Face checkpoint whose weights the runtime would not apply, or not all of them.
+
+    plan knows only what adapter_config.json says of them, which may be a pattern, or not true.
+
+    Raises:
+        InputError: the adapter, and what of it.
+    """
+    if not spec.engine.lora:
+        return
+    if support_of(spec).layers is not None:
+        _check_served_layers(checkpoint, spec)
+    ranks, model = loras_in(checkpoint, spec), _model_shapes(checkpoint)
+    for adapter, folder in _folders(checkpoint, spec):
+        check_matrices(folder / ADAPTER_WEIGHTS, ranks[adapter.name], model, f"adapter {adapter.name}")
+
+
+def _check_served_layers(checkpoint: Path, spec: ReleaseSpec) -> None:
+    names = (name for name in (CONFIG, QUANTIZED_BY_MODELOPT) if (checkpoint / name).is_file())
+    documents = {name: read_object(checkpoint / name) for name in names}
+    changed = lora_layers(checkpoint, spec)
+    for adapter, _ in _folders(checkpoint, spec):
+        check_layers(spec, adapter, changed[adapter.name], documents)
+
+
+def _model_shapes(checkpoint: Path) -> dict[str, Shape]:
+    """Shapes of the model's weights, by name, apart from those that hold several numbers in one element."""
+    shapes: dict[str, Shape] = {}
+    for file in sorted(checkpoint.glob("*.safetensors")):
+        shapes |= shapes_in(file, "the model", PLAIN)
+    return shapes
+
+
+def lora_layers(checkpoint: Path, spec: ReleaseSpec) -> dict[str, dict[str, frozenset[int]]]:
+    """What each adapter beside a checkpoint changes, by its weights: numbers of decoder layers by PEFT's layer name.
+
+    Raises:
+        InputError: an adapter is damaged, or has weights that are not of a decoder's linear layers.
+    """
+    return {
+        adapter.name: changed_layers(folder / ADAPTER_WEIGHTS, f"adapter {adapter.name}")
+        for adapter, folder in _folders(checkpoint, spec)
+    }
+
+
+def lora_modules(checkpoint: Path, spec: ReleaseSpec) -> list[str]:
+    """TensorRT-LLM's names of the layers that the adapters change together."""
+    changed = lora_layers(checkpoint, spec).values()
+    return modules_of({layer for layers in changed for layer in layers})
+
+
+def _folders(checkpoint: Path, spec: ReleaseSpec) -> Iterator[tuple[Lora, Path]]:
+    for adapter in sorted(spec.engine.lora, key=lambda each: each.name):
+        yield adapter, checkpoint / lora_folder(adapter.name)

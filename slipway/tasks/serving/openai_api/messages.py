@@ -1,0 +1,214 @@
+"""What a conversation of OpenAI's API is made of: messages, definitions of tools, and calls of tools.
+
+Null stands for an absent member everywhere. A message may be an answer that a client has kept, so the fields of answers
+are read too: those of OpenAI's API and what the client libraries add to them.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    model_validator,
+)
+
+from slipway.tasks.contracts.wire.bounded_json import Bounds, NotJsonError, read
+from slipway.tasks.serving.openai_api.neutral import without_neutral, without_nulls
+
+ARGUMENTS = Bounds(chars=1 << 20, repeated_names=True)
+"""Of one call in a conversation."""
+
+
+TEXT, LIST = "<text>", "<list>"
+"""Tags of a union's branches. They are not names of fields, so that no error's place contains them."""
+
+
+def _branch(value: Any) -> str | None:
+    if isinstance(value, list):
+        return LIST
+    return TEXT if isinstance(value, str) else None
+
+
+TextOrList = Discriminator(_branch)
+"""Tells `str | list[...]` apart before it is validated: an error then names the item that is wrong."""
+
+ANSWER_FIELDS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "annotations": ([],),  # openai, ChatCompletionMessage
+        "audio": (),
+        "function_call": (),
+        "images": ([],),  # litellm, types.utils.Message
+        "thinking_blocks": ([],),
+        "reasoning_items": ([],),
+    }
+)
+"""Fields of an answer's message that say nothing at these values, and are refused at others."""
+OF_CLIENTS = frozenset({"parsed", "provider_specific_fields"})
+"""Fields that client libraries add for their own use: openai's `parse` repeats the content as an object, and litellm
+keeps what its provider sent."""
+OF_CLIENTS_IN_CALLS = frozenset({"parsed_arguments", "provider_specific_fields"})
+
+
+class Strict(BaseModel):
+    """A part of a request in which nothing unknown may stand."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    _absent = model_validator(mode="before")(without_nulls)
+
+
+class StreamOptions(Strict):
+    """What a stream contains besides the answer.
+
+    `include_obfuscation` is OpenAI's: padding that hides the length of tokens, which is not served.
+    """
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+    include_obfuscation: Literal[False] = False
+
+
+class ContentPart(Strict):
+    """A part of a message: text, or the text with which an assistant refused."""
+
+    type: Literal["text", "refusal"]
+    text: str | None = None
+    refusal: str | None = None
+
+    @model_validator(mode="after")
+    def _has_its_text(self) -> "ContentPart":
+        if [self.text is not None, self.refusal is not None] != [self.type == "text", self.type == "refusal"]:
+            raise ValueError(f"a part of type {self.type} needs {self.type}, and nothing else")
+        return self
+
+    @property
+    def words(self) -> str:
+        """What the part says."""
+        return self.text or self.refusal or ""
+
+
+Content = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[ContentPart], Tag(LIST)], TextOrList]
+
+
+FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+
+
+class Function(Strict):
+    """A function that a model may call. Its parameters are a JSON Schema."""
+
+    name: FunctionName
+    description: str | None = None
+    parameters: dict[str, JsonValue] | None = None
+    strict: bool | None = None
+
+
+class Tool(Strict):
+    """A tool; functions are the only ones."""
+
+    type: Literal["function"]
+    function: Function
+
+    def plain(self) -> dict[str, Any]:
+        """The tool as chat templates expect it."""
+        return {"type": self.type, "function": self.function.model_dump(exclude_none=True, exclude={"strict"})}
+
+
+def _arguments(text: str) -> str:
+    """The text as it is, unless it is JSON beyond its bounds: a model may have written anything."""
+    read_arguments(text)
+    return text
+
+
+def read_arguments(text: str) -> Any:
+    """The arguments of a call; the text itself where it is not JSON.
+
+    Raises:
+        BoundsError: they are JSON that a chat template must not get.
+    """
+    try:
+        return read(text or "{}", ARGUMENTS)
+    except NotJsonError:
+        return text
+
+
+def _without(names: frozenset[str]) -> BeforeValidator:
+    """Leaves members out before an object is validated."""
+
+    def left(value: Any) -> Any:
+        return {key: each for key, each in value.items() if key not in names} if isinstance(value, dict) else value
+
+    return BeforeValidator(left)
+
+
+class CalledFunction(Strict):
+    """A function as a model called it; the arguments are JSON."""
+
+    name: str = Field(min_length=1, max_length=64)
+    arguments: Annotated[str, AfterValidator(_arguments)]
+
+
+class ToolCall(Strict):
+    """A call that the model made in an earlier turn."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: Annotated[CalledFunction, _without(OF_CLIENTS_IN_CALLS)]
+    index: int | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """The call as chat templates expect it: arguments are an object, where they are valid."""
+        arguments = read_arguments(self.function.arguments)
+        return {"id": self.id, "type": self.type, "function": {"name": self.function.name, "arguments": arguments}}
+
+
+class Message(Strict):
+    """One message of a conversation; `reasoning` is vLLM's newer name of `reasoning_content`."""
+
+    role: str = Field(min_length=1, max_length=64)
+    content: Content | None = None
+    name: str | None = None
+    tool_calls: list[Annotated[ToolCall, _without(OF_CLIENTS_IN_CALLS)]] | None = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_says_nothing(cls, value: Any) -> Any:
+        return without_neutral(value, ANSWER_FIELDS, ignored=OF_CLIENTS)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "Message":
+        if self.content is None and not self.tool_calls and not self.refusal:
+            raise ValueError("content may be null only beside tool_calls or a refusal")
+        if (self.tool_calls or self.refusal or self.thoughts) and self.role != "assistant":
+            raise ValueError("tool_calls, refusal and reasoning_content belong to messages of the assistant")
+        return self
+
+    @property
+    def text(self) -> str:
+        """What it says, as one text: a refusal is said too."""
+        content = self.content or ""
+        said = content if isinstance(content, str) else "".join(part.words for part in content)
+        return said + (self.refusal or "")
+
+    @property
+    def thoughts(self) -> str:
+        """How the assistant came to its answer, where a client kept that apart."""
+        return self.reasoning_content or self.reasoning or ""
+
+    def plain(self) -> dict[str, Any]:
+        """The message as chat templates expect it: content is one text."""
+        rest = {"name": self.name, "tool_call_id": self.tool_call_id, "reasoning_content": self.thoughts or None}
+        calls = {"tool_calls": [call.plain() for call in self.tool_calls]} if self.tool_calls else {}
+        given = {key: value for key, value in rest.items() if value is not None}
+        return {"role": self.role, "content": self.text, **given, **calls}

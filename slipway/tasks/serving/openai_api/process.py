@@ -1,0 +1,121 @@
+"""openai: the process beside Triton that answers /v1/... of the pod's front. It runs until it is told to end.
+
+One process passes on some thousands of tokens per second (docs/decisions/0022). With several sockets there is a process
+for each, and the front sends a request to the one with the fewest in flight.
+"""
+
+import argparse
+import asyncio
+import multiprocessing
+import signal
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from slipway.tasks.contracts.errors import PipelineError
+
+KEPT_S = 86_400
+"""The front decides when its connections to this process end: one that is closed here could be in use there."""
+HEADER_BYTES = 64 << 10
+"""Of one header: the front's limit of 60 KiB for all of them counts, for both APIs. aiohttp's own limit is 8,190."""
+END_S = 10.0
+"""Time for a process to end; there are no requests left when a pod ends its sidecars."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments that slipway/tasks/serving/rendered/front.py writes."""
+    parser.add_argument(
+        "--socket",
+        type=Path,
+        action="append",
+        required=True,
+        help="Unix socket to listen on; its path has 107 bytes. Repeat it for as many processes",
+    )
+    parser.add_argument("--triton-host", required=True)
+    parser.add_argument("--triton-port", type=int, required=True, help="Triton's HTTP port")
+    parser.add_argument("--release", required=True, help="what clients read as system_fingerprint")
+    parser.add_argument("--logs", choices=("text", "json"), default="text", help="form of the log lines")
+    parser.add_argument(
+        "--browser-origin",
+        action="append",
+        default=[],
+        help="origin whose pages may use the API from a browser, or *; repeat it for several",
+    )
+    parser.add_argument("--model", action="append", required=True, help="name of a model; repeat it for several")
+
+
+def serve(parsed: argparse.Namespace) -> None:
+    """Answer requests until the process is told to end.
+
+    Raises:
+        PipelineError: one of several processes ended by itself. The container ends with it, and is started again.
+    """
+    if len(parsed.socket) == 1:
+        asyncio.run(_serve(parsed, parsed.socket[0]))
+        return
+    import aiohttp.web  # noqa: F401 - once, for all processes
+
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_worker, args=(parsed, socket)) for socket in parsed.socket]
+    try:
+        for process in processes:
+            process.start()
+        ready = wait([process.sentinel for process in processes])
+        ended = next(process for process in processes if process.sentinel in ready)
+        ended.join(END_S)  # its sentinel closes a moment before its exit code is known
+        raise PipelineError(f"a process of OpenAI's API ended with {ended.exitcode}", remedy="See the container's log.")
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join(END_S)
+            process.kill()
+
+
+def _worker(parsed: argparse.Namespace, socket: Path) -> None:
+    """Serve one socket; end with SIGTERM, or when the parent is gone."""
+
+    async def run() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        loop.add_reader(parent.sentinel, stop.set)
+        serving = asyncio.ensure_future(_serve(parsed, socket))
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if stop.is_set():
+            serving.cancel()
+            await asyncio.wait([serving])
+        else:
+            serving.result()
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to every process; the parent ends this one
+    asyncio.run(run())
+
+
+async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
+    from aiohttp import web
+
+    from slipway.tasks.adapters.triton.triton_generate import GenerateStreams
+    from slipway.tasks.serving.openai_api.application import Routes
+
+    async with GenerateStreams(parsed.triton_host, parsed.triton_port) as triton:
+        others = [each for each in parsed.socket if each != socket]
+        origins = parsed.browser_origin
+        application = Routes(triton, parsed.model, parsed.release, others=others, browser_origins=origins).application()
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            handler_cancellation=True,  # a client that leaves cancels its handler, which cancels the request in Triton
+            keepalive_timeout=KEPT_S,
+            auto_decompress=False,  # within bounds: bodies.py
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+        )
+        await runner.setup()
+        try:
+            await web.UnixSite(runner, str(socket)).start()
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()

@@ -1,0 +1,201 @@
+"""The front of a serving pod: an Envoy that takes connections for Triton and closes them without losing a request.
+
+Triton cannot: its HTTP server never sends `Connection: close`, and it unloads its models before it closes gRPC
+(docs/decisions/0015-a-front-that-closes-connections.md).
+"""
+
+import functools
+import json
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.serving.openai_api.grammars import BUDGET, TRANSLATORS
+from slipway.tasks.serving.rendered import front_routes
+from slipway.tasks.serving.rendered import templates as template_files
+from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
+from slipway.tasks.serving.rendered.front_routes import Limits
+
+SOCKET = "/run/front/admin.sock"
+"""The front's admin interface. It may do anything, so only the pod's own containers can reach it."""
+OPENAI_SOCKET = "openai.sock"
+"""Where OpenAI's API listens, in the folder of SOCKET: no port of the pod, so only its own containers reach it."""
+MOST_PROCESSES, CPUS_PER_PROCESS = 4, 4
+"""Processes of OpenAI's API: one for that many CPUs of the server, so that a large server has not one for all its
+streams, and a small one does not share its CPUs out (docs/decisions/0022)."""
+PROCESS_CPU_M, PROCESS_MIB, PROCESS_MOST_MIB = 100, 128, 512 + TRANSLATORS * (24 + (BUDGET.memory_bytes >> 20))
+"""What each of them requests, in thousandths of a CPU and MiB, and the most memory that it may use: its own, and
+that of the processes that translate schemas, of which each program takes 24."""
+LEAVE_S = 10
+"""Time from the start of a pod's termination until its front refuses connections. Meanwhile Services remove the pod,
+and every client that sends a request is told to close its connection."""
+STATS_PORT = 8003
+"""Port of the metrics of the front and of OpenAI's API, where a scaler or telemetry.metrics asks for them."""
+PROBE_PORT = 8004
+"""Port of the probes: whether the front makes progress, and through it, whether the models take requests. The limits of
+clients do not count there: a pod that is busy is ready, and alive."""
+PROBES = 16
+"""Probes in flight at once, for each of Triton's HTTP and OpenAI's API."""
+MEMORY_MIB = 512
+"""The most memory that the front may use."""
+HEAP_BYTES = MEMORY_MIB * 4 // 5 << 20
+"""The most that it may hold of requests and answers; beyond, it resets the largest streams."""
+CONNECTIONS = 4096
+"""Connections of clients at once, HTTP and gRPC together: an idle one takes about 30 KiB."""
+HEADERS_S, UPLOAD_S = 10, 60
+"""How long a client may take to send the headers of a request, and over HTTP all of it."""
+HTTP_IDLE_S = 660
+"""Time until an idle HTTP connection is closed. Of the load balancers that may be in front of a pod, Google's keeps its
+connections longest: 600 s, which no setting changes (cloud.google.com/load-balancing/docs/https, timeouts)."""
+WINDOW_BYTES = 256 << 10
+"""What a gRPC stream may send ahead of what Triton has read; a connection four times that."""
+DEFAULT_LIMITS = Limits(body_bytes=384 << 10, openai_bytes=1152 << 10, requests=450)
+"""Limits of a model of 2,048 tokens in the memory of the laptop's servers."""
+TRITON_ERROR = {"error": "%LOCAL_REPLY_BODY%"}
+OPENAI_ERROR = {"message": "%LOCAL_REPLY_BODY%", "type": "invalid_request_error", "param": None, "code": None}
+OPENAI_TOO_LARGE = {**OPENAI_ERROR, "code": "context_length_exceeded"}
+OPENAI_UNAVAILABLE = {**OPENAI_ERROR, "type": "service_unavailable", "code": "unavailable"}
+ANTHROPIC_ERROR = {"type": "api_error", "message": "%LOCAL_REPLY_BODY%"}
+ANTHROPIC_TOO_LARGE = {**ANTHROPIC_ERROR, "type": "request_too_large"}
+"""Bodies of the front's own answers, in the form of Triton, OpenAI's API and Anthropic's (serving/openai_api).
+Envoy fills in its text, escaped."""
+TOO_LARGE = "the request is larger than this model's longest prompt needs"
+COMPRESSED = "requests must not be compressed: remove Content-Encoding"
+NOT_SERVED = "not served here: clients may ask for health, metadata, config, stats, infer, generate, generate_stream"
+GRPC_IDLE_S, GOAWAY_S = 4, 3
+"""Time until an idle gRPC connection is sent GOAWAY, and from then until it is closed. Their sum is less than LEAVE_S,
+so that no idle connection is left when the front ends."""
+
+
+def values(
+    site: Site,
+    folder: Path,
+    *,
+    models: Sequence[str],
+    cpu: str,
+    connection_age_s: int,
+    drain_s: int,
+    limits: Limits,
+    counted: bool = False,
+) -> dict[str, Any]:
+    """Template values of the front's container, of OpenAI's API behind it, and of the hook that ends the front.
+
+    Args:
+        site: the site.
+        folder: the templates.
+        models: names of the pod's models.
+        cpu: CPUs of the server, as Kubernetes writes them.
+        connection_age_s: age at which a client is told to open another connection.
+        drain_s: how long requests in flight may take when the server stops.
+        limits: what the front lets through at most.
+        counted: whether a scaler asks how many requests are in flight.
+    """
+    stats_port = STATS_PORT if counted or site.telemetry.metrics else None
+    sockets = openai_sockets(cpu)
+    return {
+        "triton_ports": TRITON_PORTS,
+        "front": {
+            "image": site.images.front,
+            "config": config(site.serving.bind_address, connection_age_s, folder, stats_port, sockets, limits),
+            "stats_port": stats_port,
+            "probe_port": PROBE_PORT,
+            "memory": f"{MEMORY_MIB}Mi",
+            "drain": drain_command(drain_s),
+        },
+        "openai": {
+            "sockets": list(sockets),
+            "cpu": f"{PROCESS_CPU_M * len(sockets)}m",
+            "memory": f"{PROCESS_MIB * len(sockets)}Mi",
+            "memory_limit": f"{PROCESS_MOST_MIB * len(sockets)}Mi",
+            "triton_host": _local_address(site.serving.bind_address),
+            "models": list(models),
+            "logs": site.telemetry.logs,
+            "browser_origins": site.serving.browser_origins,
+        },
+    }
+
+
+@functools.cache
+def config(
+    bind_address: str,
+    connection_age_s: int,
+    folder: Path,
+    stats_port: int | None = None,
+    sockets: tuple[str, ...] = (OPENAI_SOCKET,),
+    limits: Limits = DEFAULT_LIMITS,
+) -> str:
+    """Envoy's bootstrap as JSON, which its --config-yaml takes."""
+    text = template_files.text(
+        folder,
+        "front_config.yaml.j2",
+        {
+            "bind_address": bind_address,
+            "upstream": _local_address(bind_address),
+            "ports": PORTS,
+            "triton_ports": TRITON_PORTS,
+            "openai_sockets": sockets,
+            "connection_age_s": connection_age_s,
+            "stats_port": stats_port,
+            "grpc_idle_s": GRPC_IDLE_S,
+            "http_idle_s": HTTP_IDLE_S,
+            "goaway_s": GOAWAY_S,
+            "probe_port": PROBE_PORT,
+            "probes": PROBES,
+            "limits": limits,
+            "heap_bytes": HEAP_BYTES,
+            "connections": CONNECTIONS,
+            "headers_s": HEADERS_S,
+            "upload_s": UPLOAD_S,
+            "window_bytes": WINDOW_BYTES,
+            "http_routes": front_routes.HTTP_ROUTES,
+            "grpc_paths": front_routes.GRPC_PATHS,
+            "probe_routes": front_routes.PROBE_ROUTES,
+            "unreadable": front_routes.UNREADABLE,
+            "grpc_guard": front_routes.grpc_guard(limits.body_bytes, TOO_LARGE),
+            "too_large": TOO_LARGE,
+            "compressed": COMPRESSED,
+            "not_served": NOT_SERVED,
+            "triton_error": TRITON_ERROR,
+            "openai_error": {"error": OPENAI_ERROR},
+            "openai_too_large": {"error": OPENAI_TOO_LARGE},
+            "openai_unavailable": {"error": OPENAI_UNAVAILABLE},
+            "anthropic_error": {"type": "error", "error": ANTHROPIC_ERROR},
+            "anthropic_too_large": {"type": "error", "error": ANTHROPIC_TOO_LARGE},
+        },
+    )
+    return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)
+
+
+def openai_sockets(cpu: str) -> tuple[str, ...]:
+    """A socket for each process of OpenAI's API beside a server with these CPUs; `cpu` as Kubernetes writes it."""
+    cpus = float(cpu.removesuffix("m")) / (1000 if cpu.endswith("m") else 1)
+    count = min(MOST_PROCESSES, max(1, int(cpus) // CPUS_PER_PROCESS))
+    return (OPENAI_SOCKET, *(f"openai-{number}.sock" for number in range(2, count + 1)))
+
+
+def drain_command(drain_s: int) -> list[str]:
+    """The command of a server's preStop hook; see slipway/tasks/serving/pod/drain.py."""
+    return [
+        "python",
+        "-m",
+        "slipway.tasks",
+        "drain",
+        f"--front={SOCKET}",
+        f"--leave-s={LEAVE_S}",
+        f"--requests-s={drain_s}",
+    ]
+
+
+def _local_address(bind_address: str) -> str:
+    """The address at which the same pod reaches a server on `bind_address`, which may be `$(POD_IP)`."""
+    try:
+        address = ip_address(bind_address)
+    except ValueError:
+        return bind_address
+    if not address.is_unspecified:
+        return bind_address
+    return "127.0.0.1" if address.version == 4 else "::1"  # noqa: PLR2004 - an IP version

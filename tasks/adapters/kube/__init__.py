@@ -1,1 +1,0 @@
-"""The Kubernetes API and what its objects say. Manifests are rendered in tasks/serving."""

@@ -1,1 +1,0 @@
-"""Observes the cluster and the channel, and carries out what tasks/rollout/decide decides."""
