@@ -5,8 +5,12 @@ from dataclasses import replace
 
 from slipway.tasks.adapters.store.moving import Move, Place
 from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.release import Release, StepResult
+from slipway.tasks.rollout.act import server_target
+from slipway.tasks.rollout.act.served import Served
 from slipway.tasks.steps import promote, roll_out
 from tests.fakes.clock import ManualClock
 from tests.fakes.object_store import MemoryObjectStore
@@ -55,6 +59,11 @@ def released(workspace: Workspace, number, **changes) -> Release:
     judged(workspace, made)
     promote.run(made, workspace)
     return made
+
+
+def check_by_plan(spec: ReleaseSpec, workspace: Workspace):
+    """Plan's check of the release beside those that are live."""
+    server_target.check_beside_live(ResolvedRelease(spec, workspace.site), Served.read(spec, workspace.documents))
 
 
 def channel(workspace: Workspace, name="demo") -> Channel | None:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
 from slipway.tasks.adapters.store.object_store import ObjectStore
-from slipway.tasks.contracts.base import canonical_json, read_contract_json
+from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
+from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
-from slipway.tasks.contracts.step_names import Step
 from slipway.tasks.contracts.stored.artifact import Layout, Manifest
 from slipway.tasks.contracts.stored.plan import DatasetFile
-from slipway.tasks.contracts.stored.release import Release, StepResult
 
 if TYPE_CHECKING:  # the serving image has neither client, and its steps need neither
     from slipway.tasks.adapters.hub.hub import Hub
@@ -70,6 +69,11 @@ class Workspace:
     def artifacts(self) -> ArtifactStore:
         """The site's artifacts."""
         return ArtifactStore(self.store, self.layout, self.clock)
+
+    @property
+    def documents(self) -> ReleaseDocuments:
+        """Channels, releases and results of steps."""
+        return ReleaseDocuments(self.store, self.layout)
 
     @property
     def signatures(self) -> "Signatures | None":
@@ -165,12 +169,3 @@ class Workspace:
         """The objects of a dataset that plan stored, one for each line."""
         lines: list[dict[str, Any]] = json.loads(self.store.read_bytes(self.layout.dataset(dataset.file.digest)))
         return lines
-
-    def read_result(self, release: Release, step: Step) -> StepResult:
-        """The latest result of a step of this release, in this run or an earlier one.
-
-        Raises:
-            NotFoundError: it has no result.
-        """
-        uri = self.layout.result(release.spec.name, release.id, step)
-        return read_contract_json(StepResult, self.store.read_bytes(uri), uri)

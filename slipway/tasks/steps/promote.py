@@ -17,7 +17,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         InputError: this run's gate did not pass, or the release failed while `rollout.bake_s` passed.
         ConflictError: another run has acquired the model's lease.
     """
-    gate = workspace.read_result(release, "gate")
+    gate = workspace.documents.result(release, "gate")
     if gate.run != release.plan.run or gate.data.get("verdict") != Verdict.PASSED:
         raise InputError(
             f"release {release.id} has not passed its gate in run {release.plan.run}",

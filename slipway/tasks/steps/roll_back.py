@@ -65,7 +65,7 @@ def _reason(release: Release, workspace: Workspace) -> str:
 
 def _result(step: Step, release: Release, workspace: Workspace) -> StepResult | None:
     try:
-        result = workspace.read_result(release, step)
+        result = workspace.documents.result(release, step)
     except NotFoundError:
         return None
     return result if result.run == release.plan.run else None

@@ -18,7 +18,7 @@ def measured(model, temper, *steps, **gate):
     made = model.version(temper, live=model.live, gate={"smoke": [SMOKE], **gate})
     model.write_artifact("build", made, "tokenizer.json", TOKENIZER.encode())
     model.steps(made, "roll-out", *steps, "gate")
-    return made, model.workspace.read_result(made, "gate").data
+    return made, model.workspace.documents.result(made, "gate").data
 
 
 def test_a_candidate_that_is_never_ready_is_removed(model):
@@ -49,7 +49,7 @@ def test_a_candidate_that_is_slow_only_after_its_smoke_test_is_refused(model):
     before = model.live
     slow, judged = measured(model, "tiring", "smoke-test", "benchmark", expect=[RIGHT, AS_FAST], benchmark=LOAD)
 
-    assert model.workspace.read_result(slow, "smoke-test").data["smoke_right"] == 1
+    assert model.workspace.documents.result(slow, "smoke-test").data["smoke_right"] == 1
     assert judged["verdict"] != "passed"  # beside a busy machine's live release the interval may reach the limit
     assert [each for each in judged["refused"] if "latency_ms" in each]
     assert model.answers() == before

@@ -40,7 +40,7 @@ def test_a_result_is_read_as_a_step_wrote_it(tmp_path):
     )
     space.store.put_bytes(space.layout.result("demo", planned.id, "gate"), result.model_dump_json().encode())
 
-    assert space.read_result(planned, "gate") == result
+    assert space.documents.result(planned, "gate") == result
 
 
 def test_a_result_that_was_cut_is_an_input_error_that_names_it(tmp_path):
@@ -49,6 +49,6 @@ def test_a_result_that_was_cut_is_an_input_error_that_names_it(tmp_path):
     space.store.put_bytes(uri, b'{"step": "ga')
 
     with pytest.raises(InputError) as caught:
-        space.read_result(planned, "gate")
+        space.documents.result(planned, "gate")
 
     assert caught.value.what.startswith(f"{uri} is not valid JSON")

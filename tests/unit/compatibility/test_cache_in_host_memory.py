@@ -56,7 +56,9 @@ def test_members_of_a_group_add_up_their_host_memory():
         for name, gpus, size in (("first", [0], 1), ("second", [1], 4))
     )
 
-    assert quantity(placed_together([first, second], gpu_site()).shape.memory) == quantity("69Gi")
+    assert quantity(
+        placed_together([ResolvedRelease(each, gpu_site()) for each in (first, second)]).shape.memory
+    ) == quantity("69Gi")
 
 
 @pytest.mark.parametrize("size", [0, -1, True, "16", 1e6])

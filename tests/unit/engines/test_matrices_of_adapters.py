@@ -5,7 +5,7 @@ import json
 import pytest
 
 from slipway.tasks.engines.checkpoint.calibration_texts import Texts
-from slipway.tasks.engines.preflight.sources import loras_of
+from slipway.tasks.engines.preflight.sources import files_of_adapter
 from slipway.tasks.engines.registry import maker_for
 from tests.fakes.hub import MemoryHub
 from tests.fakes.releases import SPEC, spec
@@ -105,14 +105,10 @@ def test_nothing_but_safetensors_and_a_configuration_is_taken_of_an_adapters_rep
     """Neither a pickle, nor code, nor a tokenizer or template that would take the model's place."""
     others = ("adapter_config.json", "adapter_model.pt", "modeling.py", "tokenizer.json", "chat_template.jinja", "a/b")
     hub = MemoryHub({"o/p": {"main": dict.fromkeys((weights, *others), b"{}")}})
-    asked = spec(
-        quantization={"format": "none"},
-        engine={**SPEC["engine"], "kind": "vllm", "gpu": "NVIDIA-A10G", "lora": [{"name": "polite", "repo": "o/p"}]},
-    )
 
     if weights.endswith(".bin"):
         with refused(what="has no safetensors weights", found="adapter_model.bin, adapter_model.pt"):
-            loras_of(asked, hub)
+            files_of_adapter(hub.resolve("o/p", "main"))
     else:
-        taken = [file.path for file in loras_of(asked, hub)["polite"].files]
+        taken = [file.path for file in files_of_adapter(hub.resolve("o/p", "main")).files]
         assert taken == ["adapter_config.json", "adapter_model.safetensors"]

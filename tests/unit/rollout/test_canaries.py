@@ -7,13 +7,12 @@ from pydantic import ValidationError
 
 from slipway.tasks.adapters.kube.kube_errors import StaleError
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from slipway.tasks.rollout.act import server_target
 from slipway.tasks.rollout.act.canary_routes import STATE, CanaryRoutes
 from slipway.tasks.rollout.decide.canary import Phase, State
 from slipway.tasks.steps import promote, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import spec
-from tests.fakes.rollouts import channel, judged, published, released, version
+from tests.fakes.rollouts import channel, check_by_plan, judged, published, released, version
 from tests.fakes.traffic import MemoryTraffic, shares
 from tests.support.refused import refused
 
@@ -200,7 +199,7 @@ def test_a_canary_beside_a_release_without_a_route_is_refused_by_plan_and_by_pro
     made = version(2, **CANARY)
 
     with refused(what="shares the requests of a route", found="serving.exposure cluster", remedy="blue-green"):
-        server_target.check(made.spec, workspace)
+        check_by_plan(made.spec, workspace)
     roll_out.run(made, workspace)
     judged(workspace, made)
     with refused(what="shares the requests of a route"):

@@ -5,14 +5,13 @@ import pytest
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.fit.surge import Shares, shares
 from slipway.tasks.contracts.stored.release import RevertRequest
-from slipway.tasks.rollout.act import server_target
 from slipway.tasks.rollout.act.revert import restore
 from slipway.tasks.rollout.act.revert import revert as put_back
 from slipway.tasks.serving.rendered import manifests
 from slipway.tasks.steps import benchmark, promote, revert, roll_back, roll_out
 from tests.fakes.cluster import KilledError, in_memory, standing
 from tests.fakes.releases import SPEC, spec
-from tests.fakes.rollouts import channel, judged, published, released, version
+from tests.fakes.rollouts import channel, check_by_plan, judged, published, released, version
 from tests.support.refused import refused
 
 HPA = {"scaler": {"kind": "hpa"}}
@@ -321,7 +320,7 @@ def test_a_live_release_with_other_gpus_or_a_shared_server_is_refused_by_plan(tm
     live = released(workspace, 1)
 
     with refused(found="no GPU", expected="NVIDIA-A10G", remedy="rollout.surge full"):
-        server_target.check(on_gpus(1), workspace)
+        check_by_plan(on_gpus(1), workspace)
     shared = live.model_copy(
         update={
             "spec": live.spec.model_copy(update={"serving": live.spec.serving.model_copy(update={"group": "chat"})})
@@ -329,4 +328,4 @@ def test_a_live_release_with_other_gpus_or_a_shared_server_is_refused_by_plan(tm
     )
     published(workspace, shared)
     with refused(found="group chat", remedy="Release it once with rollout.surge full"):
-        server_target.check(spec(**of(1)), workspace)
+        check_by_plan(spec(**of(1)), workspace)

@@ -156,8 +156,11 @@ def forecast(
     prices = release.site.prices
     placement = release.serving
     replicas, shared = _candidate(release.spec, live)
-    steps = [step for step in steps_of(release.spec) if _runs(step, plan)]
-    pods = [_pod(step, release, plan, _expected_s(step, plan, moved, past) if past else None) for step in steps]
+    shapes = {step: release.step(step, plan.estimate).shape for step in steps_of(release.spec) if _runs(step, plan)}
+    pods = [
+        (_step(step, _expected_s(step, plan, moved, past) if past else None, shape.gpus), quantity(shape.cpu))
+        for step, shape in shapes.items()
+    ]
     served = [each.seconds for each, _ in pods if each.step in CANDIDATE_STEPS and each.seconds is not None]
     if placement.ranks:
         added, cpus = replicas * placement.ranks - shared, 0.0
@@ -272,12 +275,6 @@ def _expected_s(step: Step, plan: Plan, moved: BytesToMove, past: PastTimes) -> 
     if seconds is None or step not in STAGES or not past_bytes:
         return seconds
     return seconds * size_bytes / past_bytes
-
-
-def _pod(step: Step, release: ResolvedRelease, plan: Plan, seconds: float | None) -> tuple[StepForecast, float]:
-    """A step's pod, and its CPUs."""
-    shape = release.step(step, plan.estimate).shape
-    return _step(step, seconds, shape.gpus), quantity(shape.cpu)
 
 
 def _step(step: Step, seconds: float | None, gpus: int) -> StepForecast:

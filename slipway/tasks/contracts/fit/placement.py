@@ -1,13 +1,15 @@
 """What pods run on: shapes of a site, GPUs of a product, and what several nodes ask of a release. Pure."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.gpu_nodes import SPOT_TAINT
-from slipway.tasks.contracts.site.site import Gpu, PodShape, Site, Toleration
+from slipway.tasks.contracts.site.site import Gpu, PodShape, Site, Toleration, quantity
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.step_names import Step
 
+MIB = 2**20
 GPU_RESOURCE, GPU_PRODUCT = "nvidia.com/gpu", "nvidia.com/gpu.product"
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 SITE_SHAPE = "small"
@@ -85,6 +87,14 @@ def shape_of(site: Site, name: str, user: str) -> PodShape:
 def on_gpus(shape: PodShape, product: str, gpus: int) -> PodShape:
     """The shape with so many GPUs of the product."""
     return shape.model_copy(update={"gpus": gpus, "node_selector": {**shape.node_selector, GPU_PRODUCT: product}})
+
+
+def with_memory(shape: PodShape, more_bytes: int) -> PodShape:
+    """The shape with this much memory added to what it requests."""
+    if not more_bytes:
+        return shape
+    memory = f"{ceil((quantity(shape.memory) + more_bytes) / MIB)}Mi"
+    return shape.model_copy(update={"memory": memory})
 
 
 def on_spot(shape: PodShape, gpu: GpuProduct) -> PodShape:

@@ -10,7 +10,7 @@ from functools import cached_property
 from slipway.tasks.contracts.engine.engine_kinds import kinds_with
 from slipway.tasks.contracts.engine.scaling import Scaler
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.fit.host_cache import host_cache_bytes, with_memory
+from slipway.tasks.contracts.fit.host_cache import host_cache_bytes
 from slipway.tasks.contracts.fit.placement import (
     GpuProduct,
     Placement,
@@ -20,6 +20,7 @@ from slipway.tasks.contracts.fit.placement import (
     on_gpus,
     on_spot,
     shape_of,
+    with_memory,
 )
 from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
 from slipway.tasks.contracts.fit.step_needs import gpus_to_hold, needs_gpu, step_shape

@@ -180,6 +180,14 @@ class PlanRequest(Contract):
         """The name of the model."""
         return self.spec.name
 
+    @property
+    def release_spec(self) -> ReleaseSpec:
+        """The spec of the release, with the run's revision in place of its own."""
+        if self.revision is None:
+            return self.spec
+        source = self.spec.source.model_copy(update={"revision": self.revision})
+        return self.spec.model_copy(update={"source": source})
+
 
 def stage_fields(
     spec: ReleaseSpec,

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import File
-from slipway.tasks.contracts.stored.plan import DRAFT_FOLDER, HubFile, Source, lora_folder
-from slipway.tasks.engines.checkpoint.files import COMPANIONS, CONFIG, INDEX, parse_document
+from slipway.tasks.contracts.stored.plan import HubFile, Source
+from slipway.tasks.engines.checkpoint.files import COMPANIONS, INDEX, parse_document
 from slipway.tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from slipway.tasks.engines.preflight.loras import ADAPTER_CONFIG, ADAPTER_WEIGHTS
-from slipway.tasks.engines.preflight.speculation import DRAFT_SIZES
 
 if TYPE_CHECKING:  # the client is loaded when a step connects to the Hub
     from slipway.tasks.adapters.hub.hub import Hub
@@ -87,36 +85,14 @@ def _twice(source: Source, found: str) -> InputError:
     )
 
 
-def loras_of(spec: ReleaseSpec, hub: "Hub") -> dict[str, Source]:
-    """The spec's adapters by name, each with only its weights and configuration.
+def files_of_adapter(source: Source) -> Source:
+    """The source with only an adapter's weights and configuration.
 
     Raises:
-        InputError: as for `files_of_release`, or the adapter or the access to it is missing.
+        InputError: as for `files_of_release`.
     """
-    adapters = {}
-    for lora in sorted(spec.engine.lora, key=lambda each: each.name):
-        source = hub.resolve(lora.repo, lora.revision)
-        weights = [file for file in source.files if file.path == ADAPTER_WEIGHTS]
-        adapters[lora.name] = _with_files(source, weights, (ADAPTER_CONFIG,))
-    return adapters
-
-
-def draft_of(spec: ReleaseSpec, hub: "Hub") -> Source | None:
-    """The model that guesses tokens, with the files that a model is made of; None where none does.
-
-    Raises:
-        InputError: as for `files_of_release`, or the model or the access to it is missing.
-    """
-    draft = spec.engine.draft
-    return None if draft is None else files_of_release(hub.resolve(draft.repo, draft.revision))
-
-
-def draft_documents(draft: Source | None, hub: "Hub") -> dict[str, dict[str, Any]]:
-    """The draft model's configuration, by its path in the download artifact, and the sizes of its files."""
-    if draft is None:
-        return {}
-    documents = {f"{DRAFT_FOLDER}/{path}": document for path, document in documents_of(draft, (CONFIG,), hub).items()}
-    return {**documents, DRAFT_SIZES: {file.path: file.size_bytes for file in draft.files}}
+    weights = [file for file in source.files if file.path == ADAPTER_WEIGHTS]
+    return _with_files(source, weights, (ADAPTER_CONFIG,))
 
 
 def documents_of(source: Source, wanted: Iterable[str], hub: "Hub") -> dict[str, dict[str, Any]]:
@@ -131,15 +107,6 @@ def documents_of(source: Source, wanted: Iterable[str], hub: "Hub") -> dict[str,
         what = f"{source.repo}@{source.revision} {name}"
         documents[name] = parse_document(what, hub.read_file(source, name))
     return documents
-
-
-def lora_documents(adapters: Mapping[str, Source], hub: "Hub") -> dict[str, dict[str, Any]]:
-    """Each adapter's configuration, by its path in the download artifact."""
-    return {
-        f"{lora_folder(name)}/{path}": document
-        for name, adapter in adapters.items()
-        for path, document in documents_of(adapter, (ADAPTER_CONFIG,), hub).items()
-    }
 
 
 def _with_files(source: Source, weights: Sequence[HubFile], companions: Sequence[str]) -> Source:

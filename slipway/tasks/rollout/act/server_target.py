@@ -9,13 +9,12 @@ from typing import Protocol
 from typing_extensions import override
 
 from slipway.tasks.adapters.workspace import Workspace
-from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.release import Release
-from slipway.tasks.rollout.act.channel_store import ChannelStore
-from slipway.tasks.rollout.act.members import live_members
+from slipway.tasks.rollout.act.served import Served, live_members
 from slipway.tasks.serving.rendered import groups, manifests
 from slipway.tasks.serving.rendered.groups import Member
 from slipway.tasks.serving.rendered.manifests import Document
@@ -185,21 +184,22 @@ def server_target_of(release: Release, release_uri: str, workspace: Workspace) -
     group = release.spec.serving.group
     if group is None:
         return OwnServerTarget(member, workspace.site, templates)
-    return SharedServerTarget(member, live_members(group, workspace, besides=member.name), workspace.site, templates)
+    others = live_members(group, workspace.documents, besides=member.name)
+    return SharedServerTarget(member, others, workspace.site, templates)
 
 
-def check(spec: ReleaseSpec, workspace: Workspace) -> None:
-    """Refuse a spec that cannot be rolled out here, or that cannot share a server with its group's live models.
+def check_beside_live(release: ResolvedRelease, served: Served) -> None:
+    """Refuse a release that cannot be rolled out here, or that cannot share a server with its group's live models.
 
     Raises:
         InputError: the message says what would fit.
     """
+    spec = release.spec
     if spec.serving.group is not None:
-        others = live_members(spec.serving.group, workspace, besides=spec.name)
-        groups.placed_together([spec, *(member.release.spec for member in others)], workspace.site)
-    if spec.rollout.surge == "none" and (live := _live_release(spec.name, workspace)) is not None:
+        groups.placed_together([release, *(member.on(release.site) for member in served.group)])
+    if spec.rollout.surge == "none" and (live := served.readable_live()) is not None:
         _check_live_has_gpus(spec, live)
-    if spec.rollout.strategy == "canary" and (live := _live_release(spec.name, workspace)) is not None:
+    if spec.rollout.strategy == "canary" and (live := served.readable_live()) is not None:
         check_live_is_routed(spec, live)
 
 
@@ -250,13 +250,6 @@ def check_live_is_routed(spec: ReleaseSpec, live: Release) -> None:
             remedy="Release it once with rollout.strategy blue-green, which makes the route; later releases may be "
             "canaries.",
         )
-
-
-def _live_release(name: str, workspace: Workspace) -> Release | None:
-    live = ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read().live
-    if live is None:
-        return None
-    return read_contract_json(Release, workspace.store.read_bytes(live.release_uri), live.release_uri)
 
 
 def service(release: Release, release_uri: str, workspace: Workspace, *, candidate: bool) -> list[Document]:

@@ -14,8 +14,8 @@ from typing import Any
 
 from slipway.tasks.contracts.base import sha256_of
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.fit.host_cache import host_cache_bytes, with_memory
-from slipway.tasks.contracts.fit.placement import Placement
+from slipway.tasks.contracts.fit.host_cache import host_cache_bytes
+from slipway.tasks.contracts.fit.placement import Placement, with_memory
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.site import Site, quantity
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
@@ -46,6 +46,10 @@ class Member:
     def label(self) -> dict[str, str]:
         """Label by which the model's Services find the pods that serve this release."""
         return {f"{MEMBER_LABEL}{self.name}": self.release.id}
+
+    def on(self, site: Site) -> ResolvedRelease:
+        """The release with what it gets on the site."""
+        return ResolvedRelease(self.release.spec, site)
 
 
 def replaced(live: Sequence[Member], new: Member) -> tuple[Member, ...]:
@@ -86,7 +90,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
     Raises:
         InputError: the members cannot share a server, or the site lacks what it needs.
     """
-    name, where = server_name(members), placed_together([member.release.spec for member in members], site)
+    name, where = server_name(members), placed_together([member.on(site) for member in members])
     selector = {**selector_of(members), manifests.RELEASE_LABEL: name}
     labels = {**manifests.OWN_LABELS, manifests.NAME_LABEL: _group(members), **selector}
     specs = [member.release.spec for member in members]
@@ -136,12 +140,13 @@ def service(member: Member, site: Site, templates: Path, *, candidate: bool) -> 
     )
 
 
-def placed_together(specs: Sequence[ReleaseSpec], site: Site) -> Placement:
+def placed_together(releases: Sequence[ResolvedRelease]) -> Placement:
     """Placement of one pod with all of these models: the members' shape, with GPUs up to the highest id they name.
 
     Raises:
         InputError: the models cannot share a server, or the site lacks what it needs.
     """
+    specs = [release.spec for release in releases]
     group = _group_of(specs)
     twice = [name for name, count in Counter(spec.name for spec in specs).items() if count > 1]
     if twice:
@@ -151,7 +156,7 @@ def placed_together(specs: Sequence[ReleaseSpec], site: Site) -> Placement:
             remedy="Leave one of them out.",
         )
     _check_same(group, "GPU product", {spec.engine.gpu or "none" for spec in specs})
-    placements = [ResolvedRelease(spec, site).serving for spec in specs]
+    placements = [release.serving for release in releases]
     _check_same(group, "image", {placement.image for placement in placements})
     owners: dict[int, str] = {}
     for spec in specs:
