@@ -143,7 +143,7 @@ def test_a_grammar_at_which_the_engine_fails_fails_its_own_request_only(start_se
     repository = make_long_repository(4)
     model = repository / "demo" / "1"
     for file, unchecked in (  # nothing judges the schema before the engine
-        (model / "generation" / "json_schema.py", "def grammar_of(text, dialect=None):\n    return text"),
+        (model / "generation" / "json_schema" / "__init__.py", "def grammar_of(text, dialect=None):\n    return text"),
         (model / "grammar_judge.py", "GrammarJudge.check = lambda self, schema: None"),
     ):
         file.write_text(f"{file.read_text()}\n\n{unchecked}\n")

@@ -7,15 +7,9 @@ import pytest
 
 from slipway.tasks.contracts.wire.grammar.ebnf import Dialect
 from slipway.tasks.contracts.wire.grammar.formats import ANY_TEXT, NUMBERS, PATTERNS
-from slipway.tasks.contracts.wire.json_schema import (
-    BY_TYPE,
-    MAX_CHARS,
-    MAX_SCHEMAS,
-    WHOLE,
-    SchemaError,
-    compact_schema,
-    grammar_of,
-)
+from slipway.tasks.contracts.wire.json_schema import SchemaError, compact_schema, grammar_of
+from slipway.tasks.contracts.wire.json_schema.keywords import BY_TYPE, WHOLE
+from slipway.tasks.contracts.wire.json_schema.limits import MAX_CHARS, MAX_SCHEMAS
 from tests.support.json_schemas import TABLE
 
 NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
@@ -245,7 +239,7 @@ def test_a_schema_that_is_too_deep_is_refused():
         grammar(schema)
 
 
-@pytest.mark.parametrize("shared", ["json_schema.py", "grammar"])
+@pytest.mark.parametrize("shared", ["json_schema", "grammar"])
 def test_the_models_of_triton_share_the_code(request, shared):
     link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / shared
 

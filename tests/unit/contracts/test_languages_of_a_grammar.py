@@ -18,7 +18,7 @@ from slipway.tasks.contracts.wire.grammar.formats import PATTERNS, format_langua
 from slipway.tasks.contracts.wire.grammar.numbers import number_language
 from slipway.tasks.contracts.wire.grammar.patterns import read_pattern
 from slipway.tasks.contracts.wire.grammar.regular import Chain, Chars, Choice, Repeat, Shared
-from slipway.tasks.contracts.wire.json_schema import _number_bounds
+from slipway.tasks.contracts.wire.json_schema.keywords import number_bounds
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER
 MORE = 3
@@ -79,7 +79,7 @@ def bounded(draw):
 def test_every_number_of_the_language_obeys_its_bounds(schema, chance):
     whole = schema["type"] == "integer"
     try:
-        language = number_language(_number_bounds(schema, "#", whole=whole))
+        language = number_language(number_bounds(schema, "#", whole=whole))
     except GrammarError:
         assume(False)
     for _ in range(24):
@@ -95,7 +95,7 @@ def test_a_number_within_bounds_is_in_the_language(schema, number, divisor):
     value = number if whole else number / divisor
     valid = Draft202012Validator(schema).is_valid(value)
     try:
-        language = number_language(_number_bounds(schema, "#", whole=whole))
+        language = number_language(number_bounds(schema, "#", whole=whole))
     except GrammarError:
         assert not valid
         return

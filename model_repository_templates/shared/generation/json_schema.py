@@ -1,1 +1,0 @@
-../../../slipway/tasks/contracts/wire/json_schema.py

@@ -1,0 +1,100 @@
+"""A whole schema: the schemas at its places, what references lead to, and one schema for each `allOf`."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from ..grammar import GrammarError
+from ..grammar.merging import merged
+from .keywords import is_patterns, words_of
+from .limits import MAX_DEPTH, MAX_SCHEMAS, SchemaError
+
+
+class Document:
+    """The schemas of one document, of which at most MAX_SCHEMAS are read."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root, self._left = root, MAX_SCHEMAS
+        self._merges: dict[int, Mapping[str, Any]] = {}
+        for group in ("$defs", "definitions"):
+            if not isinstance(root.get(group, {}), dict):
+                raise SchemaError(f"#/{group} is {str(root[group])[:64]!r}; expected an object.")
+
+    def spend(self, at: str, depth: int) -> None:
+        """Count one more schema, at a place with `depth` schemas around it.
+
+        Raises:
+            SchemaError: there are too many, or too many around it.
+        """
+        self._left -= 1
+        if self._left < 0 or depth > MAX_DEPTH:
+            raise SchemaError(
+                f"the schema is too large at {at[:128]}, or refers to itself without end: at most {MAX_SCHEMAS} "
+                f"schemas within it, {MAX_DEPTH} deep."
+            )
+
+    def at(self, place: str) -> Any:
+        """The schema at a place of the root; None where there is none."""
+        found: Any = self._root
+        for token in place.split("/")[1:]:
+            name = unquote(token).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                return None
+        return found
+
+    def resolved(self, schema: Any, at: str) -> Mapping[str, Any]:
+        """The keywords of a schema, those of another one where it only refers to that."""
+        for _ in range(MAX_DEPTH):
+            words = words_of(schema, at)
+            if set(words) != {"$ref"}:
+                return words
+            target = pointer(words["$ref"])
+            schema = None if target is None else self.at(target)
+        raise SchemaError(f"{at[:128]} refers to itself without end.")
+
+    def merged(self, words: Mapping[str, Any], at: str) -> Mapping[str, Any]:
+        """One schema for one with `allOf`, made once."""
+        number = id(words["allOf"])  # the list stays where it is, in the root or in a schema that was made here
+        if number not in self._merges:
+            self._merges[number] = self._merge(words, at)
+        return self._merges[number]
+
+    def _merge(self, words: Mapping[str, Any], at: str) -> Mapping[str, Any]:
+        parts = self._parts(words, at, 0)
+        if len(parts) == 1:
+            return parts[0]
+        if any("unevaluatedProperties" in part for part in parts[1:]):
+            raise SchemaError(f"{at[:128]}: allOf has unevaluatedProperties within. Use additionalProperties instead.")
+        try:
+            return merged([self.resolved(part, at) for part in parts])
+        except GrammarError as error:
+            raise SchemaError(f"{at[:128]}: {error}. Write one schema instead.") from error
+
+    def _parts(self, words: Mapping[str, Any], at: str, depth: int) -> list[Mapping[str, Any]]:
+        """What is beside `allOf`, and then all schemas in it, without any `allOf` but of patterns."""
+        self.spend(at, depth)
+        inner = words.get("allOf")
+        if inner is None or is_patterns(inner):
+            return [words]
+        if not isinstance(inner, list) or not inner:
+            raise SchemaError(f"{at[:128]}/allOf is not a list of schemas.")
+        beside = {name: each for name, each in words.items() if name != "allOf"}
+        found: list[Mapping[str, Any]] = [beside] if beside else []
+        for number, each in enumerate(inner):
+            place = f"{at}/allOf/{number}"
+            part = words_of(each, place)
+            resolved = part if len(inner) == 1 and not beside else self.resolved(part, place)
+            found += self._parts(resolved, place, depth + 1)
+        return found
+
+
+def pointer(reference: Any) -> str | None:
+    """The place that a `$ref` names; None where it is not one of the same document."""
+    if not isinstance(reference, str) or not re.fullmatch(r"#(/.{1,512})?", reference, re.DOTALL):
+        return None
+    return reference
