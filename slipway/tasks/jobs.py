@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.store.object_store import ObjectStore
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.adapters.telemetry import log_lines, tracing
 from slipway.tasks.adapters.telemetry.traced import TracedHub, TracedObjectStore
@@ -64,7 +65,7 @@ def run(parsed: Namespace, site: Site, environment: Mapping[str, str]) -> str:
     try:
         workspace = _workspace(_at_the_requested_rate(site, parsed), scratch, environment)
         if parsed.step == FETCH_REPOSITORY:
-            release = _read_release(parsed.release, workspace)
+            release = workspace.documents.release(parsed.release)
             return _fetch_repository(release, parsed, workspace)
         if STEP_KINDS[parsed.step].plans and parsed.look:
             return _look(parsed, workspace)
@@ -98,7 +99,7 @@ def _look(parsed: Namespace, workspace: Workspace) -> str:
     """Plan without a trace in the store; the plan goes to a file of this machine."""
     from slipway.tasks.steps.plan import look
 
-    preview = look(_request(parsed, PlanRequest, workspace), workspace)
+    preview = look(_request(parsed, PlanRequest, workspace.store), workspace)
     parsed.look.write_text(preview.model_dump_json(indent=2), encoding="utf-8")
     return f"looked at {preview.plan.release_id}: {preview.plan.action}"
 
@@ -159,10 +160,10 @@ def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Wor
 def _job(parsed: Namespace, workspace: Workspace) -> Job:
     documents = STEP_KINDS[parsed.step].documents
     if documents is not None:
-        request = _request(parsed, documents.request, workspace)
+        request = _request(parsed, documents.request, workspace.store)
         result_uri = documents.result_uri(workspace.layout, request.model, request.run)
         return Job(parsed.step, request.run, result_uri, partial(run_step, parsed.step, request), request.model)
-    release = _of_run(_read_release(parsed.release, workspace), parsed.run)
+    release = _of_run(workspace.documents.release(parsed.release), parsed.run)
     result_uri = workspace.layout.result(release.spec.name, release.id, parsed.step)
     work = partial(_release_step, parsed.step, release)
     return Job(parsed.step, release.plan.run, result_uri, work, release.spec.name, release.id, parsed.release)
@@ -177,16 +178,16 @@ def run_step(step: Step, document: Release | StepRequest, workspace: Workspace) 
     return outcome
 
 
-def _request(parsed: Namespace, model: type[R], workspace: Workspace) -> R:
+def _request(parsed: Namespace, model: type[R], store: ObjectStore) -> R:
     """The step's request: its document, or what the command line says by hand."""
     if parsed.request:
-        return _read_request(model, parsed.request, workspace)
+        return _read_request(model, parsed.request, store)
     fields, source = by_hand(parsed)
     return read_contract(model, fields, source)
 
 
-def _read_request(model: type[R], uri: str, workspace: Workspace) -> R:
-    data = workspace.store.read_bytes(uri)
+def _read_request(model: type[R], uri: str, store: ObjectStore) -> R:
+    data = store.read_bytes(uri)
     if len(data) > MAX_REQUEST_BYTES:
         raise InputError(
             f"request {uri} is too long",
@@ -195,10 +196,6 @@ def _read_request(model: type[R], uri: str, workspace: Workspace) -> R:
             remedy="Make the spec shorter.",
         )
     return read_contract_json(model, data, uri)
-
-
-def _read_release(uri: str, workspace: Workspace) -> Release:
-    return read_contract_json(Release, workspace.store.read_bytes(uri), uri)
 
 
 def _of_run(release: Release, run: str | None) -> Release:

@@ -3,6 +3,7 @@
 import shutil
 from datetime import UTC, datetime
 from hashlib import sha256
+from types import SimpleNamespace
 
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.artifact import File, Manifest
@@ -77,7 +78,7 @@ class StepWorkspace:
         self.templates, self.site = templates, gpu_site()
         self.clock = clock or StillClock()
         self.artifacts = FolderArtifacts(folder / "artifacts")
-        self.read_dataset = lambda dataset: (datasets or {})[dataset.file.path]
+        self.datasets = SimpleNamespace(read=lambda dataset: (datasets or {})[dataset.file.path])
 
     def require_space(self, size_bytes, what):
         if self._free_bytes < size_bytes:

@@ -1,6 +1,5 @@
 """What a step works with: the site, the adapters to the outside, and a scratch folder."""
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
+from slipway.tasks.adapters.store.dataset_store import DatasetStore
+from slipway.tasks.adapters.store.evidence_folder import EvidenceFolder
 from slipway.tasks.adapters.store.object_store import ObjectStore
 from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
-from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.stored.artifact import Layout, Manifest
-from slipway.tasks.contracts.stored.plan import DatasetFile
+from slipway.tasks.contracts.stored.release import Release
 
 if TYPE_CHECKING:  # the serving image has neither client, and its steps need neither
     from slipway.tasks.adapters.hub.hub import Hub
@@ -74,6 +74,15 @@ class Workspace:
     def documents(self) -> ReleaseDocuments:
         """Channels, releases and results of steps."""
         return ReleaseDocuments(self.store, self.layout)
+
+    @property
+    def datasets(self) -> DatasetStore:
+        """Datasets that plan stored."""
+        return DatasetStore(self.store, self.layout)
+
+    def evidence(self, release: Release, run: str | None = None) -> EvidenceFolder:
+        """What a run recorded of a release: the run that planned it, unless another one is named."""
+        return EvidenceFolder(self.store, self.layout.evidence(release.spec.name, release.id, run or release.plan.run))
 
     @property
     def signatures(self) -> "Signatures | None":
@@ -154,18 +163,3 @@ class Workspace:
                 expected=f"{size_bytes / GIB:.2f} GiB",
                 remedy=f"Raise scratch of the pod's shape in the file of site {self.site.name}.",
             )
-
-    def store_dataset(self, dataset: DatasetFile) -> None:
-        """Copy a pinned dataset into the object store, so that later steps need neither the Hub nor a token.
-
-        Raises:
-            DigestMismatchError: its bytes differ from the pinned ones.
-        """
-        uri = self.layout.dataset(dataset.file.digest)
-        if not self.store.exists(uri):
-            self.store.put_bytes(uri, canonical_json(self.hub.read_dataset(dataset)))
-
-    def read_dataset(self, dataset: DatasetFile) -> list[dict[str, Any]]:
-        """The objects of a dataset that plan stored, one for each line."""
-        lines: list[dict[str, Any]] = json.loads(self.store.read_bytes(self.layout.dataset(dataset.file.digest)))
-        return lines

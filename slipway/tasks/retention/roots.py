@@ -2,13 +2,13 @@
 
 from pathlib import PurePosixPath
 
+from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET
 from slipway.tasks.adapters.store.object_store import StoredObject
-from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.channel import Channel
-from slipway.tasks.contracts.stored.release import Release
 
 RELEASE_URI = "slipway.dev/release-uri"
 """Annotation of a workload with the URI of its release; of a group's workload, with `.<model>` at its end."""
@@ -17,15 +17,15 @@ Names = dict[str, dict[str, str]]
 """By model: release ids, and why each stays."""
 
 
-def named(workspace: Workspace) -> Names:
+def named(documents: ReleaseDocuments, cluster: Cluster) -> Names:
     """Releases that channels name as live or previous, and deployed ones.
 
     Raises:
         InputError: a channel cannot be read, so it is not known what it names.
         UnavailableError: the object store or the cluster does not answer.
     """
-    names = _deployed(workspace)
-    store, layout = workspace.store, workspace.layout
+    store, layout = documents.store, documents.layout
+    names = _deployed(cluster, layout.releases())
     for item in store.list(layout.channels()):
         channel = read_contract_json(Channel, store.read_bytes(item.uri), item.uri)
         of_model = names.setdefault(PurePosixPath(item.uri).stem, {})
@@ -36,14 +36,14 @@ def named(workspace: Workspace) -> Names:
     return names
 
 
-def needed_keys(item: StoredObject, workspace: Workspace) -> set[str]:
+def needed_keys(item: StoredObject, documents: ReleaseDocuments) -> set[str]:
     """Prefixes of the artifacts that the release with this release.json consists of.
 
     Raises:
         InputError: the document cannot be read, so it is not known what the release needs.
     """
-    release = read_contract_json(Release, workspace.store.read_bytes(item.uri), item.uri)
-    return {f"{workspace.layout.artifact(stage, planned.key)}/" for stage, planned in release.plan.stages.items()}
+    release = documents.release(item.uri)
+    return {f"{documents.layout.artifact(stage, planned.key)}/" for stage, planned in release.plan.stages.items()}
 
 
 def check_present(names: Names, present: set[str]) -> None:
@@ -61,8 +61,8 @@ def check_present(names: Names, present: set[str]) -> None:
         )
 
 
-def _deployed(workspace: Workspace) -> Names:
-    cluster, names, ours = workspace.cluster(), Names(), workspace.layout.releases()
+def _deployed(cluster: Cluster, ours: str) -> Names:
+    names = Names()
     for kind in WORKLOADS:
         for item in cluster.find(kind, {}):
             annotations = item["metadata"].get("annotations") or {}

@@ -86,7 +86,7 @@ class Sweep:
 
     def _of_models(self) -> Iterator[Candidate]:
         """What is old of every model. The releases that stay are read here, after the artifacts were looked at."""
-        names, present = roots.named(self.workspace), set[str]()
+        names, present = roots.named(self.workspace.documents, self.workspace.cluster()), set[str]()
         for model in listing.models(self.workspace.store, self.workspace.layout):
             if isinstance(model, StoredObject):
                 yield from self._old_document(model, "documents of runs")
@@ -102,7 +102,7 @@ class Sweep:
         for folder in model.releases.values():
             if folder.release_id in keeps and folder.head:
                 self.kept_releases += 1
-                self.needed |= roots.needed_keys(folder.head, self.workspace)
+                self.needed |= roots.needed_keys(folder.head, self.workspace.documents)
                 log.info("kept: release %s: %s", folder.release_id, keeps[folder.release_id])
             elif self._is_old(folder.newest):
                 yield self._candidate("release", folder, f"not used for {self.policy.evidence_days} days")

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 from slipway.tasks.adapters.judge.comparison import compare
 from slipway.tasks.adapters.kube.kube import Cluster
@@ -12,7 +11,6 @@ from slipway.tasks.adapters.load.load_prompts import load_requests
 from slipway.tasks.adapters.load.load_test import Capacity, LoadTest
 from slipway.tasks.adapters.triton.tokens import TokenCounter
 from slipway.tasks.adapters.workspace import Outcome, Workspace
-from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.measured.evidence import Evidence, lines
 from slipway.tasks.contracts.measured.measurement import LevelSummary, RequestRow, Target, packed, summarize
 from slipway.tasks.contracts.spec.gate import PER_LEVEL_METRICS, Benchmark
@@ -33,8 +31,10 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     spec = release.spec
     cluster = workspace.cluster()
     targets = targets_of(release, cluster)
-    counter = TokenCounter(workspace.store.read_bytes(_tokenizer_uri(release, workspace)))
-    requests = load_requests(spec, _lines(release, workspace), counter)
+    engine = workspace.layout.artifact("build", release.plan.stages["build"].key)
+    counter = TokenCounter(workspace.store.read_bytes(f"{engine}/tokenizer.json"))
+    prompts = release.plan.datasets.load_prompts or release.plan.datasets.quality
+    requests = load_requests(spec, workspace.datasets.read(prompts) if prompts else None, counter)
     capacity = Capacity(cpu_quota(), stamps_per_s())
     with LoadTest(spec.name, spec.gate.benchmark, requests, counter, workspace.clock, capacity=capacity) as load:
         rows = [
@@ -43,11 +43,10 @@ def run(release: Release, workspace: Workspace) -> Outcome:
             for row in load.level(level, targets, functools.partial(is_decided, release, level))
         ]
     summaries = [_with_client(summary, load) for summary in _summaries(rows, spec.gate.benchmark)]
-    evidence = workspace.layout.evidence(spec.name, release.id, release.plan.run)
-    uri = f"{evidence}/requests.jsonl.gz"
-    workspace.store.put_bytes(uri, packed(rows), content_type="application/gzip")
+    evidence = workspace.evidence(release)
+    uri = evidence.write_bytes("requests.jsonl.gz", packed(rows), content_type="application/gzip")
     table = [summary.model_dump(mode="json") for summary in summaries]
-    workspace.store.put_bytes(f"{evidence}/summary.json", canonical_json(table))
+    evidence.write("summary.json", table)
     return Outcome(_summary_line(summaries), {"requests_uri": uri, "summaries": table})
 
 
@@ -80,16 +79,6 @@ def is_decided(release: Release, level: LoadLevel, rows: Sequence[RequestRow]) -
     return all(line.problem is None for line in here) and all(
         ratio is not None and ratio.passes(expectation) for expectation, ratio in compared
     )
-
-
-def _tokenizer_uri(release: Release, workspace: Workspace) -> str:
-    key = release.plan.stages["build"].key
-    return f"{workspace.layout.artifact('build', key)}/tokenizer.json"
-
-
-def _lines(release: Release, workspace: Workspace) -> list[dict[str, Any]] | None:
-    pinned = release.plan.datasets.load_prompts or release.plan.datasets.quality
-    return None if pinned is None else workspace.read_dataset(pinned)
 
 
 def _summaries(rows: Sequence[RequestRow], settings: Benchmark) -> list[LevelSummary]:

@@ -55,8 +55,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     measured, nodes = Measurement(release, floor, workspace, cluster).run()
     record = NetworkRecord(image=where.image, nodes=nodes, gb_per_s=measured.bus_gb_per_s, measured_at=now)
     data = {**record.model_dump(mode="json"), **measured.model_dump(mode="json"), "min_gb_per_s": floor.min_gb_per_s}
-    evidence = workspace.layout.evidence(release.spec.name, release.id, release.plan.run)
-    workspace.store.put_bytes(f"{evidence}/network.json", canonical_json(data))
+    workspace.evidence(release).write("network.json", data)
     names = ", ".join(node.name for node in nodes)
     if measured.bus_gb_per_s < floor.min_gb_per_s:
         raise InputError(

@@ -1,12 +1,16 @@
 """download: bring the planned files of model, adapters and draft model from the Hub to the object store, verified."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from slipway.tasks.adapters.progress import size
 from slipway.tasks.adapters.store.artifacts import DOWNLOADED_BYTES, Incoming
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.stored.plan import DRAFT_FOLDER, Plan, Source, lora_folder
 from slipway.tasks.contracts.stored.release import Release
+
+if TYPE_CHECKING:  # the client is loaded when a step connects to the Hub
+    from slipway.tasks.adapters.hub.hub import Hub
 
 SHA256 = "sha256:"
 
@@ -20,9 +24,9 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     """
     source, planned = release.plan.source, release.plan.stages["download"]
     beside = _beside(release.plan)
-    incoming = _incoming(source, "", workspace)
+    incoming = _incoming(source, "", workspace.hub)
     for folder, other in beside.items():
-        incoming += _incoming(other, f"{folder}/", workspace)
+        incoming += _incoming(other, f"{folder}/", workspace.hub)
     manifest = workspace.artifacts.stream(
         "download",
         planned.key,
@@ -45,13 +49,13 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     )
 
 
-def _incoming(source: Source, prefix: str, workspace: Workspace) -> list[Incoming]:
+def _incoming(source: Source, prefix: str, hub: "Hub") -> list[Incoming]:
     return [
         Incoming(
             f"{prefix}{file.path}",
             file.size_bytes,
             file.digest.removeprefix(SHA256) if file.digest.startswith(SHA256) else None,
-            partial(workspace.hub.bring, source, file),
+            partial(hub.bring, source, file),
         )
         for file in source.files
     ]

@@ -7,14 +7,12 @@ from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.load.steady_load import BackgroundLoad, SteadyLoad
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.workspace import Outcome, Workspace
-from slipway.tasks.contracts.base import canonical_json, read_contract_json
 from slipway.tasks.contracts.errors import ConflictError
 from slipway.tasks.contracts.measured.drill import SKIPPED, DrillReport, DrillRequest
 from slipway.tasks.contracts.measured.gate import Verdict
 from slipway.tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
 from slipway.tasks.contracts.stored.channel import ChannelEntry
-from slipway.tasks.contracts.stored.release import Release
-from slipway.tasks.rollout.act.drill import REPORT, Drill, channel_of, check_can_flip
+from slipway.tasks.rollout.act.drill import REPORT, Drill, check_can_flip
 from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.serving.rendered.questions import TIMEOUT_S
 
@@ -31,7 +29,8 @@ def run(request: DrillRequest, workspace: Workspace, *, load_of: LoadOf = Steady
         InputError: the releases cannot be exchanged without an interruption, or the live one does not serve.
         UnavailableError: the live release could not be given its traffic back.
     """
-    channel = channel_of(request.name, workspace)
+    documents = workspace.documents
+    channel = documents.channel(request.name)
     if channel.live is None or not channel.previous:
         return _skipped(f"{request.name} has no previous release to go back to, so there is nothing to try out")
     live, previous = (_reconciler(entry, workspace, request.run) for entry in (channel.live, channel.previous[0]))
@@ -42,16 +41,15 @@ def run(request: DrillRequest, workspace: Workspace, *, load_of: LoadOf = Steady
             held.enter_context(live.holding())
         except ConflictError as error:
             return _skipped(str(error))
-        if channel_of(request.name, workspace) != channel:
+        if documents.channel(request.name) != channel:
             return _skipped(f"a release of {request.name} ended as the drill began")
         check_can_flip(live, previous)
         # prompts alone: what a question asks for besides, such as an adapter, the previous release may not have
         questions = [GenerateRequest(each.prompt, PLAIN_ANSWER_TOKENS) for each in live.release.spec.gate.smoke]
         load = load_of(request.name, request.settings.request_rate, questions, TIMEOUT_S, workspace.clock)
         report = Drill(live, previous, request.settings, load, workspace, request.run).hold()
-    uri = f"{workspace.layout.evidence(request.name, live.release.id, request.run)}/{REPORT}"
     document = report.model_dump(mode="json")
-    workspace.store.put_bytes(uri, canonical_json(document))
+    uri = workspace.evidence(live.release, request.run).write(REPORT, document)
     return Outcome(summary(report), {"verdict": report.verdict, "report": document, "report_uri": uri})
 
 
@@ -70,8 +68,7 @@ def summary(report: DrillReport) -> str:
 
 
 def _reconciler(entry: ChannelEntry, workspace: Workspace, run: str) -> RolloutReconciler:
-    document = workspace.store.read_bytes(entry.release_uri)
-    return RolloutReconciler.of(read_contract_json(Release, document, entry.release_uri), workspace, run=run)
+    return RolloutReconciler.of(workspace.documents.release(entry.release_uri), workspace, run=run)
 
 
 def _skipped(why: str) -> Outcome:

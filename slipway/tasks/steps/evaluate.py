@@ -54,9 +54,8 @@ def evaluate(release: Release, workspace: Workspace, runner: HarnessRunner) -> O
         elif live := cluster.live_address(release.spec.name):
             scores.append(evaluation.measure(task, "live", release.plan.live, live))
     report = HarnessReport(lm_eval=runner.version, image=evaluation.image, scores=tuple(scores))
-    uri = f"{evaluation.evidence}/harness.json"
     document = report.model_dump(mode="json")
-    workspace.store.put_bytes(uri, canonical_json(document))
+    uri = workspace.evidence(release).write("harness.json", document)
     return Outcome(_summary(harness, report), {"harness_uri": uri, "harness": document})
 
 
@@ -67,11 +66,6 @@ class Evaluation:
     release: Release
     workspace: Workspace
     runner: HarnessRunner
-
-    @property
-    def evidence(self) -> str:
-        """Prefix of the run's evidence."""
-        return self.workspace.layout.evidence(self.release.spec.name, self.release.id, self.release.plan.run)
 
     @property
     def image(self) -> str:
@@ -94,8 +88,8 @@ class Evaluation:
             task.max_tokens or (PLAIN_ANSWER_TOKENS if with_questions else None),
         )
         measured = self.runner.run(request, endpoint)
-        self.workspace.store.put_bytes(
-            f"{self.evidence}/harness-{target}-{task.task}.jsonl", measured.log, content_type="application/jsonl"
+        self.workspace.evidence(self.release).write_bytes(
+            f"harness-{target}-{task.task}.jsonl", measured.log, content_type="application/jsonl"
         )
         return HarnessScores(
             task=task.task,
@@ -145,7 +139,7 @@ class Evaluation:
         Raises:
             InputError: a line lacks `prompt` or `answer`, or there is none.
         """
-        lines = self.workspace.read_dataset(self.release.plan.datasets.harness_questions[task.task])
+        lines = self.workspace.datasets.read(self.release.plan.datasets.harness_questions[task.task])
         if not lines or not all(isinstance(line.get(part), str) for line in lines for part in ("prompt", "answer")):
             raise InputError(
                 f"questions {task.questions} of gate.harness have a line without prompt or answer, or no line",

@@ -5,7 +5,7 @@ from pathlib import Path
 from slipway.tasks.adapters.progress import size
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.errors import SignatureError
-from slipway.tasks.contracts.stored.artifact import Manifest
+from slipway.tasks.contracts.stored.artifact import Layout, Manifest
 from slipway.tasks.contracts.stored.plan import release_id
 from slipway.tasks.contracts.stored.release import Release
 
@@ -29,7 +29,7 @@ def run(release: Release, release_uri: str, workspace: Workspace, target: Path) 
     def check(manifest: Manifest) -> None:
         nonlocal verified
         if signatures is not None:
-            _check_names(release, release_uri, workspace)
+            _check_names(release, release_uri, workspace.layout)
             verified = f"verified, {signatures.verify(release.id, manifest)}"
 
     manifest = workspace.artifacts.fetch("publish", key, target, check=check)
@@ -40,10 +40,10 @@ def run(release: Release, release_uri: str, workspace: Workspace, target: Path) 
     )
 
 
-def _check_names(release: Release, release_uri: str, workspace: Workspace) -> None:
+def _check_names(release: Release, release_uri: str, layout: Layout) -> None:
     """Check that release.json is the one of its address: it is not signed, and names the artifact to fetch."""
     name = release.spec.name
-    at_this_address = workspace.layout.release(name, release.id) == release_uri
+    at_this_address = layout.release(name, release.id) == release_uri
     if not at_this_address or release_id(name, release.plan.stages["publish"].key) != release.id:
         raise SignatureError(
             f"{release_uri} is not the document of its release",

@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from slipway.tasks.adapters.judge import expectations, report
 from slipway.tasks.adapters.judge.comparison import Comparison, compare, of_texts
-from slipway.tasks.adapters.store.object_store import NotFoundError
+from slipway.tasks.adapters.store.evidence_folder import EvidenceFolder
 from slipway.tasks.adapters.workspace import Outcome, Workspace
-from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.measured.evidence import Evidence, Line, TextLosses, lines
 from slipway.tasks.contracts.measured.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
 from slipway.tasks.contracts.measured.harness import HarnessLine, HarnessReport, harness_lines, unjudged
@@ -25,36 +25,31 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 
     Missing data makes a line inconclusive; it never raises.
     """
-    evidence = read_evidence(release, workspace)
+    folder = workspace.evidence(release)
+    summaries = _summaries(folder)
+    quantized = workspace.artifacts.find("quantize", release.plan.stages["quantize"].key)
+    evidence = _evidence(release, folder, quantized.metrics if quantized else {}, summaries)
     verdict, documents = judge(release, evidence)
-    prefix = workspace.layout.evidence(release.spec.name, release.id, release.plan.run)
-    workspace.store.put_bytes(f"{prefix}/expectations.json", canonical_json(documents))
+    folder.write("expectations.json", documents)
     document = verdict.model_dump(mode="json")
-    workspace.store.put_bytes(f"{prefix}/gate.json", canonical_json(document))
-    page = report.render(release, verdict, evidence, _summaries(release, workspace))
-    workspace.store.put_bytes(f"{prefix}/report.html", page.encode(), content_type="text/html; charset=utf-8")
+    folder.write("gate.json", document)
+    page = report.render(release, verdict, evidence, summaries)
+    folder.write_bytes("report.html", page.encode(), content_type="text/html; charset=utf-8")
     refused = [judgement.why for judgement in verdict.judgements if judgement.verdict is not Verdict.PASSED]
     passed = len(verdict.judgements) - len(refused)
     summary = f"{verdict.verdict}: {passed} of {len(verdict.judgements)} expectations hold"
-    data = {"verdict": verdict.verdict.value, "refused": refused, "evidence": prefix, "report": document}
+    data = {"verdict": verdict.verdict.value, "refused": refused, "evidence": folder.uri, "report": document}
     return Outcome("; ".join([summary, *refused]), data)
 
 
-def read_evidence(release: Release, workspace: Workspace) -> Evidence:
-    """What this run recorded; a missing document counts as no rows."""
-    prefix = workspace.layout.evidence(release.spec.name, release.id, release.plan.run)
-
-    quantized = workspace.artifacts.find("quantize", release.plan.stages["quantize"].key)
-    metrics = quantized.metrics if quantized else {}
-    harness = _read(workspace, f"{prefix}/harness.json")
-    summaries = _summaries(release, workspace)
+def _evidence(
+    release: Release, folder: EvidenceFolder, metrics: Mapping[str, Any], summaries: Sequence[LevelSummary]
+) -> Evidence:
+    """What this run recorded, and quantize measured; a missing document counts as no rows."""
+    harness = folder.read("harness.json")
     return Evidence(
-        requests=unpacked(
-            _read(workspace, f"{prefix}/requests.jsonl.gz") or _read(workspace, f"{prefix}/requests.jsonl")
-        ),
-        answers=[
-            AnswerRow.model_validate(row) for row in json.loads(_read(workspace, f"{prefix}/answers.json") or b"[]")
-        ],
+        requests=unpacked(folder.read("requests.jsonl.gz") or folder.read("requests.jsonl")),
+        answers=[AnswerRow.model_validate(row) for row in json.loads(folder.read("answers.json") or b"[]")],
         goodput=release.spec.gate.benchmark.goodput,
         perplexity=metrics.get("perplexity"),
         source_perplexity=metrics.get("source_perplexity"),
@@ -65,23 +60,14 @@ def read_evidence(release: Release, workspace: Workspace) -> Evidence:
     )
 
 
-def _read(workspace: Workspace, uri: str) -> bytes:
-    try:
-        return workspace.store.read_bytes(uri)
-    except NotFoundError:
-        return b""
-
-
 def _most(summaries: Sequence[LevelSummary], share: str) -> dict[LoadLevel, float]:
     """The larger share of a level's targets, where it is known."""
     known = [(summary.level, getattr(summary, share)) for summary in summaries if getattr(summary, share) is not None]
     return {level: max(value for each, value in known if each == level) for level, _ in known}
 
 
-def _summaries(release: Release, workspace: Workspace) -> list[LevelSummary]:
-    prefix = workspace.layout.evidence(release.spec.name, release.id, release.plan.run)
-    rows = json.loads(_read(workspace, f"{prefix}/summary.json") or b"[]")
-    return [LevelSummary.model_validate(row) for row in rows]
+def _summaries(folder: EvidenceFolder) -> list[LevelSummary]:
+    return [LevelSummary.model_validate(row) for row in json.loads(folder.read("summary.json") or b"[]")]
 
 
 def judge(release: Release, evidence: Evidence) -> tuple[GateReport, list[dict[str, object]]]:

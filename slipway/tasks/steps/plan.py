@@ -64,10 +64,10 @@ def look(request: PlanRequest, workspace: Workspace) -> Preview:
 def _released(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
     """Write the release and the datasets that it needs; the plan with what is stored, which is marked as used."""
     for dataset in plan.datasets.files:
-        workspace.store_dataset(dataset)
-    texts_for(spec, plan.datasets, workspace.read_dataset)  # what quantize would refuse after the download
+        workspace.datasets.keep(dataset, workspace.hub.read_dataset)
+    texts_for(spec, plan.datasets, workspace.datasets.read)  # what quantize would refuse after the download
     if (prompts := spec.gate.benchmark.prompts) and plan.datasets.load_prompts:
-        lines = workspace.read_dataset(plan.datasets.load_prompts)
+        lines = workspace.datasets.read(plan.datasets.load_prompts)
         requests_of_lines(prompts, lines, spec.gate.benchmark.max_tokens)  # what benchmark would refuse
     release = Release(id=plan.release_id, spec=spec, plan=plan, created_at=workspace.clock.now())
     _write(release, workspace)  # before any artifact is relied on, so that retention keeps them

@@ -1,6 +1,7 @@
 """publish: make the complete Triton repository in the object store, with server-side copies, and sign it."""
 
 from slipway.tasks.adapters.progress import size
+from slipway.tasks.adapters.store.artifacts import ArtifactStore
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.provenance import provenance
@@ -27,12 +28,15 @@ def run(release: Release, workspace: Workspace) -> Outcome:
             remedy="Name signing.key_secret or signing.kms_key in the site file; a site whose releases are published "
             "elsewhere imports them instead (docs/disaster.md).",
         )
-    rendered, engine = _artifact(release, workspace, "assemble"), _artifact(release, workspace, "build")
+    rendered, engine = (
+        _artifact(release, "assemble", workspace.artifacts),
+        _artifact(release, "build", workspace.artifacts),
+    )
     engine_folder = f"{release.spec.name}/{MODEL_VERSION}/{ENGINE_FOLDER}"
 
     def sign(manifest: Manifest) -> None:
         if signatures is not None and signer is not None:
-            made_from = _made_from(release, workspace, rendered, engine)
+            made_from = _made_from(release, rendered, engine, workspace.artifacts)
             statement = provenance(release, manifest, made_from, workspace.site, workspace.clock.now())
             signatures.sign(release.id, manifest, statement, signer)
 
@@ -53,17 +57,19 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     )
 
 
-def _made_from(release: Release, workspace: Workspace, rendered: Manifest, engine: Manifest) -> dict[Stage, Manifest]:
+def _made_from(
+    release: Release, rendered: Manifest, engine: Manifest, artifacts: ArtifactStore
+) -> dict[Stage, Manifest]:
     """Every stored artifact that the release was made from; retention may have deleted the first two."""
     first: tuple[Stage, ...] = ("download", "quantize")
-    found = {stage: workspace.artifacts.find(stage, release.plan.stages[stage].key) for stage in first}
+    found = {stage: artifacts.find(stage, release.plan.stages[stage].key) for stage in first}
     kept = {stage: manifest for stage, manifest in found.items() if manifest is not None}
     return {**kept, "build": engine, "assemble": rendered}
 
 
-def _artifact(release: Release, workspace: Workspace, stage: Stage) -> Manifest:
+def _artifact(release: Release, stage: Stage, artifacts: ArtifactStore) -> Manifest:
     key = release.plan.stages[stage].key
-    manifest = workspace.artifacts.find(stage, key)
+    manifest = artifacts.find(stage, key)
     if manifest is None:
         raise InputError(f"artifact {stage} {key[:12]} does not exist", remedy=f"Run {stage} first.")
     return manifest

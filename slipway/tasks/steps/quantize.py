@@ -17,7 +17,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     workspace.require_space(release.plan.estimate.scratch_bytes, "quantize")
     checkpoint, out = workspace.folder("checkpoint"), workspace.folder("quantized")
     workspace.artifacts.fetch("download", stages["download"].key, checkpoint)
-    texts = texts_for(spec, release.plan.datasets, workspace.read_dataset)
+    texts = texts_for(spec, release.plan.datasets, workspace.datasets.read)
     started = workspace.clock.monotonic()
     metrics = maker_for(spec.engine.kind).quantize(checkpoint, spec, out, texts)
     manifest = workspace.artifacts.store(

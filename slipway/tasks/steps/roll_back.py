@@ -1,6 +1,7 @@
 """roll-back: remove a refused candidate, leave the live release as it is, and return the replicas that it gave up."""
 
 from slipway.tasks.adapters.store.object_store import NotFoundError
+from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.contracts.errors import ConflictError
 from slipway.tasks.contracts.fit.step_kinds import CANDIDATE_STEPS, STEP_KINDS
@@ -19,7 +20,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     A release that the channel names as live, or keeps as a previous one, is not removed. When another run holds the
     model, everything deployed belongs to that run and is left alone.
     """
-    reconciler, reason = RolloutReconciler.of(release, workspace), _reason(release, workspace)
+    reconciler, reason = RolloutReconciler.of(release, workspace), _reason(release, workspace.documents)
     live = reconciler.channel.read().live
     data = {"live": live.release_id if live else None, "reason": reason}
     try:
@@ -51,9 +52,9 @@ def _removed(release: Release, before: Observed, after: Observed) -> list[str]:
     return gone
 
 
-def _reason(release: Release, workspace: Workspace) -> str:
+def _reason(release: Release, documents: ReleaseDocuments) -> str:
     """The message of the first step of this run that failed or refused."""
-    results = [result for step in CANDIDATE_STEPS if (result := _result(step, release, workspace))]
+    results = [result for step in CANDIDATE_STEPS if (result := _result(step, release, documents))]
     for result in results:
         if result.error is not None:
             return f"{result.step}: {result.error.message}"[:REASON_CHARS]
@@ -63,9 +64,9 @@ def _reason(release: Release, workspace: Workspace) -> str:
     return "its gate passed, but it was not approved or not promoted" if judged else "it never reached its gate"
 
 
-def _result(step: Step, release: Release, workspace: Workspace) -> StepResult | None:
+def _result(step: Step, release: Release, documents: ReleaseDocuments) -> StepResult | None:
     try:
-        result = workspace.documents.result(release, step)
+        result = documents.result(release, step)
     except NotFoundError:
         return None
     return result if result.run == release.plan.run else None

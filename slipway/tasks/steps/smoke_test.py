@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from slipway.tasks.adapters.store.dataset_store import DatasetStore
 from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.adapters.workspace import Outcome, Workspace
-from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.engine.sampling import SAMPLING_NAMES
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.measured.measurement import AnswerRow
@@ -33,7 +33,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     """
     service = workspace.cluster().candidate_address(release.spec.name)
     questions = [("smoke", question) for question in release.spec.gate.smoke]
-    questions += [("quality", question) for question in quality_questions(release, workspace)]
+    questions += [("quality", question) for question in quality_questions(release, workspace.datasets)]
 
     def ask(item: tuple[str, SmokeQuestion]) -> AnswerRow:
         suite, question = item[0], with_tokens(item[1], release)
@@ -42,14 +42,13 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 
     with ThreadPoolExecutor(QUESTIONS_AT_ONCE) as pool:
         rows = list(pool.map(ask, questions))
-    uri = f"{workspace.layout.evidence(release.spec.name, release.id, release.plan.run)}/answers.json"
-    workspace.store.put_bytes(uri, canonical_json([row.model_dump(mode="json") for row in rows]))
+    uri = workspace.evidence(release).write("answers.json", [row.model_dump(mode="json") for row in rows])
     counts = {suite: _count(rows, suite) for suite in ("smoke", "quality")}
     summary = ", ".join(f"{suite} {right} of {total} right" for suite, (right, total) in counts.items() if total)
     return Outcome(summary, {"answers_uri": uri, **{f"{suite}_right": pair[0] for suite, pair in counts.items()}})
 
 
-def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuestion]:
+def quality_questions(release: Release, datasets: DatasetStore) -> list[SmokeQuestion]:
     """The pinned quality dataset as questions; none when the spec has no quality section.
 
     Raises:
@@ -58,7 +57,7 @@ def quality_questions(release: Release, workspace: Workspace) -> list[SmokeQuest
     quality, pinned = release.spec.gate.quality, release.plan.datasets.quality
     if quality is None or pinned is None:
         return []
-    lines = workspace.read_dataset(pinned)
+    lines = datasets.read(pinned)
     if not lines:
         raise InputError(f"quality dataset {quality.dataset} is empty", remedy="Give a dataset with questions.")
     return [_question(number, line, release) for number, line in enumerate(lines, 1)]

@@ -36,7 +36,7 @@ def test_each_step_stores_what_the_next_one_reads(asked, checkpoint, tmp_path, t
 
     def over(name):
         made = StepWorkspace(tmp_path / name, templates=shared.templates, clock=SystemClock())
-        made.artifacts, made.read_dataset = shared.artifacts, shared.read_dataset
+        made.artifacts, made.datasets = shared.artifacts, shared.datasets
         return made
 
     quantized = quantize.run(asked, over("quantize"))

@@ -118,7 +118,9 @@ def test_a_release_leaves_the_live_service_before_its_pods_end(workspace, cluste
     """Endpoints follow a Service a moment later, as on a real cluster."""
     live = released(workspace, 1)
     roll_out.run(version(2), workspace)
-    cluster.apply(server_target.service(version(2), "", workspace, candidate=False))
+    cluster.apply(
+        server_target.service(version(2), "", workspace.site, workspace.manifests / "serving", candidate=False)
+    )
     shown, looks = cluster.endpoints, []
 
     def late(service):

@@ -11,24 +11,23 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from slipway.tasks.adapters.load.steady_load import BackgroundLoad
+from slipway.tasks.adapters.store.evidence_folder import EvidenceFolder
 from slipway.tasks.adapters.workspace import Workspace
-from slipway.tasks.contracts.base import canonical_json, read_contract_json
+from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
 from slipway.tasks.contracts.measured.drill import DrillFlip, DrillPhase, DrillReport, DrillStart, PhaseName
 from slipway.tasks.contracts.measured.gate import Verdict
 from slipway.tasks.contracts.measured.measurement import RequestRow, packed, percentile, values
 from slipway.tasks.contracts.spec.rollout import DrillSettings
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.rollout.act import replicas
-from slipway.tasks.rollout.act.channel_store import ChannelStore
 from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.rollout.decide.blue_green import Goal
 from slipway.tasks.serving.rendered import manifests
 
 log = logging.getLogger(__name__)
 
-REPORT = "drill.json"
+REPORT, START, ROWS = "drill.json", "drill-start.json", "drill-requests.jsonl.gz"
 PHASES: tuple[PhaseName, ...] = ("before", "during", "after")
 
 
@@ -135,22 +134,22 @@ class Drill:
         return DrillFlip(to=to.release.id, seconds=clock.monotonic() - began)
 
     @property
-    def _evidence(self) -> str:
-        return self.workspace.layout.evidence(self.live.model, self.live.release.id, self.run)
+    def _evidence(self) -> EvidenceFolder:
+        return self.workspace.evidence(self.live.release, self.run)
 
     def _start(self) -> DrillStart:
         """How the run's first attempt found the previous release; how it is now if one has put everything back."""
-        uri, store = f"{self._evidence}/drill-start.json", self.workspace.store
-        is_over = store.describe(f"{self._evidence}/{REPORT}") is not None
-        if not is_over and (stored := store.read_with_etag(uri)) is not None:
-            start = read_contract_json(DrillStart, stored[0], uri)
+        evidence = self._evidence
+        is_over = bool(evidence.read(REPORT))
+        if not is_over and (document := evidence.read(START)):
+            start = read_contract_json(DrillStart, document, f"{evidence.uri}/{START}")
             if start.previous == self.previous.release.id:
                 return start
         workload = self._workload_of_previous()
         start = DrillStart(
             previous=self.previous.release.id, replicas=None if workload is None else replicas.count(workload)
         )
-        store.put_bytes(uri, canonical_json(start.model_dump(mode="json")))
+        evidence.write(START, start.model_dump(mode="json"))
         return start
 
     def _workload_of_previous(self) -> manifests.Document | None:
@@ -194,7 +193,7 @@ class Drill:
         try:
             self.live.lock.renew()
         except ConflictError:
-            channel = channel_of(self.live.model, self.workspace)
+            channel = self.workspace.documents.channel(self.live.model)
             unchanged = channel.live is not None and channel.live.release_id == self.live.release.id
             if not (unchanged and self.live.lock.is_free()):
                 raise
@@ -208,9 +207,9 @@ class Drill:
             verdict = Verdict.FAILED
         else:
             verdict = Verdict.INCONCLUSIVE if unanswered else Verdict.PASSED
-        uri = f"{self._evidence}/drill-requests.jsonl.gz" if record.rows else None
-        if uri is not None:
-            self.workspace.store.put_bytes(uri, packed(record.rows), content_type="application/gzip")
+        uri = None
+        if record.rows:
+            uri = self._evidence.write_bytes(ROWS, packed(record.rows), content_type="application/gzip")
         return DrillReport(
             model=self.live.model,
             run=self.run,
@@ -245,11 +244,6 @@ def _phases(record: Record) -> tuple[DrillPhase, ...]:
         )
         for name, rows in parts.items()
     )
-
-
-def channel_of(name: str, workspace: Workspace) -> Channel:
-    """The model's channel."""
-    return ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read()
 
 
 def check_can_flip(live: RolloutReconciler, previous: RolloutReconciler) -> None:

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from slipway.tasks.adapters.kube.event_object import MoveEvent
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.adapters.kube.lease_object import LeaseHolder
 from slipway.tasks.adapters.kube.workload_state import is_available
 from slipway.tasks.adapters.workspace import Workspace
-from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from slipway.tasks.contracts.fit.surge import Shares, full_replicas, shares
 from slipway.tasks.contracts.site.site import StartBudget
@@ -81,12 +81,18 @@ class RolloutReconciler:
     @cached_property
     def target(self) -> ServerTarget:
         """The server that holds the release. Use it only while this run holds the lock: others could change it."""
-        return server_target.server_target_of(self.release, self.release_uri, self.workspace)
+        return server_target.server_target_of(
+            self.release, self.release_uri, self.workspace.documents, self.workspace.site, self._templates
+        )
+
+    @property
+    def _templates(self) -> Path:
+        return self.workspace.manifests / "serving"
 
     @property
     def companions(self) -> Companions:
         """What follows the model's live Service."""
-        return Companions(self.model, self.workspace.site, self.workspace.manifests / "serving", self.cluster)
+        return Companions(self.model, self.workspace.site, self._templates, self.cluster)
 
     @property
     def shared_gpus(self) -> SharedGpus:
@@ -284,7 +290,7 @@ class RolloutReconciler:
     def _read(self, entry: ChannelEntry) -> Release:
         if entry.release_id == self.release.id:
             return self.release
-        return read_contract_json(Release, self.workspace.store.read_bytes(entry.release_uri), entry.release_uri)
+        return self.workspace.documents.release(entry.release_uri)
 
     def _budget_of(self, release: Release) -> StartBudget:
         return self.workspace.site.budgets.of(gpus=release.spec.engine.gpu is not None)
@@ -346,7 +352,7 @@ class RolloutReconciler:
         return f"deployed {self.target.name}"
 
     def _point(self, release: Release, release_uri: str, *, candidate: bool) -> str:
-        objects = server_target.service(release, release_uri, self.workspace, candidate=candidate)
+        objects = server_target.service(release, release_uri, self.workspace.site, self._templates, candidate=candidate)
         self.cluster.apply(objects)
         return f"Service {objects[0]['metadata']['name']} selects {release.id}"
 
@@ -418,8 +424,7 @@ class RolloutReconciler:
         return state is not None and state.phase is Phase.PASSED
 
     def _canary_routes(self, live: Release) -> CanaryRoutes:
-        site, templates = self.workspace.site, self.workspace.manifests / "serving"
-        return CanaryRoutes(self.release, live, self.run, site, templates, self.cluster)
+        return CanaryRoutes(self.release, live, self.run, self.workspace.site, self._templates, self.cluster)
 
     def _shift_traffic(self) -> str:
         """Run the canary. Until it has passed, the live Service and the channel stay as they are."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
+from slipway.tasks.adapters.kube.kube import Cluster
+from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.adapters.workspace import Outcome, Workspace
-from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import ConflictError, InputError, PipelineError
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
 from slipway.tasks.contracts.stored.release import Release
-from slipway.tasks.rollout.act.channel_store import ChannelStore
 from slipway.tasks.rollout.act.reconciler import RolloutReconciler
 from slipway.tasks.rollout.decide.blue_green import Goal
 from slipway.tasks.serving.rendered import manifests
@@ -25,9 +25,9 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
         ConflictError: a release of the model is in progress, or ended as this began.
         UnavailableError: the release did not become available in time.
     """
-    live = _channel(name, workspace).live
+    live = workspace.documents.channel(name).live
     if live is None:
-        if left := _left_behind(name, workspace):
+        if left := _left_behind(name, workspace.documents, workspace.cluster()):
             return _removed(name, left, workspace, run=run)
         raise InputError(
             f"the channel of {name} names no live release, so there is nothing to restore",
@@ -35,7 +35,7 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
         )
     reconciler = _reconciler(live, workspace, run)
     with reconciler.holding():
-        _check_same(live, _channel(name, workspace).live, name)
+        _check_same(live, workspace.documents.channel(name).live, name)
         moves = reconciler.reach(Goal.RESTORE)
     done = "; ".join(moves) or "it served already"
     return Outcome(
@@ -44,12 +44,11 @@ def restore(name: str, workspace: Workspace, *, run: str) -> Outcome:
     )
 
 
-def _left_behind(name: str, workspace: Workspace) -> list[Release]:
+def _left_behind(name: str, documents: ReleaseDocuments, cluster: Cluster) -> list[Release]:
     """Candidates of a model of which nothing is live."""
-    cluster = workspace.cluster()
     items = [item for kind in manifests.WORKLOADS for item in cluster.find(kind, {manifests.MODEL_LABEL: name})]
     uris = {uri for item in items for uri in manifests.release_uris(item).values()}
-    return [read_contract_json(Release, workspace.store.read_bytes(uri), uri) for uri in sorted(uris)]
+    return [documents.release(uri) for uri in sorted(uris)]
 
 
 def _removed(name: str, left: list[Release], workspace: Workspace, *, run: str) -> Outcome:
@@ -79,7 +78,7 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
         ConflictError: a release of the model is in progress, or ended as this began.
         UnavailableError: the previous release did not become available in time.
     """
-    channel = _channel(name, workspace)
+    channel = workspace.documents.channel(name)
     target = _target(channel, run, to)
     reconciler = _reconciler(target, workspace, run)
 
@@ -89,7 +88,7 @@ def revert(name: str, workspace: Workspace, *, run: str, reason: str, to: str | 
         return current.rolled_back(at=workspace.clock.now(), run=run, reason=reason, to=target.release_id)
 
     with reconciler.holding():
-        _check_same(target, _target(_channel(name, workspace), run, to), name)
+        _check_same(target, _target(workspace.documents.channel(name), run, to), name)
         moves = _reach(reconciler, taken_back)
     was = channel.history[0].release_id if _is_done(channel, run) else channel.live.release_id if channel.live else None
     return Outcome(
@@ -107,10 +106,6 @@ def _reach(reconciler: RolloutReconciler, taken_back: Callable[[Channel], Channe
         raise
 
 
-def _channel(name: str, workspace: Workspace) -> Channel:
-    return ChannelStore(workspace.store, workspace.layout, name, workspace.clock).read()
-
-
 def _check_same(before: ChannelEntry, now: ChannelEntry | None, name: str) -> None:
     """Check that the channel still leads to the release that it led to before the lock was acquired.
 
@@ -126,8 +121,7 @@ def _check_same(before: ChannelEntry, now: ChannelEntry | None, name: str) -> No
 
 
 def _reconciler(entry: ChannelEntry, workspace: Workspace, run: str) -> RolloutReconciler:
-    document = workspace.store.read_bytes(entry.release_uri)
-    return RolloutReconciler.of(read_contract_json(Release, document, entry.release_uri), workspace, run=run)
+    return RolloutReconciler.of(workspace.documents.release(entry.release_uri), workspace, run=run)
 
 
 def _is_done(channel: Channel, run: str) -> bool:

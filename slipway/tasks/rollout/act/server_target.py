@@ -8,7 +8,7 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from slipway.tasks.adapters.workspace import Workspace
+from slipway.tasks.adapters.store.release_documents import ReleaseDocuments
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.site import Site
@@ -173,19 +173,20 @@ class SharedServerTarget(ServerTarget):
         return frozenset({groups.server_name(members)}) if members else frozenset()
 
 
-def server_target_of(release: Release, release_uri: str, workspace: Workspace) -> ServerTarget:
+def server_target_of(
+    release: Release, release_uri: str, documents: ReleaseDocuments, site: Site, templates: Path
+) -> ServerTarget:
     """The server of a release, according to the current channels.
 
     Raises:
         InputError: another member's release cannot be read.
         UnavailableError: the object store does not answer.
     """
-    member, templates = Member(release, release_uri), workspace.manifests / "serving"
+    member = Member(release, release_uri)
     group = release.spec.serving.group
     if group is None:
-        return OwnServerTarget(member, workspace.site, templates)
-    others = live_members(group, workspace.documents, besides=member.name)
-    return SharedServerTarget(member, others, workspace.site, templates)
+        return OwnServerTarget(member, site, templates)
+    return SharedServerTarget(member, live_members(group, documents, besides=member.name), site, templates)
 
 
 def check_beside_live(release: ResolvedRelease, served: Served) -> None:
@@ -252,9 +253,8 @@ def check_live_is_routed(spec: ReleaseSpec, live: Release) -> None:
         )
 
 
-def service(release: Release, release_uri: str, workspace: Workspace, *, candidate: bool) -> list[Document]:
+def service(release: Release, release_uri: str, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
     """The model's live Service, or its candidate's, selecting every pod that serves the release."""
-    site, templates = workspace.site, workspace.manifests / "serving"
     if release.spec.serving.group is None:
         return manifests.service(release.id, release.spec, site, templates, candidate=candidate)
     return groups.service(Member(release, release_uri), site, templates, candidate=candidate)

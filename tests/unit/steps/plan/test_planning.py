@@ -205,7 +205,7 @@ def test_later_steps_read_datasets_without_a_way_to_the_hub(planned, store, tmp_
     (tmp_path / "later").mkdir()
     later = workspace(tmp_path / "later", hub=MemoryHub(), store=store)
 
-    assert later.read_dataset(pinned) == [{"prompt": "?", "answer": "!"}]
+    assert later.datasets.read(pinned) == [{"prompt": "?", "answer": "!"}]
 
 
 def test_datasets_are_pinned_by_their_digests(planned, store):

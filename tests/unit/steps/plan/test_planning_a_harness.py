@@ -45,7 +45,7 @@ def test_questions_are_pinned_and_stored_and_a_task_of_lm_eval_has_its_datasets_
 
     datasets = release.plan.datasets
     assert datasets.harness_commits == {"gsm8k": "d" * 40}
-    assert place.read_dataset(datasets.harness_questions["ours"]) == [{"prompt": "?", "answer": "!"}]
+    assert place.datasets.read(datasets.harness_questions["ours"]) == [{"prompt": "?", "answer": "!"}]
 
 
 def test_a_harness_changes_no_key(planned):

@@ -18,7 +18,7 @@ def questions(tmp_path):
         made = release(gate=gate, **({"engine": engine, "quantization": {"format": "none"}} if engine else {}))
         pinned = made.plan.datasets.model_copy(update={"quality": pinned_file()})
         made = made.model_copy(update={"plan": made.plan.model_copy(update={"datasets": pinned})})
-        return quality_questions(made, StepWorkspace(tmp_path, datasets={"a.jsonl": list(lines)}))
+        return quality_questions(made, StepWorkspace(tmp_path, datasets={"a.jsonl": list(lines)}).datasets)
 
     return read
 
