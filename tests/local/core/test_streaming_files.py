@@ -144,7 +144,7 @@ def test_a_download_that_was_killed_continues(store, place, tmp_path):
     store.put_bytes(uri, data)
     slow = place.model_copy(update={"transfer": place.transfer.model_copy(update={"bytes_per_s": 4 * 2**20})})
     code = (
-        "import sys, pathlib; from tasks.adapters.store.s3 import S3ObjectStore; from tasks.contracts.site.site import *;"
+        "import sys, pathlib; from slipway.tasks.adapters.store.s3 import S3ObjectStore; from slipway.tasks.contracts.site.site import *;"
         "S3ObjectStore(ObjectStoreSite.model_validate_json(sys.argv[1])).get_file("
         "sys.argv[2], pathlib.Path(sys.argv[3]), int(sys.argv[4]))"
     )

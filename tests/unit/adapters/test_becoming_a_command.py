@@ -10,7 +10,7 @@ from slipway.tasks.contracts.errors import InputError
 
 
 def test_the_process_is_the_command_from_then_on():
-    script = "import os, sys; sys.path.insert(0, '.'); from tasks.adapters.process import become; "
+    script = "import os, sys; sys.path.insert(0, '.'); from slipway.tasks.adapters.process import become; "
     script += "print(os.getpid()); become(['python3', '-c', 'import os, sys; print(os.getpid()); sys.exit(7)'])"
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
