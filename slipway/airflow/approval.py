@@ -6,6 +6,7 @@ from airflow.providers.standard.exceptions import HITLRejectException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from slipway.airflow.doc_text import code, fenced
 from slipway.tasks.contracts.fit.surge import Interruption
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.release import StepResult
@@ -62,11 +63,11 @@ class Approval(ApprovalOperator):
 def evidence(gate: StepResult) -> str:
     """Write what a person needs to decide as Markdown: each judgement, what could not be judged, and the evidence."""
     report = GateReport.model_validate(gate.data["report"])
-    live = f"the live release `{report.live}`" if report.live else "nothing: no release is live"
-    lines = [f"`{report.release_id}` would replace {live}. The gate's verdict is **{report.verdict}**.", ""]
-    lines += [f"- {judgement.verdict}: {judgement.why}" for judgement in report.judgements]
-    lines += [f"- not judged: {reason}" for reason in report.not_applicable]
-    return "\n".join([*lines, "", f"Evidence: `{gate.data['evidence']}`"])
+    live = f"the live release {code(report.live)}" if report.live else "nothing: no release is live"
+    judged = [f"- {judgement.verdict}: {judgement.why}" for judgement in report.judgements]
+    judged += [f"- not judged: {reason}" for reason in report.not_applicable]
+    verdict = f"{code(report.release_id)} would replace {live}. The gate's verdict is **{report.verdict}**."
+    return "\n\n".join([verdict, fenced("\n".join(judged), "text"), f"Evidence: {code(gate.data['evidence'])}"])
 
 
 def changes(plan: StepResult) -> str:
@@ -76,9 +77,11 @@ def changes(plan: StepResult) -> str:
     if len(found) > MOST_CHANGES:
         lines.append(f"- and {len(found) - MOST_CHANGES} more: see the log of plan")
     lines += [f"- warning: {warning}" for warning in plan.data["plan"]["warnings"]]
+    commit = f"From commit `{plan.data['commit'][:COMMIT_DIGITS]}`. What changes:"
+    paragraphs = [commit, fenced("\n".join(lines), "text")]
     if plan.data["plan"]["live"] and (rollout := plan.data["plan"].get("rollout")):
-        lines += ["", f"If you approve: {rollout}."]
-    return "\n".join([f"From commit `{plan.data['commit'][:COMMIT_DIGITS]}`. What changes:", "", *lines])
+        paragraphs.append(f"If you approve: {rollout}.")
+    return "\n\n".join(paragraphs)
 
 
 def interrupted(plan: StepResult) -> list[str]:
@@ -86,10 +89,11 @@ def interrupted(plan: StepResult) -> list[str]:
     if (found := plan.data.get("interruption")) is None:
         return []
     lost = Interruption.model_validate(found)
+    live = code(lost.live)
     now = f"runs with {lost.kept} of {lost.replicas} replicas" if lost.kept else "is stopped, so every request fails"
     text = (
-        f"**Until you decide, `{lost.live}` {now}**, because the candidate has its GPUs. If you approve, the candidate "
-        f"takes the requests and `{lost.live}` is removed. If you reject, the candidate is removed and `{lost.live}` "
+        f"**Until you decide, {live} {now}**, because the candidate has its GPUs. If you approve, the candidate "
+        f"takes the requests and {live} is removed. If you reject, the candidate is removed and {live} "
         "gets its replicas back, which takes as long as their pods take to become ready."
     )
     return [text]
@@ -101,10 +105,10 @@ def risk(name: str, gate: StepResult, keep: int, *, warm: bool = True) -> str:
     if live is None:
         return "If it misbehaves, there is no release to go back to."
     if keep < 2:  # noqa: PLR2004 - the live one and one more
-        return f"If it misbehaves, there is no way back: `rollout.keep` is {keep}, so `{live}` is removed."
+        return f"If it misbehaves, there is no way back: `rollout.keep` is {keep}, so {code(live)} is removed."
     if not warm:
         return (
-            f"If it misbehaves, `slipway rollback {name}` returns to `{live}`, whose pods end after the promotion. "
+            f"If it misbehaves, `slipway rollback {name}` returns to {code(live)}, whose pods end after the promotion. "
             "They start again on GPUs that the new release gives up for them, and requests may fail until then."
         )
-    return f"If it misbehaves, `slipway rollback {name}` returns to `{live}`, whose pods stay, within seconds."
+    return f"If it misbehaves, `slipway rollback {name}` returns to {code(live)}, whose pods stay, within seconds."

@@ -28,6 +28,8 @@ os.environ |= {
 
 import boto3  # noqa: E402
 import pytest  # noqa: E402
+from airflow.models.dagbundle import DagBundleModel  # noqa: E402, F401 - its table is made with the database
+from airflow.utils.db import initdb  # noqa: E402
 
 from slipway.airflow.step_documents import s3_client_of  # noqa: E402
 from tests.dags.step_runs import StepRuns  # noqa: E402
@@ -43,6 +45,12 @@ def pytest_collection_modifyitems(items):
     """
     for item in items:
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def database():
+    """Airflow's own, in the tier's AIRFLOW_HOME: making it takes seconds."""
+    initdb()
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from slipway.cli.runs.follow import RunView, Screen, StepView
-from slipway.cli.terminal import printable
+from slipway.tasks.contracts.redaction import printable
 
 STYLES = {
     "done": "green",

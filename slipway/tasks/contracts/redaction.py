@@ -1,4 +1,4 @@
-"""Bounds and redaction of text that reaches logs and error messages. Pure."""
+"""Bounds, redaction and control characters of text that people read. Pure."""
 
 import re
 
@@ -21,6 +21,10 @@ TOKEN = re.compile(
 FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z_.-]*[0-9]{0,2}")
 """A plausible name of a field. Tokens have digits between their letters."""
 FIELD_NAME_CHARS = 40
+
+PICTURES = 0x2400
+DELETE = 0x7F
+UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 def bounded(text: str, limit: int = MESSAGE_CHARS) -> str:
@@ -46,3 +50,21 @@ def field_name(key: object) -> str:
     text = str(key)[: FIELD_NAME_CHARS + 1]
     named = len(text) <= FIELD_NAME_CHARS and FIELD_NAME.fullmatch(text) and not TOKEN.search(text)
     return text if named else "(a key not shown: it may be a secret)"
+
+
+def _table() -> dict[int, str]:
+    """What stands for each character that a terminal obeys: its picture where Unicode has one."""
+    kept = {ord("\n"), ord("\t")}
+    table = {code: chr(PICTURES + code) for code in range(0x20) if code not in kept} | {DELETE: "\N{SYMBOL FOR DELETE}"}
+    c1 = range(0x80, 0xA0)
+    bidi = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))  # Unicode, UAX #9, section 2
+    surrogates = range(0xD800, 0xE000)
+    return table | dict.fromkeys((*c1, *bidi, *surrogates), UNKNOWN)
+
+
+TABLE = _table()
+
+
+def printable(text: str) -> str:
+    """The text with a visible character in place of each that a terminal or a browser would obey. Its length stays."""
+    return text.translate(TABLE)

@@ -4,10 +4,11 @@ import pytest
 from airflow.providers.standard.exceptions import HITLTriggerEventError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from markdown_it import MarkdownIt
 
 from slipway.airflow.approval import Approval, changes, evidence, interrupted, risk
-from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
-from slipway.tasks.contracts.spec.gate import Expectation
+from tests.dags.results_to_approve import CANARY, passed, planned
+from tests.support.strange_texts import INLINE, PROSE, texts
 
 
 def answer(option):
@@ -23,33 +24,6 @@ def answer(option):
 def test_a_run_without_approval_asks_nobody():
     with pytest.raises(AirflowSkipException, match="needs no approval"):
         Approval(task_id="approval", name="demo", keep=2).execute({"params": {"approval": "none"}})
-
-
-def passed(runs, live="demo-0"):
-    """The gate's result."""
-    judgement = Judgement(
-        expectation=Expectation(metric="error_rate", at_most=0.0),
-        what="error_rate",
-        verdict=Verdict.PASSED,
-        observed=0.0,
-        limit=0.0,
-        unit="",
-        count=64,
-        why="error_rate is 0, at most 0 (n=64)",
-    )
-    report = GateReport(release_id="demo-1", live=live, verdict=Verdict.PASSED, judgements=(judgement,))
-    data = {"report": report.model_dump(mode="json"), "evidence": "s3://slipway/evidence"}
-    return runs.result("gate", data=data)
-
-
-CANARY = "canary: 5, 25 % of the requests, each watched for 60 s; then all of them"
-
-
-def planned(runs, *reasons, warnings=(), live="demo-0"):
-    """The plan's result."""
-    stages = {"download": {"changed": list(reasons)}, "build": {"changed": ["download changed"] if reasons else []}}
-    plan = {"warnings": list(warnings), "live": live, "rollout": CANARY}
-    return runs.result("plan", data={"commit": "c" * 40, "stages": stages, "plan": plan})
 
 
 def test_the_question_shows_every_judgement_and_where_the_evidence_lies(runs):
@@ -113,6 +87,15 @@ def test_the_question_says_what_waiting_costs_while_the_candidate_has_the_live_r
 
 def test_the_way_back_is_slower_where_the_release_before_keeps_no_pods(runs):
     assert "They start again on GPUs" in risk("demo", passed(runs), 2, warm=False)
+
+
+@pytest.mark.parametrize("text", [*texts("alert(1)", "http://stranger.example/x"), "![x](http://stranger.example/x)"])
+def test_texts_of_strangers_stay_in_the_code_blocks_of_the_question(runs, text):
+    plan, gate = planned(runs, text, warnings=[text]), passed(runs, why=text, not_judged=[text])
+    tokens = MarkdownIt().parse("\n\n".join((evidence(gate), changes(plan))))
+
+    assert [each.type for each in tokens if each.type not in PROSE] == ["fence", "fence"]
+    assert not [child for each in tokens for child in each.children or [] if child.type not in INLINE]
 
 
 class Pulled:

@@ -26,7 +26,7 @@ from tests.fakes.mutated_documents import mutants
 from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 from tests.support.seeds import dice
-from tests.support.strange_texts import texts
+from tests.support.strange_texts import INLINE, PROSE, questions_of_specs
 
 EDGES = {
     "plan": {"download"},
@@ -46,8 +46,6 @@ EDGES = {
     "released": set(),
 }
 
-PROSE = {"paragraph_open", "inline", "paragraph_close"}
-INLINE = {"text", "code_inline", "softbreak", "strong_open", "strong_close"}
 ALL_THREE = ("release__demo", "release__second", "release__third")
 
 
@@ -63,8 +61,8 @@ def specs(tmp_path):
 
 
 def test_the_texts_of_a_spec_stay_in_the_code_block_of_its_doc(tmp_path, monkeypatch):
-    questions = [{"prompt": text, "answer": text} for text in texts("alert(1)", "http://stranger.example/x")]
-    spec = {**SPEC, "gate": {**SPEC["gate"], "smoke": [each for each in questions if "\0" not in each["prompt"]]}}
+    questions = questions_of_specs("alert(1)", "http://stranger.example/x")
+    spec = {**SPEC, "gate": {**SPEC["gate"], "smoke": questions}}
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(spec))
     tokens = MarkdownIt().parse(bag(tmp_path, monkeypatch).dags["release__demo"].doc_md)
 

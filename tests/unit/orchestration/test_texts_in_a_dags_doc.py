@@ -32,6 +32,11 @@ def test_a_block_holds_its_text_and_nothing_else(text):
     assert tokens[3].content == text.rstrip() + "\n"
 
 
+@pytest.mark.parametrize("write", [code, lambda text: fenced(text, "yaml")])
+def test_characters_that_control_what_is_shown_are_replaced_by_visible_ones(write):
+    assert "safe␛[2J\N{REPLACEMENT CHARACTER}gpj" in write("safe\x1b[2J\u202egpj")
+
+
 @pytest.mark.parametrize("text", ["main", "`![x](http://stranger/p.png)`", "a``b", "<b>x</b>", "``"])
 def test_a_span_holds_its_text_and_nothing_else(text):
     (inline,) = [token for token in MarkdownIt().parse(f"at {code(text)}, quantized") if token.type == "inline"]

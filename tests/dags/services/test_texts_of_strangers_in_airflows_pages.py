@@ -1,0 +1,170 @@
+"""What a spec, a Hub and a release's results say is text in Airflow's own pages, as a browser shows them."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+from airflow.models import DagRun
+from airflow.models.hitl import HITLDetail
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+from slipway.airflow.approval import changes, evidence
+from tests.dags.results_to_approve import passed, planned
+from tests.fakes.releases import SPEC
+from tests.support.browser import CHROMIUM, page
+from tests.support.paths import REPOSITORY
+from tests.support.ports import free_ports
+from tests.support.service_logs import LogFiles, tell
+from tests.support.strange_texts import questions_of_specs, texts
+from tests.support.waiting import PATIENCE_S, until
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+
+ADDRESS = "http://stranger.example/x"
+CODE = "alert(`a stranger`)"
+TEXTS = texts(CODE, ADDRESS)
+DAG, RUN = "release__demo", "hostile"
+TASKS = f"/dags/{DAG}/runs/{RUN}/tasks"
+
+HOSTILE = """
+(() => {
+  const told = (text) => /stranger/.test(text);
+  const addresses = ["src", "srcset", "href", "xlink:href", "action", "formaction", "data", "poster", "srcdoc", "style"];
+  const found = [];
+  for (const element of document.querySelectorAll("*")) {
+    for (const {name, value} of element.attributes) {
+      const link = element.tagName === "A" && name === "href" && /^https?:/.test(value);
+      if (told(value) && !link && (name.startsWith("on") || addresses.includes(name))) found.push(element.outerHTML);
+    }
+    if (/^(script|style|iframe|object|embed|base|meta|link|form|title)$/i.test(element.tagName)) {
+      if (told(element.textContent)) found.push(element.outerHTML);
+    }
+  }
+  return found;
+})()
+"""
+"""Elements that run or fetch a stranger's text; a link that waits for a click is none."""
+BESIDE_CODE = """
+(() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (walker.nextNode()) {
+    const {data, parentElement} = walker.currentNode;
+    if (/stranger/.test(data) && !parentElement.closest("code")) found.push(data);
+  }
+  return found;
+})()
+"""
+"""Texts of a stranger that are outside of every code block."""
+
+
+def shows(text):
+    return f"document.body?.innerText.includes({text!r})"
+
+
+STRANGER = shows("stranger")
+
+
+@pytest.fixture
+def run(database, runs, tmp_path, monkeypatch):
+    """A run in Airflow's database whose spec, plan, gate and log are hostile."""
+    gate = SPEC["gate"] | {"smoke": questions_of_specs(CODE, ADDRESS)}
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC | {"gate": gate}))
+    monkeypatch.setenv("SLIPWAY_SPECS", str(tmp_path))
+    DagBundlesManager().sync_bundles_to_db()
+    bag = DagBag(str(REPOSITORY / "dags"))
+    sync_bag_to_db(bag, "dags-folder", None)
+    plan, gate = planned(runs, *TEXTS[:15], warnings=TEXTS), passed(runs, not_judged=TEXTS)
+    now = datetime.now(UTC)
+    with create_session() as session:
+        run = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(bag.dags[DAG])).create_dagrun(
+            run_id=RUN,
+            logical_date=now,
+            run_after=now,
+            run_type=DagRunType.MANUAL,
+            triggered_by=DagRunTriggeredByType.TEST,
+            state=DagRunState.RUNNING,
+            note=f"![picture]({ADDRESS})",
+            session=session,
+        )
+        tasks = {task.task_id: task for task in run.get_task_instances(session=session)}
+        for name, state in {"plan": "success", "approval": "awaiting_input"}.items():
+            tasks[name].state, tasks[name].try_number = state, 1
+        body = "\n\n".join((evidence(gate), changes(plan)))
+        session.add(
+            HITLDetail(ti_id=tasks["approval"].id, options=["Approve"], subject="Promote?", body=body, params={})
+        )
+    log = (
+        Path(os.environ["AIRFLOW_HOME"]) / "logs" / f"dag_id={DAG}" / f"run_id={RUN}" / "task_id=plan" / "attempt=1.log"
+    )
+    log.parent.mkdir(parents=True)
+    lines = [{"timestamp": now.isoformat(), "event": text, "level": "info", "logger": "task"} for text in TEXTS]
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    yield
+    with create_session() as session:
+        session.delete(session.get(DagRun, run.id))
+
+
+@pytest.fixture
+def server(run, tmp_path):
+    """The address of Airflow's API server over that database; whoever asks is an administrator."""
+    (port,) = free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+    settings = {"CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True", "API__BASE_URL": address, "API__PORT": str(port)}
+    environment = os.environ | {f"AIRFLOW__{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "local.airflow.program", "api-server", "--apps", "core", "--host", "127.0.0.1"]
+    tell(LogFiles(log := tmp_path / "api-server.log"))
+    with log.open("w") as output:
+        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        until(lambda: answers(f"{address}/api/v2/version"))
+        yield address
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+
+def answers(url):
+    try:
+        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_no_page_runs_or_fetches_a_strangers_text_but_a_note_that_a_person_wrote(server, tmp_path):
+    with page(tmp_path / "profile") as shown:
+
+        def judged(path, *clicks, ready=STRANGER):
+            """What the page asked strangers for and opened, and the elements that hold their texts."""
+            shown.requested.clear()
+            shown.open(server + path)
+            for label in clicks:
+                shown.press(label)
+            shown.wait_for(ready)
+            foreign = [url for url in shown.requested if not url.startswith((server, "data:", "blob:"))]
+            return foreign, shown.dialogs, shown.run(HOSTILE)
+
+        clean = ([], [], [])
+        assert judged(f"/dags/{DAG}", "Dag Docs") == clean
+        assert shown.run(BESIDE_CODE) == []
+        assert judged(f"{TASKS}/approval/required_actions") == clean
+        assert shown.run(BESIDE_CODE) == []
+        assert judged(f"{TASKS}/plan") == clean
+        assert judged(f"/dags/{DAG}", "Trigger Dag", ready=shows("branch, tag or")) == clean
+
+        # a person's note is Markdown as Airflow shows it, with its images: the judge sees such a request
+        foreign, dialogs, elements = judged(
+            f"/dags/{DAG}/runs/{RUN}", ready="!!document.querySelector('[alt=picture]')"
+        )
+        assert (set(foreign), dialogs, len(elements)) == ({ADDRESS}, [], 1)
