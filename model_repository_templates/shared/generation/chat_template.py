@@ -1,20 +1,20 @@
 """A user's question as a chat model was trained to see it, by the Jinja2 template that comes with a checkpoint.
 
 The template is somebody else's code, and its arguments are a client's: all templates of a process are rendered by a few
-others, each of which a template may end (generation/template_program.py).
+others, each of which a template may end (generation/preparers.py).
 """
 
-import atexit
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from generation.channels import marks_of
+from generation.preparers import PREPARERS
 from generation.question import RefusedError
 from generation.settings import SettingsError
 from generation.tool_calls import check_tools, format_of
-from generation.worker import Budget, LimitError, WorkError, Workers
+from generation.worker import LimitError, WorkError
 
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 DEFAULT = "default"
@@ -22,14 +22,6 @@ DEFAULT = "default"
 
 PROBE = "Hello"
 
-BUDGET = Budget(cpu_s=1.0, seconds=10.0, memory_bytes=64 << 20)
-"""Rendering takes milliseconds; the time is for a machine that does other things as well. The memory is enough for
-6 MiB of messages, whatever their characters are."""
-COUNT = 4
-"""There are as many renderers as a model has threads for prompts (generation/service.py). The front leaves them room
-(slipway/tasks/serving/rendered/front_routes.py)."""
-RENDERERS = Workers([str(Path(__file__).with_name("template_program.py"))], BUDGET, count=COUNT)
-atexit.register(RENDERERS.close)
 REMEDY = "Set chat_template to none."
 
 
@@ -45,7 +37,7 @@ class ChatTemplate:
     ) -> None:
         """`arguments` reach the template with every question."""
         try:
-            RENDERERS.ask({"template": source})
+            PREPARERS.ask({"template": source})
         except WorkError as error:
             raise SettingsError(f"the chat template is not valid Jinja2: {error}. {REMEDY}") from error
         self._given = {**(arguments or {}), **special_tokens}
@@ -86,7 +78,7 @@ class ChatTemplate:
         given = {**self._given, **named, "messages": parted if self._in_parts else messages}
         last = str(messages[-1]["content"])[:64]
         try:
-            return str(RENDERERS.ask({"template": self._source, "given": {**given, "add_generation_prompt": True}}))
+            return str(PREPARERS.ask({"template": self._source, "given": {**given, "add_generation_prompt": True}}))
         except LimitError as error:
             raise RefusedError(f"the chat template {error} with {last!r}. Send something else.") from error
         except WorkError as error:  # a template computes with what a client sends, and may fail like any program

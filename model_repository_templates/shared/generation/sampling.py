@@ -1,4 +1,4 @@
-"""The inputs with which a request controls how tokens are chosen, the same for every engine. Computes only.
+"""The inputs with which a request controls how tokens are chosen, the same for every engine.
 
 A model declares those that its engine obeys in config.pbtxt, and Triton refuses every other one by its name. What an
 engine would ignore without a word is not declared: docs/openai.md lists them by engine kind.
@@ -6,16 +6,20 @@ engine would ignore without a word is not declared: docs/openai.md lists them by
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from generation.grammar.ebnf import Dialect
-from generation.json_schema import SchemaError, grammar_of
+from generation.preparers import PREPARERS
 from generation.question import RefusedError
 from generation.runtime import Controls
+from generation.worker import LimitError, WorkError
 
 MAX_ALTERNATIVES = 20
 """The most tokens that are reported beside each one: the limit of OpenAI's API, and of vLLM's max_logprobs."""
 MAX_BAD_WORDS = 64
+KEPT_GRAMMARS = 64
+"""Grammars that are remembered, each up to 100 KiB."""
 PENALTY = 2.0
 """OpenAI's API takes presence and frequency penalties from -2 to 2."""
 
@@ -69,8 +73,15 @@ def read_controls(
     return Controls(**given, bad_words=tuple(bad_words), logprobs=alternatives if reports else None, grammar=grammar)
 
 
+@lru_cache(maxsize=KEPT_GRAMMARS)
 def _grammar(text: str, dialect: Dialect) -> str:
+    """The grammar of a schema, which another process translates: meanwhile other requests go on."""
     try:
-        return grammar_of(text, dialect)
-    except SchemaError as error:
-        raise RefusedError(f"{JSON_SCHEMA}: {error}") from error
+        verdict = PREPARERS.ask({"schema": text, "dialect": dialect.value})
+    except LimitError as error:
+        raise RefusedError(f"{JSON_SCHEMA}: its translation {error}. Make it smaller, or simpler.") from error
+    except WorkError as error:
+        raise RefusedError(f"{JSON_SCHEMA}: its translation failed: {error}. Make it simpler.") from error
+    if "refusal" in verdict:
+        raise RefusedError(f"{JSON_SCHEMA}: {verdict['refusal']}")
+    return str(verdict["grammar"])

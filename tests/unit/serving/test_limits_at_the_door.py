@@ -1,7 +1,7 @@
 """How large a request may be, and how many: from the model's longest prompt and the memory of its server."""
 
 import pytest
-from generation.chat_template import BUDGET, COUNT
+from generation.preparers import BUDGET, COUNT
 
 from slipway.tasks.serving.rendered.front_routes import COPIES, RENDERERS_BYTES, SHARE, limits_of
 from tests.fakes.releases import SPEC, release
@@ -32,7 +32,7 @@ def test_requests_in_flight_fit_in_their_share_of_the_memory():
     )
 
 
-def test_all_processes_that_render_chat_templates_have_their_room():
+def test_all_processes_that_prepare_requests_have_their_room():
     assert COUNT * BUDGET.memory_bytes < RENDERERS_BYTES
 
 

@@ -1,6 +1,10 @@
 """From a request's inputs to what controls the choice of tokens, and what each engine is told of it."""
 
 import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from generation.json_schema import grammar_of
@@ -59,6 +63,25 @@ def test_bad_words_are_bounded(words):
 def test_a_schema_that_cannot_be_enforced_is_refused():
     with pytest.raises(RefusedError, match=r"json_schema: .*zebra"):
         read_controls({}, (), ('{"type": "zebra"}',))
+
+
+def preparers():
+    """The processes that prepare requests for this one."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # others end meanwhile
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if parent == str(os.getpid()) and b"request_program" in (process / "cmdline").read_bytes():
+                yield int(process.name)
+
+
+def test_a_schema_that_ends_its_process_is_refused_and_the_next_one_is_translated():
+    read_controls({}, (), ('{"type": "null"}',))
+    for process in preparers():
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(RefusedError, match=r"^json_schema: its translation ended the process"):
+        read_controls({}, (), ('{"type": "boolean"}',))
+
+    assert read_controls({}, (), ('{"type": "boolean"}',)).grammar == grammar_of('{"type": "boolean"}')
 
 
 def test_an_answer_cannot_have_more_tokens_than_it_has_room_for():

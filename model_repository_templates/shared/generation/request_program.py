@@ -1,4 +1,4 @@
-"""Renders chat templates in a process of its own, within the limits of generation/worker.py.
+"""Renders chat templates and translates JSON Schemas in a process of its own, within limits (generation/worker.py).
 
 A template is somebody else's code: it runs in Jinja2's sandbox, with the names that Hugging Face documents
 (transformers 4.57, `apply_chat_template`). The sandbox keeps it from files and processes, and not from long loops, long
@@ -11,6 +11,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from generation.grammar.ebnf import Dialect
+from generation.json_schema import SchemaError, grammar_of
 from generation.worker import serve
 
 if TYPE_CHECKING:
@@ -25,14 +27,22 @@ class PromptError(Exception):
     """The template makes something that is no prompt."""
 
 
-def prepare() -> "Callable[[dict[str, Any]], str]":
-    """A function that renders. Jinja2 is loaded before the first request, at whose cost it shall not be."""
+def prepare() -> "Callable[[dict[str, Any]], str | dict[str, str]]":
+    """A function that does either. Jinja2 is loaded before the first request, at whose cost it shall not be."""
     import jinja2.sandbox  # noqa: F401
 
-    return work
+    return lambda request: translated(**request) if "schema" in request else rendered(request)
 
 
-def work(request: dict[str, Any]) -> str:
+def translated(schema: str, dialect: str) -> dict[str, str]:
+    """The `grammar` of a schema, or the `refusal` that says why it has none."""
+    try:
+        return {"grammar": grammar_of(schema, Dialect(dialect))}
+    except SchemaError as error:
+        return {"refusal": str(error)}
+
+
+def rendered(request: dict[str, Any]) -> str:
     """The prompt that `template` makes of what is `given`; without that, the template is compiled only."""
     template = compiled(request["template"])
     if "given" not in request:
