@@ -19,6 +19,7 @@ from tritonclient.utils import InferenceServerException
 from slipway.tasks.serving.rendered import commands, front, front_routes
 from tests.local.serving.openai_server import OpenAiServer
 from tests.local.serving.triton_server import LOOPBACK
+from tests.support.seeds import dice
 
 CONFIG = """
 name: "demo" backend: "python" max_batch_size: 0
@@ -325,6 +326,87 @@ def test_a_body_that_triton_cannot_read_is_a_bad_request(door, verb, body):
 
     assert answer.status_code == 400
     assert answer.json()["error"]
+
+
+EDGES = (
+    0x7F,
+    0x80,
+    0x8F,
+    0x90,
+    0x9F,
+    0xA0,
+    0xBF,
+    0xC0,
+    0xC1,
+    0xC2,
+    0xDF,
+    0xE0,
+    0xEC,
+    0xED,
+    0xEE,
+    0xEF,
+    0xF0,
+    0xF3,
+    0xF4,
+)
+EDGES += (0xF5, 0xFF)
+PIECE = 65_536
+"""Bytes that the front looks at together."""
+
+
+def identities(rolled):
+    """Texts for an id, most of them not UTF-8, and where in the body they begin."""
+    characters = [bytes(rolled.choices(EDGES, k=rolled.randint(1, 4))) for _ in range(150)]
+    characters += [
+        chr(rolled.choice((0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF))).encode() * 9
+    ] * 30
+    return [(each, rolled.choice((0, PIECE, 2 * PIECE)) - rolled.randint(0, 40)) for each in characters]
+
+
+def is_utf_8(data):
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_what_is_not_utf_8_is_refused_wherever_it_stands_for_triton_would_answer_with_it(door):
+    statuses = set()
+    with httpx.Client(base_url=door.url) as client:
+        for identity, at in identities(dice()):
+            body = b'{"text_input": "%s", "id": "%s"}' % (b"x" * max(at, 0), identity)
+            answer = client.post("/v2/models/demo/generate", content=body)
+            refused = (answer.status_code, answer.json().get("error")) == (400, front_routes.NOT_UTF_8)
+
+            assert refused != is_utf_8(identity), (identity, at, answer.text)
+            statuses.add(answer.status_code)
+    assert statuses == {200, 400}
+
+
+def test_tensors_in_binary_need_not_be_utf_8(door):
+    tensor = {"name": "text_input", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 6}}
+    head = json.dumps({"id": "\u00e9", "inputs": [tensor]}, ensure_ascii=False).encode()
+    url, given = f"{door.url}/v2/models/demo/infer", {"Inference-Header-Content-Length": str(len(head))}
+    answer = httpx.post(url, content=head + b"\x02\0\0\0\xff\xed", headers=given)
+
+    assert answer.json()["outputs"][0]["data"] == ["2"]
+
+
+@pytest.mark.parametrize("path", ["generate?a=/infer", "generate_stream?/infer"])
+def test_only_infer_has_tensors_in_binary(door, path):
+    given = {"Inference-Header-Content-Length": "10"}
+    answer = httpx.post(f"{door.url}/v2/models/demo/{path}", content=b'{"text_input": "\xff"}', headers=given)
+
+    assert answer.json() == {"error": front_routes.NOT_UTF_8}
+
+
+def test_an_id_that_is_not_utf_8_is_refused_over_grpc(door):
+    wrong = b"\x0a\x04demo\x1a\x03\xed\xa0\x80"  # ModelInferRequest: model_name, id
+    with grpc.insecure_channel(f"{LOOPBACK}:{door.grpc_port}") as opened, pytest.raises(grpc.RpcError) as refused:
+        opened.unary_unary("/inference.GRPCInferenceService/ModelInfer")(wrong, timeout=60)
+
+    assert "\ufffd" not in refused.value.details()
 
 
 def test_the_front_says_that_it_is_alive_on_a_port_of_its_own(door):

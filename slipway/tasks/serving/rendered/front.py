@@ -154,7 +154,7 @@ def config(
             "http_routes": front_routes.HTTP_ROUTES,
             "grpc_paths": front_routes.GRPC_PATHS,
             "probe_routes": front_routes.PROBE_ROUTES,
-            "unreadable": front_routes.UNREADABLE,
+            "json_guard": front_routes.json_guard(),
             "grpc_guard": front_routes.grpc_guard(limits.body_bytes, TOO_LARGE),
             "too_large": TOO_LARGE,
             "compressed": COMPRESSED,

@@ -44,8 +44,8 @@ and as the model's own string."""
 SHARE = 2
 """The part of a server's memory that requests may take is one in this many, once renderers have theirs."""
 RENDERERS_BYTES = 4 * (24 + 64) << 20
-"""What the processes that render a model's chat template may take: 24 MiB for the program, and the budget of each
-(model_repository_templates/shared/generation/chat_template.py)."""
+"""What the processes that render a model's chat template, and translate schemas, may take: 24 MiB for the program, and
+the budget of each (model_repository_templates/shared/generation/preparers.py)."""
 
 PROBE_ROUTES = (
     ("/v2/health/ready|/v2/models/[A-Za-z0-9][A-Za-z0-9._-]*/ready", "http"),
@@ -67,7 +67,61 @@ TRITON_CANNOT_READ = (
 """Beginnings of the messages with which Triton refuses a body that it cannot read, and answers 500. Sources:
 include/triton/common/triton_json.h of triton-inference-server/common at 83adf7cf; src/http_server.cc of the server at
 e1db8a60: what each RETURN_MSG_IF_ERR begins with, and a parameter whose name has a NUL."""
-UNREADABLE = """
+NOT_UTF_8 = "the request's JSON is not UTF-8: send UTF-8"
+LEADS = (
+    (0xC2, 0xDF, 1, 0x80, 0xBF),
+    (0xE0, 0xE0, 2, 0xA0, 0xBF),
+    (0xE1, 0xEC, 2, 0x80, 0xBF),
+    (0xED, 0xED, 2, 0x80, 0x9F),
+    (0xEE, 0xEF, 2, 0x80, 0xBF),
+    (0xF0, 0xF0, 3, 0x90, 0xBF),
+    (0xF1, 0xF3, 3, 0x80, 0xBF),
+    (0xF4, 0xF4, 3, 0x80, 0x8F),
+)
+"""First bytes of characters beyond ASCII, from and to; how many follow; from where to where the second one goes. Others
+are 0x80 to 0xBF (The Unicode Standard 15, table 3-7)."""
+
+_JSON_GUARD = """
+-- Triton does not look whether a body's JSON is UTF-8, and answers with texts of it: the id, names in errors
+local FOLLOW, LOW, HIGH = {}, {}, {}
+for _, lead in ipairs({LEADS}) do
+  for byte = lead[1], lead[2] do
+    FOLLOW[byte], LOW[byte], HIGH[byte] = lead[3], lead[4], lead[5]
+  end
+end
+local PIECE = 65536
+
+function envoy_on_request(handle)
+  local path = handle:headers():get(":path")
+  local body = path:find("^/v2/") and handle:body()
+  if not body then
+    return
+  end
+  local length = body:length()
+  if path:match("^[^?]*"):find("/infer$") then  -- tensors in binary may follow
+    length = math.min(length, tonumber(handle:headers():get("inference-header-content-length")) or length)
+  end
+  local follow, low, high, wrong = 0, 0x80, 0xBF, false
+  for at = 0, length - 1, PIECE do
+    local piece = body:getBytes(at, math.min(PIECE, length - at))
+    if follow > 0 or piece:find("[\\128-\\255]") then
+      for index = 1, #piece do
+        local byte = piece:byte(index)
+        if follow > 0 then
+          wrong = wrong or byte < low or byte > high
+          follow, low, high = follow - 1, 0x80, 0xBF
+        elseif byte > 0x7F then
+          wrong = wrong or not FOLLOW[byte]
+          follow, low, high = FOLLOW[byte] or 0, LOW[byte] or 0, HIGH[byte] or 0
+        end
+      end
+    end
+  end
+  if wrong or follow > 0 then
+    handle:respond({[":status"] = "400"}, "NOT_UTF_8")
+  end
+end
+
 -- A body that Triton cannot read is its client's mistake: 400 instead of 500. Other answers are not looked into
 function envoy_on_response(handle)
   if handle:headers():get(":status") ~= "500" then
@@ -75,14 +129,13 @@ function envoy_on_response(handle)
   end
   local body = handle:body()
   local text = body and body:getBytes(0, math.min(body:length(), 256)) or ""
-  for _, start in ipairs(STARTS) do
+  for _, start in ipairs({STARTS}) do
     if text:find('^{"error":%s*"' .. start) then
       handle:headers():replace(":status", "400")
     end
   end
 end
-""".replace("STARTS", "{" + ", ".join(f'"{start}"' for start in TRITON_CANNOT_READ) + "}")
-"""Envoy's filter in Lua for answers of Triton's HTTP server."""
+"""
 
 ONE_REQUEST = "a stream takes one request: open another stream for the next one"
 
@@ -186,5 +239,15 @@ def grpc_guard(most_bytes: int, too_large: str) -> str:
 
     `buffer` would wait for the end of a stream.
     """
-    filled = {"LIMIT": str(most_bytes), "TOO_LARGE": too_large, "ONE_REQUEST": ONE_REQUEST}
-    return re.sub("|".join(filled), lambda match: filled[match[0]], _GRPC_GUARD)
+    return _filled(_GRPC_GUARD, {"LIMIT": str(most_bytes), "TOO_LARGE": too_large, "ONE_REQUEST": ONE_REQUEST})
+
+
+def json_guard() -> str:
+    """Envoy's filter in Lua for JSON of clients that Triton's HTTP server does not check, or cannot read."""
+    leads = ", ".join(f"{{{', '.join(map(str, lead))}}}" for lead in LEADS)
+    starts = ", ".join(f'"{start}"' for start in TRITON_CANNOT_READ)
+    return _filled(_JSON_GUARD, {"LEADS": leads, "STARTS": starts, "NOT_UTF_8": NOT_UTF_8})
+
+
+def _filled(script: str, values: dict[str, str]) -> str:
+    return re.sub("|".join(values), lambda match: values[match[0]], script)
