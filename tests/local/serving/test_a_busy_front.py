@@ -31,7 +31,7 @@ REQUESTS, CONNECTIONS = 3, 40
 HEADERS_S, UPLOAD_S = 2, 3
 """Shorter than what is shipped, so that tests wait less."""
 GENERATE, READY = "/v2/models/demo/generate", "/v2/models/demo/ready"
-MODEL_PROBES = [READY, "/v2/health/ready", "/health"]
+PROBES = ["/live", "/health/live"]
 
 
 class Held(BaseHTTPRequestHandler):
@@ -77,23 +77,31 @@ def behind(tmp_path_factory):
 class Front:
     """The shipped configuration, on ports that are free, with smaller limits."""
 
-    def __init__(self, behind):
+    def __init__(self, triton_port, folder):
         self.port, self.grpc_port, self.probe_port = free_ports(3)
         ports = {PORTS["http"]: self.port, PORTS["grpc"]: self.grpc_port, front.PROBE_PORT: self.probe_port}
-        ports[TRITON_PORTS["http"]] = behind.server_port
+        ports[TRITON_PORTS["http"]] = triton_port
         text = front.config(LOOPBACK, 600, TEMPLATES, limits=Limits(4096, 4096, REQUESTS))
         document = json.loads(text, object_hook=lambda each: each | shorter(each, ports))
         command = [ENVIRONMENTS / "front/bin/envoy", "--disable-hot-restart", "--concurrency", "2"]
-        log = behind.folder / "front.log"
+        log = folder / "front.log"
         tell(LogFiles(log))
         with log.open("wb") as file:
             self.process = subprocess.Popen(
                 [*command, "--log-level", "warning", "--config-yaml", json.dumps(document)],
-                cwd=behind.folder,
+                cwd=folder,
                 stdout=file,
                 stderr=file,
                 env={"PATH": os.environ["PATH"]},
             )
+
+    def __enter__(self):
+        until(lambda: self.probe("/live") == 200)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(20)
 
     def probe(self, path):
         """Status of a probe; 0 while the front does not listen."""
@@ -115,13 +123,8 @@ def shorter(document, ports):
 
 @pytest.fixture(scope="module")
 def door(behind):
-    running = Front(behind)
-    try:
-        until(lambda: running.probe("/live") == 200)
+    with Front(behind.server_port, behind.folder) as running:
         yield running
-    finally:
-        running.process.terminate()
-        running.process.wait(20)
 
 
 def status(connection):
@@ -166,7 +169,7 @@ def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, beh
         try:
             held = [clients.submit(ask) for _ in range(3 * REQUESTS)]
             until(is_refused)
-            assert [door.probe(path) for path in MODEL_PROBES] == [200, 200, 200]
+            assert [door.probe(path) for path in PROBES] == [200, 200]
         finally:
             behind.go.set()
         assert [each.result() for each in held] == [200] * len(held)
@@ -187,11 +190,23 @@ def test_probes_are_answered_while_clients_hold_all_connections(door):
             return is_full() or idle.enter_context(door.connect()) is None
 
         until(filled, every_s=0.01)
-        assert [door.probe(path) for path in [*MODEL_PROBES, "/live"]] == [200, 200, 200, 200]
+        assert [door.probe(path) for path in PROBES] == [200, 200]
         assert earlier.get(READY).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/v2", "/v1/models", "/v2/models/demo/config", "/health/../v2/logging"])
+def test_the_probe_of_openai_s_api_waits_for_a_process_that_is_starting(behind, tmp_path):
+    with Front(behind.server_port, tmp_path) as early, ThreadPoolExecutor(1) as kubelet:
+        waiting = kubelet.submit(early.probe, PROBES[1])
+        with contextlib.suppress(TimeoutError):
+            waiting.result(timeout=1)
+        assert not waiting.done()
+        with UnixServer(str(tmp_path / front.OPENAI_SOCKET), Held) as api:
+            threading.Thread(target=api.serve_forever, daemon=True).start()
+            assert waiting.result() == 200
+            api.shutdown()
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v2", "/health", "/v2/models/demo/ready", "/health/../v2/logging"])
 def test_the_port_of_the_probes_answers_nothing_else(door, path):
     assert door.probe(path) == 404
 

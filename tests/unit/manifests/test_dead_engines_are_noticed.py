@@ -13,7 +13,6 @@ from tests.support.paths import REPOSITORY
 
 TEMPLATES = REPOSITORY / "k8s_manifests" / "serving"
 SITE = gpu_site()
-PROBES = ("startupProbe", "readinessProbe")
 
 
 def made(name="demo", kind="vllm", **serving):
@@ -55,14 +54,14 @@ def test_servers_whose_models_stay_loaded_keep_triton_from_unloading_them(server
 
 
 def test_the_liveness_of_a_vllm_server_is_its_models():
-    assert {alone("vllm")[probe]["httpGet"]["path"] for probe in PROBES} == {"/v2/models/demo/ready"}
+    assert alone("vllm")["readinessProbe"]["httpGet"]["path"] == "/v2/models/demo/ready"
     assert alone("vllm")["livenessProbe"]["exec"]["command"][-1] == "/v2/models/demo/ready"
 
 
 def test_every_model_of_a_group_is_probed():
     command = ["python", "-m", "slipway.tasks.serving.pod.ready", "--port=9000", "llama", "mistral"]
 
-    assert [grouped("vllm")[probe]["exec"]["command"] for probe in PROBES] == [command] * len(PROBES)
+    assert grouped("vllm")["readinessProbe"]["exec"]["command"] == command
     assert grouped("vllm")["livenessProbe"]["exec"]["command"][-2:] == [
         "/v2/models/llama/ready",
         "/v2/models/mistral/ready",
@@ -70,10 +69,12 @@ def test_every_model_of_a_group_is_probed():
 
 
 class _Triton(http.server.BaseHTTPRequestHandler):
-    """A server whose model mistral was unloaded."""
+    """A server whose model mistral was unloaded, and whose model phi is ready when it is asked for the third time."""
 
     def do_GET(self):
-        self.send_response(400 if self.path == "/v2/models/mistral/ready" else 200)
+        self.server.asked.append(self.path)
+        loading = self.path == "/v2/models/phi/ready" and self.server.asked.count(self.path) < 3
+        self.send_response(400 if loading or self.path == "/v2/models/mistral/ready" else 200)
         self.end_headers()
 
     def log_message(self, *_):
@@ -84,6 +85,7 @@ class _Triton(http.server.BaseHTTPRequestHandler):
 def triton():
     """Its port on loopback."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Triton) as server:
+        server.asked = []
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
@@ -94,6 +96,16 @@ def test_a_probe_succeeds_only_if_all_models_are_ready(triton, capsys):
 
     assert ready.main([port, "llama"], "127.0.0.1") == 0
     assert ready.main([port, "llama", "mistral"], "127.0.0.1") == 1
+    assert capsys.readouterr().err == "not ready: mistral: HTTP status 400\n"
+
+
+def test_the_startup_probe_waits_for_a_model_that_loads(triton, capsys):
+    assert ready.main([f"--port={triton}", "--within-s=60", "phi", "llama"], "127.0.0.1") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_startup_probe_says_what_is_not_ready_in_time(triton, capsys):
+    assert ready.main([f"--port={triton}", "--within-s=0.6", "mistral"], "127.0.0.1") == 1
     assert capsys.readouterr().err == "not ready: mistral: HTTP status 400\n"
 
 

@@ -40,6 +40,7 @@ GPU_ENGINE = {
     "gpu": "NVIDIA-L4",
     "tensor_parallel": 1,
 }
+PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 CASES = {
     "local": ("local", {}),
     "eks-replicas": ("eks", {"serving": {"replicas": {"min": 3, "max": 3}}}),
@@ -265,9 +266,21 @@ def test_draining_has_bounds(drain_s):
 def test_the_model_itself_is_asked_whether_it_is_ready_and_a_server_that_lost_a_model_is_started_anew():
     server = pods(rendered("local", {}))[0]["containers"][0]
 
-    assert server["startupProbe"]["httpGet"]["path"] == server["readinessProbe"]["httpGet"]["path"]
+    assert server["startupProbe"]["exec"]["command"][-1] == "demo"
     assert server["readinessProbe"]["httpGet"]["path"] == "/v2/models/demo/ready"
     assert server["livenessProbe"]["exec"]["command"][-1] == "/v2/health/ready"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_probe_fails_while_a_model_loads(case):
+    """Each failed probe is a warning of the pod, and a model may take an hour to load."""
+    for pod in pods(rendered(*CASES[case])):
+        sidecars = [each for each in pod["initContainers"] if each.get("restartPolicy") == "Always"]
+        asked = [each[probe].get("httpGet", {}).get("path") for each in sidecars for probe in PROBES if probe in each]
+        assert set(asked) <= {"/live", "/health/live", None}, "a sidecar does not wait for the model"
+        start = pod["containers"][0]["startupProbe"]
+        [within] = [word for word in start["exec"]["command"] if word.startswith("--within-s=")]
+        assert (start["failureThreshold"], start["timeoutSeconds"]) == (1, int(within.partition("=")[2]) + 10)
 
 
 def test_an_update_never_takes_a_pod_before_the_next_one_is_available():

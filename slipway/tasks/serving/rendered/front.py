@@ -36,10 +36,10 @@ and every client that sends a request is told to close its connection."""
 STATS_PORT = 8003
 """Port of the metrics of the front and of OpenAI's API, where a scaler or telemetry.metrics asks for them."""
 PROBE_PORT = 8004
-"""Port of the probes: whether the front makes progress, and through it, whether the models take requests. The limits of
-clients do not count there: a pod that is busy is ready, and alive."""
+"""Port of the probes: whether the front and OpenAI's API make progress. The limits of clients do not count there: a pod
+that is busy is ready, and alive."""
 PROBES = 16
-"""Probes in flight at once, for each of Triton's HTTP and OpenAI's API."""
+"""Probes in flight at once."""
 MEMORY_MIB = 512
 """The most memory that the front may use."""
 HEAP_BYTES = MEMORY_MIB * 4 // 5 << 20
@@ -153,7 +153,6 @@ def config(
             "window_bytes": WINDOW_BYTES,
             "http_routes": front_routes.HTTP_ROUTES,
             "grpc_paths": front_routes.GRPC_PATHS,
-            "probe_routes": front_routes.PROBE_ROUTES,
             "json_guard": front_routes.json_guard(),
             "grpc_guard": front_routes.grpc_guard(limits.body_bytes, TOO_LARGE),
             "too_large": TOO_LARGE,

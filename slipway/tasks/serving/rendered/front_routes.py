@@ -47,12 +47,6 @@ RENDERERS_BYTES = 4 * (24 + 64) << 20
 """What the processes that render a model's chat template, and translate schemas, may take: 24 MiB for the program, and
 the budget of each (model_repository_templates/shared/generation/preparers.py)."""
 
-PROBE_ROUTES = (
-    ("/v2/health/ready|/v2/models/[A-Za-z0-9][A-Za-z0-9._-]*/ready", "http"),
-    ("/health", "openai"),
-)
-"""What the pod's readiness probes ask through the front, by pattern of the path, and the cluster that answers."""
-
 TRITON_CANNOT_READ = (
     "failed to parse the request JSON buffer",
     "Unable to parse",

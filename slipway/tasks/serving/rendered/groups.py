@@ -114,7 +114,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
         "ready_timeout_s": ready_timeout_s(members),
         # of all models: a combination that lost one of them is no better than one that lost all
         "ready_path": "/v2/health/ready",
-        **manifests.probes(*specs),
+        **manifests.probes(*specs, ready_timeout_s=ready_timeout_s(members)),
         "fetched": [{"name": f"fetch-{member.name}", "release_uri": member.release_uri} for member in members],
         "command": commands.single(server),
         "drain_s": drain_s,

@@ -45,7 +45,7 @@ RELEASE_URI = "slipway.dev/release-uri"
 WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
 """Kinds that a release's workload may have; both are named after the release."""
 READY = ("python", "-m", "slipway.tasks.serving.pod.ready", f"--port={TRITON_PORTS['http']}")
-"""Start of the command that probes several models, whose names follow."""
+"""Start of the command that probes models, whose names follow."""
 LIVE = (
     *("python", "-m", "slipway.tasks.serving.pod.live"),
     *(f"--port={TRITON_PORTS['http']}", f"--metrics-port={TRITON_PORTS['metrics']}"),
@@ -80,6 +80,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
     where = ResolvedRelease(spec, site).serving
     selector = selector_of(spec.name, release.id)
     labels = {**OWN_LABELS, NAME_LABEL: spec.name, ENGINE_LABEL: spec.engine.kind}
+    ready_timeout_s = spec.serving.ready_timeout_s + _workers_start_s(site, where)
     values = {
         "name": release.id,
         "labels": {**labels, **selector},
@@ -89,10 +90,10 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "replicas": spec.serving.replicas.min,
         "most_replicas": most_replicas(spec),
         "max_surge": 0 if spec.rollout.surge == "none" else 1,
-        "ready_timeout_s": spec.serving.ready_timeout_s + _workers_start_s(site, where),
+        "ready_timeout_s": ready_timeout_s,
         # the model itself, because a server is ready before its model can answer
         "ready_path": f"/v2/models/{spec.name}/ready",
-        **probes(spec),
+        **probes(spec, ready_timeout_s=ready_timeout_s),
         "fetched": [{"name": "fetch-repository", "release_uri": release_uri}],
         **_running(spec, site, where),
         **pod_values(site, where),
@@ -118,7 +119,7 @@ def is_counted(spec: ReleaseSpec, site: Site) -> bool:
     return by_gateway or (scaled is not None and scaled.counted_by_the_front)
 
 
-def probes(*specs: ReleaseSpec) -> dict[str, Any]:
+def probes(*specs: ReleaseSpec, ready_timeout_s: int) -> dict[str, Any]:
     """Template values of the server's probes.
 
     Triton calls a server ready although a model has unloaded itself (core, src/server.cc, InferenceServer::IsReady, at
@@ -130,6 +131,7 @@ def probes(*specs: ReleaseSpec) -> dict[str, Any]:
     paths = [f"/v2/models/{name}/ready" for name in names]
     stalled_s = max(STALLED_S, *(STALLED_DRAINS * spec.drain_s for spec in specs))
     return {
+        "start_command": [*READY, f"--within-s={ready_timeout_s}", *names],
         "live_command": [*LIVE, f"--stalled-s={stalled_s}", *(paths if unloading else ["/v2/health/ready"])],
         "ready_command": [*READY, *names] if unloading and not by_name else None,
     }
