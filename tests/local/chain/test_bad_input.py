@@ -1,7 +1,4 @@
-"""What is asked wrongly, of the real chain: exit code, what was found, what to do, and nothing left behind.
-
-What else is refused, and how, is in tests/unit/steps/plan and tests/local/core.
-"""
+"""What is asked wrongly, of the real chain. What else plan refuses, and how, is in tests/unit/steps/plan and tests/local/core."""
 
 import json
 import os
@@ -10,13 +7,11 @@ import subprocess
 import urllib.request
 
 import pytest
-import yaml
 
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from tests.fakes.refusing_s3 import RefusingS3
 from tests.local.chain.whole_chain import MODEL, SPEC
 from tests.local.steps.step_pods import StepPod
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
@@ -33,16 +28,6 @@ def spec(**changes):
     return SPEC | {"name": "bad-input"} | changed
 
 
-def site(chain, tmp_path, **changes):
-    """A copy of the site with sections changed."""
-    document = yaml.safe_load(chain.site_file.read_text())
-    for name, value in changes.items():
-        document[name] = document.get(name, {}) | value
-    path = tmp_path / "site.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return path
-
-
 def plan(chain, document, *arguments, **environment):
     return chain.run("plan", "--spec", json.dumps(document), "--run", "bad", *arguments, **environment)
 
@@ -52,21 +37,6 @@ def assert_refused(ended, *words):
     for word in words:
         assert word in ended.message, ended.message
     assert "Traceback" not in ended.said
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"souce": 1}, ["souce: Extra inputs are not permitted (found 1)", "`slipway schema`", "ReleaseSpec"]),
-        ({"source": {"revision": "v9"}}, ["has no revision 'v9'", "v1-readme, v2", "Correct the revision"]),
-    ],
-)
-def test_plan_refuses_what_cannot_be_released_and_leaves_nothing(chain, changes, words):
-    before = chain.standing()
-
-    assert_refused(plan(chain, spec(**changes)), *words)
-
-    assert chain.standing() == before
 
 
 def test_a_gated_model_is_let_in_by_the_token_of_its_secret_and_by_no_other(chain):
@@ -95,15 +65,6 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_server_lives_on(chain, pro
     ):
         client.generate(MODEL, GenerateRequest("What is the capital of France? " * 40, 8), 30)
     assert chain.ask()
-
-
-def test_credentials_that_the_object_store_does_not_know_are_wrong_input(chain, tmp_path):
-    with RefusingS3() as store:
-        asked = site(chain, tmp_path, object_store={"endpoint": store.endpoint})
-        ended = plan(chain, spec(), site=asked, AWS_SECRET_ACCESS_KEY="planted-secret")
-
-    assert_refused(ended, f"{store.endpoint} rejects the credentials", "InvalidAccessKeyId", "read, write and list")
-    assert "planted-secret" not in ended.said
 
 
 def test_a_stack_whose_port_was_taken_starts_on_another(chain, request):

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from slipway.tasks import command
+from tests.fakes.refusing_s3 import RefusingS3
 from tests.fakes.releases import SPEC
 from tests.local.core.servers import FILES, NO_BUCKET, STRANGER, TOKEN
 from tests.support.waiting import PATIENCE_S
@@ -188,6 +189,10 @@ def in_this_process(steps):
         (["plan", "--run", "r", "--spec", "no-such-spec.yaml"], "no-such-spec.yaml"),
         (["plan", "--run", "r", "--spec", "{broken"], "--spec is not valid JSON"),
         (["plan", "--run", "r", "--spec", '{"kind": "Release"}'], "apiVersion"),
+        (
+            ["plan", "--run", "r", "--spec", json.dumps(SPEC | {"souce": 1})],
+            "souce: Extra inputs are not permitted (found 1)",
+        ),
         (["plan", "--run", "r/../x", "--spec", "specs/demo.yaml"], "run"),
         (["downlaod", "--release", "s3://b/x"], "downlaod"),
         (["download", "--release", "a/release.json"], "invalid address of an object"),
@@ -201,6 +206,29 @@ def test_a_wrong_request_is_wrong_input_and_names_what_is_wrong(steps, in_this_p
     assert in_this_process(*words) == 65
     assert culprit in steps.termination.read_text()
     assert "Traceback" not in capsys.readouterr().out
+
+
+def test_a_revision_that_the_hub_lacks_is_refused_and_leaves_only_that(steps, in_this_process):
+    spec = json.dumps({**SPEC, "source": {"repo": "acme/model", "revision": "v9"}})
+
+    assert in_this_process("plan", "--run", "r", "--spec", spec) == 65
+
+    assert "has no revision 'v9'" in steps.termination.read_text()
+    assert steps.keys("") == ["releases/demo/plans/r.json"]
+
+
+def test_credentials_that_the_object_store_does_not_know_are_wrong_input(steps, hub, place):
+    with RefusingS3() as store:
+        steps.write_site(place.model_dump(mode="json") | {"endpoint": store.endpoint}, hub.endpoint)
+        code = steps.run("plan", "--spec", json.dumps(SPEC), "--run", "r", AWS_SECRET_ACCESS_KEY="planted-secret")
+
+    assert code == 65
+    message = steps.termination.read_text()
+    assert f"{store.endpoint} rejects the credentials" in message
+    assert "InvalidAccessKeyId" in message
+    assert "read, write and list" in message
+    assert "planted-secret" not in steps.said
+    assert "Traceback" not in steps.said
 
 
 def test_a_request_document_reaches_plan_as_it_was_written_however_long_it_is(steps):
