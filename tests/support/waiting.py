@@ -4,12 +4,19 @@ import time
 
 PATIENCE_S = 180.0
 """Far more than anything here takes beside other work: a machine that stalls makes a test slow, not wrong."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5
+LATE = 0.02
+"""Share of the time waited so far that passes until the next look: what takes long is not looked at twenty times a second."""
 
 
-def until(check, timeout_s=PATIENCE_S, every_s=0.05, said=str):
-    """The first true answer of `check`; `said` gives what a failure should tell."""
-    deadline = time.monotonic() + timeout_s
+def until(check, timeout_s=PATIENCE_S, every_s=None, said=str):
+    """The first true answer of `check`; `said` gives what a failure should tell.
+
+    Looks every `every_s`; without it, less and less often the longer it takes.
+    """
+    began = time.monotonic()
     while not (answer := check()):
-        assert time.monotonic() < deadline, f"waited {timeout_s} s in vain. {said()}"
-        time.sleep(every_s)
+        waited_s = time.monotonic() - began
+        assert waited_s < timeout_s, f"waited {timeout_s} s in vain. {said()}"
+        time.sleep(every_s or min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, LATE * waited_s)))
     return answer

@@ -11,10 +11,17 @@ import pytest
 import yaml
 
 from local.stack import Stack
+from slipway.airflow.runs import run_identity
 from slipway.tasks.contracts.spec.gate import PER_LEVEL_METRICS
+from tests.local.chain import gated_model
+from tests.local.chain.gated_model import FirstRelease, Watcher
 from tests.local.chain.own_stack import FOLDER, SPECS, named_chain, own_chain, remove_stacks_of_ended_sessions
-from tests.local.chain.whole_chain import SPEC_FILE
+from tests.local.chain.whole_chain import MODEL, SPEC_FILE
 from tests.support.paths import REPOSITORY
+from tests.support.waiting import until
+
+BENCHMARK = {"concurrency": [1, 4], "requests": 32, "warmup": 2}
+CONNECTION_AGE_S = 10
 
 
 @pytest.fixture(scope="package")
@@ -26,14 +33,16 @@ def taken_port():
         yield port
 
 
-def _grant_time(file):
-    """Widen the limits on times by far: other tests take the machine's CPUs by fits and starts."""
-    spec = yaml.safe_load(file.read_text())
+def _made_light(spec):
+    """The demo's spec with less load, and clients that soon leave a release; other tests take the machine's CPUs by fits
+    and starts, so the limits on times are wide."""
+    spec["gate"]["benchmark"] |= BENCHMARK
+    spec["serving"] = {"connection_age_s": CONNECTION_AGE_S}
     for line in spec["gate"]["expect"]:
         if line["metric"] in PER_LEVEL_METRICS - {"error_rate"}:
             limit = next(name for name in line if name.startswith("at_"))
             line[limit] *= 0.01 if limit.startswith("at_least") else 100
-    file.write_text(yaml.safe_dump(spec, sort_keys=False))
+    return spec
 
 
 @pytest.fixture(scope="package")
@@ -45,23 +54,45 @@ def chain(request, tmp_path_factory):
         return
     request.getfixturevalue("taken_port")
     shutil.copytree(REPOSITORY / "specs", SPECS)
-    _grant_time(SPECS / SPEC_FILE.name)
+    demo = SPECS / SPEC_FILE.name
+    for file, spec in {
+        demo: _made_light(yaml.safe_load(demo.read_text())),
+        SPECS / "gated.yaml": gated_model.document(),
+    }.items():
+        file.write_text(yaml.safe_dump(spec, sort_keys=False))
     with own_chain(scratch, "--specs", SPECS) as made:
         yield made
 
 
-@pytest.fixture
-def own_spec(chain):
-    """The file that the stack's Airflow makes the model's DAG of; as it was afterwards."""
+@pytest.fixture(scope="package")
+def gated(chain):
+    """The gated model went live, first of all: every stage was made. The demo's first release began when they were."""
     if chain.stack is None:
-        pytest.skip("needs an Airflow whose specs a test may change")
+        pytest.skip("needs an Airflow whose specs a test may change, and looks at the stack's processes and files")
+    secret = {"metadata": {"name": gated_model.SECRET}, "stringData": {"token": gated_model.TOKEN}}
+    chain.core.create_namespaced_secret(chain.site.kubernetes.pipeline_namespace, secret)
+    with chain.counting_pods(run=run_identity(gated_model.RUN_ID)) as pods, Watcher(chain) as seen:
+        run = chain.trigger(gated_model.DAG, gated_model.RUN_ID)
+        chain.reach(run, "publish", {"running", "success"})
+        _schedule_the_demo(chain)
+        view = chain.follow(run)
+    assert pods.problem is None
+    return FirstRelease(view, list(pods.steps.values()), seen)
+
+
+def _schedule_the_demo(chain):
+    """Airflow reads a schedule in the spec and starts the run that it asks for."""
     file = SPECS / SPEC_FILE.name
     before = file.read_text()
-    yield file
+    file.write_text(f'{before}\nschedule: "@once"\n')
+    until(lambda: chain.airflow.runs(f"release__{MODEL}", 1))
     file.write_text(before)
 
 
 @pytest.fixture(scope="package")
-def promoted(chain):
-    """The first revision went live through Airflow: the run as it ended."""
-    return chain.release("v1")
+def promoted(chain, request):
+    """The demo's first revision went live through Airflow: the run as it ended."""
+    if chain.stack is None:
+        return chain.release("v1")
+    request.getfixturevalue("gated")
+    return chain.follow(chain.airflow.runs(f"release__{MODEL}", 1)[0])

@@ -10,7 +10,7 @@ from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.spec_fields import PLAIN_ANSWER_TOKENS
 from tests.local.chain.whole_chain import MODEL
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(3600)
 
 
 @pytest.fixture

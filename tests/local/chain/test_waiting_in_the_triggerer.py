@@ -1,24 +1,45 @@
-"""Tasks that wait for their pods in the triggerer, as with `airflow.deferrable` of the site, on the laptop's whole stack."""
+"""A release whose tasks wait for their pods in the triggerer, as with `airflow.deferrable` of the site, while the triggerer is
+killed and while the stack's own Airflow runs `slipway gc`, which would delete what the release plans."""
 
+import json
 import os
 import signal
+import time
 from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
 
 from slipway.airflow.runs import run_identity
+from slipway.cli.runs.follow import RunView
+from tests.local.chain.own_stack import FOLDER, SPECS, local
 from tests.local.chain.whole_chain import MODEL
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.timeout(1000)
+pytestmark = pytest.mark.timeout(3600)
 
-# this file comes after test_releases.py, which expects no releases beside its own, and has made what this one serves
+# this file comes after test_releases.py, which has made what this one serves
 DAG = f"release__{MODEL}"
+POLICY = {"schedule": None, "releases_per_model": 1, "days": 0, "evidence_days": 365, "grace_h": 1}
+SITE_MAP = ("slipway-site", "slipway")
+UNUSED = "f" * 64
 
 
-@pytest.fixture
-def deferrable(chain):
+@dataclass(frozen=True)
+class Deferred:
+    """The two runs as they ended, the steps of the release's pods, the triggerer that was killed, and the channel before."""
+
+    release: RunView
+    retention: RunView
+    steps: list[str]
+    killed: int
+    before: dict
+
+
+@pytest.fixture(scope="module")
+def deferrable(chain, promoted):
     """The site file, which each task's process reads, defers tasks."""
     if chain.stack is None:
         pytest.skip("needs an Airflow whose site file a test may change")
@@ -29,20 +50,81 @@ def deferrable(chain):
     file.write_text(before)
 
 
-def test_a_release_whose_tasks_are_deferred_survives_a_kill_of_the_triggerer(chain, promoted, deferrable):
-    stack, run_id = chain.stack, "deferred"
+@pytest.fixture(scope="module")
+def keeping_little(chain, promoted):
+    """The stack with an artifact that nothing uses, everything made days ago, and a site that keeps little."""
+    if chain.stack is None:
+        pytest.skip("needs an object store whose objects a test may make older")
+    put_unused(chain)
+    make_older(chain, timedelta(days=3))
+    before = chain.core.read_namespaced_config_map(*SITE_MAP).data["site.yaml"]
+    write_site(chain, yaml.safe_dump(yaml.safe_load(before) | {"retention": POLICY}))
+    yield
+    write_site(chain, before)
 
-    def tasks():
-        return {task.task_id: task for task in chain.airflow.tasks(run)}
 
+@pytest.fixture(scope="module")
+def deferred(chain, keeping_little, deferrable):
+    """A release of what retention would delete, beside retention; the triggerer is killed while it waits for a pod."""
+    before, stamp = chain.channel(), time.time_ns()
+    run_id = f"beside-gc-{stamp}"
     with chain.counting_pods(run=run_identity(run_id)) as pods:
+        retention = chain.trigger("retention", f"gc-{stamp}", dry_run=False)
         run = chain.trigger(DAG, run_id, revision=chain.other_revision())
-        until(lambda: "deferred" in {task.state for task in tasks().values()}, timeout_s=600, every_s=0.2)
-        pid = stack.status()["triggerer"].pid
+        until(lambda: "deferred" in chain.task_states(run).values(), timeout_s=600)
+        pid = chain.stack.status()["triggerer"].pid
         os.kill(pid, signal.SIGKILL)
-        view = chain.follow(run)
+        kept, released = chain.follow(retention), chain.follow(run)
+    return Deferred(released, kept, list(pods.steps.values()), pid, before)
 
-    assert view.run.state == "success"
-    assert stack.status()["triggerer"].pid not in (0, pid)
-    assert max(Counter(pods.steps.values()).values()) == 1
-    assert max(task.try_number for task in tasks().values()) == 1
+
+def write_site(chain, text):
+    chain.core.patch_namespaced_config_map(*SITE_MAP, {"data": {"site.yaml": text}})
+
+
+def put_unused(chain):
+    """A copy of the live release's own artifact, under a key that no plan has."""
+    plan = chain.read(chain.layout.release(MODEL, chain.live()))["plan"]
+    source = chain.layout.artifact("publish", plan["stages"]["publish"]["key"])
+    client = chain.stack.object_store.client()
+    for uri in chain.keys(f"{source}/"):
+        bucket, _, key = f"{chain.layout.artifact('publish', UNUSED)}{uri.removeprefix(source)}"[5:].partition("/")
+        client.put_object(Bucket=bucket, Key=key, Body=chain.bytes(uri))
+
+
+def make_older(chain, age):
+    """Every object but the channels was written that long ago; the object store reads it when it starts."""
+    chain.stack.supervisor.stop(["object-store"])
+    index = FOLDER / "object-store" / "kept" / chain.site.object_store.bucket / "index.json"
+    written = (datetime.now(UTC) - age).isoformat()
+    objects = json.loads(index.read_text())
+    for key, described in objects.items():
+        if not key.startswith("channels/"):
+            described["last_modified"] = written
+    index.write_text(json.dumps(objects))
+    local("up", FOLDER, "--specs", SPECS)
+
+
+def test_a_release_whose_tasks_are_deferred_survives_a_kill_of_the_triggerer(chain, deferred):
+    view = deferred.release
+
+    assert view.run.state == "success", {name: result.summary for name, result in view.results.items()}
+    assert chain.stack.status()["triggerer"].pid not in (0, deferred.killed)
+    assert max(Counter(deferred.steps).values()) == 1
+    assert max(task.try_number for task in view.tasks.values()) == 1
+
+
+def test_retention_deletes_what_nothing_names_and_a_release_beside_it_goes_live(chain, deferred):
+    kept, released = deferred.retention, deferred.release
+
+    assert kept.run.state == "success", kept.results
+    assert chain.keys(f"{chain.layout.artifact('publish', UNUSED)}/") == set()
+    parts = kept.results["retention"].data["report"]["parts"]
+    reported = [json.loads(line) for part in parts for line in chain.bytes(part).splitlines()]
+    assert any(UNUSED in json.dumps(line) for line in reported)
+    channel = chain.channel()
+    assert channel["history"][0]["run"] == released.results["plan"].run != deferred.before["history"][0]["run"]
+    for entry in (channel["live"], *channel["previous"]):
+        plan = chain.read(entry["release_uri"])["plan"]
+        assert chain.manifest("publish", plan["stages"]["publish"]["key"]), entry["release_id"]
+    assert chain.ask()

@@ -25,6 +25,7 @@ from slipway.cli.runs.follow import follow
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.adapters.store.heads import exists
 from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import MANIFEST, Layout
@@ -35,6 +36,9 @@ SPEC_FILE = REPOSITORY / "specs" / "demo.yaml"
 SPEC = yaml.safe_load(SPEC_FILE.read_text())
 MODEL = SPEC["name"]
 RUN_TIMEOUT_S = 800.0  # ten times what a release takes on an idle machine
+POLL_S = 2.0
+"""Between two looks at a run: each costs Airflow several requests."""
+TRAFFIC_PAUSE_S = 1.0
 
 
 def processes_naming(text):
@@ -128,11 +132,25 @@ class Chain:
                 return self.airflow.trigger(dag_id, conf, run_id)
             return None
 
-        return until(triggered, every_s=0.3)
+        return until(triggered)
 
     def follow(self, run):
         """The run as it stands when it has ended."""
-        return follow(self.airflow, run, Unseen(), timeout_s=RUN_TIMEOUT_S, poll_s=0.7)
+        return follow(self.airflow, run, Unseen(), timeout_s=RUN_TIMEOUT_S, poll_s=POLL_S)
+
+    def task_states(self, run):
+        """State by task; none while Airflow does not answer, as after its restart."""
+        with contextlib.suppress(UnavailableError):
+            return {task.task_id: task.state for task in self.airflow.tasks(run)}
+        return {}
+
+    def reach(self, run, task_id, states):
+        """Wait until a task of the run is in one of the states."""
+        until(lambda: self.task_states(run).get(task_id) in states, timeout_s=RUN_TIMEOUT_S)
+
+    def reach_candidate(self, model=MODEL):
+        """Wait until the model has a candidate."""
+        until(lambda: self.candidate(model), timeout_s=RUN_TIMEOUT_S)
 
     def release(self, revision, **conf):
         """A release of the demo model to its end."""
@@ -169,12 +187,16 @@ class Chain:
     def traffic(self, model=MODEL):
         """A steady client of a live model of the demo's."""
         address = self.address(model)
-        return Traffic(model, address.host, address.ports, self.spec.gate.smoke[0])
+        return Traffic(model, address.host, address.ports, self.spec.gate.smoke[0], pause_s=TRAFFIC_PAUSE_S)
 
-    def live_service(self):
+    def live_service(self, model=MODEL):
         """What must not change while nothing is promoted: the Service and the pods behind it."""
-        service = self.cluster.get("Service", MODEL)
-        return service["metadata"]["uid"], service["spec"], self.cluster.endpoints(MODEL)
+        service = self.cluster.get("Service", model)
+        return service["metadata"]["uid"], service["spec"], self.cluster.endpoints(model)
+
+    def candidate(self, model=MODEL):
+        """The Service of the model's candidate; None while there is none."""
+        return self.cluster.get("Service", f"{model}-candidate")
 
     def deployments(self, model=MODEL):
         """Names of the model's Deployments."""

@@ -1,0 +1,93 @@
+"""The stack's first release: of a model that the Hub gives to holders of a token alone and that lm-evaluation-harness scores."""
+
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from slipway.cli.runs.follow import RunView
+from tests.local.chain.whole_chain import SPEC
+
+NAME, RUN_ID = "gated-llama", "gated-v1"
+DAG = f"release__{NAME}"
+GATED, TOKEN, SECRET = "slipway/demo-llama-gated", "demo-reader-token", "gated-hub"
+QUESTIONS = 40
+LOAD = {
+    "concurrency": [1],
+    "request_rate": [10],
+    "requests": 4,
+    "warmup": 0,
+    "prompts": {"input_tokens": 12, "input_tokens_stddev": 2, "output_tokens": 8},
+}
+TASK = {
+    "task": "our-questions",
+    "questions": "hf://datasets/slipway/demo-questions@main/eval.jsonl",
+    "samples": QUESTIONS,
+    "max_tokens": 32,
+    "at_least": 0.9,
+}
+STEP = re.compile(rb" -m slipway.tasks ([a-z-]+) ")
+EVERY_S = 0.3
+
+
+def document():
+    """The spec: the files and the quantization are the demo's, so that a release of the demo finds them stored."""
+    gate = {
+        "smoke": SPEC["gate"]["smoke"][:1],  # which the damaged model answers too
+        "quality": SPEC["gate"]["quality"],
+        "benchmark": LOAD,
+        "harness": {"concurrency": 2, "tasks": [TASK]},
+        "expect": [
+            {"metric": "error_rate", "at_most": 0.0},
+            {"metric": "answer_accuracy", "at_least": 0.95, "min_count": 50},
+        ],
+    }
+    source = {"repo": GATED, "revision": "v1", "token_secret": f"{SECRET}/token"}
+    return SPEC | {"name": NAME, "source": source, "gate": gate}
+
+
+@dataclass(frozen=True)
+class FirstRelease:
+    """The run as it ended, the steps of its pods, and who had the token meanwhile."""
+
+    view: RunView
+    steps: list[str]
+    seen: "Watcher"
+
+
+class Watcher(threading.Thread):
+    """Looks for the token in every process and every pod's object while the block runs."""
+
+    def __init__(self, chain):
+        super().__init__(daemon=True)
+        self._chain, self._ended = chain, threading.Event()
+        self.arguments, self.environments, self.objects, self.looks = set(), set(), set(), 0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self.join()
+
+    def run(self):
+        while not self._ended.wait(EVERY_S):
+            self.looks += 1
+            for folder in Path("/proc").glob("[0-9]*"):
+                self._look_at(folder)
+            for namespace in {self._chain.site.kubernetes.pipeline_namespace, self._chain.cluster.namespace}:
+                told = self._chain.core.list_namespaced_pod(namespace, _preload_content=False).read()
+                self.objects |= {namespace} if TOKEN.encode() in told else set()
+
+    def _look_at(self, folder):
+        try:
+            arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+            environment = (folder / "environ").read_bytes()
+        except OSError:
+            return
+        if TOKEN.encode() in arguments:
+            self.arguments.add(arguments)
+        if TOKEN.encode() in environment:
+            step = STEP.search(arguments)
+            self.environments.add(step[1].decode() if step else arguments.decode())
