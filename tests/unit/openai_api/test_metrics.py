@@ -10,7 +10,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.wire.exposition import summed
 from slipway.tasks.serving.openai_api.application import Routes
-from slipway.tasks.serving.openai_api.inputs import Question
+from slipway.tasks.serving.openai_api.generation import Generation
+from slipway.tasks.serving.openai_api.inputs import Question, ServedModel
 from tests.unit.openai_api.test_routes import CHAT, END, HELLO, Triton
 
 NAME = "slipway_openai"
@@ -77,11 +78,12 @@ def test_a_request_that_fails_is_counted_by_its_status(answer, code):
 
 def test_a_client_that_leaves_is_counted_as_one():
     async def run():
-        routes = Routes(Triton(HELLO), ["demo"], "demo-1")
-        pieces = routes._timed("demo", Question({}))
-        await anext(pieces)
-        await pieces.aclose()
-        return routes._counted.requests
+        generation = Generation(Triton(HELLO))
+        answers = generation.answers(ServedModel("demo", frozenset(), frozenset()), [Question({})], 1)
+        await anext(answers)
+        await answers.aclose()
+        await generation.close()
+        return generation.counted.requests
 
     assert asyncio.run(run()) == {("demo", 499): 1}
 

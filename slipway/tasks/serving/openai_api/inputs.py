@@ -12,6 +12,7 @@ from typing import Any
 from slipway.tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_inputs
 from slipway.tasks.serving.openai_api.errors import ApiError, too_long
 from slipway.tasks.serving.openai_api.formats import Schema, answer_format
+from slipway.tasks.serving.openai_api.lora_models import ModelName, with_lora
 from slipway.tasks.serving.openai_api.requests import SEEDS, ChatRequest, CompletionRequest
 from slipway.tasks.serving.openai_api.tool_calls import Reader
 
@@ -119,6 +120,20 @@ def _with_seed_of(inputs: Mapping[str, Any], number: int) -> Mapping[str, Any]:
         sampling = _with_seed_of(json.loads(inputs[VLLM_SAMPLING]), number)
         return {**inputs, VLLM_SAMPLING: json.dumps(sampling, ensure_ascii=False)}
     return {**inputs, SEED: (inputs[SEED] + number) % SEEDS} if SEED in inputs else inputs
+
+
+def questions_of(request: ChatRequest | CompletionRequest, model: ServedModel) -> list[Question]:
+    """What a request asks the model, or the adapter of it that the request names.
+
+    Raises:
+        ApiError: the model cannot do something that was requested.
+    """
+    if isinstance(request, ChatRequest):
+        questions = [chat_question(request, model)]
+    else:
+        questions = completion_questions(request, model)
+    adapter = ModelName.read(request.model).adapter
+    return [replace(question, inputs=with_lora(question.inputs, adapter)) for question in questions]
 
 
 def chat_question(request: ChatRequest, model: ServedModel) -> Question:
