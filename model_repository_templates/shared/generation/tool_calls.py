@@ -1,7 +1,7 @@
 """How a model writes its calls of tools, read from the chat template that it was trained with. Computes only.
 
 The names are those of vLLM's tool parsers (vllm/tool_parsers). Answers are parsed beside Triton:
-slipway/tasks/serving/openai_api/tool_calls.py.
+slipway/tasks/serving/openai_api/requests/tool_calls.py.
 """
 
 import re

@@ -144,7 +144,7 @@ def answered(connection):
 
 
 def is_openai_s(error):
-    """As slipway/tasks/serving/openai_api/errors.py writes them."""
+    """As slipway/tasks/serving/openai_api/http/errors.py writes them."""
     return set(error) == {"message", "type", "param", "code"} and bool(error["message"])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.tasks.serving.openai_api.anthropic_requests import IGNORED, NEUTRAL, CountRequest, MessagesRequest
+from slipway.tasks.serving.openai_api.requests.anthropic import IGNORED, NEUTRAL, CountRequest, MessagesRequest
 from tests.support.paths import ENVIRONMENTS, HUB
 
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."

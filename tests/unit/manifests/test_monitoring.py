@@ -12,7 +12,7 @@ import yaml
 from slipway.tasks.arguments import METRICS_PORT, parse
 from slipway.tasks.contracts.fit.placement import GPU_PRODUCT
 from slipway.tasks.rollout.act.channel_metrics import DESCRIPTIONS
-from slipway.tasks.serving.openai_api.metrics import AnswerMetrics
+from slipway.tasks.serving.openai_api.generation.metrics import AnswerMetrics
 from slipway.tasks.serving.rendered import manifests
 from tests.contracts.recorded import check_object, contract
 from tests.fakes.rollouts import version

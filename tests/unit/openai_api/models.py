@@ -1,6 +1,6 @@
 """Models as their configuration in Triton describes them."""
 
-from slipway.tasks.serving.openai_api.inputs import served_model
+from slipway.tasks.serving.openai_api.generation.inputs import served_model
 
 OURS = (
     *("text_input", "max_tokens", "stream", "temperature", "seed"),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from slipway.tasks.contracts.errors import UnavailableError
-from slipway.tasks.serving.openai_api.lora_models import ModelName, loras_of, with_lora
+from slipway.tasks.serving.openai_api.generation.lora_models import ModelName, loras_of, with_lora
 from tests.unit.openai_api.models import OURS, config_of
 from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, exchange
 

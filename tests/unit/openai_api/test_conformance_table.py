@@ -2,8 +2,9 @@
 
 import json
 
-from slipway.tasks.serving.openai_api import anthropic_requests, responses_requests
-from slipway.tasks.serving.openai_api.neutral import PARAMETERS, WITHOUT_EFFECT
+from slipway.tasks.serving.openai_api.requests import anthropic as anthropic_requests
+from slipway.tasks.serving.openai_api.requests import responses as responses_requests
+from slipway.tasks.serving.openai_api.requests.neutral import PARAMETERS, WITHOUT_EFFECT
 from tests.support.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "openai.md"

@@ -10,8 +10,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.wire.exposition import summed
 from slipway.tasks.serving.openai_api.application import Routes
-from slipway.tasks.serving.openai_api.generation import Generation
-from slipway.tasks.serving.openai_api.inputs import Question, ServedModel
+from slipway.tasks.serving.openai_api.generation.generate import Generation
+from slipway.tasks.serving.openai_api.generation.inputs import Question, ServedModel
 from tests.unit.openai_api.test_routes import CHAT, END, HELLO, Triton
 
 NAME = "slipway_openai"

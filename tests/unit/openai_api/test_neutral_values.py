@@ -6,10 +6,16 @@ import pytest
 from openai.types import completion_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.inputs import chat_question, completion_questions
-from slipway.tasks.serving.openai_api.neutral import CHAT, COMPLETIONS, PARAMETERS, WITHOUT_EFFECT, neutral_values
-from slipway.tasks.serving.openai_api.requests import ChatRequest, CompletionRequest, read_chat, read_completion
+from slipway.tasks.serving.openai_api.generation.inputs import chat_question, completion_questions
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.neutral import (
+    CHAT,
+    COMPLETIONS,
+    PARAMETERS,
+    WITHOUT_EFFECT,
+    neutral_values,
+)
+from slipway.tasks.serving.openai_api.requests.openai import ChatRequest, CompletionRequest, read_chat, read_completion
 from tests.contracts.recorded import contract
 from tests.unit.openai_api.models import model_of
 

@@ -9,9 +9,9 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
 from slipway.tasks.contracts.engine.sampling import SAMPLING_NAMES
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.inputs import chat_question, completion_questions
-from slipway.tasks.serving.openai_api.requests import read_chat, read_completion
+from slipway.tasks.serving.openai_api.generation.inputs import chat_question, completion_questions
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.openai import read_chat, read_completion
 from slipway.tasks.serving.rendered.repository import render
 from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.models import model_of

@@ -9,8 +9,8 @@ from aiohttp.test_utils import TestServer
 from pydantic import BaseModel
 
 from slipway.tasks.serving.openai_api.application import Routes
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.requests import read_chat
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.openai import read_chat
 from tests.unit.openai_api.test_routes import TOOLS, WITH_TOOLS, Triton, answer_of
 
 QUESTION = {"role": "user", "content": "Hi"}

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.inputs import chat_question, completion_questions
-from slipway.tasks.serving.openai_api.requests import read_chat, read_completion
+from slipway.tasks.serving.openai_api.generation.inputs import chat_question, completion_questions
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.openai import read_chat, read_completion
 from tests.support.paths import REPOSITORY
 from tests.unit.openai_api.models import OURS, VLLM, VLLM_OUTPUTS, model_of
 

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.serving.openai_api.application import BODY_BYTES, Routes
-from slipway.tasks.serving.openai_api.bodies import UNPACKED_BYTES
+from slipway.tasks.serving.openai_api.http.bodies import UNPACKED_BYTES
 from tests.unit.openai_api.models import OURS, PROMPT_MODEL, VLLM, VLLM_OUTPUTS, config_of
 
 CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}]}

@@ -4,7 +4,7 @@ import pytest
 from generation.question import Question, RefusedError, check, job
 from generation.settings import Limits
 
-from slipway.tasks.serving.openai_api.errors import refusal
+from slipway.tasks.serving.openai_api.http.errors import refusal
 
 LIMITS = Limits(max_input_tokens=8, max_sequence_tokens=10, default_max_tokens=4)
 

@@ -12,29 +12,29 @@ from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.wire import exposition
-from slipway.tasks.serving.openai_api.answers import Answer, ChatForm, CompletionForm
-from slipway.tasks.serving.openai_api.anthropic_answers import MessageAnswer, TokenCount
-from slipway.tasks.serving.openai_api.anthropic_requests import RENAMED as NAMES_OF_MESSAGES
-from slipway.tasks.serving.openai_api.anthropic_requests import read_count, read_messages
-from slipway.tasks.serving.openai_api.bodies import read_body
-from slipway.tasks.serving.openai_api.browsers import Browsers
-from slipway.tasks.serving.openai_api.catalogue import Catalogue, Models
-from slipway.tasks.serving.openai_api.errors import ApiError, refusal, renamed, unavailable
-from slipway.tasks.serving.openai_api.generation import Generation
-from slipway.tasks.serving.openai_api.inputs import questions_of
-from slipway.tasks.serving.openai_api.lora_models import ModelName
+from slipway.tasks.serving.openai_api.answers.anthropic import MessageAnswer, TokenCount
+from slipway.tasks.serving.openai_api.answers.openai import Answer, ChatForm, CompletionForm
+from slipway.tasks.serving.openai_api.answers.responses import ResponseAnswer
+from slipway.tasks.serving.openai_api.generation.catalogue import Catalogue, Models
+from slipway.tasks.serving.openai_api.generation.generate import Generation
+from slipway.tasks.serving.openai_api.generation.inputs import questions_of
+from slipway.tasks.serving.openai_api.generation.lora_models import ModelName
+from slipway.tasks.serving.openai_api.http.bodies import read_body
+from slipway.tasks.serving.openai_api.http.browsers import Browsers
+from slipway.tasks.serving.openai_api.http.errors import ApiError, refusal, renamed, unavailable
+from slipway.tasks.serving.openai_api.http.request_ids import MESSAGES, add_request_id, request_id, trace_parent
 from slipway.tasks.serving.openai_api.middlewares import errors, logged
-from slipway.tasks.serving.openai_api.request_ids import MESSAGES, add_request_id, request_id, trace_parent
-from slipway.tasks.serving.openai_api.requests import (
+from slipway.tasks.serving.openai_api.requests.anthropic import RENAMED as NAMES_OF_MESSAGES
+from slipway.tasks.serving.openai_api.requests.anthropic import read_count, read_messages
+from slipway.tasks.serving.openai_api.requests.openai import (
     BODY_BYTES,
     ChatRequest,
     CompletionRequest,
     read_chat,
     read_completion,
 )
-from slipway.tasks.serving.openai_api.responses_answers import ResponseAnswer
-from slipway.tasks.serving.openai_api.responses_requests import RENAMED as NAMES_OF_RESPONSES
-from slipway.tasks.serving.openai_api.responses_requests import read_response
+from slipway.tasks.serving.openai_api.requests.responses import RENAMED as NAMES_OF_RESPONSES
+from slipway.tasks.serving.openai_api.requests.responses import read_response
 from slipway.tasks.serving.openai_api.sending import AnyAnswer, document, stream
 
 OWN, PAGE_TIMEOUT = "own", ClientTimeout(total=5)

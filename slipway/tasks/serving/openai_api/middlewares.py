@@ -8,11 +8,11 @@ from http import HTTPMethod, HTTPStatus
 from aiohttp import web
 
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from slipway.tasks.serving.openai_api.anthropic_answers import error_document
-from slipway.tasks.serving.openai_api.errors import ApiError, unavailable
-from slipway.tasks.serving.openai_api.generation import CLIENT_LEFT
-from slipway.tasks.serving.openai_api.request_ids import is_anthropics, request_id
-from slipway.tasks.serving.openai_api.requests import BODY_BYTES
+from slipway.tasks.serving.openai_api.answers.anthropic import error_document
+from slipway.tasks.serving.openai_api.generation.generate import CLIENT_LEFT
+from slipway.tasks.serving.openai_api.http.errors import ApiError, unavailable
+from slipway.tasks.serving.openai_api.http.request_ids import is_anthropics, request_id
+from slipway.tasks.serving.openai_api.requests.openai import BODY_BYTES
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from slipway.tasks.serving.openai_api.answers import Piece, written
-from slipway.tasks.serving.openai_api.errors import ApiError, unavailable
-from slipway.tasks.serving.openai_api.generation import Generated
-from slipway.tasks.serving.openai_api.inputs import Question
-from slipway.tasks.serving.openai_api.tool_calls import Reader
+from slipway.tasks.serving.openai_api.answers.openai import Piece, written
+from slipway.tasks.serving.openai_api.generation.generate import Generated
+from slipway.tasks.serving.openai_api.generation.inputs import Question
+from slipway.tasks.serving.openai_api.http.errors import ApiError, unavailable
+from slipway.tasks.serving.openai_api.requests.tool_calls import Reader
 
 STREAM_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 

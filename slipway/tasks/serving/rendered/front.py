@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from slipway.tasks.contracts.site.site import Site
-from slipway.tasks.serving.openai_api.grammars import BUDGET, TRANSLATORS
+from slipway.tasks.serving.openai_api.generation.grammars import BUDGET, TRANSLATORS
 from slipway.tasks.serving.rendered import front_routes
 from slipway.tasks.serving.rendered import templates as template_files
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS

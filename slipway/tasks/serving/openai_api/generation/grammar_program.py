@@ -1,6 +1,6 @@
 """Translates schemas to grammars in a process of its own, within the limits of slipway/tasks/adapters/worker.py.
 
-python -m slipway.tasks.serving.openai_api.grammar_program DESCRIPTOR MEMORY_BYTES
+python -m slipway.tasks.serving.openai_api.generation.grammar_program DESCRIPTOR MEMORY_BYTES
 """
 
 import sys

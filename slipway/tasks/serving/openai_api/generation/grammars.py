@@ -5,9 +5,9 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
 from slipway.tasks.adapters.worker import Budget, BusyError, LimitError, WorkError, Workers
-from slipway.tasks.serving.openai_api.errors import unavailable
-from slipway.tasks.serving.openai_api.formats import Schema
-from slipway.tasks.serving.openai_api.grammar_program import GRAMMAR, REFUSAL
+from slipway.tasks.serving.openai_api.generation.grammar_program import GRAMMAR, REFUSAL
+from slipway.tasks.serving.openai_api.http.errors import unavailable
+from slipway.tasks.serving.openai_api.requests.formats import Schema
 
 TRANSLATORS = 2
 """Half of them may do long work at a time, so that a short schema never waits for a long one."""
@@ -23,7 +23,7 @@ class Grammars:
     """Grammars by the compact text of their schemas. Used by one event loop."""
 
     def __init__(self) -> None:
-        program = ["-m", "slipway.tasks.serving.openai_api.grammar_program"]
+        program = ["-m", "slipway.tasks.serving.openai_api.generation.grammar_program"]
         self._workers = Workers(program, BUDGET, count=TRANSLATORS)
         self._threads = ThreadPoolExecutor(TRANSLATORS)
         self._verdicts: OrderedDict[str, dict[str, str]] = OrderedDict()

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, JsonValue, Tag, ValidationError, model_validator
 
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.messages import LIST, TEXT, FunctionName, Strict, TextOrList
-from slipway.tasks.serving.openai_api.neutral import without_neutral
-from slipway.tasks.serving.openai_api.requests import (
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.messages import LIST, TEXT, FunctionName, Strict, TextOrList
+from slipway.tasks.serving.openai_api.requests.neutral import without_neutral
+from slipway.tasks.serving.openai_api.requests.openai import (
     MAX_MESSAGES,
     MAX_TOOLS,
     AnswerTokens,

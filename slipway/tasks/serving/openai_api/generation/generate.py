@@ -9,11 +9,11 @@ from typing import Any
 
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.wire.prompt_model import Prompt, prompt_of, with_prompt
-from slipway.tasks.serving.openai_api.answers import CANCELLED, Piece, piece
-from slipway.tasks.serving.openai_api.catalogue import Models
-from slipway.tasks.serving.openai_api.grammars import Grammars
-from slipway.tasks.serving.openai_api.inputs import Question, ServedModel
-from slipway.tasks.serving.openai_api.metrics import AnswerMetrics
+from slipway.tasks.serving.openai_api.answers.openai import CANCELLED, Piece, piece
+from slipway.tasks.serving.openai_api.generation.catalogue import Models
+from slipway.tasks.serving.openai_api.generation.grammars import Grammars
+from slipway.tasks.serving.openai_api.generation.inputs import Question, ServedModel
+from slipway.tasks.serving.openai_api.generation.metrics import AnswerMetrics
 
 CLIENT_LEFT = 499
 """Counted for a client that left before its answer ended; nginx's number."""

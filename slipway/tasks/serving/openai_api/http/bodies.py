@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from slipway.tasks.serving.openai_api.errors import ApiError
+from slipway.tasks.serving.openai_api.http.errors import ApiError
 
 UNPACKED_BYTES = 1 << 20
 """A compressed body: what the front lets through for every model (slipway/tasks/serving/rendered/front_routes.py)."""

@@ -7,9 +7,9 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from slipway.tasks.contracts.errors import UnavailableError
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.inputs import ServedModel, served_model
-from slipway.tasks.serving.openai_api.lora_models import ModelName, loras_of
+from slipway.tasks.serving.openai_api.generation.inputs import ServedModel, served_model
+from slipway.tasks.serving.openai_api.generation.lora_models import ModelName, loras_of
+from slipway.tasks.serving.openai_api.http.errors import ApiError
 
 
 class Models(Protocol):

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from slipway.tasks.contracts.wire.bounded_json import Bounds, NotJsonError, read
-from slipway.tasks.serving.openai_api.neutral import without_neutral, without_nulls
+from slipway.tasks.serving.openai_api.requests.neutral import without_neutral, without_nulls
 
 ARGUMENTS = Bounds(chars=1 << 20, repeated_names=True)
 """Of one call in a conversation."""

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 from slipway.tasks.contracts.wire.json_schema import SchemaError, compact_schema
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.messages import Tool
-from slipway.tasks.serving.openai_api.neutral import without_nulls
-from slipway.tasks.serving.openai_api.requests import ChatRequest, CompletionRequest
-from slipway.tasks.serving.openai_api.tool_calls import Forced, Reader
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.messages import Tool
+from slipway.tasks.serving.openai_api.requests.neutral import without_nulls
+from slipway.tasks.serving.openai_api.requests.openai import ChatRequest, CompletionRequest
+from slipway.tasks.serving.openai_api.requests.tool_calls import Forced, Reader
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
 REQUIRED = "required"

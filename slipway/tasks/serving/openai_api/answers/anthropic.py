@@ -7,10 +7,10 @@ from http import HTTPStatus
 from typing import Any
 
 from slipway.tasks.contracts.wire.bounded_json import BoundsError
-from slipway.tasks.serving.openai_api.answers import ChatForm, Choice, Parts, Piece, Thought, written
-from slipway.tasks.serving.openai_api.errors import CONTEXT_LENGTH, ApiError
-from slipway.tasks.serving.openai_api.messages import read_arguments
-from slipway.tasks.serving.openai_api.tool_calls import Call, Reader
+from slipway.tasks.serving.openai_api.answers.openai import ChatForm, Choice, Parts, Piece, Thought, written
+from slipway.tasks.serving.openai_api.http.errors import CONTEXT_LENGTH, ApiError
+from slipway.tasks.serving.openai_api.requests.messages import read_arguments
+from slipway.tasks.serving.openai_api.requests.tool_calls import Call, Reader
 
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 TYPES = {

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from pydantic_core import to_json
 
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.logprobs import completion_logprobs, read_logprobs
-from slipway.tasks.serving.openai_api.tool_calls import Call, Plain, Reader, reader_of
+from slipway.tasks.serving.openai_api.answers.logprobs import completion_logprobs, read_logprobs
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.tool_calls import Call, Plain, Reader, reader_of
 
 CANCELLED, STOP, TOOL_CALLS = "cancelled", "stop", "tool_calls"
 DONE = b"data: [DONE]\n\n"

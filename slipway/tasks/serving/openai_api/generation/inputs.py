@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from slipway.tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_inputs
-from slipway.tasks.serving.openai_api.errors import ApiError, too_long
-from slipway.tasks.serving.openai_api.formats import Schema, answer_format
-from slipway.tasks.serving.openai_api.lora_models import ModelName, with_lora
-from slipway.tasks.serving.openai_api.requests import SEEDS, ChatRequest, CompletionRequest
-from slipway.tasks.serving.openai_api.tool_calls import Reader
+from slipway.tasks.serving.openai_api.generation.lora_models import ModelName, with_lora
+from slipway.tasks.serving.openai_api.http.errors import ApiError, too_long
+from slipway.tasks.serving.openai_api.requests.formats import Schema, answer_format
+from slipway.tasks.serving.openai_api.requests.openai import SEEDS, ChatRequest, CompletionRequest
+from slipway.tasks.serving.openai_api.requests.tool_calls import Reader
 
 MESSAGES, RAW_PROMPT, PROMPT_IDS, STOP_WORDS = "messages", "apply_chat_template", "prompt_ids", "stop_words"
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"

@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from slipway.tasks.serving.openai_api.answers import ChatForm, Choice, Parts, Piece, Thought, written
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.responses_requests import ResponseRequest
-from slipway.tasks.serving.openai_api.tool_calls import Call, Reader
+from slipway.tasks.serving.openai_api.answers.openai import ChatForm, Choice, Parts, Piece, Thought, written
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.responses import ResponseRequest
+from slipway.tasks.serving.openai_api.requests.tool_calls import Call, Reader
 
 LENGTH = "length"
 IN_PROGRESS, COMPLETED, INCOMPLETE = "in_progress", "completed", "incomplete"

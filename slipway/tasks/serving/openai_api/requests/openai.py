@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from slipway.tasks.contracts.engine.sampling import Sampling, StopWords, Temperature, TextOfAnAnswer
 from slipway.tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
-from slipway.tasks.serving.openai_api.errors import ApiError
-from slipway.tasks.serving.openai_api.messages import LIST, TEXT, Message, StreamOptions, TextOrList, Tool
-from slipway.tasks.serving.openai_api.neutral import (
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from slipway.tasks.serving.openai_api.requests.messages import LIST, TEXT, Message, StreamOptions, TextOrList, Tool
+from slipway.tasks.serving.openai_api.requests.neutral import (
     CHAT,
     COMPLETIONS,
     WITHOUT_EFFECT,

@@ -1,0 +1,1 @@
+"""What clients get, for each API: whole answers, events of a stream, log-probabilities. No request is read here."""

@@ -1,0 +1,1 @@
+"""What is alike for every route and model: errors, bodies, browsers, ids of requests."""

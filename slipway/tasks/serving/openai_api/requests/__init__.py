@@ -1,0 +1,1 @@
+"""What clients send, for each API, and the parameters and schemas in it. What becomes of it is in generation."""
