@@ -2,7 +2,8 @@
 
 A control plane is away for some seconds when it fails over and for minutes while it is upgraded. Three tries of a task
 are over within one, and a roll-back that is over by then leaves a candidate behind, with its GPUs. A step's pod goes on
-meanwhile, so the task has nothing to do but to wait. What the API server answers, refusals included, is passed on.
+meanwhile, so the task has nothing to do but to wait. What the API server answers, refusals included, is passed on, but
+for the first refusals after an outage: an API server that is starting knows no roles and no accounts yet.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ PATIENCE_S = 600.0
 """Longer than a managed control plane takes to be replaced."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
 REPORT_EVERY_S = 30.0
+STARTING_S, STARTING = 60.0, frozenset({401, 403})
+"""How long an API server that was away may answer with these: it listens before it has read roles and accounts."""
 NO_ANSWER = (urllib3_errors.HTTPError, aiohttp.ClientConnectionError, TimeoutError)
 """What the two Kubernetes clients raise when no HTTP answer came."""
 
@@ -41,6 +44,7 @@ class Outage:
     patience_s: float = PATIENCE_S
     clock: Callable[[], float] = time.monotonic
     _began: float | None = None
+    _refused: float | None = None
     _reported: float = 0.0
 
     def pauses(self, error: Exception) -> Iterator[float]:
@@ -59,7 +63,14 @@ class Outage:
         """An answer has come."""
         if self._began is not None:
             log.info("the API server answers again, after %.0f s", self.clock() - self._began)
-        self._began = None
+        self._began = self._refused = None
+
+    def is_starting(self, error: Exception) -> bool:
+        """Whether a refusal may come from an API server that was away and is starting: then the request is repeated."""
+        if self._began is None or getattr(error, "status", None) not in STARTING:
+            return False
+        self._refused = self.clock() if self._refused is None else self._refused
+        return self.clock() - self._refused < STARTING_S
 
     def _check(self, error: Exception) -> None:
         now, why = self.clock(), why_no_answer(error)
@@ -102,9 +113,11 @@ class PatientRest(RESTClientObject):  # type: ignore[misc]  # the client has no 
             except NO_ANSWER as error:
                 pauses = pauses or self._outage.pauses(error)
                 self._sleep(next(pauses))
-            except Exception:  # a refusal is an answer too
-                self._outage.over()
-                raise
+            except Exception as error:  # a refusal is an answer too
+                if not self._outage.is_starting(error):
+                    self._outage.over()
+                    raise
+                self._sleep(FIRST_PAUSE_S)
             else:
                 self._outage.over()
                 return answer
@@ -133,6 +146,10 @@ class PatientHook(AsyncKubernetesHook):
             except NO_ANSWER as error:
                 pauses = pauses or self._outage.pauses(error)
                 await asyncio.sleep(next(pauses))
+            except Exception as error:
+                if not self._outage.is_starting(error):
+                    raise
+                await asyncio.sleep(FIRST_PAUSE_S)
             else:
                 self._outage.over()
                 return answer
