@@ -57,7 +57,16 @@ def main() -> int:
         spec = _spec(folder)
         _go_live(_planned(folder, site, spec, "one"), site)
         commands: dict[str, list[str | Path]] = {
-            "slipway plan": [REPOSITORY / "slipway", "--site", site, "plan", spec, "--revision", "two", "--json"],
+            "slipway plan": [
+                REPOSITORY / "bin" / "slipway",
+                "--site",
+                site,
+                "plan",
+                spec,
+                "--revision",
+                "two",
+                "--json",
+            ],
             "hf download --dry-run": [
                 ENVS / "tasks" / "bin" / "hf",
                 "download",

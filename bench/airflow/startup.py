@@ -36,7 +36,7 @@ def main() -> int:
         for name, command in STARTS.items():
             pairs = [
                 (
-                    seconds([str(REPOSITORY / "slipway"), *command], home, REFUSED.get(name, 0)),
+                    seconds([str(REPOSITORY / "bin" / "slipway"), *command], home, REFUSED.get(name, 0)),
                     seconds([str(PYTHON), "-c", "pass"], home, 0),
                 )
                 for _ in range(arguments.readings)

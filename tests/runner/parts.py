@@ -80,7 +80,7 @@ PARTS = (
     Part("contracts/wheels", 60, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
     Part("dags", 95, python="airflow", besides=("local",)),
     Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),
-    Part("local/chain", 1500, 0.9, besides=(*STACK, "harness"), memory_mb=3500, nice=0),
+    Part("local/chain", 830, 0.9, besides=(*STACK, "harness"), memory_mb=3500, nice=0),
     Part("local/steps", 400, 0.8, besides=("local", "triton", "front"), memory_mb=2000),
     Part("local/rollout", 270, 0.5, besides=("local", "front"), memory_mb=1000),
     Part("local/serving", 300, 0.6, besides=("triton", "front", "local", "clients"), memory_mb=1500),

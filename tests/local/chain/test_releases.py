@@ -49,7 +49,7 @@ def test_a_good_revision_goes_live_and_answers(chain, promoted):
 def test_the_live_release_is_verified_from_the_hubs_commit_to_its_pod(chain, promoted):
     commit = chain.read(chain.layout.release(MODEL, chain.live()))["plan"]["source"]["commit"]
 
-    command = [REPOSITORY / "slipway", "explain", MODEL, "--verify"]
+    command = [REPOSITORY / "bin" / "slipway", "explain", MODEL, "--verify"]
     done = subprocess.run(command, env=chain.environment, capture_output=True, text=True, timeout=60, check=False)
 
     assert done.returncode == 0, done.stderr
@@ -114,7 +114,7 @@ def dags_test(chain, **conf):
 def _is_what_this_machine_plans(planned, chain):
     """`slipway plan FILE` comes to the same keys without Airflow, and leaves nothing in the store."""
     before = chain.keys(chain.site.object_store.root)
-    command = [REPOSITORY / "slipway", "plan", SPECS / SPEC_FILE.name, "--revision", "damaged", "--json"]
+    command = [REPOSITORY / "bin" / "slipway", "plan", SPECS / SPEC_FILE.name, "--revision", "damaged", "--json"]
     environment = {name: os.environ[name] for name in ("PATH", "HOME")} | chain.environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

@@ -35,7 +35,7 @@ def stack(chain, promoted):
 def slipway(chain, *arguments):
     """The command as a person gives it; its output."""
     own = {name: os.environ[name] for name in ("PATH", "HOME")}
-    command = [str(REPOSITORY / "slipway"), *map(str, arguments)]
+    command = [str(REPOSITORY / "bin" / "slipway"), *map(str, arguments)]
     done = subprocess.run(
         command, env=own | chain.environment, capture_output=True, text=True, timeout=600, check=False
     )
