@@ -1,6 +1,7 @@
 """plan: resolve the spec to commits and digests, refuse what cannot work, and say what has to be made and why."""
 
 import logging
+from collections.abc import Callable
 
 from slipway.tasks.adapters.load.load_prompts import requests_of_lines
 from slipway.tasks.adapters.progress import size
@@ -32,18 +33,13 @@ def run(request: PlanRequest, workspace: Workspace) -> Outcome:
         InputError: the model, a dataset or the access to them is missing, or the site cannot run the release.
         UnavailableError: the Hub or the object store does not answer.
     """
-    spec, documents, artifacts = request.release_spec, workspace.documents, workspace.artifacts
-    served = Served.read(spec, documents)
-    resolution = resolve(place(spec, workspace.site), workspace.hub)
-    findings = check(resolution, served)
-    plan = key(request, resolution, findings, served, workspace.templates)
-    plan = _unchanged(plan, spec, workspace) if plan.action == "nothing" else _released(plan, spec, workspace)
-    planned = preview(plan, resolution.release, served, Past(documents, artifacts))
-    for line in _log_lines(plan):
+    planned = _planned(request, workspace, settle=_recorded)
+    for line in _log_lines(planned.plan):
         log.info(line)
     if planned.interruption:
         log.warning(planned.interruption.words)
-    return Outcome(_summary(plan, planned.unapplied), _data(planned, _release_uri(plan, workspace)))
+    uri = _release_uri(planned.plan, workspace)
+    return Outcome(_summary(planned.plan, planned.unapplied), _data(planned, uri))
 
 
 def look(request: PlanRequest, workspace: Workspace) -> Preview:
@@ -52,13 +48,33 @@ def look(request: PlanRequest, workspace: Workspace) -> Preview:
     Raises:
         InputError, UnavailableError: as of `run`.
     """
-    spec, documents, artifacts = request.release_spec, workspace.documents, workspace.artifacts
+    return _planned(request, workspace, settle=_found)
+
+
+def _planned(
+    request: PlanRequest, workspace: Workspace, settle: Callable[[Plan, ReleaseSpec, Workspace], Plan]
+) -> Preview:
+    """Resolve the release, check it, key its stages, and preview what it will take.
+
+    `settle` gives the plan with what is stored, once its stages have keys.
+    """
+    spec, documents = request.release_spec, workspace.documents
     served = Served.read(spec, documents)
     resolution = resolve(place(spec, workspace.site), workspace.hub)
     findings = check(resolution, served)
-    plan = key(request, resolution, findings, served, workspace.templates)
-    plan = with_stored(plan, artifacts.find, workspace.is_servable)
-    return preview(plan, resolution.release, served, Past(documents, artifacts))
+    plan = settle(key(request, resolution, findings, served, workspace.templates), spec, workspace)
+    return preview(plan, resolution.release, served, Past(documents, workspace.artifacts))
+
+
+def _found(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
+    """The plan with what is stored; nothing is written."""
+    del spec
+    return with_stored(plan, workspace.artifacts.find, workspace.is_servable)
+
+
+def _recorded(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
+    """The plan with what is stored, after what it decided has been written."""
+    return _unchanged(plan, spec, workspace) if plan.action == "nothing" else _released(plan, spec, workspace)
 
 
 def _released(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
@@ -78,7 +94,7 @@ def _released(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
 
 def _unchanged(plan: Plan, spec: ReleaseSpec, workspace: Workspace) -> Plan:
     """Record that the live release is what was requested; the plan with what is stored."""
-    plan = with_stored(plan, workspace.artifacts.find, workspace.is_servable)
+    plan = _found(plan, spec, workspace)
     checked = UnchangedRun(release_id=plan.release_id, at=workspace.clock.now(), run=plan.run, schedule=spec.schedule)
     workspace.store.put_bytes(workspace.layout.checked(spec.name), canonical_json(checked.model_dump(mode="json")))
     return plan
