@@ -8,6 +8,7 @@ from airflow.sdk import DAG, Param, TriggerRule, chain
 from airflow.sdk.definitions.param import ParamsDict
 
 from slipway.airflow.approval import Approval
+from slipway.airflow.assets import live_model
 from slipway.airflow.doc_text import code, fenced
 from slipway.airflow.released import Released
 from slipway.airflow.step_operator import StepOperator
@@ -90,7 +91,11 @@ def release_dag(spec: ReleaseSpec) -> DAG:
         }
         steps: dict[Step, Any] = {
             step: StepOperator(
-                task_id=step, step=step, spec=spec, trigger_rule=rules.get(step, TriggerRule.ALL_SUCCESS)
+                task_id=step,
+                step=step,
+                spec=spec,
+                trigger_rule=rules.get(step, TriggerRule.ALL_SUCCESS),
+                outlets=[live_model(spec.name)] if step == "promote" else [],
             )
             for step in steps_of(spec)
         }

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
+from slipway.airflow.assets import live_model
 from slipway.airflow.step_operator import StepOperator
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.release import RevertRequest
@@ -36,5 +37,6 @@ def rollback_dag(spec: ReleaseSpec) -> DAG:
             retries=2,
             retry_delay=timedelta(seconds=10),
             priority_weight=AHEAD_OF_RELEASES,
+            outlets=[live_model(spec.name)],
         )
     return dag

@@ -391,3 +391,5 @@ class StepOperator(KubernetesPodOperator):
     def _push(self, context: "Context", result: StepResult, *, key: str = XCOM_KEY) -> None:
         # `do_xcom_push` stays False, because to the parent it means the sidecar; so the value is pushed here
         context["ti"].xcom_push(key=key, value=result.model_dump(mode="json"))
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = {"release": result.release}

@@ -6,6 +6,10 @@ from datetime import UTC, datetime
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
+from airflow.models.asset import AssetEvent
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
 
 from slipway.airflow.step_operator import StepOperator
 from tests.fakes.kubernetes_pods import PodEnd
@@ -50,10 +54,20 @@ def run(request, runs, database, tmp_path, monkeypatch, caplog):
         tis = finished.get_task_instances()
         # a task that never waits in the triggerer would make both modes the same
         assert ("running trigger in line" in caplog.text) == deferrable
+        to_the_end.events = [
+            (event.asset.name, event.asset.uri, event.source_task_id, event.extra) for event in events_of(finished)
+        ]
         to_the_end.started = {ti.task_id for ti in tis if ti.pid is not None}  # had a process
         return finished.state, {ti.task_id: str(ti.state) for ti in tis}
 
     return to_the_end
+
+
+def events_of(run):
+    """The events of assets that a run's tasks emitted."""
+    query = select(AssetEvent).where(AssetEvent.source_run_id == run.run_id).options(joinedload(AssetEvent.asset))
+    with create_session() as session:
+        return session.scalars(query).all()
 
 
 in_both_modes = pytest.mark.parametrize("run", [False, True], ids=["normal", "deferrable"], indirect=True)
@@ -79,6 +93,9 @@ def test_a_release_that_passes_is_promoted_and_nothing_is_rolled_back(runs, run)
         "promote",
     ]
     assert len({pod["metadata"]["labels"]["slipway.dev/run"] for pod in runs.cluster.created}) == 1
+    (event,) = run.events
+    assert event[:3] == ("slipway/demo", "s3://slipway/team-a/channels/demo.json", "promote")
+    assert event[3]["release"] == runs.result("promote").release
     assert set(tasks) - run.started == {"approval"}  # the run needs none, which plan already knows
 
 
@@ -95,6 +112,7 @@ def test_a_refused_release_is_rolled_back_and_the_run_ends_failed(runs, run):
         "roll-back": "success",
         "released": "failed",
     }
+    assert run.events == []
     assert steps_of_pods(runs)[-2:] == ["gate", "roll-back"]
 
 
