@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from slipway.cli.error_text import deliberate, print_error
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.version import VERSION
 
 PROGRAM = "slipway"
 TRACEBACK = "SLIPWAY_TRACEBACK"
@@ -97,17 +98,27 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:  # typer passes a callback its value by position
+    if asked:
+        typer.echo(f"{PROGRAM} {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     context: typer.Context,
     airflow: Annotated[str | None, typer.Option(help="Airflow's address; default: SLIPWAY_AIRFLOW.")] = None,
     site: Annotated[Path | None, typer.Option(help="Site file; default: SLIPWAY_SITE.")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Take a model from a Hugging Face revision to a promoted Triton service.
 
     Log in to Airflow with SLIPWAY_AIRFLOW_TOKEN, or with SLIPWAY_AIRFLOW_USER and SLIPWAY_AIRFLOW_PASSWORD. KUBECONFIG
     names the cluster. If neither an Airflow nor a site is given, the command uses the stack that `make up` started.
     """
+    del version  # its callback has printed it
     gc.freeze()
     gc.enable()
     context.obj = functools.partial(Settings.resolve, os.environ, airflow=airflow, site=site)

@@ -6,6 +6,7 @@ import keyword
 import os
 import subprocess
 import sys
+import tomllib
 import typing
 
 import pytest
@@ -39,6 +40,12 @@ def options_with_a_fraction():
             kind, *_ = typing.get_args(hints[name]) or (hints[name],)
             if float in (kind, *typing.get_args(kind)):
                 yield command, f"--{name.replace('_', '-')}"
+
+
+def test_the_version_is_that_of_the_project(slipway):
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+    assert slipway("--version") == (0, f"slipway {project['version']}\n")
 
 
 @pytest.mark.parametrize("number", REAL)
