@@ -2,13 +2,11 @@
 
 from airflow.sdk import Asset
 
-from slipway.airflow.site import current_site
-from slipway.tasks.contracts.stored.artifact import Layout
-
 
 def live_model(name: str) -> Asset:
-    """What serves a model: the document of its channel. Each promotion and each rollback is an event of it.
+    """What serves a model. Each promotion and each rollback is an event of it.
 
-    Another DAG runs after them with `schedule=live_model("llama-3-8b")`. An event's `extra` names the release.
+    Another DAG runs after them with `schedule=live_model("llama-3-8b")`. An event's `extra` names the release. The URI
+    is no address in the object store: for `s3:` Airflow would import boto3 with every parse of a DAG file.
     """
-    return Asset(name=f"slipway/{name}", uri=Layout(current_site().object_store.root).channel(name))
+    return Asset(name=f"slipway/{name}", uri=f"x-slipway://models/{name}")

@@ -94,7 +94,7 @@ def test_a_release_that_passes_is_promoted_and_nothing_is_rolled_back(runs, run)
     ]
     assert len({pod["metadata"]["labels"]["slipway.dev/run"] for pod in runs.cluster.created}) == 1
     (event,) = run.events
-    assert event[:3] == ("slipway/demo", "s3://slipway/team-a/channels/demo.json", "promote")
+    assert event[:3] == ("slipway/demo", "x-slipway://models/demo", "promote")
     assert event[3]["release"] == runs.result("promote").release
     assert set(tasks) - run.started == {"approval"}  # the run needs none, which plan already knows
 
