@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the client is loaded when a step connects to the Hub
 
 
 MODEL, DRAFT = "", f"{DRAFT_FOLDER}/"
-"""Where a download artifact keeps the files of the model and of its draft model."""
+"""Folders of the model and of its draft model in the download artifact."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Repository:
     """A repository of the Hub that a release takes files of."""
 
     folder: str
-    """Where the download artifact keeps them."""
+    """Its folder in the download artifact."""
     repo: str
     revision: str
     chosen: Callable[[Source], Source]

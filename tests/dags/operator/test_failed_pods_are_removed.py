@@ -6,8 +6,8 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from kubernetes.client import models as k8s
 
-from slipway.airflow.failed_pods import expired, remove_failed_pods
-from slipway.airflow.left_behind import dags_that_restore, models_left
+from slipway.airflow.dags.failed_pods import expired, remove_failed_pods
+from slipway.airflow.dags.left_behind import dags_that_restore, models_left
 from slipway.airflow.site import current_site
 from tests.support.paths import REPOSITORY
 

@@ -19,7 +19,7 @@ from airflow.utils.dates import cron_presets
 from markdown_it import MarkdownIt
 from pendulum import datetime
 
-from slipway.airflow.release_dag import release_dag
+from slipway.airflow.dags.release_dag import release_dag
 from slipway.airflow.specs import make_dags
 from slipway.tasks.contracts.schedule import PRESETS, check_schedule
 from tests.fakes.mutated_documents import mutants
@@ -251,6 +251,16 @@ def test_a_task_reads_the_spec_of_its_own_model_alone(specs, monkeypatch, writte
 
     assert found.import_errors == {}
     assert set(found.dags) == ({"release__second"} if written == "second" else set(ALL_THREE))
+
+
+@pytest.mark.parametrize("file", ["releases.py", "broken_specs.py"])
+def test_a_folder_of_specs_that_does_not_exist_is_an_import_error_that_says_so(tmp_path, monkeypatch, file):
+    monkeypatch.setenv("SLIPWAY_SPECS", str(tmp_path / "none"))
+
+    found = DagBag(str(REPOSITORY / "dags" / file))
+
+    (error,) = found.import_errors.values()
+    assert f"there is no folder of release specs: found {tmp_path / 'none'}" in error
 
 
 def test_every_mutated_spec_that_is_accepted_becomes_a_dag_that_airflow_can_store(specs, monkeypatch):

@@ -27,7 +27,7 @@ from tests.support.paths import REPOSITORY
 NAME = "demo"
 DONE, UNAVAILABLE = 0, 75
 TRIES, DRILL_TRIES = 3, 2
-"""As the DAGs of slipway/airflow have them."""
+"""How often the DAGs try each step again."""
 DRILLED = DrillSettings(request_rate=2.0, seconds=10)
 _namespaces = itertools.count(1)
 

@@ -144,7 +144,7 @@ def answered(connection):
 
 
 def is_openai_s(error):
-    """As slipway/tasks/serving/openai_api/http/errors.py writes them."""
+    """Whether the error has the form that slipway/tasks/serving/openai_api/http/errors.py writes."""
     return set(error) == {"message", "type", "param", "code"} and bool(error["message"])
 
 

@@ -39,6 +39,18 @@ def test_every_path_that_a_service_mounts_or_builds_from_exists():
             assert (REPOSITORY / source).exists(), source
 
 
+def test_what_is_mounted_into_airflow_is_what_its_image_has_there():
+    lines = (REPOSITORY / "images/airflow/Dockerfile").read_text().splitlines()
+    copied = {
+        line.split()[-1].split("/")[0] for line in lines if line.startswith("COPY --chown") and "local/" not in line
+    }
+    mounts = [volume.split(":")[:2] for volume in COMPOSE["x-airflow"]["volumes"] if volume.startswith("./")]
+
+    assert {source.removeprefix("./"): target for source, target in mounts} == {
+        name: f"/app/{name}" for name in (*copied, "sites")
+    }
+
+
 def test_the_site_of_compose_reaches_the_object_store_at_its_fixed_address():
     site = read_contract(Site, yaml.safe_load((REPOSITORY / "sites/compose.yaml").read_text()), "sites/compose.yaml")
     address = COMPOSE["services"]["object-store"]["networks"]["slipway"]["ipv4_address"]

@@ -4,13 +4,14 @@ from pathlib import Path
 
 from airflow.sdk import DAG, get_parsing_context
 
-from slipway.airflow.drill_dag import drill_dag
-from slipway.airflow.left_behind import RELEASES, ROLLBACKS
-from slipway.airflow.release_dag import release_dag
-from slipway.airflow.rollback_dag import rollback_dag
+from slipway.airflow.dags.drill_dag import drill_dag
+from slipway.airflow.dags.left_behind import RELEASES, ROLLBACKS
+from slipway.airflow.dags.release_dag import release_dag
+from slipway.airflow.dags.rollback_dag import rollback_dag
+from slipway.airflow.dags.site_dags import failed_pods_dag, retention_dag
 from slipway.airflow.site import current_site, has_site_dags, specs_folder, specs_slice
-from slipway.airflow.site_dags import failed_pods_dag, retention_dag
 from slipway.airflow.specs import BrokenSpecsError, make_dags
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.lease import DRILLS
 
 MAKERS = {RELEASES: release_dag, ROLLBACKS: rollback_dag, DRILLS: drill_dag}
@@ -29,10 +30,10 @@ def release_dags(specs: str | Path | None = None) -> dict[str, DAG]:
         specs: the folder of the specs; None: what SLIPWAY_SPECS names.
 
     Raises:
-        InputError: there is no valid site file.
+        InputError: there is no valid site file, or no such folder.
     """
     current_site()  # a missing site file is an error of the DAG file, not of each spec
-    folder = Path(specs or specs_folder())
+    folder = _existing(specs)
     of_task = get_parsing_context().dag_id or ""
     for prefix, make in MAKERS.items():
         if of_task.startswith(prefix):
@@ -52,9 +53,26 @@ def report_broken_specs(specs: str | Path | None = None) -> None:
         specs: as of `release_dags`.
 
     Raises:
-        InputError: there is no valid site file.
+        InputError: there is no valid site file, or no such folder.
         BrokenSpecsError: specs are broken; the text names each one and what is wrong in it.
     """
     current_site()
-    if broken := make_dags(Path(specs or specs_folder()), [*MAKERS.values()], part=specs_slice()).broken:
+    if broken := make_dags(_existing(specs), [*MAKERS.values()], part=specs_slice()).broken:
         raise BrokenSpecsError(broken)
+
+
+def _existing(specs: str | Path | None) -> Path:
+    """The folder, which Airflow would otherwise read as one without models.
+
+    Raises:
+        InputError: it does not exist.
+    """
+    folder = Path(specs or specs_folder())
+    if not folder.is_dir():
+        raise InputError(
+            "there is no folder of release specs",
+            found=f"{folder}, seen from {Path.cwd()}",
+            expected="a folder with a *.yaml file for each model",
+            remedy="Give both functions of the DAG files its absolute path, or set SLIPWAY_SPECS for every process.",
+        )
+    return folder

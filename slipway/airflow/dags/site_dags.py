@@ -7,8 +7,8 @@ from airflow.providers.standard.operators.python import PythonOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 
-from slipway.airflow.failed_pods import remove_failed_pods
-from slipway.airflow.left_behind import dags_that_restore
+from slipway.airflow.dags.failed_pods import remove_failed_pods
+from slipway.airflow.dags.left_behind import dags_that_restore
 from slipway.airflow.site import current_site
 from slipway.airflow.step_operator import StepOperator
 
