@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from slipway.cli.error_text import deliberate, print_error
 from slipway.cli.settings import Settings
+from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.version import VERSION
 
@@ -100,7 +101,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:  # typer passes a callback its value by position
     if asked:
-        typer.echo(f"{PROGRAM} {VERSION}")
+        echo(f"{PROGRAM} {VERSION}")
         raise typer.Exit
 
 

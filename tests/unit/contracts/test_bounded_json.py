@@ -54,9 +54,3 @@ def test_json_beyond_its_bounds_is_refused(text, said):
 
     assert not isinstance(refused.value, NotJsonError)
     assert len(str(refused.value)) < 200
-
-
-def test_the_models_of_triton_share_the_file(request):
-    link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / "bounded_json.py"
-
-    assert link.resolve() == request.config.rootpath / "slipway/tasks/contracts/wire/bounded_json.py"

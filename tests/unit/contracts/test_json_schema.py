@@ -239,13 +239,6 @@ def test_a_schema_that_is_too_deep_is_refused():
         grammar(schema)
 
 
-@pytest.mark.parametrize("shared", ["json_schema", "grammar"])
-def test_the_models_of_triton_share_the_code(request, shared):
-    link = request.config.rootpath / "model_repository_templates" / "shared" / "generation" / shared
-
-    assert link.resolve() == request.config.rootpath / "slipway" / "tasks" / "contracts" / "wire" / shared
-
-
 def test_the_documentation_names_what_is_enforced(request):
     page = (request.config.rootpath / "docs" / "openai.md").read_text()
     rows = [

@@ -93,3 +93,11 @@ def test_each_dependency_of_the_wheel_is_a_range_that_holds_the_locked_version(d
 
     assert operators == {">=", "<"}
     assert requirement.specifier.contains(lock[canonicalize_name(requirement.name)])
+
+
+def test_code_that_two_programs_need_is_linked_and_not_copied():
+    folders = ("slipway", "model_repository_templates", "local", "bench", "demo", "images")
+    files = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py") if not path.is_symlink()]
+    first = {text: path for path in reversed(files) if len(text := path.read_text()) > 200}
+
+    assert {path for path in files if first.get(path.read_text(), path) != path} == set()
