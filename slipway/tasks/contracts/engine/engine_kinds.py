@@ -37,8 +37,11 @@ DOCUMENTS = (
 )
 """Small files of a model that plan reads from the Hub before any weight is downloaded."""
 
-CONFIRMED_RELEASES = ("26.04", "26.05", "26.06", "26.07")
-"""Triton releases whose tools tests/contracts records; each record names what is not confirmed."""
+TRTLLM_RELEASES = ("26.04", "26.05", "26.06", "26.07")
+"""Triton releases whose tools tests/contracts records; each record names what is not confirmed. There is no later image
+with TensorRT-LLM (docs/introduction/compatibility.md of triton-inference-server/server at 0f963c9a)."""
+VLLM_RELEASES = (*TRTLLM_RELEASES, "26.08")
+"""Triton releases whose vLLM has a table in slipway/tasks/engines/upstream."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ TRT_ENGINE = EngineTraits(
     formats=frozenset({"none", "int8_wo", "int4_wo", "int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
     compiled=True,
     flavour="trtllm",
-    triton_releases=CONFIRMED_RELEASES,
+    triton_releases=TRTLLM_RELEASES,
     adapters=ENGINE_ADAPTERS,
     server_per_rank=True,
     # the ranks of the C++ runtime are processes, which mpirun can start on other nodes
@@ -139,7 +142,7 @@ LLMAPI = EngineTraits(
     # which Qwen2 and Qwen2.5 have (tensorrt_llm/_torch/modules/linear.py, WeightOnlyQuantLinearMethod.apply).
     formats=frozenset({"none", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
     flavour="trtllm",
-    triton_releases=CONFIRMED_RELEASES,
+    triton_releases=TRTLLM_RELEASES,
     quantized_by_modelopt=True,
     # docs/source/features/quantization.md, FP8 KV Cache, 1.2: also "for checkpoints that do not have it enabled"
     uncalibrated_cache=True,
@@ -163,7 +166,7 @@ LLMAPI = EngineTraits(
 VLLM = EngineTraits(
     formats=frozenset({"none", "fp8", "fp8_online", "nvfp4"}),
     flavour="vllm",
-    triton_releases=CONFIRMED_RELEASES,
+    triton_releases=VLLM_RELEASES,
     quantized_by_modelopt=True,
     # vllm/model_executor/layers/quantization/kv_cache.py, at v0.19.0 and v0.24.0: scale 1.0 where a checkpoint has none
     uncalibrated_cache=True,

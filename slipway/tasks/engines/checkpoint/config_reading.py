@@ -22,6 +22,7 @@ INSTALLED: dict[tuple[Flavour, str], tuple[str, tuple[Generation, ...]]] = {
     ("vllm", "0.19.0"): (">=4.56.0,<5", (4,)),
     ("vllm", "0.22.1"): (">=4.56.0, not 5.0 to 5.5.0", (4, 5)),
     ("vllm", "0.24.0"): (">=5.5.3", (5,)),
+    ("vllm", "0.27.1"): (">=5.5.3", (5,)),
 }
 """The transformers that a runtime requires, and which major versions that allows, by flavour and runtime version.
 
@@ -115,7 +116,7 @@ def check_readable(config: Fields, generations: tuple[Generation, ...], what: st
                 found=repr(actual),
                 expected=f"{expected!r}, as version 5 reads it",
                 remedy="Choose a revision with rope_theta and rope_scaling in config.json, if there is one, or an "
-                "engine kind whose image has version 5: vllm of Triton 26.07.",
+                "engine kind whose image has version 5: vllm of Triton 26.07 or later.",
             )
 
 
