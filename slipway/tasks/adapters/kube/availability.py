@@ -10,6 +10,7 @@ from slipway.tasks.adapters.kube import pod_state, workload_state
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.pods import start_phases
+from slipway.tasks.contracts.pods.last_words import last_words
 from slipway.tasks.contracts.pods.pod_starts import StartWatch
 from slipway.tasks.contracts.pods.start_phases import PhaseClock, StartPhase
 from slipway.tasks.contracts.site.site import StartBudget
@@ -26,7 +27,6 @@ POD_TEMPLATE = "pod-template-hash"
 POLL_S = 0.5
 REPORT_EVERY_S = 10.0
 STARTS_EVERY_S = 3.0
-QUOTED_CHARS = 256
 SEE_LOGS = "See the pod's log and events."
 
 
@@ -144,7 +144,7 @@ class Wait:
         for pod in pods:
             if trouble := pod_state.trouble(pod):
                 output = trouble.message or self.cluster.log_tail(trouble.pod, trouble.container) or "no output"
-                said = _last_line(output).rstrip(".")
+                said = last_words(output.splitlines()).rstrip(".")
                 log.error("last output of %s, container %s:\n%s", trouble.pod, trouble.container, output)
                 raise InputError(
                     f"pod {trouble.pod}, container {trouble.container} ended ({trouble.reason}): {said}",
@@ -175,11 +175,11 @@ class Wait:
         details = [pod_state.summary(pods)]
         for name_of_pod, container, message in list(pod_state.waiting_for(pods))[:1]:
             output = message or self.cluster.log_tail(name_of_pod, container) or "no output"
-            details.append(f"last output of {container}: {_last_line(output)}")
+            details.append(f"last output of {container}: {last_words(output.splitlines())}")
         events = [event for pod in pods for event in _warnings(self.cluster.events(pod["metadata"]["name"]))]
         for event in events:
             log.error("event: %s", _event(event))
-        details += [_last_line(_event(event)) for event in events[-1:]]
+        details += [last_words([_event(event)]) for event in events[-1:]]
         raise UnavailableError(
             f"{name} is not available after {phases.spent_s[StartPhase.RUN]:.0f} s with nodes and images "
             "(serving.ready_timeout_s)",
@@ -205,9 +205,3 @@ def _template(workload: Document) -> Document:
 
 def _annotations(item: Document) -> Mapping[str, str]:
     return item["metadata"].get("annotations") or {}
-
-
-def _last_line(text: str) -> str:
-    """The end of a text on one line: the reason comes last."""
-    line = " ".join(text.split())
-    return line if len(line) <= QUOTED_CHARS else f"...{line[-QUOTED_CHARS:]}"

@@ -53,7 +53,7 @@ CPU_BUDGET = Budgets().cpu
 TIMEOUT_S = 30
 EVENT_TIMEOUT_S = 5
 LEASE_ATTEMPTS = 5
-LOG_LINES = 20
+LOG_LINES = 100
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.process import Process, free_ports
 from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.pods.last_words import QUOTED_CHARS, last_words
 from slipway.tasks.contracts.spec.question import SmokeQuestion
 from slipway.tasks.serving.rendered.questions import request_of, timeout_s
 
@@ -24,12 +24,6 @@ POLL_S = 0.1
 PROGRESS_S = 10.0
 EXIT_TIMEOUT_S = 10
 LOGGED_LINES = 40
-QUOTED_CHARS = 256
-QUOTED_LINES = 2
-ERROR_LINE = re.compile(r"[EF][0-9]{4} |error: ")
-"""Glog's severity and date, as Triton 2.51 writes them, and the prefix of its last message."""
-NO_GPU = "CudaDriverHelper"
-"""Part of the error that Triton writes at every start without a GPU."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Triton's Python backend keeps its regions
 REGIONS = "slipway-boot-"
 """Regions are named after the process that boots, so that those of a killed process can be removed."""
@@ -149,10 +143,6 @@ def _remove_left_regions() -> None:
 
 
 def _last_output(server: Process) -> str:
-    """Log the end of the server's log; return its last errors, or else its last lines, cut to fit a message."""
-    lines = server.tail(LOGGED_LINES)
-    log.error("last lines of Triton's log:\n%s", "\n".join(lines))
-    errors = [line for line in server.tail(sys.maxsize) if ERROR_LINE.match(line) and NO_GPU not in line]
-    chosen = (errors or lines)[-QUOTED_LINES:]
-    quoted = " | ".join(line[: QUOTED_CHARS // QUOTED_LINES] for line in chosen)
-    return f"last output: {quoted or 'none'}"
+    """Log the end of the server's log; return what it says of the reason."""
+    log.error("last lines of Triton's log:\n%s", "\n".join(server.tail(LOGGED_LINES)))
+    return f"last output: {last_words(server.tail(sys.maxsize)) or 'none'}"
