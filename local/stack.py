@@ -66,6 +66,7 @@ class Stack:
         specs: Path | None = None,
         hub: str | None = None,
         images: Path | None = None,
+        site: Path | None = None,
         airflow_environment: Mapping[str, str] | None = None,
         cluster_options: Sequence[str] = (),
     ) -> None:
@@ -77,6 +78,7 @@ class Stack:
             specs: the folder that Airflow builds DAGs from.
             hub: address of another Hub for releases, such as https://huggingface.co; the stack's own when absent.
             images: another table of images for the cluster (local/cluster/README.md).
+            site: another site than sites/local.yaml, for a cluster that has more.
             airflow_environment: further variables of Airflow's processes, such as AIRFLOW__SCHEDULER__...
             cluster_options: further options of the cluster's server.
         """
@@ -87,6 +89,7 @@ class Stack:
         self._fixtures = fixtures or REPOSITORY / "tests" / "fixtures" / "hub"
         self._specs, self._other_hub = specs or REPOSITORY / "specs", hub
         self._images = images or REPOSITORY / "local" / "images.yaml"
+        self._site = site or REPOSITORY / "sites" / "local.yaml"
         self._cluster_options = tuple(cluster_options)
         self._more_of_airflow = dict(airflow_environment or {})
         self._python = ENVIRONMENTS / "local" / "bin" / "python"
@@ -169,8 +172,8 @@ class Stack:
         return self.supervisor.states()
 
     def site(self) -> dict[str, Any]:
-        """sites/local.yaml with this stack's addresses and its signing key."""
-        site: dict[str, Any] = read_document(REPOSITORY / "sites" / "local.yaml")
+        """The site that it was given, with this stack's addresses and its signing key."""
+        site: dict[str, Any] = read_document(self._site)
         site["object_store"]["endpoint"] = self.object_store.endpoint
         site["hub"] = {"endpoint": self._other_hub or self.hub_endpoint}
         if self.settings.signing_key:

@@ -23,6 +23,7 @@ from .control.node_lifecycle import GRACE_S as NODE_GRACE_S
 from .node import shim
 from .node.eviction import GRACE_S
 from .node.kubelet import end_containers
+from .node.node import NodeSettings
 from .node.restarts import NOTICE_S
 
 EXIT_WRONG_INPUT = 65
@@ -132,6 +133,12 @@ def _settings(arguments: list[str]) -> Settings:
     parser.add_argument(
         "--place", type=_place, action="append", default=[], metavar="NAME=FOLDER", help="value of ${NAME} in the table"
     )
+    parser.add_argument(
+        "--device", type=_device, action="append", default=[], metavar="NAME=COUNT", help="an extended resource"
+    )
+    parser.add_argument(
+        "--label", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="a label of the node"
+    )
     given = parser.parse_args(arguments)
     return Settings(
         state=given.state.resolve(),
@@ -141,7 +148,7 @@ def _settings(arguments: list[str]) -> Settings:
         images=given.images.resolve(),
         places=dict(given.place),
         gateway=given.gateway.absolute() if given.gateway else None,
-        notice_s=given.notice_s,
+        node=NodeSettings(given.notice_s, dict(given.device), dict(given.label)),
         hold_s=given.hold_s,
         eviction_grace_s=given.eviction_grace_s,
         node_grace_s=given.node_grace_s,
@@ -149,10 +156,24 @@ def _settings(arguments: list[str]) -> Settings:
 
 
 def _place(text: str) -> tuple[str, Path]:
-    name, equals, folder = text.partition("=")
-    if not (name.isidentifier() and equals and folder):
+    name, folder = _pair(text)
+    if not name.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=FOLDER")
     return name, Path(folder).resolve()
+
+
+def _device(text: str) -> tuple[str, int]:
+    name, count = _pair(text)
+    if "/" not in name or not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected such as nvidia.com/gpu=1")
+    return name, int(count)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=VALUE")
+    return name, value
 
 
 if __name__ == "__main__":

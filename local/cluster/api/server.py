@@ -31,9 +31,8 @@ from ..network.proxy import ServiceProxy
 from ..node.eviction import GRACE_S
 from ..node.images import ImageTable
 from ..node.kubelet import Kubelet, end_containers
-from ..node.node import Node
+from ..node.node import Node, NodeSettings
 from ..node.podlogs import PodLogs
-from ..node.restarts import NOTICE_S
 from ..objects.store import Store
 from ..rules.quotas import QuotaStatus
 from .api import HOLD_S, START_NODE, STOP_NODE, STOP_PATH, Api
@@ -59,10 +58,9 @@ class Settings:
     images: Path
     places: Mapping[str, Path]
     """Values of the placeholders in the table of images."""
+    node: NodeSettings
     gateway: Path | None = None
     """The Envoy that serves Gateways; without one they are only recorded."""
-    notice_s: float = NOTICE_S
-    """How late the end of a container is reported."""
     hold_s: float = HOLD_S
     """How long the answer to a created pod waits for its start."""
     eviction_grace_s: float = GRACE_S
@@ -112,7 +110,7 @@ class Server:
         tokens = TokenIssuer(self._store, state)
         credentials, programs = (self._access, tokens), settings.places.values()
         self._node = Node(
-            settings.name, self._store, state, self._addresses, images, credentials, programs, settings.notice_s
+            settings.name, self._store, state, self._addresses, images, credentials, programs, settings.node
         )
         self._kubelet = Kubelet(self._store, self._node, settings.eviction_grace_s)
         self._node_lifecycle = NodeLifecycle(self._store, self._kubelet, settings.name, settings.node_grace_s)

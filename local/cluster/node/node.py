@@ -3,17 +3,20 @@
 import os
 import platform
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..access.access import Access, write_private
 from ..access.tokens import TokenIssuer
 from ..addresses import Addresses
 from ..objects.eventlog import EventLog
+from ..objects.quantities import pod_amounts
 from ..objects.resources import NODES, PODS, SERVICE_ACCOUNTS, Object
 from ..objects.store import Store, now
 from . import confinement
 from .attempts import Shims
 from .images import ImageTable
+from .pod_status import FINAL_PHASES
 from .pulls import PulledImages
 from .restarts import NOTICE_S
 
@@ -21,6 +24,18 @@ PODS_AT_MOST = 250
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 VERSION = "v1.32.4"
 Credentials = tuple[Access, TokenIssuer]
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """What a cluster's user decides about its node."""
+
+    notice_s: float = NOTICE_S
+    """Seconds between looks at containers: how late the end of one is reported."""
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """Extended resources of the node by name. They are counted, and give a pod nothing but its place."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels besides those of its own."""
 
 
 class Node:
@@ -34,11 +49,11 @@ class Node:
         addresses: Addresses,
         images: ImageTable,
         credentials: Credentials,
-        programs: Iterable[Path] = (),
-        notice_s: float = NOTICE_S,
+        programs: Iterable[Path],
+        settings: NodeSettings,
     ) -> None:
-        """`programs` are the folders with the images' programs, `notice_s` the seconds between looks at containers."""
-        self.notice_s = notice_s
+        """`programs` are the folders with the images' programs."""
+        self.notice_s, self._devices = settings.notice_s, settings.devices
         self.name, self.state, self.images = name, state, images
         self._programs = (state, *programs)
         self.confinement = confinement.available(state / "confinement")
@@ -48,6 +63,7 @@ class Node:
         self._store, self._addresses, self._credentials = store, addresses, credentials
         architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
         self.labels = {
+            **settings.labels,
             "kubernetes.io/os": platform.system().lower(),
             "kubernetes.io/arch": architecture,
             "kubernetes.io/hostname": name,
@@ -67,7 +83,12 @@ class Node:
     def register(self) -> None:
         """Write the Node object."""
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        capacity = {"cpu": str(os.cpu_count()), "memory": f"{memory_bytes // 1024}Ki", "pods": str(PODS_AT_MOST)}
+        capacity = {
+            "cpu": str(os.cpu_count()),
+            "memory": f"{memory_bytes // 1024}Ki",
+            "pods": str(PODS_AT_MOST),
+            **{name: str(count) for name, count in self._devices.items()},
+        }
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "the server runs"}
         status = {
             "capacity": capacity,
@@ -93,11 +114,20 @@ class Node:
         else:
             self._store.modify(NODES, "", self.name, lambda item: item.update(status=status, spec={}))
 
-    def unmatched(self, selector: Mapping[str, str]) -> str:
-        """The part of a nodeSelector that this node does not match; empty if all of it does."""
+    def unfit(self, pod: Object) -> str:
+        """Why the scheduler does not place the pod on this node, in its own words; empty if it does."""
         node = self._store.get(NODES, "", self.name) or {"metadata": {}}
         labels = {**(node["metadata"].get("labels") or {}), **self.labels}
-        return ", ".join(f"{key}={value}" for key, value in selector.items() if labels.get(key) != value)
+        selector = pod["spec"].get("nodeSelector") or {}
+        if any(labels.get(key) != value for key, value in selector.items()):
+            return "node(s) didn't match Pod's node affinity/selector"
+        return ", ".join(f"Insufficient {name}" for name, count in _devices(pod).items() if count > self._free(name))
+
+    def _free(self, device: str) -> int:
+        """How many of an extended resource no pod of this node has."""
+        placed = (pod for pod in self._store.all(PODS) if pod["spec"].get("nodeName"))
+        running = (pod for pod in placed if pod["status"].get("phase") not in FINAL_PHASES)
+        return self._devices.get(device, 0) - sum(_devices(pod).get(device, 0) for pod in running)
 
     def pod_address(self) -> str:
         """A free address."""
@@ -125,3 +155,8 @@ class Node:
         write_private(folder / "ca.crt", access.certificate)
         write_private(folder / "namespace", namespace)
         access.write(folder / "kubeconfig", context=self.name, namespace=namespace, user={"tokenFile": "token"})
+
+
+def _devices(pod: Object) -> dict[str, int]:
+    """How many of each extended resource a pod asks for."""
+    return {name: int(amount) for name, (amount, _) in pod_amounts(pod["spec"], "requests").items() if "/" in name}

@@ -21,6 +21,7 @@ from .node import Node
 from .pod_status import FINAL_PHASES, Seen, compute, condition, has_initialized
 
 MOUNT_RETRY_S, MOUNT_RETRY_MAX_S = 0.5, 122.0  # the kubelet's
+SCHEDULING_RETRY_S = 1.0
 
 
 class PodWorker:
@@ -66,7 +67,7 @@ class PodWorker:
             await asyncio.to_thread(shutil.rmtree, self._containers.folder / "volumes", ignore_errors=True)
             return None
         if not self._schedule(pod):
-            return None
+            return SCHEDULING_RETRY_S
         left_s = self._time_left_s(pod)
         if left_s is not None and left_s <= 0:
             await self._end_at_deadline(pod)
@@ -103,13 +104,14 @@ class PodWorker:
     def _schedule(self, pod: Object) -> bool:
         if pod["spec"].get("nodeName"):
             return True
-        unmatched = self._node.unmatched(pod["spec"].get("nodeSelector") or {})
-        if unmatched:
+        if unfit := self._node.unfit(pod):
             message = (
-                "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector. "
+                f"0/1 nodes are available: 1 {unfit}. "
                 "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
             )
             old = pod["status"].get("conditions") or []
+            if any(entry.get("message") == message for entry in old):
+                return False
             entry = condition(old, "PodScheduled", holds=False, reason="Unschedulable", message=message)
             self._change(lambda item: item["status"].update(conditions=[entry]))
             self._node.events.warning(pod, "FailedScheduling", message)

@@ -200,10 +200,26 @@ def _ports(at: str, ports: list[dict[str, Any]]) -> Iterator[Problem]:
 def _resources(at: str, resources: dict[str, Any]) -> Iterator[Problem]:
     for part in ("limits", "requests"):
         for name in resources.get(part) or {}:
-            if name not in KNOWN_RESOURCES:
+            if name not in KNOWN_RESOURCES and "/" not in name:
                 yield f"{at}.resources.{part}[{name}]", f"Invalid value: this cluster has no {name}"
+    yield from _extended(at, resources)
     if resources.get("claims"):
         yield f"{at}.resources.claims", "Forbidden: this cluster has no device claims"
+
+
+def _extended(at: str, resources: dict[str, Any]) -> Iterator[Problem]:
+    """Extended resources are whole, and nobody may use more of them than was asked for."""
+    limits, requests = (resources.get(part) or {} for part in ("limits", "requests"))
+    for name in sorted(name for name in {*limits, *requests} if "/" in name):
+        if name not in limits:
+            yield (
+                f"{at}.resources.limits",
+                f"Required value: Limit must be set for non overcommitable resources: {name}",
+            )
+        elif requests.get(name, limits[name]) != limits[name]:
+            yield f"{at}.resources.requests", f"Invalid value: must be equal to {name} limit of {limits[name]}"
+        elif not str(limits[name]).isdecimal():
+            yield f"{at}.resources.limits[{name}]", f"Invalid value: {limits[name]!r}: must be an integer"
 
 
 def _environment(at: str, container: dict[str, Any]) -> Iterator[Problem]:

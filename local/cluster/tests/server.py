@@ -21,6 +21,7 @@ ROOT = TESTS.parents[PACKAGE.count(".") + 1]
 """The folder that the package is imported from."""
 NAME = "test-node"
 IMAGE = "test/python:1"
+DEVICE = "example.com/device"
 
 
 def wait_for(file):
@@ -42,7 +43,7 @@ def until(check, timeout_s=180.0):
 class LocalCluster:
     def __init__(self, folder):
         self.state, self.kubeconfig, self.process = folder / "state", folder / "kubeconfig", None
-        self.more_options = ()
+        self.more_options = ("--device", f"{DEVICE}=1", "--label", "disk=fast")
         self.images = Path(shutil.copy(TESTS / "images.yaml", folder))
 
     def spawn(self):

@@ -148,7 +148,9 @@ def test_a_deleted_namespace_takes_its_objects_along(cluster, space_in, until):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"container": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}}, "this cluster has no nvidia.com/gpu"),
+        ({"container": {"resources": {"limits": {"gpu": "1"}}}}, "this cluster has no gpu"),
+        ({"container": {"resources": {"requests": {"nvidia.com/gpu": "1"}}}}, "Limit must be set"),
+        ({"container": {"resources": {"limits": {"nvidia.com/gpu": "0.5"}}}}, "must be an integer"),
         ({"volumes": [{"name": "host", "hostPath": {"path": "/"}}]}, "this cluster has no hostPath volumes"),
         ({"volumes": [{"name": "v", "downwardAPI": GROWN}]}, "downwardAPI.items[0].resourceFieldRef"),
         ({"volumes": [{"name": "v", "projected": {"sources": [{"downwardAPI": GROWN}]}}]}, "items[0].resourceFieldRef"),
@@ -187,12 +189,12 @@ def test_a_pod_that_could_not_be_what_it_asks_for_is_refused(space, change, said
 
 def test_a_deployment_of_impossible_pods_is_refused_itself(space):
     body = json.loads(json.dumps(DEPLOYMENT))
-    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"gpu": "1"}}
 
     with pytest.raises(client.ApiException) as caught:
         space.apps.create_namespaced_deployment(space.name, body)
 
-    assert (caught.value.status, "nvidia.com/gpu" in caught.value.body) == (422, True)
+    assert (caught.value.status, "no gpu" in caught.value.body) == (422, True)
 
 
 def test_a_pod_of_an_unknown_service_account_is_forbidden(space):

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from kubernetes import client
 
+from .server import DEVICE
+
 
 def terminated(pod):
     return pod.status.container_statuses[0].state.terminated
@@ -254,6 +256,21 @@ def test_a_pod_for_another_machine_is_never_scheduled(space):
     scheduled = next(one for one in pod.status.conditions if one.type == "PodScheduled")
     assert (pod.status.phase, scheduled.status, scheduled.reason) == ("Pending", "False", "Unschedulable")
     assert scheduled.message.startswith("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.")
+
+
+def test_a_pod_waits_for_a_device_that_another_has(space):
+    one = {"container": {"resources": {"limits": {DEVICE: "1"}}}, "nodeSelector": {"disk": "fast"}}
+    space.run("first", "import time; time.sleep(60)", **one)
+    second = space.run("second", "print('mine')", **one)
+
+    scheduled = next(entry for entry in second.status.conditions if entry.type == "PodScheduled")
+    space.core.delete_namespaced_pod("first", space.name, grace_period_seconds=0)
+
+    assert (scheduled.reason, scheduled.message.split(". ")[0]) == (
+        "Unschedulable",
+        f"0/1 nodes are available: 1 Insufficient {DEVICE}",
+    )
+    assert space.finished("second").status.phase == "Succeeded"
 
 
 def test_a_liveness_probe_restarts_what_hangs(space, until):
