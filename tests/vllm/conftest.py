@@ -44,7 +44,6 @@ def values(repository):
     return {
         "name": "demo",
         "engine_folder": "engine",
-        "repository_root": str(repository),
         "chat_template": "apply",
         "tensor_parallel": 1,
         "pipeline_parallel": 1,

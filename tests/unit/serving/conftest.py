@@ -9,7 +9,7 @@ import pytest
 from tests.unit.serving.served_modules import OPENVINO, TEMPLATES
 
 sys.path.insert(0, str(OPENVINO))
-sys.path.append(str(TEMPLATES / "llmapi" / "model" / "1"))
+sys.path.extend(str(TEMPLATES / kind / "model" / "1") for kind in ("llmapi", "vllm"))
 
 
 @pytest.fixture

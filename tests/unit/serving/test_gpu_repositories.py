@@ -52,6 +52,7 @@ USED = {
     },
     "vllm": VALUES.keys()
     - {
+        "repository_root",
         "paged_context",
         "chunked_prefill",
         "host_cache_bytes",
@@ -208,7 +209,6 @@ def test_vllms_engine_arguments_come_from_the_values_and_options_may_add_some(tm
     found = json.loads((rendered("vllm", tmp_path, options={"enforce_eager": True}) / "demo/1/model.json").read_text())
 
     assert found == {
-        "model": "/models/repository/demo/1/engine",
         "tensor_parallel_size": 1,
         "pipeline_parallel_size": 1,
         "max_num_seqs": 8,

@@ -1,11 +1,13 @@
 """The llmapi model makes TensorRT-LLM's own configuration of the way in which tokens are guessed."""
 
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pydantic
 import pytest
+from engine_arguments import read_arguments
 from speculation import with_speculation
 
 NAMES = ("EagleDecodingConfig", "MTPDecodingConfig", "DraftTargetDecodingConfig", "NGramDecodingConfig")
@@ -71,3 +73,20 @@ def test_each_method_becomes_its_class_and_sampling_is_kept_where_it_can_be(llma
     expected = {**fields, **({"allow_advanced_sampling": True} if sampling else {})}
     assert made["speculative_config"].model_dump(exclude_none=True) == expected
     assert made["max_batch_size"] == 8
+
+
+def test_vllm_reads_the_draft_where_the_server_has_the_model(tmp_path):
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps({"max_num_seqs": 8, "speculative_config": {"method": "eagle", "model": "draft"}}))
+
+    found = read_arguments(file, Path("/here/engine"))
+
+    assert (found["model"], found["max_num_seqs"]) == ("/here/engine", 8)
+    assert found["speculative_config"] == {"method": "eagle", "model": "/here/engine/draft"}
+
+
+def test_vllm_without_a_draft_is_told_of_none(tmp_path):
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps({"speculative_config": {"method": "ngram"}}))
+
+    assert read_arguments(file, Path("/e")) == {"model": "/e", "speculative_config": {"method": "ngram"}}

@@ -1,12 +1,12 @@
 """Triton model over vLLM. Everything that is not vLLM is in generation/."""
 
-import json
 import locale
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from engine_arguments import read_arguments
 from generation.adapters import read_adapters
 from generation.hf_tokenizer import HuggingFaceTokenizer
 from generation.service import Service
@@ -36,7 +36,7 @@ class TritonPythonModel:
             settings.engine, chat=settings.apply_chat_template, arguments=settings.template_arguments()
         )
         adapters = read_adapters(settings.parameters, settings.engine)
-        arguments = json.loads(Path(__file__).with_name("model.json").read_text(encoding="utf-8"))
+        arguments = read_arguments(Path(__file__).with_name("model.json"), settings.engine)
         self._runtime = VllmRuntime(arguments, tokenizer.end_ids, adapters, stat_loggers(args))
         self._service = Service(
             self._runtime,

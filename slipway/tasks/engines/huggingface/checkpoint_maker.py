@@ -19,7 +19,7 @@ from slipway.tasks.engines.passthrough import chat_template_in, link_all, link_d
 from slipway.tasks.engines.preflight.engine_options import kv_cache_fraction
 from slipway.tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from slipway.tasks.engines.protocol import EngineMaker
-from slipway.tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
+from slipway.tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER
 
 KV_CACHE_TYPE = {"none": "auto", "fp8": "fp8"}
 """Name of the cache's type in both runtimes; `auto` is the type that the checkpoint computes in."""
@@ -99,7 +99,6 @@ def checkpoint_values(engine_dir: Path, spec: ReleaseSpec) -> dict[str, Any]:
         "name": spec.name,
         "kind": spec.engine.kind,
         "engine_folder": ENGINE_FOLDER,
-        "repository_root": REPOSITORY_ROOT,
         "chat_template": description["chat_template"],
         "chat_template_kwargs": spec.engine.chat_template_kwargs,
         **description["limits"],
