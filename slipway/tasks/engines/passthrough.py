@@ -3,47 +3,61 @@
 import json
 import os
 import shutil
+from collections.abc import Collection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import ADAPTERS_FOLDER, DRAFT_FOLDER
 from slipway.tasks.engines.checkpoint.config_reading import readable
 from slipway.tasks.engines.checkpoint.files import COMPANIONS, CONFIG, read_object
+from slipway.tasks.engines.checkpoint.own_code import NAMING_DOCUMENTS, without_code
 from slipway.tasks.engines.preflight import chat
 
 
 def link_tokenizer(checkpoint: Path, out: Path) -> None:
-    """Link what a tokenizer and a server read besides weights. An engine has its own config.json."""
+    """Link what a tokenizer and a server read besides weights, naming no code. An engine has its own config.json."""
+    changed = changed_documents(checkpoint)
     for pattern in COMPANIONS:
         for file in checkpoint.glob(pattern):
-            if file.name != CONFIG and not (out / file.name).exists():
+            if file.name == CONFIG or (out / file.name).exists():
+                continue
+            if file.name in changed:
+                _write(changed[file.name], out / file.name)
+            else:
                 link_file(file, out / file.name)
 
 
-def link_all(checkpoint: Path, out: Path, *, leave: str | None = None) -> None:
-    """Link every file at the top of the checkpoint except the one named `leave`."""
+def link_all(checkpoint: Path, out: Path, *, leave: Collection[str] = ()) -> None:
+    """Link every file at the top of the checkpoint except those named in `leave`."""
     for file in checkpoint.iterdir():
-        if file.is_file() and file.name != leave:
+        if file.is_file() and file.name not in leave:
             link_file(file, out / file.name)
 
 
 def link_readable(checkpoint: Path, out: Path) -> None:
-    """Link every file at the top of the checkpoint, with a config.json that all serving runtimes read alike."""
-    config = read_object(checkpoint / CONFIG)
-    completed = readable(config)
-    link_all(checkpoint, out, leave=None if completed == config else CONFIG)
-    if completed != config:
-        (out / CONFIG).write_text(json.dumps(completed, indent=2) + "\n", encoding="utf-8")
+    """Link every file at the top of the checkpoint, with documents that all runtimes read alike, without code."""
+    changed = changed_documents(checkpoint)
+    link_all(checkpoint, out, leave=changed)
+    for name, document in changed.items():
+        _write(document, out / name)
+
+
+def changed_documents(checkpoint: Path) -> dict[str, dict[str, Any]]:
+    """Documents of the checkpoint, by name, that a runtime must not get as they are."""
+    written = {name: read_object(checkpoint / name) for name in NAMING_DOCUMENTS if (checkpoint / name).is_file()}
+    ready = {name: without_code(document) for name, document in written.items()}
+    if CONFIG in ready:
+        ready[CONFIG] = readable(ready[CONFIG])
+    return {name: document for name, document in ready.items() if document != written[name]}
 
 
 def link_loras(checkpoint: Path, out: Path) -> None:
-    """Link the LoRA adapters beside the checkpoint, each in its own folder."""
-    for file in (checkpoint / ADAPTERS_FOLDER).rglob("*"):
-        if file.is_file():
-            target = out / file.relative_to(checkpoint)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            link_file(file, target)
+    """Link the LoRA adapters beside the checkpoint, each in its own folder, with configurations that name no code."""
+    for adapter in {file.parent for file in (checkpoint / ADAPTERS_FOLDER).rglob("*") if file.is_file()}:
+        target = out / adapter.relative_to(checkpoint)
+        target.mkdir(parents=True, exist_ok=True)
+        link_readable(adapter, target)
 
 
 def link_draft(checkpoint: Path, out: Path) -> None:
@@ -70,3 +84,7 @@ def link_file(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
+
+
+def _write(document: dict[str, Any], file: Path) -> None:
+    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

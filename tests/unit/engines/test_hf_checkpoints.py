@@ -187,6 +187,18 @@ def test_adapters_pass_through_quantize_and_are_no_weights_of_the_model(adapted,
     assert metrics["weights_bytes"] == (adapted / "model.safetensors").stat().st_size
 
 
+def test_a_library_that_an_adapter_names_does_not_reach_the_server(adapted, out):
+    config = adapted / "lora" / "terse" / "adapter_config.json"
+    named = {"auto_mapping": {"base_model_class": "C", "parent_library": "stranger.kernel"}}
+    config.write_text(json.dumps(json.loads(config.read_text()) | named))
+
+    maker_for("vllm").build(adapted, asked("vllm", lora=ADAPTERS), out)
+
+    assert passed_on(adapted, out) == FOUR | {"lora/terse/adapter_config.json": False}
+    served = json.loads((out / "lora" / "terse" / "adapter_config.json").read_text())
+    assert served == {name: value for name, value in json.loads(config.read_text()).items() if name not in named}
+
+
 def test_the_server_gets_adapters_room_for_the_highest_rank_and_for_all_at_once(adapted, out):
     settings = asked("vllm", lora=ADAPTERS)
 

@@ -17,13 +17,18 @@ from slipway.tasks.contracts.fit.host_cache import host_cache_bytes
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import lora_folder
 from slipway.tasks.engines.checkpoint.calibration_texts import Texts
-from slipway.tasks.engines.checkpoint.config_reading import readable
 from slipway.tasks.engines.checkpoint.files import CONFIG, check_weights, read_config, read_object
 from slipway.tasks.engines.checkpoint.positions import check_limits
 from slipway.tasks.engines.loras import check_lora_weights, loras_in
-from slipway.tasks.engines.passthrough import chat_template_in, link_all, link_loras, link_tokenizer
+from slipway.tasks.engines.passthrough import (
+    changed_documents,
+    chat_template_in,
+    link_all,
+    link_loras,
+    link_readable,
+    link_tokenizer,
+)
 from slipway.tasks.engines.preflight.engine_options import CHUNKED_PREFILL, GUIDED_DECODING, kv_cache_fraction
-from slipway.tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG
 from slipway.tasks.engines.protocol import EngineMaker
 from slipway.tasks.engines.trtllm.commands import (
     LORA_SCRIPT,
@@ -53,10 +58,6 @@ exists is used."""
 TRAIN_SPLIT = "train.jsonl"
 """quantize.py reads column `text` with Hugging Face's datasets library, to which a folder with a file of this name is a
 dataset with a `train` split."""
-
-
-OWN_CODE = "auto_map"
-"""Field of a document that names Python classes for transformers to import."""
 
 
 def visible_gpus() -> int:
@@ -93,7 +94,7 @@ class TrtMaker(EngineMaker):
         source_bytes = check_weights(checkpoint)
         check_lora_weights(checkpoint, spec)
         with TemporaryDirectory(dir=out.parent) as scratch:
-            source = _readable(checkpoint, config, Path(scratch) / "source")
+            source = _readable(checkpoint, Path(scratch) / "source")
             command = self._to_checkpoint(source, spec, out, config, texts.calibration, Path(scratch))
             run_tool(command, Path(scratch) / "quantize.log", f"{spec.quantization.format} of {spec.source.repo}")
         check_positions(config, out)
@@ -203,27 +204,12 @@ def _guided_decoding(spec: ReleaseSpec) -> dict[str, str]:
     return {GUIDED_DECODING: str(options[GUIDED_DECODING])} if GUIDED_DECODING in options else {}
 
 
-def _readable(checkpoint: Path, config: dict[str, Any], folder: Path) -> Path:
-    """The checkpoint, or links to its files and documents that TensorRT-LLM's transformers reads correctly.
-
-    All of TensorRT-LLM's scripts trust remote code, with which transformers 4.57.3 takes the Python files that
-    `auto_map` names, even for a model that it has its own code for. Download leaves such files out, and files of
-    another repository must not be fetched and run.
-    """
-    documents = {CONFIG: (config, readable(config))}
-    if (checkpoint / TOKENIZER_CONFIG).is_file():
-        tokenizer = read_object(checkpoint / TOKENIZER_CONFIG)
-        documents[TOKENIZER_CONFIG] = (tokenizer, tokenizer)
-    own = {name: {**ready} for name, (_, ready) in documents.items()}
-    for ready in own.values():
-        ready.pop(OWN_CODE, None)
-    if all(own[name] == written for name, (written, _) in documents.items()):
+def _readable(checkpoint: Path, folder: Path) -> Path:
+    """The checkpoint, or links to its files and documents that TensorRT-LLM's transformers reads correctly."""
+    if not changed_documents(checkpoint):
         return checkpoint
     folder.mkdir()
-    link_all(checkpoint, folder)
-    for name, ready in own.items():
-        (folder / name).unlink()  # a link: writing to it would change the checkpoint
-        (folder / name).write_text(json.dumps(ready, indent=2) + "\n", encoding="utf-8")
+    link_readable(checkpoint, folder)
     return folder
 
 
@@ -243,6 +229,6 @@ def _with_nodes(checkpoint: Path, ready: Path, gpus_per_node: int) -> Path:
     ready.mkdir()
     config = read_object(checkpoint / CONFIG)
     config["mapping"] = {**config.get("mapping", {}), "gpus_per_node": gpus_per_node}
-    link_all(checkpoint, ready, leave=CONFIG)
+    link_all(checkpoint, ready, leave={CONFIG})
     (ready / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     return ready
