@@ -9,6 +9,7 @@ it imports nothing of Slipway.
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -17,6 +18,11 @@ MAX_DIGITS = 400
 """The longest number, as it is written: more than any double needs, and below Python's own limit of 4,300."""
 MAX_INTEGER = 2**64
 """What a program reads into 64 bits. Beyond it, runtimes disagree about whole numbers."""
+
+MARKS = ",:[{"
+"""Each of them begins a value or follows a name, outside of texts and but for lists and objects without members."""
+WITHOUT_MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|\[\s*\]|\{\s*\}', re.DOTALL)
+"""A text, or a list or object without members. A text that does not end goes to the end: nothing is looked at twice."""
 
 
 class BoundsError(ValueError):
@@ -54,9 +60,12 @@ def read(text: str | bytes, bounds: Bounds) -> Any:
     """
     if len(text) > bounds.chars:
         raise BoundsError(f"has {len(text)} characters; the limit is {bounds.chars}")
+    written = _decoded(text) if isinstance(text, bytes) else text
+    if _has_more(written, bounds.values):
+        raise BoundsError(f"has more than {bounds.values} values")
     try:
         value = json.loads(
-            text.decode("utf-8-sig") if isinstance(text, bytes) else text,
+            written,
             object_pairs_hook=None if bounds.repeated_names else _unique,
             parse_constant=_no_constant,
             parse_int=_integer,
@@ -64,8 +73,6 @@ def read(text: str | bytes, bounds: Bounds) -> Any:
         )
     except BoundsError:
         raise
-    except UnicodeDecodeError as error:
-        raise NotJsonError(f"is not UTF-8 ({error.reason} at byte {error.start})") from error
     except RecursionError as error:
         raise BoundsError(f"is more than {bounds.depth} levels deep") from error
     except ValueError as error:
@@ -92,6 +99,22 @@ def check(value: Any, bounds: Bounds) -> None:
                 raise BoundsError("has half a surrogate pair, which cannot be written as UTF-8")
         inner = itertools.chain.from_iterable(map(_within, level))
         level, depth = list(itertools.islice(inner, left + 1)), depth + 1
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise NotJsonError(f"is not UTF-8 ({error.reason} at byte {error.start})") from error
+
+
+def _has_more(text: str, values: int) -> bool:
+    """Whether a JSON text has more values, names of members included: known long before it would be read."""
+    return _marks(text) >= values and _marks(WITHOUT_MARKS.sub("0", text)) >= values
+
+
+def _marks(text: str) -> int:
+    return sum(map(text.count, MARKS))
 
 
 def is_text(value: str) -> bool:
