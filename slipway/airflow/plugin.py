@@ -1,12 +1,28 @@
 """The plugin that Airflow loads."""
 
+from typing import TYPE_CHECKING, Any
+
 from airflow.plugins_manager import AirflowPlugin
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+PREFIX = "/slipway"
+
+
+async def page(scope: "Scope", receive: "Receive", send: "Send") -> None:
+    """The page's application, imported with the first request: every process of Airflow loads its plugins."""
+    from slipway.airflow.page.app import app  # noqa: PLC0415 - see above
+
+    await app(scope, receive, send)
 
 
 class SlipwayPlugin(AirflowPlugin):
-    """Shows in the list of plugins that Slipway is installed.
+    """Adds the page of all models to Airflow's UI.
 
     An installed wheel registers it by its entry point, a checkout by plugins/slipway_plugin.py.
     """
 
     name = "slipway"
+    fastapi_apps: list[Any] = [{"app": page, "url_prefix": PREFIX, "name": "Slipway"}]  # noqa: RUF012 - Airflow's way
+    external_views: list[Any] = [{"name": "Models", "href": f"{PREFIX}/", "destination": "nav"}]  # noqa: RUF012

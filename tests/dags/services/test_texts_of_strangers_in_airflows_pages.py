@@ -2,9 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
-import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,13 +18,11 @@ from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
 from slipway.airflow.approval import changes, evidence
 from tests.dags.results_to_approve import passed, planned
+from tests.dags.services.api_server import HOSTILE, api_server, shows
 from tests.fakes.releases import SPEC
 from tests.support.browser import CHROMIUM, page
 from tests.support.paths import REPOSITORY
-from tests.support.ports import free_ports
-from tests.support.service_logs import LogFiles, tell
 from tests.support.strange_texts import questions_of_specs, texts
-from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
@@ -41,24 +36,6 @@ TEXTS = texts(CODE, ADDRESS)
 DAG, RUN = "release__demo", "hostile"
 TASKS = f"/dags/{DAG}/runs/{RUN}/tasks"
 
-HOSTILE = """
-(() => {
-  const told = (text) => /stranger/.test(text);
-  const addresses = ["src", "srcset", "href", "xlink:href", "action", "formaction", "data", "poster", "srcdoc", "style"];
-  const found = [];
-  for (const element of document.querySelectorAll("*")) {
-    for (const {name, value} of element.attributes) {
-      const link = element.tagName === "A" && name === "href" && /^https?:/.test(value);
-      if (told(value) && !link && (name.startsWith("on") || addresses.includes(name))) found.push(element.outerHTML);
-    }
-    if (/^(script|style|iframe|object|embed|base|meta|link|form|title)$/i.test(element.tagName)) {
-      if (told(element.textContent)) found.push(element.outerHTML);
-    }
-  }
-  return found;
-})()
-"""
-"""Elements that run or fetch a stranger's text; a link that waits for a click is none."""
 BESIDE_CODE = """
 (() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
@@ -70,10 +47,6 @@ BESIDE_CODE = """
 })()
 """
 """Texts of a stranger that are outside of every code block."""
-
-
-def shows(text):
-    return f"document.body?.innerText.includes({text!r})"
 
 
 STRANGER = shows("stranger")
@@ -122,28 +95,8 @@ def run(database, runs, tmp_path, monkeypatch):
 @pytest.fixture
 def server(run, tmp_path):
     """The address of Airflow's API server over that database; whoever asks is an administrator."""
-    (port,) = free_ports(1)
-    address = f"http://127.0.0.1:{port}"
-    settings = {"CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True", "API__BASE_URL": address, "API__PORT": str(port)}
-    environment = os.environ | {f"AIRFLOW__{name}": value for name, value in settings.items()}
-    command = [sys.executable, "-m", "local.airflow.program", "api-server", "--apps", "core", "--host", "127.0.0.1"]
-    tell(LogFiles(log := tmp_path / "api-server.log"))
-    with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
-    try:
-        until(lambda: answers(f"{address}/api/v2/version"))
+    with api_server(tmp_path / "api-server.log") as address:
         yield address
-    finally:
-        process.terminate()
-        process.wait(PATIENCE_S)
-
-
-def answers(url):
-    try:
-        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
-    except OSError:
-        return False
-    return True
 
 
 def test_no_page_runs_or_fetches_a_strangers_text_but_a_note_that_a_person_wrote(server, tmp_path):
