@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from slipway.airflow.page import PREFIX
+
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
-
-PREFIX = "/slipway"
 
 
 async def page(scope: "Scope", receive: "Receive", send: "Send") -> None:

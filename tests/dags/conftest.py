@@ -9,7 +9,7 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-from tests.dags.places import CREDENTIALS, SITE
+from tests.dags.places import CREDENTIALS, SITE, store_connection
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 # Airflow and the Kubernetes client read these when they are imported, which the imports below already do
@@ -21,6 +21,8 @@ os.environ |= {
     "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__FERNET_KEY": "",
+    # by default a DAG that was stored less than 30 s ago is not stored again, so a test would see the DAG of another one
+    "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
     "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps({"conn_type": "kubernetes"}),
     "KUBECONFIG": str(HOME / "kubeconfig"),
     "SLIPWAY_SITE": str(SITE),
@@ -83,8 +85,7 @@ def _answers(url):
 @pytest.fixture
 def bucket(s3_endpoint, monkeypatch):
     """The site's bucket, empty; Airflow's connection leads to it."""
-    connection = {"conn_type": "aws", **CREDENTIALS, "extra": {"endpoint_url": s3_endpoint, "region_name": "us-east-1"}}
-    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", json.dumps(connection))
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", store_connection(s3_endpoint))
     s3_client_of.cache_clear()
     s3 = boto3.resource(
         "s3",

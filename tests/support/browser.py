@@ -53,6 +53,10 @@ class Page:
         for each in ("about:blank", url):
             self._call("Page.navigate", url=each)
 
+    def set_cookie(self, name, value, url):
+        """Give the browser a cookie for the pages of that address."""
+        self._call("Network.setCookie", name=name, value=value, url=url)
+
     def run(self, script):
         """The value of a script in the page."""
         answer = self._call("Runtime.evaluate", expression=script, returnByValue=True)

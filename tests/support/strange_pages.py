@@ -1,17 +1,25 @@
 """The pages that Slipway writes, with a stranger's text wherever one can be."""
 
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 from slipway.cli.ask import comparison_page
 from slipway.cli.ask.batch_files import Prompt, Result
+from slipway.pages import templates
+from slipway.pages.models import Doing, Link, read_rows
 from slipway.tasks.adapters.judge.report import render
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.measured.evidence import Evidence
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from slipway.tasks.contracts.measured.measurement import AnswerRow, summarize
 from slipway.tasks.contracts.spec.gate import Expectation, Goodput
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.channel import Channel
+from tests.fakes.page_documents import PageDocuments
 from tests.fakes.releases import release
 from tests.unit.evidence.test_measurement import row
+
+LAYOUT = Layout("s3://bucket")
 
 
 def report_page(text):
@@ -61,7 +69,27 @@ def comparison(text):
     return comparison_page.page(pairs, (text, "demo"), [text])
 
 
-PAGES = (report_page, comparison)
+def models_page(text):
+    """The page of all models: reasons in their channels, steps that run, what cannot be read."""
+    names, now = ("one", "two", "three"), datetime(2026, 1, 2, tzinfo=UTC)
+    channels = {
+        LAYOUT.channel(name): Channel(name=name).refused(f"{name}-0123456789ab", at=now, run="run", reason=text)
+        for name in names
+    }
+    return templates.render(
+        "models.html.j2",
+        rows=read_rows(names, LAYOUT, PageDocuments(channels)),
+        doing={name: Doing(now=Link(text, "/dags")) for name in names},
+        count=3,
+        page=1,
+        pages=1,
+        days=30,
+        now=now,
+        hub="https://huggingface.co",
+    )
+
+
+PAGES = (report_page, comparison, models_page)
 
 
 class Structure(HTMLParser):

@@ -1,1 +1,4 @@
-"""Slipway's page in Airflow: every model that the reader may see, in one table. Only the API server imports it."""
+"""Slipway's pages in Airflow: what people see of models. Only the API server imports its modules."""
+
+PREFIX = "/slipway"
+"""Path of the pages at the API server."""

@@ -18,7 +18,8 @@ from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
 from slipway.airflow.approval import changes, evidence
 from tests.dags.results_to_approve import passed, planned
-from tests.dags.services.api_server import HOSTILE, api_server, shows
+from tests.dags.services.api_server import HOSTILE, shows
+from tests.dags.services.people import ADMIN
 from tests.fakes.releases import SPEC
 from tests.support.browser import CHROMIUM, page
 from tests.support.paths import REPOSITORY
@@ -92,15 +93,10 @@ def run(database, runs, tmp_path, monkeypatch):
         session.delete(session.get(DagRun, run.id))
 
 
-@pytest.fixture
-def server(run, tmp_path):
-    """The address of Airflow's API server over that database; whoever asks is an administrator."""
-    with api_server(tmp_path / "api-server.log") as address:
-        yield address
-
-
-def test_no_page_runs_or_fetches_a_strangers_text_but_a_note_that_a_person_wrote(server, tmp_path):
+def test_no_page_runs_or_fetches_a_strangers_text_but_a_note_that_a_person_wrote(run, airflow, tmp_path):
+    server = airflow.address
     with page(tmp_path / "profile") as shown:
+        airflow.log_in(shown, ADMIN)
 
         def judged(path, *clicks, ready=STRANGER):
             """What the page asked strangers for and opened, and the elements that hold their texts."""

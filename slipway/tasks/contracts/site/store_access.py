@@ -29,7 +29,11 @@ SIGNER = "slipway-publisher"
 RELEASES, ARTIFACTS, DATASETS = "releases/*", "artifacts/*", "datasets/*"
 CHANNELS, REQUESTS, NETWORK, RETENTION = "channels/*", "requests/*", "network/*", "retention/*"
 ACCOUNTS: dict[str, StoreAccess] = {
-    "slipway-airflow": StoreAccess(reads=(RELEASES, RETENTION), writes=(REQUESTS,), finds_absent=False),
+    # for its pages; a model that was never released has no channel
+    "slipway-airflow": StoreAccess(
+        reads=(RELEASES, RETENTION, CHANNELS, "artifacts/publish/*/manifest.json", "artifacts/publish/*/model.sig"),
+        writes=(REQUESTS,),
+    ),
     "slipway-planner": StoreAccess(
         reads=(REQUESTS, CHANNELS, RELEASES, ARTIFACTS, DATASETS),
         # a plan records in an artifact's manifest that it relies on it

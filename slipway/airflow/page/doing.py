@@ -1,0 +1,94 @@
+"""What Airflow knows of models: the run that has not ended, and what the reader may do by their rights in Airflow."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from sqlalchemy import func, select
+
+from slipway.airflow.dags.left_behind import RELEASES, ROLLBACKS
+from slipway.airflow.other_runs import ACTIVE
+from slipway.pages.models import Doing, Link
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+BUSY = ("running", "deferred", "awaiting_input")
+APPROVAL = "approval"
+
+
+@dataclass(frozen=True)
+class Busy:
+    """The newest run of a model that has not ended, and the tasks of it that run or wait."""
+
+    run_id: str
+    tasks: tuple[str, ...]
+
+
+def names_of(dag_ids: Iterable[str]) -> list[str]:
+    """The models among DAGs."""
+    return sorted(dag_id.removeprefix(RELEASES) for dag_id in dag_ids if dag_id.startswith(RELEASES))
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who reads, by Airflow's auth manager. `teams` are those of DAGs, where Airflow has teams."""
+
+    user: Any
+    teams: Mapping[str, str | None]
+
+    def may(self, method: Any, dag_id: str, entity: DagAccessEntity | None = None) -> bool:
+        """Whether they may do that with this DAG."""
+        details = DagDetails(id=dag_id, team_name=self.teams.get(dag_id))
+        return get_auth_manager().is_authorized_dag(
+            method=method, access_entity=entity, details=details, user=self.user
+        )
+
+
+def person(user: Any, names: Collection[str], session: "Session") -> Person:
+    """The reader, with the teams of these models' DAGs."""
+    dag_ids = [prefix + name for name in names for prefix in (RELEASES, ROLLBACKS)]
+    return Person(user, DagModel.get_dag_id_to_team_name_mapping(dag_ids, session=session))
+
+
+def doing(names: Collection[str], reader: Person, session: "Session", base: str) -> dict[str, Doing]:
+    """What is done with each model, and what the reader may do. `base` is the path of Airflow's own pages."""
+    busy = busy_runs(names, session)
+    return {name: _doing(name, busy.get(name), reader, f"{base}/dags") for name in names}
+
+
+def busy_runs(names: Iterable[str], session: "Session") -> dict[str, Busy]:
+    """The newest run of each model that has not ended."""
+    dag_ids = [f"{RELEASES}{name}" for name in names]
+    newest = select(func.max(DagRun.id)).where(DagRun.dag_id.in_(dag_ids), DagRun.state.in_(ACTIVE))
+    at_work = (TaskInstance.dag_id == DagRun.dag_id) & (TaskInstance.run_id == DagRun.run_id)
+    found = session.execute(
+        select(DagRun.dag_id, DagRun.run_id, TaskInstance.task_id)
+        .outerjoin(TaskInstance, at_work & TaskInstance.state.in_(BUSY))
+        .where(DagRun.id.in_(newest.group_by(DagRun.dag_id)))
+    )
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for dag_id, run_id, task_id in found:
+        tasks.setdefault((dag_id, run_id), []).extend([task_id] if task_id else [])
+    return {
+        dag_id.removeprefix(RELEASES): Busy(run_id, tuple(sorted(of_run))) for (dag_id, run_id), of_run in tasks.items()
+    }
+
+
+def _doing(name: str, busy: Busy | None, reader: Person, dags: str) -> Doing:
+    release, rollback = f"{RELEASES}{name}", f"{ROLLBACKS}{name}"
+    run = f"{dags}/{release}/runs/{quote(busy.run_id, safe='')}" if busy else ""
+    actions = [
+        Link(text, f"{dags}/{dag_id}")
+        for text, dag_id in (("Release", release), ("Roll back", rollback))
+        if reader.may("POST", dag_id, DagAccessEntity.RUN)
+    ]
+    if busy and APPROVAL in busy.tasks and reader.may("PUT", release, DagAccessEntity.HITL_DETAIL):
+        actions.insert(0, Link("Approve", f"{run}/tasks/{APPROVAL}/required_actions"))
+    return Doing(Link(", ".join(busy.tasks) or "starting", run) if busy else None, tuple(actions))

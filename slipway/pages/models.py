@@ -1,0 +1,111 @@
+"""All models: a row for each, with what its channel, its live release and its last gate say."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from slipway.pages import reading
+from slipway.pages.reading import Reader
+from slipway.pages.texts import EVENTS, why
+from slipway.tasks.contracts.measured.gate import GateReport
+from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.channel import Channel, ChannelEvent
+from slipway.tasks.contracts.stored.release import Release
+
+DAYS = 30
+"""How far back the strip of a model's events goes."""
+STRIP_DAY_PX = 6.0
+
+
+class Mark(NamedTuple):
+    """An event in the strip, and where it stands, in pixels from the left."""
+
+    x: float
+    event: ChannelEvent
+
+
+@dataclass(frozen=True)
+class Link:
+    """Something to follow."""
+
+    text: str
+    href: str
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What is known of a model besides its documents: the step that runs now, and what the reader may do."""
+
+    now: Link | None = None
+    actions: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """What is shown of a model."""
+
+    name: str
+    channel: Channel | None = None
+    live: Release | None = None
+    gate: GateReport | None = None
+    """The report behind the newest event, if that is a refusal by the gate."""
+    problem: str = ""
+    """Why the channel or the live release cannot be shown."""
+
+    @property
+    def newest(self) -> ChannelEvent | None:
+        """The newest event."""
+        return self.history[0] if self.history else None
+
+    @property
+    def verdict(self) -> str:
+        """The newest event in words, such as `refused: 2 of 3 smoke answers wrong`."""
+        return why(self.newest, self.gate) if self.newest else "never released"
+
+    def strip(self, now: datetime) -> tuple[Mark, ...]:
+        """The events of the last DAYS days, oldest first."""
+        days = [(DAYS - (now - event.at) / timedelta(days=1), event) for event in reversed(self.history)]
+        return tuple(Mark(round(day * STRIP_DAY_PX, 1), event) for day, event in days if day >= 0)
+
+    def strip_words(self, now: datetime) -> str:
+        """The same as a sentence, such as `in 30 days: 3 promoted, 1 refused`."""
+        counts: Counter[str] = Counter(mark.event.event for mark in self.strip(now))
+        return f"in {DAYS} days: " + ", ".join(
+            f"{counts[event]} {words}" for event, words in EVENTS.items() if counts[event]
+        )
+
+    @property
+    def history(self) -> tuple[ChannelEvent, ...]:
+        """Every event that the channel remembers, newest first."""
+        return self.channel.history if self.channel else ()
+
+
+def gate_uri(layout: Layout, name: str, event: ChannelEvent) -> str:
+    """The gate's report of the run behind an event."""
+    return f"{layout.evidence(name, event.release_id, event.run)}/gate.json"
+
+
+def read_rows(names: Collection[str], layout: Layout, reader: Reader) -> list[ModelRow]:
+    """A row for each model, in that order; two rounds of reading, however many there are."""
+    channels = reader.read({layout.channel(name): reading.CHANNEL for name in names})
+    wanted = {}
+    for name in names:
+        channel = channels[layout.channel(name)].value
+        if channel and channel.live:
+            wanted[channel.live.release_uri] = reading.RELEASE
+        if channel and channel.history and channel.history[0].event == "refused":
+            wanted[gate_uri(layout, name, channel.history[0])] = reading.GATE
+    documents = reader.read(wanted)
+    return [_row(name, channels[layout.channel(name)], documents, layout) for name in names]
+
+
+def _row(name: str, stored: reading.Stored, documents: dict[str, reading.Stored], layout: Layout) -> ModelRow:
+    channel = stored.value
+    if channel is None:
+        return ModelRow(name, problem=f"its channel cannot be shown: {stored.problem}" if stored.problem else "")
+    live = documents.get(channel.live.release_uri) if channel.live else None
+    gate = documents.get(gate_uri(layout, name, channel.history[0])) if channel.history else None
+    problem = f"its live release cannot be shown: {live.problem}" if live and live.problem else ""
+    return ModelRow(name, channel, live.value if live else None, gate.value if gate else None, problem)

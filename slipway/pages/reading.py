@@ -1,0 +1,65 @@
+"""Documents as the pages read them, and how each becomes a contract. Pure: whoever has a store passes a reader."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from slipway.tasks.contracts.base import Contract, read_contract_json
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.measured.gate import GateReport
+from slipway.tasks.contracts.measured.measurement import AnswerRow, LevelSummary
+from slipway.tasks.contracts.stored.artifact import Manifest
+from slipway.tasks.contracts.stored.attestation import Bundle
+from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.release import Release, StepResult
+
+Document = TypeVar("Document", bound=Contract)
+Parse = Callable[[bytes], Any]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A document: its contract, or None and the problem; None without a problem where there is no document."""
+
+    value: Any = None
+    problem: str = ""
+
+
+class Reader(Protocol):
+    """Whoever reads documents. A document that cannot be read is a problem of it alone, never an exception."""
+
+    def read(self, wanted: Mapping[str, Parse]) -> dict[str, Stored]:
+        """Every document by its URI, parsed."""
+        ...
+
+
+def parsed(data: bytes, parse: Parse) -> Stored:
+    """The document of these bytes."""
+    try:
+        return Stored(parse(data))
+    except (InputError, ValidationError, ValueError):
+        return Stored(problem="it is not what this version of Slipway can read")
+
+
+def problems_of(documents: Mapping[str, Stored]) -> tuple[str, ...]:
+    """What cannot be read of documents by their names, and why."""
+    return tuple(f"{name} cannot be shown: {each.problem}" for name, each in documents.items() if each.problem)
+
+
+def _contract(kind: type[Document], data: bytes) -> Document:
+    return read_contract_json(kind, data, kind.__name__)
+
+
+def _rows(adapter: TypeAdapter[Any], data: bytes) -> Any:
+    return adapter.validate_python(json.loads(data))
+
+
+CHANNEL, RELEASE, GATE, RESULT, MANIFEST, SIGNATURE = (
+    partial(_contract, kind) for kind in (Channel, Release, GateReport, StepResult, Manifest, Bundle)
+)
+ANSWERS = partial(_rows, TypeAdapter(tuple[AnswerRow, ...]))
+SUMMARIES = partial(_rows, TypeAdapter(tuple[LevelSummary, ...]))
