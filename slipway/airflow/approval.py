@@ -7,9 +7,10 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from slipway.airflow.doc_text import code, fenced
+from slipway.airflow.notify.links import document_url
 from slipway.tasks.contracts.fit.surge import Interruption
 from slipway.tasks.contracts.measured.gate import GateReport
-from slipway.tasks.contracts.stored.release import StepResult
+from slipway.tasks.contracts.stored.release import WHY_KEY, StepResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +55,10 @@ class Approval(ApprovalOperator):
         except HITLRejectException as error:
             user = event.get("responded_by_user") or {}
             name = user.get("name") if isinstance(user, dict) else getattr(user, "name", None)
+            rejected = f"approval: rejected by {name or 'an unnamed user'}"
+            context["ti"].xcom_push(key=WHY_KEY, value=rejected)
             raise AirflowFailException(
-                f"approval: rejected by {name or 'an unnamed user'}. The candidate is rolled back; "
-                "the live release stays. Trigger a new run to try again."
+                f"{rejected}. The candidate is rolled back; the live release stays. Trigger a new run to try again."
             ) from error
 
 
@@ -67,7 +69,10 @@ def evidence(gate: StepResult) -> str:
     judged = [f"- {judgement.verdict}: {judgement.why}" for judgement in report.judgements]
     judged += [f"- not judged: {reason}" for reason in report.not_applicable]
     verdict = f"{code(report.release_id)} would replace {live}. The gate's verdict is **{report.verdict}**."
-    return "\n\n".join([verdict, fenced("\n".join(judged), "text"), f"Evidence: {code(gate.data['evidence'])}"])
+    folder = str(gate.data["evidence"])
+    url = document_url(f"{folder}/report.html")
+    link = f"[Report]({url}), stored below {code(folder)}" if url else f"Evidence: {code(folder)}"
+    return "\n\n".join([verdict, fenced("\n".join(judged), "text"), link])
 
 
 def changes(plan: StepResult) -> str:

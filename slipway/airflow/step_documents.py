@@ -25,7 +25,7 @@ def write_request(uri: str, request: Contract, aws_conn_id: str) -> None:
         raise AirflowFailException(
             f"the request has {len(body)} bytes, expected at most {MAX_REQUEST_BYTES}. Make the spec shorter."
         )
-    client, bucket, key = _at(uri, aws_conn_id)
+    client, bucket, key = located(uri, aws_conn_id)
     try:
         client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
     except Exception as error:  # botocore's errors have no common base class
@@ -37,7 +37,7 @@ def write_request(uri: str, request: Contract, aws_conn_id: str) -> None:
 
 def read_result(uri: str, aws_conn_id: str) -> StepResult | None:
     """Read the result document at `uri`; None when there is none."""
-    client, bucket, key = _at(uri, aws_conn_id)
+    client, bucket, key = located(uri, aws_conn_id)
     try:
         body = client.get_object(Bucket=bucket, Key=key)["Body"].read()
     except client.exceptions.NoSuchKey:
@@ -45,7 +45,8 @@ def read_result(uri: str, aws_conn_id: str) -> StepResult | None:
     return StepResult.model_validate_json(body)
 
 
-def _at(uri: str, aws_conn_id: str) -> tuple[Any, str, str]:
+def located(uri: str, aws_conn_id: str) -> tuple[Any, str, str]:
+    """The client, bucket and key of an object."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     return s3_client(aws_conn_id), bucket, key
 
@@ -60,5 +61,8 @@ def s3_client_of(aws_conn_id: str, _period: int) -> Any:
     """The client of one of the periods of FRESH_S seconds."""
     # imported here, because boto3 takes half a second, which would slow down every DAG parse
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415
 
-    return S3Hook(aws_conn_id=aws_conn_id).get_conn()
+    # boto3 signs links with Signature Version 2 otherwise, which most regions and stores refuse
+    config = Config(signature_version="s3v4").merge(S3Hook(aws_conn_id=aws_conn_id).config)
+    return S3Hook(aws_conn_id=aws_conn_id, config=config).get_conn()

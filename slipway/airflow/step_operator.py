@@ -2,6 +2,7 @@
 
 import json
 import logging
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from kubernetes.client import ApiException
 
 from slipway.airflow import pods, results
 from slipway.airflow.approval import Approval
+from slipway.airflow.notify.links import document_url
 from slipway.airflow.other_runs import OtherRuns
 from slipway.airflow.outages import PATIENCE_S, NoAnswerError, Outage, PatientRest
 from slipway.airflow.runs import pod_name, run_identity
@@ -41,15 +43,16 @@ from slipway.tasks.contracts.kubernetes_text import check_pod_values
 from slipway.tasks.contracts.measured.drill import SKIPPED
 from slipway.tasks.contracts.measured.gate import Verdict
 from slipway.tasks.contracts.pods.pod_failures import PodFailure, failure_of, gone
+from slipway.tasks.contracts.redaction import bounded
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.step_names import Step
 from slipway.tasks.contracts.stored.artifact import STAGES, Layout
 from slipway.tasks.contracts.stored.lease import DAG_RUN, ENDED_HOLDERS
 from slipway.tasks.contracts.stored.plan import Plan
-from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PREFIX, StepResult
+from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PREFIX, WHY_KEY, StepResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Never
 
     from airflow.sdk import Context
@@ -119,13 +122,17 @@ class StepOperator(KubernetesPodOperator):
         return STEP_KINDS[self.step]
 
     def execute(self, context: "Context") -> None:
-        """Run the step's pod, unless none is needed.
+        """Run the step's pod, unless none is needed; a failure leaves its text for whoever is told of it.
 
         Raises:
             AirflowSkipException: there is nothing to release, to roll back or to drill.
             AirflowFailException: a retry cannot help.
             AirflowException: the step failed; a retry may help.
         """
+        with self._why_left(context):
+            self._execute(context)
+
+    def _execute(self, context: "Context") -> None:
         run = run_identity(context["run_id"])
         plan, release_uri = (None, None) if self.kind.documents else self._planned(context)
         if plan and release_uri and self.step in STAGES and plan.stages[self.step].stored:
@@ -175,7 +182,18 @@ class StepOperator(KubernetesPodOperator):
         """Continue as the parent does after the triggerer saw the pod end; then read the result."""
         if CANNOT_START in event:
             self.pod_failure, self.get_logs = PodFailure(**event[CANNOT_START]), False
-        self._conclude(context, super().trigger_reentry, event)
+        with self._why_left(context):
+            self._conclude(context, super().trigger_reentry, event)
+
+    @contextmanager
+    def _why_left(self, context: "Context") -> "Iterator[None]":
+        try:
+            yield
+        except (AirflowSkipException, DownstreamTasksSkipped):
+            raise
+        except AirflowException as error:
+            context["ti"].xcom_push(key=WHY_KEY, value=bounded(str(error)))
+            raise
 
     @cached_property
     def client(self) -> "CoreV1Api":
@@ -332,6 +350,8 @@ class StepOperator(KubernetesPodOperator):
                 f"found {actual}, expected one of run {run}. Check what else writes there; then clear this task."
             )
         self._push(context, result)
+        if evidence := result.data.get("evidence"):
+            self.log.info("report: %s", document_url(f"{evidence}/report.html"))
         if self.kind.refusal is not None:
             self._judge(result, self.kind.refusal)
         if self.kind.plans and (unneeded := self._unneeded(context, result)):

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
+from slipway.airflow.notify.callbacks import tells
 from slipway.airflow.step_operator import StepOperator
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.lease import DRILLS
@@ -30,5 +31,12 @@ def drill_dag(spec: ReleaseSpec) -> DAG | None:
         auto_register=False,
     ) as dag:
         # after its pod was lost the second attempt puts the live release back, so it comes soon
-        StepOperator(task_id="drill", step="drill", spec=spec, retries=1, retry_delay=timedelta(seconds=10))
+        StepOperator(
+            task_id="drill",
+            step="drill",
+            spec=spec,
+            retries=1,
+            retry_delay=timedelta(seconds=10),
+            on_failure_callback=tells("drill-failed", spec),
+        )
     return dag

@@ -9,6 +9,7 @@ from slipway.airflow.dags.left_behind import RELEASES, ROLLBACKS
 from slipway.airflow.dags.release_dag import release_dag
 from slipway.airflow.dags.rollback_dag import rollback_dag
 from slipway.airflow.dags.site_dags import failed_pods_dag, retention_dag
+from slipway.airflow.notify.callbacks import warn_of_problems
 from slipway.airflow.site import current_site, has_site_dags, specs_folder, specs_slice
 from slipway.airflow.specs import BrokenSpecsError, make_dags
 from slipway.tasks.contracts.errors import InputError
@@ -34,6 +35,7 @@ def release_dags(specs: str | Path | None = None) -> dict[str, DAG]:
     """
     current_site()  # a missing site file is an error of the DAG file, not of each spec
     folder = _existing(specs)
+    warn_of_problems()
     of_task = get_parsing_context().dag_id or ""
     for prefix, make in MAKERS.items():
         if of_task.startswith(prefix):

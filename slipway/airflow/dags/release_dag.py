@@ -10,6 +10,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from slipway.airflow.approval import Approval
 from slipway.airflow.assets import live_model
 from slipway.airflow.doc_text import code, fenced
+from slipway.airflow.notify.callbacks import tells, warn_of_problems
 from slipway.airflow.released import Released
 from slipway.airflow.step_operator import StepOperator
 from slipway.tasks.contracts.fit.step_kinds import steps_of
@@ -70,6 +71,7 @@ def params(spec: ReleaseSpec) -> dict[str, Param]:
 
 def release_dag(spec: ReleaseSpec) -> DAG:
     """Build the DAG of one spec."""
+    warn_of_problems(spec)
     document = spec.model_dump(mode="json", exclude_unset=True)
     text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True)
     with DAG(
@@ -101,14 +103,20 @@ def release_dag(spec: ReleaseSpec) -> DAG:
         }
         rollout = spec.rollout
         warm = rollout.surge == "full"
-        approval = Approval(task_id="approval", name=spec.name, keep=rollout.keep, warm=warm)
+        asks = tells("waiting-for-approval", spec)
+        approval = Approval(task_id="approval", name=spec.name, keep=rollout.keep, warm=warm, notifiers=asks)
         *forward, promote, roll_back = steps.values()
         chain(*forward, [approval, promote])
         chain(approval, promote)
         candidate_steps = forward[forward.index(steps["roll-out"]) :]
         # teardown tasks, because Airflow runs no others after a person marks a run as failed
         chain([*candidate_steps, approval, promote], roll_back.as_teardown())
-        released = Released(task_id="released", name=spec.name).as_teardown(on_failure_fail_dagrun=True)
+        released = Released(
+            task_id="released",
+            name=spec.name,
+            on_success_callback=tells("promoted", spec),
+            on_failure_callback=tells("refused", spec),
+        ).as_teardown(on_failure_fail_dagrun=True)
         chain([promote, roll_back], released)
     # after its tasks, each of which would otherwise copy them; a run merges them in anyway
     dag.params = ParamsDict(params(spec))

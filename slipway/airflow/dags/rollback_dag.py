@@ -8,6 +8,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from slipway.airflow.assets import live_model
+from slipway.airflow.notify.callbacks import tells
 from slipway.airflow.step_operator import StepOperator
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.release import RevertRequest
@@ -38,5 +39,6 @@ def rollback_dag(spec: ReleaseSpec) -> DAG:
             retry_delay=timedelta(seconds=10),
             priority_weight=AHEAD_OF_RELEASES,
             outlets=[live_model(spec.name)],
+            on_success_callback=tells("rolled-back", spec),
         )
     return dag

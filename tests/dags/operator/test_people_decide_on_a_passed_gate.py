@@ -95,14 +95,19 @@ def test_texts_of_strangers_stay_in_the_code_blocks_of_the_question(runs, text):
     tokens = MarkdownIt().parse("\n\n".join((evidence(gate), changes(plan))))
 
     assert [each.type for each in tokens if each.type not in PROSE] == ["fence", "fence"]
-    assert not [child for each in tokens for child in each.children or [] if child.type not in INLINE]
+    inline = [child for each in tokens for child in each.children or [] if child.type not in INLINE]
+    assert [child.type for child in inline] == ["link_open", "link_close"]
+    assert "/slipway/evidence/report.html?X-Amz-Algorithm=AWS4-HMAC-SHA256&" in inline[0].attrs["href"]
 
 
 class Pulled:
     """A task instance that has the results of earlier steps."""
 
     def __init__(self, results):
-        self.results = results
+        self.results, self.pushed = results, {}
+
+    def xcom_push(self, key, value):
+        self.pushed[key] = value
 
     def xcom_pull(self, task_ids, key):
         return self.results[task_ids]
@@ -120,8 +125,11 @@ def test_a_run_that_needs_approval_asks_with_all_of_it(runs, monkeypatch):
 
 
 def test_a_rejection_is_final_and_names_who_rejected():
+    ti = Pulled({})
     with pytest.raises(AirflowFailException, match="rejected by Ann"):
-        Approval(task_id="approval", name="demo", keep=2).execute_complete({}, answer("Reject"))
+        Approval(task_id="approval", name="demo", keep=2).execute_complete({"ti": ti}, answer("Reject"))
+
+    assert ti.pushed == {"why": "approval: rejected by Ann"}
 
 
 def test_an_answer_that_airflow_could_not_take_is_no_rejection():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
 from slipway.tasks.contracts.engine.speculation import Drafted, PromptLookup
+from slipway.tasks.contracts.notifications import Notifier
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import STAGES
 from slipway.tasks.contracts.stored.plan import (
@@ -192,6 +193,7 @@ CHANGES = {
     "time to drain": (None, section(serving=spec(serving={"drain_s": 900}).serving)),
     "roll-out": (None, section(rollout=spec(rollout={"keep": 5}).rollout)),
     "schedule": (None, section(schedule="@daily")),
+    "notifications": (None, section(notifications=(Notifier(notifier="a.B"),))),
 }
 
 
@@ -253,6 +255,7 @@ NOT_READ = {
     "rollout.": "strategy steps mirror bake_s keep surge approval",
     "rollout.canary.": "min_requests extra_errors slowdown blind_looks",
     "rollout.drill.": "schedule request_rate seconds",
+    "notifications.": "notifier arguments events",
 }
 """Fields of a spec that are part of no key, by section."""
 IRRELEVANT = {f"{section}{name}" for section, names in NOT_READ.items() for name in names.split()}

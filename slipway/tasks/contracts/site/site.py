@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
@@ -18,6 +18,7 @@ from slipway.tasks.contracts.kubernetes_text import (
     NonEmptyLabelValue,
     ObjectName,
 )
+from slipway.tasks.contracts.notifications import Notifications
 from slipway.tasks.contracts.site.exposure import LoadBalancer, Routes
 from slipway.tasks.contracts.site.gpu_nodes import GpuNodes, Karpenter, NodeFacts, problems
 from slipway.tasks.contracts.site.network_check import NetworkFloor
@@ -156,6 +157,37 @@ class ObjectStoreSite(UserDocument):
     )
     networks: tuple[Cidr, ...] = NETWORKS
     transfer: TransferSite = TransferSite()
+    console: str | None = Field(
+        default=None,
+        pattern=r"^https?://[!-~]+$",
+        max_length=500,
+        description="page on which a person opens an object, such as https://console.example/browser/{bucket}/{key}; "
+        "absent: links are signed, and expire after link_h",
+    )
+    link_h: int = Field(
+        default=72, ge=1, le=168, description="hours for which a signed link works; S3 signs for a week"
+    )
+
+    @field_validator("console")
+    @classmethod
+    def _console_shows_any_object(cls, pattern: str | None) -> str | None:
+        if pattern is not None and (
+            "{key}" not in pattern or set("{}") & set(pattern.replace("{key}", "").replace("{bucket}", ""))
+        ):
+            raise ValueError("a console's address has {key} and may have {bucket}, and no other braces")
+        return pattern
+
+    @property
+    def link_s(self) -> int:
+        """Seconds for which a signed link works."""
+        return 3600 * self.link_h
+
+    def page_of(self, uri: str) -> str | None:
+        """The console's page of an object; None where the site names no console."""
+        if self.console is None:
+            return None
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        return self.console.replace("{bucket}", quote(bucket)).replace("{key}", quote(key))
 
     @property
     def root(self) -> str:
@@ -381,6 +413,9 @@ class Site(UserDocument):
     telemetry: Telemetry = Telemetry()
     budgets: Budgets = Field(default=Budgets(), description="time limits of pods, by phase")
     prices: Prices | None = Field(default=None, description="absent: plan says no price")
+    notifications: Notifications = Field(
+        default=Notifications(), description="who is told about promotions, refusals, rollbacks, approvals and drills"
+    )
     retention: RetentionPolicy | None = Field(
         default=None, description="what the object store keeps; absent: everything, and nothing is ever deleted"
     )

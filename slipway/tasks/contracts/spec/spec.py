@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
 from slipway.tasks.contracts.engine.engine_kinds import KEPT_FORMATS, EngineTraits, QuantizationFormat, kinds_with
+from slipway.tasks.contracts.notifications import MAX_NOTIFIERS, Notifier
 from slipway.tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
 from slipway.tasks.contracts.spec.engine import Engine
 from slipway.tasks.contracts.spec.gate import Gate
@@ -73,6 +74,11 @@ class ReleaseSpec(UserDocument):
         default=None,
         max_length=MAX_SCHEDULE_CHARS,
         description='cron expression of five fields, or a preset such as "@daily"',
+    )
+    notifications: tuple[Notifier, ...] = Field(
+        default=(),
+        max_length=MAX_NOTIFIERS,
+        description="who is told besides those of the site; its notifications.from_specs says what may be named here",
     )
 
     @property

@@ -17,6 +17,9 @@ from slipway.tasks.contracts.stored.plan import Plan
 FAILED_RESULT_KEY = "failed_result"
 """Key of the XCom that a failed task leaves: the result of its step. A step that succeeded has `return_value`."""
 
+WHY_KEY = "why"
+"""Key of the XCom that a failed task leaves besides, also where its step left no result: its error's text."""
+
 REMEDY_PREFIX = "What to do: "
 """Begins the line of a failed task's log with an error's remedy, for a person. The `slipway` command reads it where
 the task left no result."""

@@ -1,0 +1,40 @@
+"""Addresses that a person can open: of a run, of its approval, and of a document in the object store."""
+
+import logging
+from urllib.parse import quote
+
+from airflow.sdk.configuration import conf
+
+from slipway.airflow.site import current_site
+from slipway.airflow.step_documents import located
+
+log = logging.getLogger(__name__)
+
+
+def run_url(dag_id: str, run_id: str) -> str:
+    """The run's page; empty where `[api] base_url` is not set."""
+    base = conf.get("api", "base_url", fallback=None)
+    return f"{base.rstrip('/')}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}" if base else ""
+
+
+def approval_url(dag_id: str, run_id: str, task_id: str) -> str:
+    """The page on which a person answers; empty where there is none of the run."""
+    run = run_url(dag_id, run_id)
+    return f"{run}/tasks/{quote(task_id, safe='')}/required_actions" if run else ""
+
+
+def document_url(uri: str) -> str:
+    """Where a person reads a document of the object store: in the site's console, or by a link that expires.
+
+    It is signed without a request to the store. A store that gives none is logged, and the address is empty.
+    """
+    store = current_site().object_store
+    if page := store.page_of(uri):
+        return page
+    try:
+        client, bucket, key = located(uri, current_site().airflow.aws_conn_id)
+        parameters = {"Bucket": bucket, "Key": key}
+        return str(client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=store.link_s))
+    except Exception:
+        log.exception("no link to %s can be made", uri)
+        return ""

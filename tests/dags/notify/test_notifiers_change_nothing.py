@@ -1,0 +1,104 @@
+"""Whatever a notifier does, its caller goes on in bounded time, and a person reads what was wrong."""
+
+import threading
+
+import pytest
+from airflow.sdk import BaseNotifier
+
+from slipway.airflow.notify.notice import KEY, Notice
+from slipway.airflow.notify.sending import problems, send
+from slipway.tasks.contracts.notifications import Notifications, Notifier
+
+NOTICE = Notice("promoted", "demo", "2026-01-01T00:00:00+00:00", "release__demo", "manual__1", "demo-1")
+HELD = threading.Event()
+CALLS = []
+
+
+class Records(BaseNotifier):
+    """Keeps what it is called with."""
+
+    template_fields = ("text",)
+
+    def __init__(self, text="", places=()):
+        super().__init__()
+        self.text, self.places = text, places
+
+    def notify(self, context):
+        CALLS.append((self.text, self.places, context[KEY]))
+
+
+class Raises(BaseNotifier):
+    """Fails, with a secret in its text."""
+
+    def notify(self, context):
+        raise OSError("no route to https://ann:password@example.org")
+
+
+class Leaves(BaseNotifier):
+    """Would end the process."""
+
+    def notify(self, context):
+        raise SystemExit(1)
+
+
+class Hangs(BaseNotifier):
+    """Never returns by itself."""
+
+    def notify(self, context):
+        HELD.wait()
+
+
+class Stranger:
+    """No notifier."""
+
+
+def of(name, **arguments):
+    module = __name__ if not name.startswith("no.") else ""
+    return Notifier(notifier=f"{module}.{name}".lstrip("."), arguments=arguments)
+
+
+@pytest.fixture(autouse=True)
+def calls():
+    CALLS.clear()
+    HELD.clear()
+    yield CALLS
+    HELD.set()
+
+
+@pytest.mark.parametrize(
+    ("bad", "arguments", "words"),
+    [
+        ("Raises", {}, ("failed: found OSError", "(not shown: it may be a secret)", "Correct its arguments")),
+        ("Leaves", {}, ("failed: found SystemExit", "expected a call that returns")),
+        ("Hangs", {}, ("did not finish: found still running after", "Check the service")),
+        ("Stranger", {}, ("cannot be imported", "expected a class derived from airflow.sdk.BaseNotifier")),
+        ("Missing", {}, ("cannot be imported", "Install its provider")),
+        ("no.such.Notifier", {}, ("cannot be imported: found No module named 'no'", "correct the path")),
+        ("Records", {"unknown": 1}, ("failed: found TypeError", "unexpected keyword argument")),
+    ],
+)
+def test_one_that_fails_is_logged_and_the_others_are_called(calls, caplog, bad, arguments, words):
+    send(NOTICE, [of(bad, **arguments), of("Records", text="{title}")], {}, patience_s=0.5)
+
+    assert [text for text, _, _ in calls] == ["demo: demo-1 is live"]
+    (record,) = (each for each in caplog.records if each.levelname == "ERROR" and "notifier" in each.message)
+    assert all(each in record.message for each in words)
+    assert "password" not in record.message
+
+
+def test_arguments_are_filled_in_and_never_rendered_by_airflow(calls):
+    send(NOTICE, [of("Records", text="{{ conn.mail.password }} {model}", places=["{release}", "b"])], {})
+
+    assert calls == [("{{ conn.mail.password }} demo", ["demo-1", "b"], NOTICE)]
+
+
+def test_what_will_not_be_called_is_known_when_dags_are_parsed():
+    site = Notifications(send=(of("no.such.Notifier"), of("Records")), from_specs={f"{__name__}.Records": ("text",)})
+    found = problems(site, [of("Records", text="x"), of("Records", places=["x"]), of("Raises")])
+
+    assert [each.what for each in found] == [
+        "notifications of a spec name argument places, which the site does not allow",
+        f"notifications of a spec name class {__name__}.Raises, which the site does not allow",
+        "notifier no.such.Notifier cannot be imported",
+    ]
+    assert all(each.expected and each.remedy for each in found)
