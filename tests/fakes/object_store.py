@@ -106,6 +106,9 @@ class MemoryObjectStore:
     def abort(self, upload):
         self.unfinished.pop(upload.upload_id, None)
 
+    def link(self, uri):
+        return f"https://console.example/{uri.removeprefix('s3://')}"
+
     def is_versioned(self, uri):
         return self.versioned
 

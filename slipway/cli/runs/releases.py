@@ -16,9 +16,10 @@ from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, live_already
 from slipway.cli.runs.screens import console_on, screen_on
 from slipway.cli.runs.served import served_or
 from slipway.cli.runs.tables import gate_table
+from slipway.cli.settings import Settings
 from slipway.cli.step_process import run_step
 from slipway.cli.terminal import echo
-from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.errors import InputError, PipelineError
 
 RUNS_TO_SEARCH = 20
 
@@ -87,8 +88,16 @@ def release(
     if gate := gate_of(view):
         console.print(gate_table(gate))
     if evidence := evidence_of(view):
-        console.print(f"evidence: {evidence}/report.html", soft_wrap=True)
+        console.print(f"report: {_link(settings, f'{evidence}/report.html')}", soft_wrap=True)
     end(console, outcome)
+
+
+def _link(settings: Settings, uri: str) -> str:
+    """Where a person opens a document; its URI where this machine has no site file or no credentials of the store."""
+    try:
+        return settings.store()[0].link(uri)
+    except PipelineError:
+        return uri
 
 
 def rollback(

@@ -307,7 +307,7 @@ def _why(store: "ObjectStore", layout: "Layout", channel: Channel, live: Channel
         yield Text(f"{uri} no longer exists")
         return
     yield gate_table(read_contract_json(GateReport, stored[0], uri))
-    yield Text(f"evidence: {evidence}/report.html")
+    yield Text(f"report: {store.link(f'{evidence}/report.html')}")
 
 
 def _promotion(channel: Channel, live: ChannelEntry) -> ChannelEvent | None:

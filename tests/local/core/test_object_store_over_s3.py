@@ -24,6 +24,14 @@ class TestS3ObjectStore(ObjectStoreContract):
     def root(self, place):
         return place.root
 
+    def test_a_link_opens_the_document_without_credentials_for_three_days(self, store, root):
+        store.put_bytes(f"{root}/report.html", b"<p>", content_type="text/html")
+        link = store.link(f"{root}/report.html")
+
+        answer = httpx.get(link)
+        assert (answer.content, answer.headers["Content-Type"]) == (b"<p>", "text/html")
+        assert httpx.URL(link).params["X-Amz-Expires"] == "259200"
+
 
 @pytest.fixture(scope="module")
 def refuser():

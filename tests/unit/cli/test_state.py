@@ -43,6 +43,9 @@ class Documents:
     def read_with_etag(self, uri):
         return (self.documents[uri], "etag") if uri in self.documents else None
 
+    def link(self, uri):
+        return f"https://console.example/{uri.removeprefix('s3://')}"
+
 
 def channel(*, promotions=((OLDER, "run-1"), (LIVE, "run-2")), keep=2):
     made = Channel(name="demo")
@@ -84,7 +87,7 @@ def test_what_runs_is_explained_by_its_commit_and_the_gate_that_it_passed():
     assert "rollout    blue-green: all requests move at once" in text
     assert "promoted by run run-2" in text
     assert "answer_accuracy" in text
-    assert f"s3://models/releases/demo/{LIVE}/evidence/run-2/report.html" in text
+    assert f"report: https://console.example/models/releases/demo/{LIVE}/evidence/run-2/report.html" in text
 
 
 def test_the_way_back_is_the_newest_previous_release():

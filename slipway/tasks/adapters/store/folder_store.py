@@ -169,6 +169,10 @@ class FolderStore(ObjectStore):
         pass
 
     @override
+    def link(self, uri: str) -> str:
+        return self._path(uri).as_uri()
+
+    @override
     def is_versioned(self, uri: str) -> bool | None:
         return False
 

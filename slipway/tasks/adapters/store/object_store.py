@@ -162,5 +162,8 @@ class ObjectStore(Protocol):
     def abort(self, upload: Upload) -> None:
         """Abort an incomplete upload and free its parts; one that is complete or gone is left as it is."""
 
+    def link(self, uri: str) -> str:
+        """An address at which a person opens the object; one that is signed works for a bounded time."""
+
     def is_versioned(self, uri: str) -> bool | None:
         """Whether the bucket keeps the versions of deleted objects; None when that may not be read."""

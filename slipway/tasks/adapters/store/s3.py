@@ -69,6 +69,7 @@ class S3ObjectStore(ObjectStore):
             endpoint_url=site.endpoint,
             region_name=site.region,
             config=Config(
+                signature_version="s3v4",  # links are signed with Version 2 otherwise, which most regions refuse
                 connect_timeout=CONNECT_TIMEOUT_S,
                 read_timeout=READ_TIMEOUT_S,
                 retries={"mode": "standard", "total_max_attempts": S3_ATTEMPTS},
@@ -243,6 +244,14 @@ class S3ObjectStore(ObjectStore):
             except aws.ClientError as error:
                 if code_of(error) != NO_UPLOAD:
                     raise
+
+    @override
+    def link(self, uri: str) -> str:
+        if page := self._site.page_of(uri):
+            return page
+        with self._errors.translated(uri):
+            url = self._client.generate_presigned_url("get_object", address_of(uri), ExpiresIn=self._site.link_s)
+        return str(url)
 
     @override
     def is_versioned(self, uri: str) -> bool | None:

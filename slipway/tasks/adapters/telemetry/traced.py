@@ -99,6 +99,10 @@ class TracedObjectStore(ObjectStore):
         self._store.abort(upload)
 
     @override
+    def link(self, uri: str) -> str:
+        return self._store.link(uri)
+
+    @override
     def is_versioned(self, uri: str) -> bool | None:
         return self._store.is_versioned(uri)
 
