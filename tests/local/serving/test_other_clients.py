@@ -1,10 +1,12 @@
 """Clients of many makers against the APIs of a release on the laptop: the front, the API and the real Triton.
 
-They run in an environment of their own (requirements/clients.in), which only `make test` builds.
+They run in an environment of their own (requirements/clients.in), which only `make test` builds. That of Vercel's AI SDK
+needs Node.js, and nothing builds it: `npm ci --prefix tests/local/serving/ai`.
 """
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tests.support.paths import ENVIRONMENTS, HUB
 QUESTION, ANSWER = "What is the capital of France?", "The capital of France is Paris."
 TOKENIZER = HUB / "slipway" / "demo-llama" / "v1"
 CLIENTS = ENVIRONMENTS / "clients" / "bin"
+OF_NODE = Path(__file__).with_name("ai")
 LIMIT_S = 240
 REQUESTS = 12
 
@@ -28,7 +31,7 @@ ONLY_NULL = {
 
 def run(command, folder):
     """The standard output of a client; nothing of this machine's configuration reaches it."""
-    assert CLIENTS.exists(), "`make test` makes the environment: python3 -m local.environments clients"
+    assert shutil.which(command[0]), "`make test` makes the environment: python3 -m local.environments clients"
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_HUB_DISABLE_TELEMETRY": "1"}
     environment["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would download a list of prices
     done = subprocess.run(
@@ -101,6 +104,26 @@ def test_litellm_has_answers_streams_and_errors(api, tmp_path):
     assert "there is demo" in found["refused"]
     assert found["second turn"]
     assert "tokens" in found["too long"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js")
+@pytest.mark.skipif(
+    not (OF_NODE / "node_modules").exists(),
+    reason=f"no environment: npm ci --prefix tests/local/serving/{OF_NODE.name}",
+)
+def test_vercels_sdk_has_answers_objects_and_calls_of_all_its_apis(api, tmp_path):
+    found = json.loads(run(["node", OF_NODE / "client.mjs", api.url, "demo", QUESTION], tmp_path).splitlines()[-1])
+
+    assert {*found} == {"chat", "responses", "compatible"}
+    for told in found.values():
+        assert (told["texts"], told["ends"]) == ([ANSWER] * 2, ["stop"] * 2)
+        assert told["tokens"][0] == told["tokens"][1] > told["pieces"] > 1
+        assert all(each["a"] in (1, 2) for each in told["objects"])
+        for conversation in told["conversations"]:
+            assert conversation["call"]["a"] in (1, 2)
+            assert (conversation["result"], bool(conversation["second turn"])) == ("one", True)
+        assert told["too long"]["status"] == 400
+        assert "maximum context length is" in told["too long"]["text"]
 
 
 @pytest.mark.parametrize("streaming", [True, False])
