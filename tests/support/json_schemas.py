@@ -57,6 +57,10 @@ TABLE = [
     {"allOf": [{"$ref": "#/$defs/N"}], "$defs": {"N": SMALL}},
     {"allOf": [CAT, {"properties": {"lives": {"maximum": 2}, "of": {"$ref": "#/$defs/N"}}}], "$defs": {"N": SMALL}},
     {"type": "integer", "allOf": [{"minimum": 3}, {"minimum": 2, "maximum": 9}, {"exclusiveMaximum": 8}]},
+    {"type": "string", "allOf": [{"allOf": [{"pattern": "^a"}]}, {"pattern": "b"}, {"pattern": "c$"}], "maxLength": 5},
+    {"type": "object", "properties": {"a": SMALL, "b": SMALL}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+    {"allOf": [{"properties": {"id": SMALL}, "required": ["id"]}, {"oneOf": [CAT, DOG]}], "type": "object"},
+    {"allOf": [{"anyOf": [CAT, {"type": "null"}]}, {"anyOf": [DOG, CAT, {"enum": [None, 1]}]}]},
     {"$ref": "#/$defs/N", "$defs": {"N": NODE}},
 ]
 """`additionalItems` is of drafts before 2020-12, by which nothing here is judged."""
@@ -251,6 +255,21 @@ def merges(draw, inner):
     return Case(schema, case.values)
 
 
+@st.composite
+def choices_beside_others(draw, inner):
+    """Objects with properties of their own beside a choice of others."""
+    beside = draw(objects(inner).filter(lambda case: "additionalProperties" not in case.schema))
+    options, values = [], []
+    for name in draw(st.lists(st.sampled_from(["cat", "dog", "cow"]), min_size=1, max_size=3, unique=True)):
+        other = draw(inner)
+        options.append({"properties": {"kind": {"const": name}, "of": other.schema}, "required": ["kind"]})
+        of = st.just({}) | other.values.map(lambda value: {"of": value})
+        values.append(of.map(lambda value, name=name: {"kind": name, **value}))
+    choice = {draw(st.sampled_from(["anyOf", "oneOf"])): options}
+    schema = draw(st.sampled_from([{**beside.schema, **choice}, {"allOf": [beside.schema, choice]}]))
+    return Case(schema, st.builds(lambda own, chosen: {**own, **chosen}, beside.values, st.one_of(values)))
+
+
 LEAVES = (
     integers()
     | numbers()
@@ -261,7 +280,9 @@ LEAVES = (
 
 
 def _combined(inner):
-    return arrays(inner) | objects(inner) | unions(inner) | exclusive(inner) | merges(inner)
+    return (
+        arrays(inner) | objects(inner) | unions(inner) | exclusive(inner) | merges(inner) | choices_beside_others(inner)
+    )
 
 
 @st.composite

@@ -81,6 +81,20 @@ def _stated(words: Words) -> set[Any]:
     return kinds | {"integer"} if "number" in kinds else kinds
 
 
+def contradict(one: Words, other: Words, resolve: Resolve) -> bool:
+    """Whether nothing obeys both, by their types and listed values or by those of a required property."""
+    if types_apart(one, other):
+        return True
+    if "object" not in (one.get("type"), other.get("type")):
+        return False
+    shared = [
+        (_properties(one)[name], _properties(other)[name])
+        for name in {*_required(one), *_required(other)}
+        if name in _properties(one) and name in _properties(other)
+    ]
+    return any(any(map(is_never, pair)) or types_apart(*map(resolve, pair)) for pair in shared)
+
+
 def telling_property(objects: Sequence[Words], resolve: Resolve) -> str | None:
     """The property whose listed values tell some objects apart, once it is required; None where there is none."""
     for name in _properties(objects[0]):

@@ -22,9 +22,10 @@ def merged(parts: Sequence[Words]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     patterns: list[Any] = []
     for part in parts:
+        patterns += part.get("allOf", [])  # of patterns: all else has become parts
         patterns += [{"pattern": part["pattern"]}] if "pattern" in part else []
         for name, value in part.items():
-            if name not in {"pattern", PROPERTIES, OTHERS}:
+            if name not in {"pattern", "allOf", PROPERTIES, OTHERS}:
                 whole[name] = _both(name, whole[name], value) if name in whole else value
     if sum(any(name in part for name in OF_ITEMS) for part in parts) > 1 and {"prefixItems", "additionalItems"} & {
         *whole

@@ -1,13 +1,15 @@
-"""A whole schema: the schemas at its places, what references lead to, and one schema for each `allOf`."""
+"""A whole schema: the schemas at its places, what references lead to, and one schema for several that all hold."""
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from ..grammar import GrammarError
+from ..grammar.disjoint import contradict, is_never
 from ..grammar.merging import merged
-from .keywords import is_patterns, words_of
+from .keywords import CHOICES, is_patterns, is_several, words_of
 from .limits import MAX_DEPTH, MAX_SCHEMAS, SchemaError
 
 
@@ -58,22 +60,55 @@ class Document:
         raise SchemaError(f"{at[:128]} refers to itself without end.")
 
     def merged(self, words: Mapping[str, Any], at: str) -> Mapping[str, Any]:
-        """One schema for one with `allOf`, made once."""
-        number = id(words["allOf"])  # the list stays where it is, in the root or in a schema that was made here
+        """One schema for several that all hold, made once: one without choices, or a choice alone."""
+        keyword = next(name for name in ("allOf", *CHOICES) if name in words)
+        number = id(words[keyword])  # the list stays where it is, in the root or in a schema that was made here
         if number not in self._merges:
-            self._merges[number] = self._merge(words, at)
+            self._merges[number] = self._merge(self._parts(words, at, 0), at, 0)
         return self._merges[number]
 
-    def _merge(self, words: Mapping[str, Any], at: str) -> Mapping[str, Any]:
-        parts = self._parts(words, at, 0)
-        if len(parts) == 1:
+    def single(self, schema: Any, at: str) -> Mapping[str, Any]:
+        """The keywords of a schema, wherever it refers to, as one schema."""
+        words = self.resolved(schema, at)
+        return self.merged(words, at) if is_several(words) else words
+
+    def _merge(self, parts: Sequence[Mapping[str, Any]], at: str, depth: int) -> Mapping[str, Any]:
+        if len(parts) == 1 and not is_several(parts[0]):
             return parts[0]
         if any("unevaluatedProperties" in part for part in parts[1:]):
             raise SchemaError(f"{at[:128]}: allOf has unevaluatedProperties within. Use additionalProperties instead.")
+        for keyword in CHOICES:
+            for number, part in enumerate(parts):
+                if keyword in part:
+                    beside = {name: each for name, each in part.items() if name != keyword}
+                    others = [*parts[:number], *([beside] if beside else []), *parts[number + 1 :]]
+                    return self._distributed(keyword, part[keyword], others, at, depth + 1)
         try:
             return merged([self.resolved(part, at) for part in parts])
         except GrammarError as error:
             raise SchemaError(f"{at[:128]}: {error}. Write one schema instead.") from error
+
+    def _distributed(
+        self, keyword: str, options: Any, others: Sequence[Mapping[str, Any]], at: str, depth: int
+    ) -> Mapping[str, Any]:
+        """A choice of options that all hold together with `others`, without those that nothing obeys then."""
+        if not isinstance(options, list) or not options:
+            raise SchemaError(f"{at[:128]}/{keyword} is not a list of schemas.")
+        whole: list[Mapping[str, Any]] = []
+        for number, each in enumerate(options):
+            place = f"{at}/{keyword}/{number}"
+            if is_never(each):
+                continue
+            parts = [*others, *self._parts(self.resolved(each, place), place, depth)]
+            if not self._contradict(parts, place):
+                whole.append(self._merge(parts, place, depth))
+        if not whole:
+            raise SchemaError(f"{at[:128]}/{keyword} has no option that the keywords beside it allow.")
+        return {keyword: whole}
+
+    def _contradict(self, parts: Sequence[Mapping[str, Any]], at: str) -> bool:
+        pairs = itertools.combinations(parts, 2)
+        return any(contradict(one, other, lambda schema: self.resolved(schema, at)) for one, other in pairs)
 
     def _parts(self, words: Mapping[str, Any], at: str, depth: int) -> list[Mapping[str, Any]]:
         """What is beside `allOf`, and then all schemas in it, without any `allOf` but of patterns."""
@@ -84,7 +119,8 @@ class Document:
         if not isinstance(inner, list) or not inner:
             raise SchemaError(f"{at[:128]}/allOf is not a list of schemas.")
         beside = {name: each for name, each in words.items() if name != "allOf"}
-        found: list[Mapping[str, Any]] = [beside] if beside else []
+        # only what is beside may have unevaluatedProperties, so that it comes first even if it is empty
+        found: list[Mapping[str, Any]] = [beside] if beside or len(inner) > 1 else []
         for number, each in enumerate(inner):
             place = f"{at}/allOf/{number}"
             part = words_of(each, place)

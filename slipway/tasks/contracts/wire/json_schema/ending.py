@@ -6,7 +6,7 @@ from typing import Any
 
 from ..grammar.disjoint import is_never
 from .document import Document, pointer
-from .keywords import is_patterns, items_of, properties_of, types_of, words_of
+from .keywords import CHOICES, is_several, items_of, properties_of, types_of, words_of
 from .limits import SchemaError
 
 
@@ -41,10 +41,10 @@ def _ends(schema: Any, at: str, ending: AbstractSet[str], document: Document) ->
         return pointer(words["$ref"]) in ending
     if not words or "enum" in words or "const" in words:
         return True
-    if "allOf" in words and not is_patterns(words["allOf"]):
+    if is_several(words):
         return ends(document.merged(words, at))
-    for keyword in ("anyOf", "oneOf"):
-        if keyword in words and "type" not in words:
+    for keyword in CHOICES:
+        if keyword in words:
             return any(ends(each) for each in words[keyword] if not is_never(each))
     return any(all(map(ends, _needed(kind, words, at))) for kind in types_of(words, at))
 

@@ -32,6 +32,7 @@ BY_TYPE: Mapping[str, frozenset[str]] = {
     "boolean": frozenset(),
     "null": frozenset(),
 }
+CHOICES = ("anyOf", "oneOf")
 WHOLE = ("$ref", "enum", "const", "anyOf", "oneOf", "allOf", "not")
 """Keywords that say what a value is without `type`."""
 
@@ -52,6 +53,13 @@ def words_of(schema: Any, at: str) -> dict[str, Any]:
 def is_patterns(schemas: Any) -> bool:
     """Whether they are patterns of one text, which zod writes so."""
     return isinstance(schemas, list) and all(isinstance(each, dict) and {*each} == {"pattern"} for each in schemas)
+
+
+def is_several(words: Mapping[str, Any]) -> bool:
+    """Whether a schema is several that all hold: those of `allOf`, or a choice and what is beside it."""
+    if "allOf" in words and not is_patterns(words["allOf"]):
+        return True
+    return len(words) > 1 and any(keyword in words for keyword in CHOICES)
 
 
 def types_of(words: Mapping[str, Any], at: str) -> list[str]:

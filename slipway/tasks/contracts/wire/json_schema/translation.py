@@ -10,7 +10,7 @@ from .arrays import Arrays
 from .document import Document, pointer
 from .ending import check_ends
 from .expressions import either
-from .keywords import BY_TYPE, check_alone, is_patterns, types_of, words_of
+from .keywords import BY_TYPE, CHOICES, check_alone, is_several, types_of, words_of
 from .limits import MAX_COMPARED, SchemaError
 from .objects import Objects
 from .values import Values
@@ -58,15 +58,15 @@ class Translation:
         words = words_of(schema, at)
         if not words:
             return self._grammar.common(VALUE)
-        if "allOf" in words and not is_patterns(words["allOf"]):
+        if is_several(words):
             return self._value(self._document.merged(words, at), at, depth + 1, whole=whole, required=required)
         if "$ref" in words:
             check_alone(words, {"$ref"}, at)
             return self._reference(words["$ref"], at, whole, required)
         if "enum" in words or "const" in words:
             return self._values.enum(words, at)
-        for keyword in ("anyOf", "oneOf"):
-            if keyword in words and "type" not in words:
+        for keyword in CHOICES:
+            if keyword in words:
                 return self._combined(keyword, words, at, depth, whole)
         return self._typed(words, at, depth, required)
 
@@ -106,7 +106,7 @@ class Translation:
         """
 
         def resolve(schema: Any) -> Mapping[str, Any]:
-            return self._document.resolved(schema, at)
+            return self._document.single(schema, at)
 
         found = [resolve(each) for each in options if not is_never(each)]
         named = {"properties", "required"}
