@@ -231,14 +231,14 @@ def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel, sc
         given |= {LOGPROBS: True} | ({ALTERNATIVES: request.alternatives} if request.alternatives else {})
     if schema:
         given[JSON_SCHEMA] = schema.text
-    _refuse([_as_sent(name, request) for name in given if name not in model.inputs], model)
+    _refuse([_as_sent(name, request, schema) for name in given if name not in model.inputs], model)
     return {STREAM: True, **given}
 
 
-def _as_sent(name: str, request: ChatRequest | CompletionRequest) -> str:
+def _as_sent(name: str, request: ChatRequest | CompletionRequest, schema: Schema | None) -> str:
     """What the client called the parameter that became an input."""
-    if name == JSON_SCHEMA:
-        return "response_format" if request.response_format else "tool_choice"
+    if name == JSON_SCHEMA and schema is not None:
+        return "tool_choice" if schema.param == "tools" else schema.param
     if name == ALTERNATIVES and isinstance(request, CompletionRequest):
         return LOGPROBS
     return "stop" if name == STOP_WORDS else name

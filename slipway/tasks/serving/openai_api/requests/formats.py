@@ -56,15 +56,15 @@ def answer_format(request: ChatRequest | CompletionRequest) -> AnswerFormat:
         ApiError: the response's format or the choice of a tool is wrong, a schema is too large, or a format and tools
             are given.
     """
-    wanted = _format_schema(request.response_format)
+    wanted = _wanted_schema(request)
     if isinstance(request, CompletionRequest):
         return AnswerFormat(wanted)
     forced = forced_tools(request)
     if wanted and request.offers_tools:
         raise ApiError(
-            "response_format and tools exclude each other: a schema is enforced from the answer's first token, so that "
+            f"{wanted.param} and tools exclude each other: a schema is enforced from the answer's first token, so that "
             "no tool could be called. Send one of them, or tool_choice: none.",
-            param="response_format",
+            param=wanted.param,
         )
     if not forced:
         return AnswerFormat(wanted)
@@ -132,6 +132,24 @@ def _one_call(tools: tuple[Tool, ...]) -> dict[str, Any]:
     return {"anyOf": calls, **definitions}
 
 
+def _wanted_schema(request: ChatRequest | CompletionRequest) -> Schema | None:
+    """The schema of the only parameter that has one: OpenAI's, or one of vLLM's older and newer ones.
+
+    Raises:
+        ApiError: the format is wrong, a schema is too large, or several are given.
+    """
+    guided = request.structured_outputs.schema_ if request.structured_outputs else None
+    given = {"guided_json": request.guided_json, "structured_outputs": guided}
+    found = [_schema(schema, name, name) for name, schema in given.items() if schema is not None]
+    found += [each for each in [_format_schema(request.response_format)] if each]
+    if len(found) > 1:
+        raise ApiError(
+            f"{found[0].param} and {found[1].param} both say what the answer obeys. Send one of them.",
+            param=found[0].param,
+        )
+    return found[0] if found else None
+
+
 def _format_schema(given: Mapping[str, Any] | None) -> Schema | None:
     wanted = without_nulls(given)
     kind = (wanted or {}).get("type", "text")
@@ -139,6 +157,8 @@ def _format_schema(given: Mapping[str, Any] | None) -> Schema | None:
         return None
     if kind == "json_object" and set(wanted) == {"type"}:
         return _schema(ANY_OBJECT, "response_format", "response_format")
+    if kind == "json_object" and set(wanted) == {"type", "schema"} and isinstance(wanted["schema"], Mapping):
+        return _schema(wanted["schema"], "response_format.schema", "response_format")  # as llama.cpp's clients write it
     described = without_nulls(wanted.get("json_schema"))
     schema = described.get("schema") if isinstance(described, Mapping) else None
     known = set(wanted) == {"type", "json_schema"} and isinstance(described, Mapping) and set(described) <= DESCRIPTION

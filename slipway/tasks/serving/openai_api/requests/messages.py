@@ -188,8 +188,8 @@ class Message(Strict):
 
     @model_validator(mode="after")
     def _says_something(self) -> "Message":
-        if self.content is None and not self.tool_calls and not self.refusal:
-            raise ValueError("content may be null only beside tool_calls or a refusal")
+        if self.content is None and self.role != "assistant":
+            raise ValueError("content may be null only in messages of the assistant")
         if (self.tool_calls or self.refusal or self.thoughts) and self.role != "assistant":
             raise ValueError("tool_calls, refusal and reasoning_content belong to messages of the assistant")
         return self

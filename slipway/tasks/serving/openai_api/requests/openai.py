@@ -12,7 +12,15 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 from slipway.tasks.contracts.engine.sampling import Sampling, StopWords, Temperature, TextOfAnAnswer
 from slipway.tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 from slipway.tasks.serving.openai_api.http.errors import ApiError
-from slipway.tasks.serving.openai_api.requests.messages import LIST, TEXT, Message, StreamOptions, TextOrList, Tool
+from slipway.tasks.serving.openai_api.requests.messages import (
+    LIST,
+    TEXT,
+    Message,
+    StreamOptions,
+    Strict,
+    TextOrList,
+    Tool,
+)
 from slipway.tasks.serving.openai_api.requests.neutral import (
     CHAT,
     COMPLETIONS,
@@ -62,6 +70,12 @@ Prompts = Annotated[
 AnswerTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
+class GuidedDecoding(Strict):
+    """What vLLM's clients send for `response_format`; patterns, choices and grammars of other forms are not served."""
+
+    schema_: dict[str, JsonValue] = Field(alias="json")
+
+
 class _Request(Sampling):
     """Parameters of both routes. What is not a field here ends up in `model_extra`."""
 
@@ -79,6 +93,8 @@ class _Request(Sampling):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     ignore_eos: bool | None = None
     response_format: dict[str, JsonValue] | None = None
+    guided_json: dict[str, JsonValue] | None = None
+    structured_outputs: GuidedDecoding | None = None
 
     _absent = model_validator(mode="before")(without_nulls)
 
@@ -242,11 +258,21 @@ def read_request(kind: type[ModelT], body: bytes) -> ModelT:
         ApiError: it is not a valid one; the error names the parameter.
     """
     try:
-        return kind.model_validate(read(body, BODY))
+        return kind.model_validate(_whole_numbers(read(body, BODY)))
     except BoundsError as error:
         raise ApiError(f"the request {error}.") from error
     except ValidationError as error:
         raise wrong_request(error) from error
+
+
+def _whole_numbers(document: Any) -> Any:
+    """The parameters, whole numbers without a fraction: clients in JavaScript, Lua or R write 64.0 for 64."""
+    if not isinstance(document, dict):
+        return document
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < SEEDS else value
+        for name, value in document.items()
+    }
 
 
 def wrong_request(error: ValidationError) -> ApiError:

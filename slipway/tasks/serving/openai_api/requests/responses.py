@@ -26,7 +26,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
 NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "background": (False,),
-        "include": ([],),
+        "include": ([], ["reasoning.encrypted_content"]),
         "reasoning": ({}, {"effort": None, "summary": None}),
         "service_tier": ("auto", "default"),
         "store": (False,),
@@ -89,9 +89,13 @@ class ReasoningPart(Item):
 
 
 class ReasoningItem(Item):
-    """What the model thought before the next item; a summary stands in for it where there is nothing else."""
+    """What the model thought before the next item; a summary stands in for it where there is nothing else.
+
+    `encrypted_content` is of another server, which alone can read it; thoughts of answers here are whole texts.
+    """
 
     type: Literal["reasoning"]
+    encrypted_content: str | None = None
     summary: list[ReasoningPart] = Field(default_factory=list)
     content: list[ReasoningPart] = Field(default_factory=list)
 

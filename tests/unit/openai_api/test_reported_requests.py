@@ -1,0 +1,95 @@
+"""Requests that people reported other servers for: each with the report, and what is answered here."""
+
+import json
+
+import pytest
+
+from tests.unit.openai_api.models import OURS, config_of
+from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, post
+
+GUIDED = config_of((*OURS, "json_schema", "min_tokens"))
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+USER = {"role": "user", "content": "Hi"}
+EMPTY_MESSAGES = [{"content": None}, {}, {"content": ""}, {"content": None, "reasoning_content": "Hm."}]
+FORMATS = {
+    "llama.cpp's": {"response_format": {"type": "json_object", "schema": SCHEMA}},
+    "vLLM's until 0.11": {"guided_json": SCHEMA},
+    "vLLM's from 0.12 on": {"structured_outputs": {"json": SCHEMA}},
+}
+"""https://github.com/abetlen/llama-cpp-python/pull/1677 and https://github.com/vllm-project/vllm/issues/53975"""
+
+
+@pytest.mark.parametrize("message", EMPTY_MESSAGES, ids=json.dumps)
+def test_an_assistant_may_have_said_nothing(message):
+    """https://github.com/vllm-project/vllm/issues/21089, https://github.com/tashfeenahmed/freellmapi/issues/165"""
+    triton = Triton(HELLO)
+    status, text = post(triton, {**CHAT, "messages": [USER, {"role": "assistant", **message}, USER]})
+
+    assert status == 200, text
+    assert json.loads(triton.asked[0][1]["messages"])[1]["content"] == ""
+
+
+@pytest.mark.parametrize("role", ["user", "system", "tool"])
+def test_nobody_else_may(role):
+    status, text = post(Triton(HELLO), {**CHAT, "messages": [{"role": role, "content": None}]})
+
+    assert (status, json.loads(text)["error"]["param"]) == (400, "messages[0]")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "name"),
+    [
+        ("/v1/chat/completions", CHAT, "max_tokens"),
+        ("/v1/completions", {"model": "demo", "prompt": "Hi"}, "max_tokens"),
+        ("/v1/responses", {"model": "demo", "input": "Hi"}, "max_output_tokens"),
+        ("/v1/messages", CHAT, "max_tokens"),
+    ],
+)
+def test_a_whole_number_may_be_written_with_a_point(path, body, name):
+    """https://github.com/BerriAI/litellm/issues/1854; a number with a fraction is refused by its name"""
+    triton = Triton(HELLO)
+    status, text = post(triton, {**body, name: 64.0}, path)
+    refused, why = post(Triton(HELLO), {**body, name: 64.5}, path)
+
+    assert (status, triton.asked[0][1]["max_tokens"]) == (200, 64), text
+    assert (refused, name in why) == (400, True)
+
+
+@pytest.mark.parametrize("asked", FORMATS.values(), ids=FORMATS)
+@pytest.mark.parametrize("body", [CHAT, {"model": "demo", "prompt": "Hi"}], ids=["chat", "completion"])
+def test_a_schema_in_the_form_of_another_server_is_obeyed(asked, body):
+    triton = Triton(HELLO, GUIDED)
+    status, text = post(triton, {**body, **asked}, "/v1/completions" if "prompt" in body else "/v1/chat/completions")
+
+    assert status == 200, text
+    assert json.loads(triton.asked[0][1]["json_schema"]) == SCHEMA
+
+
+@pytest.mark.parametrize("asked", FORMATS.values(), ids=FORMATS)
+def test_or_refused_by_its_own_name(asked):
+    (name,) = asked
+    twice = {**CHAT, "guided_json": SCHEMA, "response_format": {"type": "json_object"}, **asked}
+    tools = {**CHAT, **asked, "tools": [{"type": "function", "function": {"name": "f"}}]}
+    told = [post(Triton(HELLO), {**CHAT, **asked}), *(post(Triton(HELLO, GUIDED), each) for each in (twice, tools))]
+
+    assert [status for status, _ in told] == [400] * 3
+    assert [json.loads(text)["error"]["param"] for _, text in (told[0], told[2])] == [name] * 2
+    assert "Send one of them" in told[1][1]
+
+
+@pytest.mark.parametrize("form", ["regex", "choice", "grammar"])
+def test_another_form_of_guided_decoding_is_refused_by_its_place(form):
+    status, text = post(Triton(HELLO, GUIDED), {**CHAT, "structured_outputs": {"json": SCHEMA, form: "a"}})
+
+    assert (status, json.loads(text)["error"]["param"]) == (400, f"structured_outputs.{form}")
+
+
+def test_encrypted_thoughts_are_neither_needed_nor_read():
+    """https://github.com/anomalyco/opencode/issues/5104: agents ask for them whenever nothing is stored."""
+    triton = Triton(HELLO)
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+    asked = {"model": "demo", "store": False, "include": ["reasoning.encrypted_content"]}
+    status, text = post(triton, {**asked, "input": [USER, reasoning, USER]}, "/v1/responses")
+
+    assert status == 200, text
+    assert "gAAAA" not in triton.asked[0][1]["messages"]
