@@ -15,7 +15,7 @@ import pytest
 from slipway.tasks.adapters.clock import SystemClock
 from slipway.tasks.adapters.kube.front import EnvoyFront
 from slipway.tasks.serving.pod import drain
-from slipway.tasks.serving.rendered import front
+from slipway.tasks.serving.rendered import front, front_keys
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
@@ -29,9 +29,12 @@ START_S = 100
 
 
 class OpenAiServer:
-    """Both processes; `with` ends them. With `behind`, only a further front, before the API of that one."""
+    """Both processes; `with` ends them. With `behind`, only a further front, before the API of that one.
 
-    def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1, behind=None):
+    `keys` is a file of API keys, which clients then need.
+    """
+
+    def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1, behind=None, keys=None):
         self.port, self.grpc_port, self.probe_port = free_ports(3)
         self.folder, self.log = folder, folder / "openai.log"
         self._ports = {
@@ -52,7 +55,7 @@ class OpenAiServer:
             "--log-level",
             "warning",
         ]
-        envoy += ["--config-yaml", self._config(connection_age_s)]
+        envoy += ["--config-yaml", self._config(connection_age_s, keys and front.Keys(preflight=False))]
         tell(LogFiles(self.log))
         with self.log.open("wb") as log:
             if behind is None:
@@ -62,6 +65,7 @@ class OpenAiServer:
                 self.openai, self._processes = behind.openai, []
                 for name in self.sockets:
                     (folder / name).symlink_to(behind.folder / name)
+            environment[front_keys.VARIABLE] = str(keys)
             self.front = subprocess.Popen(envoy, cwd=folder, stdout=log, stderr=log, env=environment)
             self._processes.append(self.front)
 
@@ -90,12 +94,12 @@ class OpenAiServer:
 
     def _answers(self):
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/v1/models").status_code == 200
+            return httpx.get(f"{self.url}/health").status_code == 200
         return False
 
-    def _config(self, connection_age_s):
+    def _config(self, connection_age_s, keys):
         """The shipped configuration, on ports that are free."""
-        document = json.loads(front.config(LOOPBACK, connection_age_s, TEMPLATES, sockets=self.sockets))
+        document = json.loads(front.config(LOOPBACK, connection_age_s, TEMPLATES, sockets=self.sockets, keys=keys))
         resources = document["static_resources"]
         resources["listeners"][-1]["address"]["socket_address"]["port_value"] = self.probe_port
         for (front_port, triton_port), (own_port, own_triton_port) in self._ports.items():
@@ -133,9 +137,9 @@ five_api = _shared("five", "five")
 llmapi_api = _shared("llmapi", "llm-api")
 
 
-def client_of(api):
+def client_of(api, key="none"):
     """OpenAI's own client."""
-    return openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE_S)
+    return openai.OpenAI(base_url=f"{api.url}/v1", api_key=key, max_retries=0, timeout=PATIENCE_S)
 
 
 class KeptClient:

@@ -3,6 +3,7 @@
 import pytest
 
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease, resolve
+from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.contracts.stored.plan import Estimate
@@ -101,6 +102,15 @@ def test_a_secret_of_the_platform_is_not_sent_to_the_hub(section):
     asked = spec(source={**SPEC["source"], "token_secret": "of-the-platform/key"})
 
     with refused(found="of-the-platform", expected="a Secret that holds a Hub token"):
+        resolve(asked, site)
+
+
+def test_the_hashes_of_api_keys_are_not_sent_to_the_hub():
+    site = gpu_site()
+    site = site.model_copy(update={"serving": site.serving.model_copy(update={"authentication": Authentication()})})
+    asked = spec(source={**SPEC["source"], "token_secret": "slipway-api-keys/keys"})
+
+    with refused(found="slipway-api-keys", expected="a Secret that holds a Hub token"):
         resolve(asked, site)
 
 

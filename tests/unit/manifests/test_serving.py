@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from slipway.tasks.serving.pod import drain, lead
@@ -222,6 +223,28 @@ def test_with_cloud_identities_there_are_no_credentials_at_all():
     text = yaml.safe_dump(pods(rendered("eks", {}))[0])
 
     assert "secretKeyRef" not in text
+
+
+def test_a_site_with_authentication_mounts_the_hashes_of_keys_in_the_front_alone():
+    place = site("local")
+    place = place.model_copy(update={"serving": place.serving.model_copy(update={"authentication": Authentication()})})
+    made = version(1)
+    objects = manifests.deployment(made, URI, place, TEMPLATES)
+
+    for item in objects:
+        validate(item)
+    [pod] = pods(objects)
+    [volume] = [each for each in pod["volumes"] if "secret" in each]
+    assert volume["secret"]["secretName"] == "slipway-api-keys"
+    mounted = {
+        container["name"]: mount["mountPath"]
+        for container in containers(pod)
+        for mount in container["volumeMounts"]
+        if mount["name"] == volume["name"]
+    }
+    [front] = [each for each in pod["initContainers"] if each["name"] == "front"]
+    [file] = [each["value"] for each in front["env"] if each["name"] == "SLIPWAY_KEYS"]
+    assert mounted == {"front": str(Path(file).parent)}
 
 
 def longest_drain_s(server):

@@ -34,6 +34,7 @@ def shape(**changes):
 PLACES = {
     "bind_address": lambda text: {"serving": {"bind_address": text}},
     "browser_origins": lambda text: {"serving": {"browser_origins": [text]}},
+    "keys_secret": lambda text: {"serving": {"authentication": {"keys_secret": text}}},
     "mpi_secret": lambda text: {"serving": {"mpi_secret": text}},
     "namespace": lambda text: {"kubernetes": {"serving_namespace": text}},
     "credentials": lambda text: {"object_store": {**EKS["object_store"], "credentials_secret": text}},

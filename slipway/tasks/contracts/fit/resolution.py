@@ -129,6 +129,8 @@ class ResolvedRelease:
         site = self.site
         owned = {site.object_store.credentials_secret, site.serving.mpi_secret}
         owned.add(site.signing.key_secret if site.signing else None)
+        if site.serving.authentication != "none":
+            owned.add(site.serving.authentication.keys_secret)
         owned.add(site.telemetry.traces.headers_secret if site.telemetry.traces else None)
         if secret in owned:
             raise InputError(

@@ -19,6 +19,7 @@ from slipway.tasks.contracts.kubernetes_text import (
     ObjectName,
 )
 from slipway.tasks.contracts.notifications import Notifications
+from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.site.exposure import LoadBalancer, Routes
 from slipway.tasks.contracts.site.gpu_nodes import GpuNodes, Karpenter, NodeFacts, problems
 from slipway.tasks.contracts.site.network_check import NetworkFloor
@@ -306,6 +307,10 @@ class ServingSite(UserDocument):
         description="Secret with ssh-privatekey and ssh-publickey, with which the nodes of one server connect",
     )
 
+    authentication: Literal["none"] | Authentication = Field(
+        default="none",
+        description="the API keys that clients need; none: whoever reaches a model may use it",
+    )
     browser_origins: list[Origin] = Field(
         default=[],
         max_length=32,

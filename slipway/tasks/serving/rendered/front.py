@@ -7,15 +7,17 @@ Triton cannot: its HTTP server never sends `Connection: close`, and it unloads i
 import functools
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.site.authentication import KEYS_FILE
+from slipway.tasks.contracts.site.site import ServingSite, Site
 from slipway.tasks.serving.openai_api.generation.grammars import BUDGET, TRANSLATORS
-from slipway.tasks.serving.rendered import front_routes
+from slipway.tasks.serving.rendered import front_keys, front_routes
 from slipway.tasks.serving.rendered import templates as template_files
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
 from slipway.tasks.serving.rendered.front_routes import Limits
@@ -59,8 +61,10 @@ TRITON_ERROR = {"error": "%LOCAL_REPLY_BODY%"}
 OPENAI_ERROR = {"message": "%LOCAL_REPLY_BODY%", "type": "invalid_request_error", "param": None, "code": None}
 OPENAI_TOO_LARGE = {**OPENAI_ERROR, "code": "context_length_exceeded"}
 OPENAI_UNAVAILABLE = {**OPENAI_ERROR, "type": "service_unavailable", "code": "unavailable"}
+OPENAI_WRONG_KEY = {**OPENAI_ERROR, "code": "invalid_api_key"}
 ANTHROPIC_ERROR = {"type": "api_error", "message": "%LOCAL_REPLY_BODY%"}
 ANTHROPIC_TOO_LARGE = {**ANTHROPIC_ERROR, "type": "request_too_large"}
+ANTHROPIC_WRONG_KEY = {**ANTHROPIC_ERROR, "type": "authentication_error"}
 """Bodies of the front's own answers, in the form of Triton, OpenAI's API and Anthropic's (serving/openai_api).
 Envoy fills in its text, escaped."""
 TOO_LARGE = "the request is larger than this model's longest prompt needs"
@@ -69,6 +73,14 @@ NOT_SERVED = "not served here: clients may ask for health, metadata, config, sta
 GRPC_IDLE_S, GOAWAY_S = 4, 3
 """Time until an idle gRPC connection is sent GOAWAY, and from then until it is closed. Their sum is less than LEAVE_S,
 so that no idle connection is left when the front ends."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a front that asks for API keys has to know."""
+
+    preflight: bool
+    """Whether browsers may ask without a key which requests they may send."""
 
 
 def values(
@@ -95,12 +107,14 @@ def values(
         counted: whether a scaler asks how many requests are in flight.
     """
     stats_port = STATS_PORT if counted or site.telemetry.metrics else None
-    sockets = openai_sockets(cpu)
+    sockets, serving = openai_sockets(cpu), site.serving
+    keys = None if serving.authentication == "none" else Keys(preflight=bool(serving.browser_origins))
     return {
         "triton_ports": TRITON_PORTS,
         "front": {
             "image": site.images.front,
-            "config": config(site.serving.bind_address, connection_age_s, folder, stats_port, sockets, limits),
+            "config": config(serving.bind_address, connection_age_s, folder, stats_port, sockets, limits, keys),
+            "keys": _keys_volume(serving),
             "stats_port": stats_port,
             "probe_port": PROBE_PORT,
             "memory": f"{MEMORY_MIB}Mi",
@@ -111,10 +125,10 @@ def values(
             "cpu": f"{PROCESS_CPU_M * len(sockets)}m",
             "memory": f"{PROCESS_MIB * len(sockets)}Mi",
             "memory_limit": f"{PROCESS_MOST_MIB * len(sockets)}Mi",
-            "triton_host": _local_address(site.serving.bind_address),
+            "triton_host": _local_address(serving.bind_address),
             "models": list(models),
             "logs": site.telemetry.logs,
-            "browser_origins": site.serving.browser_origins,
+            "browser_origins": serving.browser_origins,
         },
     }
 
@@ -127,6 +141,7 @@ def config(
     stats_port: int | None = None,
     sockets: tuple[str, ...] = (OPENAI_SOCKET,),
     limits: Limits = DEFAULT_LIMITS,
+    keys: Keys | None = None,
 ) -> str:
     """Envoy's bootstrap as JSON, which its --config-yaml takes."""
     text = template_files.text(
@@ -155,6 +170,10 @@ def config(
             "grpc_paths": front_routes.GRPC_PATHS,
             "json_guard": front_routes.json_guard(),
             "grpc_guard": front_routes.grpc_guard(limits.body_bytes, TOO_LARGE),
+            "http_keys": front_keys.http_guard(preflight=keys.preflight) if keys else None,
+            "grpc_keys": front_keys.grpc_guard() if keys else None,
+            "openai_wrong_key": {"error": OPENAI_WRONG_KEY},
+            "anthropic_wrong_key": {"type": "error", "error": ANTHROPIC_WRONG_KEY},
             "too_large": TOO_LARGE,
             "compressed": COMPRESSED,
             "not_served": NOT_SERVED,
@@ -167,6 +186,18 @@ def config(
         },
     )
     return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)
+
+
+def _keys_volume(serving: ServingSite) -> dict[str, Any] | None:
+    """Template values of the Secret with the hashes of the keys; None where none is needed."""
+    if serving.authentication == "none":
+        return None
+    return {
+        "secret": serving.authentication.keys_secret,
+        "folder": front_keys.FOLDER,
+        "variable": front_keys.VARIABLE,
+        "file": f"{front_keys.FOLDER}/{KEYS_FILE}",
+    }
 
 
 def openai_sockets(cpu: str) -> tuple[str, ...]:

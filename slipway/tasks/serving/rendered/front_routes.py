@@ -233,15 +233,16 @@ def grpc_guard(most_bytes: int, too_large: str) -> str:
 
     `buffer` would wait for the end of a stream.
     """
-    return _filled(_GRPC_GUARD, {"LIMIT": str(most_bytes), "TOO_LARGE": too_large, "ONE_REQUEST": ONE_REQUEST})
+    return filled(_GRPC_GUARD, {"LIMIT": str(most_bytes), "TOO_LARGE": too_large, "ONE_REQUEST": ONE_REQUEST})
 
 
 def json_guard() -> str:
     """Envoy's filter in Lua for JSON of clients that Triton's HTTP server does not check, or cannot read."""
     leads = ", ".join(f"{{{', '.join(map(str, lead))}}}" for lead in LEADS)
     starts = ", ".join(f'"{start}"' for start in TRITON_CANNOT_READ)
-    return _filled(_JSON_GUARD, {"LEADS": leads, "STARTS": starts, "NOT_UTF_8": NOT_UTF_8})
+    return filled(_JSON_GUARD, {"LEADS": leads, "STARTS": starts, "NOT_UTF_8": NOT_UTF_8})
 
 
-def _filled(script: str, values: dict[str, str]) -> str:
+def filled(script: str, values: dict[str, str]) -> str:
+    """A script with values in place of their names."""
     return re.sub("|".join(values), lambda match: values[match[0]], script)

@@ -1,0 +1,72 @@
+"""API keys of clients, and the file in which a Secret holds their hashes. Pure.
+
+One key a line: name, SHA-256 of the key in hex, when it was created, and when it expires or `never`. Times are UTC, so
+they are in order as text; the front compares them so (slipway/tasks/serving/rendered/front_keys.py).
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+PREFIX, RANDOM_BYTES = "sk-", 32
+"""A key is the prefix and 256 random bits, so a plain hash is enough: nobody can try all keys."""
+MOST_KEYS = 1000
+"""Keys of one site. The front compares a request's key with each of them."""
+NEVER = "never"
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
+_TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"
+_TIME = r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z"
+_LINE = re.compile(rf"({NAME.pattern}) ([0-9a-f]{{64}}) ({_TIME}) ({_TIME}|{NEVER})")
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """What is stored of a key. Several keys may have one name while one replaces the other."""
+
+    name: str
+    sha256: str
+    created: str
+    expires: str = NEVER
+
+    @property
+    def line(self) -> str:
+        """Its line of the file."""
+        return f"{self.name} {self.sha256} {self.created} {self.expires}\n"
+
+    @property
+    def id(self) -> str:
+        """What tells it from others of its name."""
+        return self.sha256[:8]
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether the front refuses it."""
+        return self.expires != NEVER and self.expires <= time_text(now)
+
+
+def new_secret() -> str:
+    """A new key, which only its client holds."""
+    return PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+
+
+def sha256_of_key(secret: str) -> str:
+    """What is stored of a key."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def time_text(moment: datetime) -> str:
+    """A moment as the file has it."""
+    return moment.astimezone(UTC).strftime(_TIME_FORM)
+
+
+def read_keys(text: str) -> list[ApiKey]:
+    """The keys of a file. Other lines are skipped, as the front does."""
+    lines = [_LINE.fullmatch(line) for line in text.splitlines()]
+    return [ApiKey(*match.groups()) for match in lines if match]
+
+
+def file_of(keys: Iterable[ApiKey]) -> str:
+    """The text of a file."""
+    return "".join(key.line for key in keys)

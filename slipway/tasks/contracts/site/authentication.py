@@ -1,0 +1,18 @@
+"""Who may use the models of a site: API keys, whose hashes are in a Secret."""
+
+from pydantic import Field
+
+from slipway.tasks.contracts.base import UserDocument
+from slipway.tasks.contracts.kubernetes_text import ObjectName
+
+KEYS_FILE = "keys"
+"""Key of the Secret with the hashes, one API key a line: slipway/tasks/contracts/api_keys.py."""
+
+
+class Authentication(UserDocument):
+    """API keys that every request to /v1, /v2 and gRPC needs."""
+
+    keys_secret: ObjectName = Field(
+        default="slipway-api-keys",
+        description="Secret of the serving namespace with the hashes of all keys, which `slipway key` writes",
+    )

@@ -1,0 +1,179 @@
+"""The filter of the front that lets through who holds an API key, in Lua for Envoy's LuaJIT.
+
+It reads the file of hashes again while Envoy runs, so a key is added or revoked without a restart. Why Lua:
+docs/decisions/0047-api-keys-in-the-front.md.
+"""
+
+from slipway.tasks.contracts import api_keys
+from slipway.tasks.serving.rendered import front_routes
+
+FOLDER = "/run/keys"
+"""Where the front's container has the Secret."""
+VARIABLE = "SLIPWAY_KEYS"
+"""Variable of the front's container that names the file of hashes."""
+CLIENT_HEADER = "x-slipway-client"
+"""Header by which OpenAI's API learns the name of the key. A client's own is removed."""
+METADATA, CLIENT = "slipway", "client"
+"""Where the filter leaves the name of the key for other filters and the access log."""
+NO_KEY = "no API key: send one in the header Authorization: Bearer or x-api-key"
+WRONG_KEY = "Incorrect API key provided: it is unknown, has expired or was revoked"
+HTTP_OPEN = ("/v2/health/live", "/v2/health/ready", "/health", "/ping")
+GRPC_OPEN = (
+    "/grpc.health.v1.Health/Check",
+    "/inference.GRPCInferenceService/ServerLive",
+    "/inference.GRPCInferenceService/ServerReady",
+)
+"""Paths that need no key: what load balancers ask. The kubelet and Prometheus have ports of their own."""
+
+_GUARD = """
+local bit = require("bit")
+local band, bnot, bor, bxor, ror, rshift, tobit = bit.band, bit.bnot, bit.bor, bit.bxor, bit.ror, bit.rshift, bit.tobit
+
+-- SHA-256 of FIPS 180-4, for texts of one block
+local START = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}
+local ROUND = {
+  0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+  0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+  0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+  0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+  0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+  0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+  0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+  0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+}
+local LONGEST = 55
+local schedule = {}
+
+local function sha256(text)
+  local block = text .. "\\128" .. ("\\0"):rep(61 - #text) .. string.char(rshift(#text * 8, 8), band(#text * 8, 255))
+  for index = 1, 16 do
+    local p, q, r, s = block:byte(index * 4 - 3, index * 4)
+    schedule[index] = tobit(((p * 256 + q) * 256 + r) * 256 + s)
+  end
+  for index = 17, 64 do
+    local x, y = schedule[index - 15], schedule[index - 2]
+    schedule[index] = tobit(schedule[index - 16] + bxor(ror(x, 7), ror(x, 18), rshift(x, 3))
+      + schedule[index - 7] + bxor(ror(y, 17), ror(y, 19), rshift(y, 10)))
+  end
+  local a, b, c, d, e, f, g, h = unpack(START)
+  for index = 1, 64 do
+    local one = tobit(h + bxor(ror(e, 6), ror(e, 11), ror(e, 25)) + bxor(band(e, f), band(bnot(e), g))
+      + ROUND[index] + schedule[index])
+    local two = tobit(bxor(ror(a, 2), ror(a, 13), ror(a, 22)) + bxor(band(a, b), band(a, c), band(b, c)))
+    a, b, c, d, e, f, g, h = tobit(one + two), a, b, c, tobit(d + one), e, f, g
+  end
+  local words = {a, b, c, d, e, f, g, h}
+  for index = 1, 8 do
+    words[index] = tobit(words[index] + START[index])
+  end
+  return words
+end
+
+local FILE = os.getenv("VARIABLE")
+local TIME = "^%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%dZ$"
+local keys, text, read_at = {}, "", 0
+
+local function parsed(lines)
+  local found = {}
+  for line in lines:gmatch("[^\\n]+") do
+    local name, hash, created, expires = line:match("^([a-z0-9][a-z0-9._-]*) (%x+) (%S+) (%S+)$")
+    if name and #hash == 64 and #found < MOST_KEYS and (expires == "NEVER" or expires:find(TIME)) then
+      local words = {}
+      for index = 1, 8 do
+        words[index] = tobit(tonumber(hash:sub(index * 8 - 7, index * 8), 16))
+      end
+      found[#found + 1] = {name = name, words = words, expires = expires}
+    end
+  end
+  return found
+end
+
+-- The kubelet swaps the whole folder of a Secret, so a file is never half written. No file is no keys
+local function refresh(now)
+  if now == read_at then
+    return
+  end
+  read_at = now
+  local file = io.open(FILE, "r")
+  local lines = file and file:read("*a") or ""
+  if file then
+    file:close()
+  end
+  if lines ~= text then
+    keys, text = parsed(lines), lines
+  end
+end
+
+-- Every key is compared in full: the time tells nothing about a hash
+local function client_of(secret, now)
+  local words, name = sha256(secret), nil
+  for _, key in ipairs(keys) do
+    local differs = 0
+    for index = 1, 8 do
+      differs = bor(differs, bxor(words[index], key.words[index]))
+    end
+    if differs == 0 and (key.expires == "NEVER" or key.expires > os.date("!%Y-%m-%dT%H:%M:%SZ", now)) then
+      name = key.name
+    end
+  end
+  return name
+end
+
+local OPEN = {OPEN_PATHS}
+
+local function is_open(headers)
+  local method = headers:get(":method")
+  if method == "OPTIONS" and PREFLIGHT then  -- a browser asks without the key whether it may send it
+    return headers:get("origin") and headers:get("access-control-request-method")
+  end
+  return method == "OPEN_METHOD" and OPEN[headers:get(":path"):match("^[^?]*")]
+end
+
+function envoy_on_request(handle)
+  local headers = handle:headers()
+  local bearer = (headers:get("authorization") or ""):match("^[Bb][Ee][Aa][Rr][Ee][Rr] +(%S+)$")
+  local secret = bearer or headers:get("x-api-key")
+  headers:remove("authorization")
+  headers:remove("x-api-key")
+  headers:remove("CLIENT_HEADER")
+  if is_open(headers) then
+    return
+  end
+  local now = os.time()
+  refresh(now)
+  local name = secret and #secret <= LONGEST and client_of(secret, now)
+  if not name then
+    handle:respond({[":status"] = "401", ["www-authenticate"] = "Bearer"}, secret and "WRONG_KEY" or "NO_KEY")
+    return
+  end
+  headers:add("CLIENT_HEADER", name)
+  handle:streamInfo():dynamicMetadata():set("METADATA", "CLIENT_FIELD", name)
+end
+"""
+
+
+def http_guard(*, preflight: bool) -> str:
+    """The filter of the HTTP port. With `preflight`, a browser's question before a request needs no key."""
+    return _guard(HTTP_OPEN, "GET", preflight=preflight)
+
+
+def grpc_guard() -> str:
+    """The filter of the gRPC port. Envoy writes status 401 as UNAUTHENTICATED."""
+    return _guard(GRPC_OPEN, "POST", preflight=False)
+
+
+def _guard(paths: tuple[str, ...], method: str, *, preflight: bool) -> str:
+    values = {
+        "OPEN_PATHS": ", ".join(f'["{path}"] = true' for path in paths),
+        "OPEN_METHOD": method,
+        "PREFLIGHT": str(preflight).lower(),
+        "VARIABLE": VARIABLE,
+        "MOST_KEYS": str(api_keys.MOST_KEYS),
+        "NEVER": api_keys.NEVER,
+        "CLIENT_HEADER": CLIENT_HEADER,
+        "METADATA": METADATA,
+        "CLIENT_FIELD": CLIENT,
+        "NO_KEY": NO_KEY,
+        "WRONG_KEY": WRONG_KEY,
+    }
+    return front_routes.filled(_GUARD, values)

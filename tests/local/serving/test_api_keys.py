@@ -1,0 +1,184 @@
+"""API keys at the real front: for each client's own package, in the errors of its API, and never beyond the front."""
+
+import json
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import openai
+import pytest
+from tritonclient import grpc as triton_grpc
+from tritonclient.utils import InferenceServerException
+
+from slipway.tasks.contracts.api_keys import ApiKey, file_of, new_secret, sha256_of_key, time_text
+from slipway.tasks.serving.rendered import front, front_keys
+from tests.local.serving.front_alone import Front, UnixServer
+from tests.local.serving.openai_server import OpenAiServer, client_of
+from tests.local.serving.triton_server import LOOPBACK
+from tests.support.paths import ENVIRONMENTS
+from tests.support.seeds import dice
+from tests.support.waiting import until
+
+NOW = datetime.now(UTC)
+ALICE, OLD = new_secret(), new_secret()
+GENERATE = "/v2/models/demo/generate"
+
+
+def stored(secret, name="alice", expires="never"):
+    return ApiKey(name, sha256_of_key(secret), time_text(NOW), expires)
+
+
+KEYS = [
+    stored(ALICE, expires=time_text(NOW + timedelta(days=1))),
+    stored(OLD, "old", time_text(NOW - timedelta(seconds=1))),
+]
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.fixture(scope="module")
+def locked(server, api, tmp_path_factory):
+    """A front with keys before a real API and a real Triton."""
+    folder = tmp_path_factory.mktemp("locked")
+    keys = folder / "keys"
+    keys.write_text(f"not a key\n{file_of(KEYS)}")
+    with OpenAiServer(server, folder, behind=api, keys=keys) as running:
+        yield running
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers every request with its headers."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        body = json.dumps(dict(self.headers.items())).lower().encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.do_GET()
+
+    def do_OPTIONS(self):
+        self.do_GET()
+
+    def log_message(self, *_):
+        """Nothing: its client may be a Unix socket, which has no address."""
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory):
+    """A front with keys before what shows the headers that reach it; browsers may ask."""
+    folder = tmp_path_factory.mktemp("echo")
+    keys = folder / "keys"
+    keys.write_text(file_of(KEYS))
+    socket = str(folder / front.OPENAI_SOCKET)
+    with ThreadingHTTPServer((LOOPBACK, 0), Echo) as triton, UnixServer(socket, Echo) as api:
+        for server in (triton, api):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        with Front(triton.server_port, folder, keys=keys, preflight=True) as running:
+            running.keys, running.url = keys, f"http://{LOOPBACK}:{running.port}"
+            yield running
+        for server in (triton, api):
+            server.shutdown()
+
+
+def test_openais_client_needs_a_key(locked):
+    assert [model.id for model in client_of(locked, ALICE).models.list()] == ["demo"]
+    for secret in ("none", OLD, ALICE[:-1], f"{ALICE}a", "x" * 1000):
+        with pytest.raises(openai.AuthenticationError) as refused:
+            client_of(locked, secret).chat.completions.create(model="demo", messages=[{"role": "user", "content": "a"}])
+        assert (refused.value.code, refused.value.type) == ("invalid_api_key", "invalid_request_error")
+
+
+ANTHROPIC = """
+import sys, anthropic
+client = anthropic.Anthropic(base_url=sys.argv[1], api_key=sys.argv[2], max_retries=0)
+try:
+    client.messages.create(model="demo", max_tokens=1, messages=[{"role": "user", "content": "a"}])
+    print("answered")
+except anthropic.AuthenticationError as error:
+    print(error.body["type"], error.body["error"]["type"])
+"""
+
+
+@pytest.mark.parametrize(("secret", "printed"), [(ALICE, "answered"), (OLD, "error authentication_error")])
+def test_anthropics_client_needs_a_key(locked, secret, printed):
+    command = [ENVIRONMENTS / "clients/bin/python", "-c", ANTHROPIC, locked.url, secret]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == printed
+
+
+def test_tritons_grpc_client_needs_a_key(locked):
+    with triton_grpc.InferenceServerClient(f"{LOOPBACK}:{locked.grpc_port}") as client:
+        assert client.get_model_metadata("demo", headers={"authorization": f"Bearer {ALICE}"}).name == "demo"
+        for headers in (None, {"authorization": f"Bearer {OLD}"}):
+            with pytest.raises(InferenceServerException) as refused:
+                client.get_model_metadata("demo", headers=headers)
+            assert refused.value.status() == "StatusCode.UNAUTHENTICATED"
+        assert client.is_server_ready()
+        assert client.is_server_live()
+
+
+@pytest.mark.parametrize("path", [*front_keys.HTTP_OPEN, "/v2/health/ready?a=b"])
+def test_load_balancers_ask_without_a_key(locked, path):
+    assert httpx.get(f"{locked.url}{path}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/health"),
+        ("GET", "/health/"),
+        ("GET", "/v1/models"),
+        ("GET", "/v2"),
+        ("GET", "/v2/health/../models/demo/config"),
+        ("GET", "/v2/models/demo/config?/v2/health/ready"),
+        ("GET", "/v2/logging"),
+        ("OPTIONS", "/v1/models"),
+    ],
+)
+def test_nothing_else_is_reached_without_a_key(echo, method, path):
+    answer = httpx.request(method, f"{echo.url}{path}")
+
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    error = answer.json()["error"]
+    assert "API key" in (error if path.startswith("/v2") else error["message"])
+
+
+def test_routes_of_the_administrator_are_closed_with_a_key_too(echo):
+    assert httpx.get(f"{echo.url}/v2/logging", headers=bearer(ALICE)).status_code == 404
+
+
+def test_a_browser_asks_without_a_key_whether_it_may_send_one(echo):
+    asks = {"Origin": "https://ui.example", "Access-Control-Request-Method": "POST"}
+
+    assert httpx.options(f"{echo.url}/v1/models", headers=asks).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v2/models/demo/ready"])
+@pytest.mark.parametrize("header", [bearer(ALICE), {"authorization": f"bearer  {ALICE}"}, {"X-Api-Key": ALICE}])
+def test_the_name_of_a_key_goes_on_and_the_key_does_not(echo, path, header):
+    answer = httpx.get(f"{echo.url}{path}", headers={**header, front_keys.CLIENT_HEADER: "mallory"})
+
+    assert answer.json()[front_keys.CLIENT_HEADER] == "alice"
+    assert not {"authorization", "x-api-key"} & set(answer.json())
+    assert ALICE.lower() not in answer.text
+
+
+def test_keys_of_every_length_and_content_are_hashed_as_sha256(echo):
+    some = dice()
+    secrets = ["".join(chr(some.randrange(33, 127)) for _ in range(length)) for length in range(1, 56)]
+    before = echo.keys.read_text()
+    echo.keys.write_text(before + file_of(stored(secret, f"key-{len(secret)}") for secret in secrets))
+    with httpx.Client(base_url=echo.url) as client:
+        until(lambda: client.get("/v1/models", headers=bearer(secrets[-1])).status_code == 200)
+        names = [client.get("/v1/models", headers=bearer(each)).json()[front_keys.CLIENT_HEADER] for each in secrets]
+    assert names == [f"key-{length}" for length in range(1, 56)]
+    echo.keys.write_text(before)
