@@ -91,8 +91,8 @@ class VllmPlanner(CheckpointPlanner):
                 f"vLLM {release.runtime.runtime} of {release.engine_image} chooses an attention kernel on "
                 f"{release.gpu.name} that fails there",
                 found=f"FlashInfer on {release.gpu.facts.architecture}",
-                remedy="Choose an image of Triton 26.07 or later, whose vLLM leaves FlashInfer out there, or a GPU with "
-                "sm_80 or later.",
+                remedy="Choose an image of Triton 26.07 or later, whose vLLM leaves FlashInfer out there, or a GPU "
+                "with sm_80 or later.",
             )
         model_type = documents.get(CONFIG, {}).get("model_type")
         if model_type in NOT_IN_FLOAT16:
