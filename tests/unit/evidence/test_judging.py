@@ -102,6 +102,14 @@ def test_a_rate_that_no_answer_tells_is_inconclusive(metric, row):
     assert verdict_of(gated({"metric": metric, "at_most": 1}), evidence(answers=[row])) is Verdict.INCONCLUSIVE
 
 
+def test_the_log_of_a_gate_names_no_folders_of_great_expectations(caplog):
+    caplog.set_level("INFO")
+
+    verdict_of(gated({"metric": "answer_accuracy", "at_least": 0.9}), evidence(answers=answers(19, 1)))
+
+    assert "temporary directory" not in caplog.text
+
+
 def test_without_any_request_a_load_expectation_is_inconclusive():
     released = gated({"metric": "ttft_ms", "quantile": 0.95, "at_most": 1000})
 

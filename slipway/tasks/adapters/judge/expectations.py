@@ -4,6 +4,7 @@ A batch is validated directly: storing the result of a ValidationDefinition fail
 so results are turned into plain values here.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,10 +39,11 @@ def validate(checks: Sequence[Check]) -> list[Checked]:
     with importing():
         import great_expectations as gx
         import pandas as pd
-        from great_expectations.data_context.types.base import ProgressBarsConfig
+        from great_expectations.data_context.types import base
 
+    base.logger.setLevel(logging.WARNING)  # it sets its own level, and names a folder for each look at its settings
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    context.variables.progress_bars = base.ProgressBarsConfig(globally=False)
     source = context.data_sources.add_pandas("measured")
     results = []
     for number, check in enumerate(checks):
