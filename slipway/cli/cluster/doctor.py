@@ -10,13 +10,14 @@ import typer
 from slipway.cli.cluster.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import read_contract
-from slipway.tasks.contracts.engine.engine_kinds import CONFIRMED_RELEASES, ENGINE_KINDS, Flavour
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, TRTLLM_RELEASES, VLLM_RELEASES, Flavour
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.document_files import read_document
 
 RELEASE = re.compile(r"[0-9]{2}\.[0-9]{2}")
-NEWEST = CONFIRMED_RELEASES[-1]
+NEWEST = max(set(TRTLLM_RELEASES) & set(VLLM_RELEASES))
+"""The newest Triton release that has an image for every GPU kind."""
 PLACEHOLDERS: dict[Image, str] = {
     "tasks-gpu-trtllm": "slipway/tasks-gpu:dev-{release}-trtllm",
     "tasks-gpu-vllm": "slipway/tasks-gpu:dev-{release}-vllm",
