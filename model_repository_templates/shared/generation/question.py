@@ -8,6 +8,10 @@ from typing import Any
 from generation.runtime import Controls, Sampling
 from generation.settings import Limits
 
+LEAST_TEMPERATURE = 1e-5
+"""Below it an answer is greedy, as in vLLM (_SAMPLING_EPS of sampling_params.py): engines divide logits by the
+temperature in 32 bits, and infinite ones end a GPU's sampler or choose any token."""
+
 
 class RefusedError(Exception):
     """The request cannot be served as it is; the text tells the client what to change."""
@@ -122,7 +126,8 @@ def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
             f"min_tokens is {question.controls.min_tokens}; the answer has at most {max_tokens} tokens. Lower it."
         )
     adapter = question.lora_name or ""
-    sampling = Sampling(max_tokens, question.temperature, question.seed, adapter, question.controls)
+    temperature = question.temperature if question.temperature >= LEAST_TEMPERATURE else 0.0
+    sampling = Sampling(max_tokens, temperature, question.seed, adapter, question.controls)
     return Job(tuple(prompt), sampling, question.stream, question.stop_words, _thinks(question))
 
 

@@ -4,7 +4,6 @@ A model declares those that its engine obeys in config.pbtxt, and Triton refuses
 engine would ignore without a word is not declared: docs/openai.md lists them by engine kind.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -22,6 +21,8 @@ KEPT_GRAMMARS = 64
 """Grammars that are remembered, each up to 100 KiB."""
 PENALTY = 2.0
 """OpenAI's API takes presence and frequency penalties from -2 to 2."""
+REPETITION = 100.0
+"""The strongest repetition penalty, in both directions: engines divide logits by it in 32 bits."""
 
 BAD_WORDS, JSON_SCHEMA = "bad_words", "json_schema"
 VALUES = (
@@ -36,7 +37,7 @@ RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "min_tokens": (lambda value: value >= 0, "at least 0"),
     "presence_penalty": (lambda value: -PENALTY <= value <= PENALTY, "from -2 to 2"),
     "frequency_penalty": (lambda value: -PENALTY <= value <= PENALTY, "from -2 to 2"),
-    "repetition_penalty": (lambda value: 0 < value < math.inf, "above 0"),
+    "repetition_penalty": (lambda value: 1 / REPETITION <= value <= REPETITION, "from 0.01 to 100"),
     "top_logprobs": (lambda value: 0 <= value <= MAX_ALTERNATIVES, f"from 0 to {MAX_ALTERNATIVES}"),
 }
 

@@ -49,7 +49,7 @@ def test_every_parameter_may_be_set_and_what_changes_nothing_is_left_out():
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens 9 is above max_tokens 8"),
         ({"presence_penalty": 2.1}, "less than or equal to 2"),
         ({"frequency_penalty": -2.1}, "greater than or equal to -2"),
-        ({"repetition_penalty": 0}, "greater than 0"),
+        ({"repetition_penalty": 0}, "greater than or equal to 0.01"),
         ({"bad_words": [""]}, "at least 1 character"),
         ({"tempature": 0.5}, "Extra inputs are not permitted"),
     ],

@@ -24,6 +24,12 @@ def test_a_plain_question_may_fill_the_room_behind_its_prompt():
     assert taken.sampling.temperature == 0.0
 
 
+@pytest.mark.parametrize(("asked", "taken"), [(1e-45, 0), (1e-40, 0), (9e-6, 0), (1e-5, 1e-5), (0.7, 0.7)])
+def test_a_temperature_that_32_bits_cannot_divide_by_is_none(asked, taken):
+    """OpenVINO GenAI chooses any token at 1e-40; torch's sampler on a GPU ends its process at infinite logits."""
+    assert job(Question("hi", temperature=asked), [1], LIMITS).sampling.temperature == taken
+
+
 def test_the_models_own_default_bounds_an_answer_nobody_bounded():
     assert job(Question("hi"), [1], Limits(10, 16, default_max_tokens=5)).sampling.max_tokens == 5
 

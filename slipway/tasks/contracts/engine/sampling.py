@@ -26,7 +26,7 @@ TopP = Annotated[float, Field(gt=0, le=1, description="tokens are chosen from th
 TopK = Annotated[int, Field(ge=-1, le=MOST, description="tokens are chosen from this many; 0 and -1: from all")]
 MinTokens = Annotated[int, Field(ge=0, le=MOST, description="the answer does not end before")]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-RepetitionPenalty = Annotated[float, Field(gt=0, le=100)]
+RepetitionPenalty = Annotated[float, Field(ge=0.01, le=100)]
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
