@@ -12,6 +12,7 @@ from slipway.tasks.contracts.fit.site_objects import READS_DATASETS, SITE_CONFIG
 from slipway.tasks.contracts.fit.step_kinds import HOUR_S, STEP_KINDS, StepKind
 from slipway.tasks.contracts.fit.step_needs import needs_gpu
 from slipway.tasks.contracts.pods.writes import SCRATCH, volumes
+from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE, SECRET_KEY
 from slipway.tasks.contracts.site.site import PodShape, Site, StartBudget
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
@@ -145,6 +146,8 @@ def _environment(kind: StepKind, spec: ReleaseSpec | None, site: Site, run: str)
     token = ResolvedRelease(spec, site).hub_token_secret if spec else None
     if token and kind.hub_access:
         secrets["HF_TOKEN"] = token
+    if kind.asks_models and site.serving.authentication != "none":
+        secrets[OWN_KEY_VARIABLE] = (site.serving.authentication.own_key_secret, OWN_KEY_VARIABLE)
     if kind.signs and site.signing and site.signing.key_secret:
         secrets[KEY_VARIABLE] = (site.signing.key_secret, SECRET_KEY)
     if (traces := site.telemetry.traces) and spec is not None:

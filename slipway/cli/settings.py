@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from slipway.cli.airflow.login import Login
 from slipway.cli.local_stack import FILE, read_local_stack
+from slipway.tasks.adapters.hub.header_token import header_token
 from slipway.tasks.contracts.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ AIRFLOW, USER, PASSWORD, TOKEN = (
 )
 SITE = "SLIPWAY_SITE"
 KUBECONFIG = "KUBECONFIG"
+API_KEY = "SLIPWAY_API_KEY"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Settings:
     login: Login = field(default_factory=Login)
     site_file: Path | None = None
     kubeconfig: Path | None = None
+    api_key: str = field(default="", repr=False)
+    """The key for models of sites with authentication."""
     local_stack: str | None = None
     """The state of this checkout's stack, which was looked up because neither an Airflow nor a site was given."""
 
@@ -61,7 +65,7 @@ class Settings:
             stack_file: what `make up` wrote for clients.
 
         Raises:
-            InputError: the stack's file is damaged.
+            InputError: the stack's file is damaged, or no header can hold the API key.
         """
         state = None
         if not any((airflow, site, environment.get(AIRFLOW), environment.get(SITE))):
@@ -74,6 +78,7 @@ class Settings:
             Login(environment.get(USER), environment.get(PASSWORD), environment.get(TOKEN)),
             site or (Path(site_name) if site_name else None),
             Path(kubeconfig) if kubeconfig else None,
+            header_token(environment.get(API_KEY, ""), API_KEY),
             state,
         )
 

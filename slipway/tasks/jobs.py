@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from slipway.tasks.adapters.clock import SystemClock
+from slipway.tasks.adapters.hub.header_token import header_token
 from slipway.tasks.adapters.store.object_store import ObjectStore
 from slipway.tasks.adapters.store.s3 import S3ObjectStore
 from slipway.tasks.adapters.telemetry import log_lines, tracing
@@ -26,6 +27,7 @@ from slipway.tasks.arguments import FETCH_REPOSITORY, by_hand
 from slipway.tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from slipway.tasks.contracts.errors import InputError, PipelineError
 from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS, StepRequest
+from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.step_names import Step
@@ -154,6 +156,7 @@ def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Wor
         dag_run=environment.get(DAG_RUN_VARIABLE, ""),
         ended_holders=json.loads(environment.get(ENDED_HOLDERS_VARIABLE) or "{}"),
         signing_key=environment.get(KEY_VARIABLE, ""),
+        api_key=header_token(environment.get(OWN_KEY_VARIABLE, ""), OWN_KEY_VARIABLE),
     )
 
 

@@ -121,7 +121,9 @@ def ask(  # noqa: PLR0913, PLR0917 - an argument for each option of the command
     history = _messages(messages) if messages else []
     if question is None and not history and not is_on_terminal():
         question = _prompt_of_stdin()
-    servers = ModelServers(name, api=None if host else settings_of(context).kube_api(), host=host, candidate=candidate)
+    settings = settings_of(context)
+    api = None if host else settings.kube_api()
+    servers = ModelServers(name, api=api, host=host, candidate=candidate, api_key=settings.api_key)
     asking = _Asking(name, servers, sampling, stream=stream, stats=sys.stdout.isatty() if stats is None else stats)
     if question is None and not history:
         asking.check_takes_messages()
@@ -146,7 +148,9 @@ class _Asking:
         """
         connection, where = self._servers.open()
         with closing(connection):
-            model_inputs = GenerateClient(connection, str(where)).inputs(self._name, LOOK_TIMEOUT_S)
+            model_inputs = GenerateClient(connection, str(where), self._servers.api_key).inputs(
+                self._name, LOOK_TIMEOUT_S
+            )
         check_takes_messages(self._name, model_inputs)
 
     def answer(self, printed: PrintedAnswer, prompt: str | Sequence[Message]) -> None:
@@ -159,7 +163,7 @@ class _Asking:
         try:
             connection, where = self._servers.open()
             with closing(connection):
-                client = GenerateClient(connection, str(where))
+                client = GenerateClient(connection, str(where), self._servers.api_key)
                 inputs = partial(prompt_inputs, self._name, prompt, self._sampling)
                 printed.print(client.pieces(self._name, inputs, ANSWER_TIMEOUT_S), stream=self._stream)
         except UnavailableError:

@@ -57,8 +57,9 @@ def batch(  # noqa: PLR0913, PLR0917 - each is an option of the command
     wanted = read_prompts(prompts)
     with ResultsFile(results) as file:
         left = file.unanswered(wanted, max_tokens)
-        api = None if host or not left else settings_of(context).kube_api()
-        servers = ModelServers(name, api=api, host=host, candidate=candidate)
+        settings = settings_of(context)
+        api = None if host or not left else settings.kube_api()
+        servers = ModelServers(name, api=api, host=host, candidate=candidate, api_key=settings.api_key)
         sender = PromptSender(name, servers, max_tokens=max_tokens, attempts=attempts, timeout_s=timeout)
         running = _Batch(sender, file, left, done=len(wanted) - len(left), rate=rate)
         code = running.run(min(concurrency, len(left)))

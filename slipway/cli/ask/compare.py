@@ -3,7 +3,7 @@
 import os
 import statistics
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError, PipelineError
 
 if TYPE_CHECKING:
-    from slipway.cli.kube.api import KubeApi
+    from slipway.cli.settings import Settings
 
 CANDIDATE = "-candidate"
 ATTEMPTS = 6
@@ -47,7 +47,7 @@ def compare(
     Prompts are sent one after the other, to both sides in turn, so that their times can be compared.
     """
     wanted = read_prompts(prompts)
-    senders = [sender_of(side, lambda: settings_of(context).kube_api(), max_tokens) for side in (a, b)]
+    senders = [sender_of(side, settings_of(context), max_tokens) for side in (a, b)]
     pairs = _answered(wanted, senders)
     _print(pairs, (a, b))
     if html:
@@ -66,12 +66,13 @@ def write_new(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def sender_of(side: str, cluster: Callable[[], "KubeApi"], max_tokens: int) -> PromptSender:
+def sender_of(side: str, settings: "Settings", max_tokens: int) -> PromptSender:
     """A sender to what one argument names."""
     name, _, host = side.partition("@")
     candidate = name.endswith(CANDIDATE)
     name = name.removesuffix(CANDIDATE)
-    servers = ModelServers(name, api=None if host else cluster(), host=host or None, candidate=candidate)
+    api = None if host else settings.kube_api()
+    servers = ModelServers(name, api=api, host=host or None, candidate=candidate, api_key=settings.api_key)
     return PromptSender(name, servers, max_tokens=max_tokens, attempts=ATTEMPTS, timeout_s=TIMEOUT_S)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from slipway.cli.ask.prompt_inputs import Body
 from slipway.cli.deadline import within
 from slipway.tasks.adapters.triton.generate_request import Column, GenerateRequest, columns, prompt_columns, rendered
-from slipway.tasks.adapters.triton.triton import Chunk
+from slipway.tasks.adapters.triton.triton import NO_KEY, Chunk
 from slipway.tasks.contracts.base import parse_json
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from slipway.tasks.contracts.wire.prompt_model import ModelInputs, Prompt, model_inputs, prompt_of, with_prompt
@@ -47,9 +47,10 @@ class Piece(Chunk):
 class GenerateClient:
     """A connection to one Triton, for one thread and one request at a time."""
 
-    def __init__(self, connection: http.client.HTTPConnection, address: str) -> None:
-        """`address` names the other end in errors."""
+    def __init__(self, connection: http.client.HTTPConnection, address: str, api_key: str = "") -> None:
+        """`address` names the other end in errors; `api_key` is sent with every request."""
         self._connection, self._address = connection, address
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self.sent_at_s = 0.0
         """The monotonic second at which the newest request was sent."""
 
@@ -159,7 +160,7 @@ class GenerateClient:
             raise self._foreign(str(document)[:QUOTED_CHARS].encode(errors="replace")) from error
 
     def _send(self, method: str, path: str, deadline: float, body: bytes | None = None) -> http.client.HTTPResponse:
-        headers = {"Content-Type": "application/json"} if body else {}
+        headers = self._headers | ({"Content-Type": "application/json"} if body else {})
         if self._connection.sock is None:
             self._connection.connect()
         self._wait_until(deadline)
@@ -205,6 +206,8 @@ class GenerateClient:
 
     def _refusal(self, model: str, message: str, status: int) -> PipelineError:
         what = f"{self._address}: {model}: {' '.join(message.split())[:QUOTED_CHARS].rstrip('.')}"
+        if status == http.client.UNAUTHORIZED:
+            return InputError(what, remedy=NO_KEY)
         if "unknown model" in message and "is not found" in message:
             return InputError(what, remedy="Check the name; `slipway status` lists the models.")
         if "unknown model" in message or status >= http.client.INTERNAL_SERVER_ERROR:

@@ -23,10 +23,19 @@ class ModelServers:
     """Opens connections to a model's servers, for several threads. `forget` makes it look for the route again."""
 
     def __init__(
-        self, name: str, *, api: "KubeApi | None" = None, host: str | None = None, candidate: bool = False
+        self,
+        name: str,
+        *,
+        api: "KubeApi | None" = None,
+        host: str | None = None,
+        candidate: bool = False,
+        api_key: str = "",
     ) -> None:
-        """Either `host` names the servers, as `--host` does, or `api` finds those of the model's Service."""
-        self._name, self._api, self._candidate = name, api, candidate
+        """Either `host` names the servers, as `--host` does, or `api` finds those of the model's Service.
+
+        `api_key` is what the servers may ask for.
+        """
+        self._name, self._api, self._candidate, self.api_key = name, api, candidate, api_key
         self._given = given(host) if host else None
         self._found: Direct | ThroughPod | None = None
 

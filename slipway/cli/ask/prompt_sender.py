@@ -47,7 +47,9 @@ class PromptSender:
             raise NoServerError(error) from error
         began, pieces, first_s, reason = time.monotonic(), [], None, ""
         with closing(connection):
-            for chunk in GenerateClient(connection, str(where)).stream(self._name, request, self._timeout_s):
+            for chunk in GenerateClient(connection, str(where), self._servers.api_key).stream(
+                self._name, request, self._timeout_s
+            ):
                 first_s = chunk.at_s - began if first_s is None and chunk.text else first_s
                 pieces.append(chunk.text)
                 reason = chunk.finish_reason or reason

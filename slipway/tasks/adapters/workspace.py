@@ -59,6 +59,8 @@ class Workspace:
 
     signing_key: str = field(default="", repr=False)
     """The private key that publish signs with, in PEM; empty in every other step, and where a service has the key."""
+    api_key: str = field(default="", repr=False)
+    """The key that steps send to models; empty where the site wants none."""
 
     @property
     def layout(self) -> Layout:
@@ -135,7 +137,7 @@ class Workspace:
         """A new connection to the site's cluster."""
         from slipway.tasks.adapters.kube.kube import Cluster
 
-        return Cluster.connect(self.site)
+        return Cluster.connect(self.site, api_key=self.api_key)
 
     def traffic(self, cluster: "Cluster", model: str, metrics_port: int, front_port: int) -> "ServedTraffic":
         """What the pods of a model's releases serve."""

@@ -77,7 +77,7 @@ class Evaluation:
         harness, name = _harness(self.release), self.release.spec.name
         host = f"[{address.host}]" if ":" in address.host else address.host
         base = f"http://{host}:{address.ports['http']}/v1"
-        endpoint = HarnessEndpoint(base, name, harness.api, harness.concurrency)
+        endpoint = HarnessEndpoint(base, name, harness.api, harness.concurrency, address.api_key)
         with_questions = task.questions is not None
         request = HarnessRequest(
             task.task,

@@ -37,7 +37,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 
     def ask(item: tuple[str, SmokeQuestion]) -> AnswerRow:
         suite, question = item[0], with_tokens(item[1], release)
-        with TritonClient(service.host, service.ports["http"], service.ports["grpc"]) as client:
+        with TritonClient.of(service) as client:
             return answered(client, release.spec.name, suite, question)
 
     with ThreadPoolExecutor(QUESTIONS_AT_ONCE) as pool:

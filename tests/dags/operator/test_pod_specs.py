@@ -11,6 +11,7 @@ from kubernetes.client import ApiClient
 from slipway.airflow.pods import deadline_s, step_pod
 from slipway.airflow.runs import pod_name, run_identity
 from slipway.airflow.site import read_site
+from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE, Authentication
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE, Signing
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.contracts.spec_fields import GROUP_PATIENCE_S
@@ -125,6 +126,22 @@ def test_a_token_of_the_hub_reaches_only_the_steps_that_speak_with_the_hub():
     }
 
     assert with_token == {"plan", "download"}
+
+
+def test_the_key_for_models_reaches_the_steps_that_ask_them_alone():
+    site = read_site(SITE)
+
+    def steps_with_key(site):
+        return {
+            step
+            for step in get_args(Step)
+            if any(each.name == OWN_KEY_VARIABLE for each in step_pod(step, spec(), site).spec.containers[0].env)
+        }
+
+    assert steps_with_key(site) == set()
+    locked = site.serving.model_copy(update={"authentication": Authentication()})
+    asking = {"smoke-test", "benchmark", "evaluate", "promote", "drill"}
+    assert steps_with_key(site.model_copy(update={"serving": locked})) == asking
 
 
 def test_the_private_key_reaches_publish_alone():

@@ -1,8 +1,11 @@
 """API keys at the real front: for each client's own package, in the errors of its API, and never beyond the front."""
 
+import http.client
 import json
 import subprocess
 import threading
+import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,14 +15,19 @@ import pytest
 from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
+from slipway.cli.ask.generate import GenerateClient
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.api_keys import ApiKey, file_of, new_secret, sha256_of_key, time_text
 from slipway.tasks.serving.rendered import front, front_keys
 from tests.local.serving.front_alone import Front, UnixServer
-from tests.local.serving.openai_server import OpenAiServer, client_of
+from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.paths import ENVIRONMENTS
+from tests.support.refused import refused
 from tests.support.seeds import dice
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 NOW = datetime.now(UTC)
 ALICE, OLD = new_secret(), new_secret()
@@ -47,6 +55,7 @@ def locked(server, api, tmp_path_factory):
     keys = folder / "keys"
     keys.write_text(f"not a key\n{file_of(KEYS)}")
     with OpenAiServer(server, folder, behind=api, keys=keys) as running:
+        running.keys = keys
         yield running
 
 
@@ -93,9 +102,9 @@ def echo(tmp_path_factory):
 def test_openais_client_needs_a_key(locked):
     assert [model.id for model in client_of(locked, ALICE).models.list()] == ["demo"]
     for secret in ("none", OLD, ALICE[:-1], f"{ALICE}a", "x" * 1000):
-        with pytest.raises(openai.AuthenticationError) as refused:
+        with pytest.raises(openai.AuthenticationError) as caught:
             client_of(locked, secret).chat.completions.create(model="demo", messages=[{"role": "user", "content": "a"}])
-        assert (refused.value.code, refused.value.type) == ("invalid_api_key", "invalid_request_error")
+        assert (caught.value.code, caught.value.type) == ("invalid_api_key", "invalid_request_error")
 
 
 ANTHROPIC = """
@@ -119,11 +128,61 @@ def test_tritons_grpc_client_needs_a_key(locked):
     with triton_grpc.InferenceServerClient(f"{LOOPBACK}:{locked.grpc_port}") as client:
         assert client.get_model_metadata("demo", headers={"authorization": f"Bearer {ALICE}"}).name == "demo"
         for headers in (None, {"authorization": f"Bearer {OLD}"}):
-            with pytest.raises(InferenceServerException) as refused:
+            with pytest.raises(InferenceServerException) as caught:
                 client.get_model_metadata("demo", headers=headers)
-            assert refused.value.status() == "StatusCode.UNAUTHENTICATED"
+            assert caught.value.status() == "StatusCode.UNAUTHENTICATED"
         assert client.is_server_ready()
         assert client.is_server_live()
+
+
+def test_slipways_own_clients_send_their_key(locked):
+    question = GenerateRequest("What is the capital of France?", 40)
+    ports = {"http": locked.port, "grpc": locked.grpc_port}
+    with TritonClient.of(ServiceAddress(LOOPBACK, ports, ALICE)) as client:
+        assert client.is_ready("demo")
+        assert client.generate("demo", question, 30).text
+    with TritonClient.of(ServiceAddress(LOOPBACK, ports)) as client, refused(remedy="slipway key create"):
+        client.generate("demo", question, 30)
+
+    def asked(secret):
+        with closing(http.client.HTTPConnection(LOOPBACK, locked.port, timeout=PATIENCE_S)) as connection:
+            return list(GenerateClient(connection, "here", secret).stream("demo", question, 30))
+
+    assert asked(ALICE)
+    with refused(remedy="slipway key create"):
+        asked("")
+
+
+def test_keys_change_under_kept_connections_and_no_request_is_lost(locked):
+    """The way to replace a key: add the new one, give it to the client, remove the old one."""
+    second, url = new_secret(), f"{locked.url}/v2/models/demo/config"
+    sent = {"key": ALICE}
+
+    def change(*keys):
+        text = locked.keys.with_suffix(".new")
+        text.write_text(file_of(keys))
+        text.replace(locked.keys)
+
+    with (
+        httpx.Client() as over_http,
+        triton_grpc.InferenceServerClient(f"{LOOPBACK}:{locked.grpc_port}") as over_grpc,
+        KeptClient(lambda: over_http.get(url, headers=bearer(sent["key"])).raise_for_status()) as one,
+        KeptClient(
+            lambda: over_grpc.get_model_config("demo", headers={"authorization": f"Bearer {sent['key']}"})
+        ) as two,
+    ):
+        for keys, key in (([*KEYS, stored(second)], second), ([stored(second)], second), (KEYS, None)):
+            before = len(one.answers), len(two.answers)
+            until(lambda before=before: len(one.answers) > before[0] + 5 and len(two.answers) > before[1] + 5)
+            if key is None:
+                break
+            change(*keys)
+            until(lambda: httpx.get(url, headers=bearer(second)).status_code == 200)
+            time.sleep(2)  # every worker of the front reads the file at most once a second
+            sent["key"] = key
+        assert over_http.get(url, headers=bearer(ALICE)).status_code == 401
+    change(*KEYS)
+    assert (one.failures, two.failures) == ([], [])
 
 
 @pytest.mark.parametrize("path", [*front_keys.HTTP_OPEN, "/v2/health/ready?a=b"])

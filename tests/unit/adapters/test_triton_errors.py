@@ -21,7 +21,7 @@ class Stub:
     def __init__(self, error):
         self.error = error
 
-    def ModelConfig(self, request, *, timeout):  # noqa: N802 - the name of the remote procedure
+    def ModelConfig(self, request, **_):  # noqa: N802 - the name of the remote procedure
         raise self.error
 
 
@@ -33,6 +33,7 @@ class Stub:
         ("failed to connect to all addresses", "UNKNOWN", UnavailableError),
         ("Socket closed", "UNAVAILABLE", UnavailableError),
         ("Request for unknown model: 'demo' is not found", "NOT_FOUND", InputError),
+        ("Incorrect API key provided for demo", "UNAUTHENTICATED", InputError),
         ("unexpected shape for input 'max_tokens'", "INVALID_ARGUMENT", InputError),
     ],
 )

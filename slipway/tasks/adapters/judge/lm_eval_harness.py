@@ -48,6 +48,7 @@ class HarnessEndpoint:
     model: str
     api: str
     concurrency: int
+    api_key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -269,7 +270,9 @@ def _client(endpoint: HarnessEndpoint, answers: _Answers) -> Any:
             answers.add(len(texts))
             return texts
 
-    arguments = {"think_end_token": END_OF_THOUGHT} if endpoint.api == "chat" else {}
+    arguments: dict[str, Any] = {"think_end_token": END_OF_THOUGHT} if endpoint.api == "chat" else {}
+    if endpoint.api_key:
+        arguments["header"] = {"Authorization": f"Bearer {endpoint.api_key}"}
     return CountingClient(
         model=endpoint.model,
         base_url=f"{endpoint.base}/{route}",

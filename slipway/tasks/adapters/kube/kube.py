@@ -61,17 +61,17 @@ log = logging.getLogger(__name__)
 class Cluster:
     """One cluster, seen from the serving namespace."""
 
-    def __init__(self, api: Any, namespace: str, clock: Clock) -> None:
-        """`api` is a kubernetes.client.ApiClient."""
+    def __init__(self, api: Any, namespace: str, clock: Clock, *, api_key: str = "") -> None:
+        """`api` is a kubernetes.client.ApiClient; `api_key` is for the models that its Services lead to."""
         from kubernetes.dynamic import DynamicClient
 
-        self.namespace, self._clock = namespace, clock
+        self.namespace, self._clock, self._api_key = namespace, clock, api_key
         self._known: dict[str, bool] = {}
         with translated("the cluster"):
             self._client = DynamicClient(api)
 
     @classmethod
-    def connect(cls, site: Site, *, kubeconfig: Path | None = None) -> Self:
+    def connect(cls, site: Site, *, kubeconfig: Path | None = None, api_key: str = "") -> Self:
         """Connect by a kubeconfig (`kubeconfig`, or what KUBECONFIG names), or else by the pod's service account.
 
         Raises:
@@ -101,7 +101,7 @@ class Cluster:
         source = f"the token in {where}"
         settings.api_key = {name: header_token(str(token), source) for name, token in settings.api_key.items()}
         try:
-            return cls(client.ApiClient(settings), site.kubernetes.serving_namespace, SystemClock())
+            return cls(client.ApiClient(settings), site.kubernetes.serving_namespace, SystemClock(), api_key=api_key)
         except BROKEN as error:
             raise of_kubeconfig(where, error) from None
 
@@ -197,7 +197,7 @@ class Cluster:
             UnavailableError: it has no address yet.
         """
         service = self.get("Service", name)
-        return service_object.address_of(service) if service else None
+        return service_object.address_of(service, self._api_key) if service else None
 
     def live_address(self, name: str) -> ServiceAddress | None:
         """The model's live Service; None before its first promotion."""

@@ -1,7 +1,7 @@
 """Reads Kubernetes Services and their EndpointSlices: the address of a Service, and the pods behind it. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slipway.tasks.contracts.errors import UnavailableError
@@ -12,14 +12,15 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class ServiceAddress:
-    """The address of a Service: its IP address within the cluster, and its ports by name."""
+    """The address of a Service: its IP address within the cluster, its ports by name, and a key for its pods."""
 
     host: str
     ports: dict[str, int]
+    api_key: str = field(default="", repr=False)
 
 
-def address_of(service: Document) -> ServiceAddress:
-    """The address of a Service.
+def address_of(service: Document, api_key: str = "") -> ServiceAddress:
+    """The address of a Service, with the key that its pods ask for.
 
     Raises:
         UnavailableError: it has none yet.
@@ -31,7 +32,7 @@ def address_of(service: Document) -> ServiceAddress:
             f"Service {metadata['namespace']}/{metadata['name']} has no address in the cluster", expected="a ClusterIP"
         )
     ports = {port.get("name") or str(port["port"]): int(port["port"]) for port in service["spec"]["ports"]}
-    return ServiceAddress(host, ports)
+    return ServiceAddress(host, ports, api_key)
 
 
 def ready_pods(slices: Iterable[Document]) -> set[str]:

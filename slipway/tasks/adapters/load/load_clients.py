@@ -69,15 +69,12 @@ class Load:
     began_s: float
 
 
-def connect(address: ServiceAddress) -> TritonClient:
-    """A client of a Service."""
-    return TritonClient(address.host, address.ports["http"], address.ports["grpc"])
-
-
 class LoadClients:
     """Clients in threads of this process."""
 
-    def __init__(self, load: Load, clock: Clock, connect: Callable[[ServiceAddress], TritonClient] = connect) -> None:
+    def __init__(
+        self, load: Load, clock: Clock, connect: Callable[[ServiceAddress], TritonClient] = TritonClient.of
+    ) -> None:
         self._load, self._clock, self._connect = load, clock, connect
 
     def play(self, turn: Turn, take: Take, start: Callable[[], float], share: Share = Share()) -> list[RequestRow]:

@@ -55,7 +55,7 @@ class ServedTraffic:
             InputError: the server rejected the request.
             UnavailableError: there was no answer in time.
         """
-        with TritonClient(service.host, service.ports["http"], service.ports["grpc"]) as client:
+        with TritonClient.of(service) as client:
             began = time.monotonic()
             answer = client.generate(self._model, request, timeout_s)
             return answer.text, time.monotonic() - began

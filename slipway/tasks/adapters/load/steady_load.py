@@ -30,7 +30,7 @@ class BackgroundLoad(Protocol):
 
 
 def _connect(address: ServiceAddress) -> TritonClient:
-    return TritonClient(address.host, address.ports["http"], address.ports["grpc"], own_connection=True)
+    return TritonClient.of(address, own_connection=True)
 
 
 class SteadyLoad(BackgroundLoad):

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+from slipway.tasks.adapters.kube.service_object import ServiceAddress
 from slipway.tasks.adapters.triton.generate_request import Column, GenerateRequest, columns, prompt_columns, rendered
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.wire.prompt_model import ModelInputs, Prompt, model_inputs, prompt_of
 
 UNAVAILABLE = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
@@ -23,6 +25,10 @@ PASSING = ("failed to connect", "has no available versions", "is not ready")
 """Parts of messages about a passing state: the server does not listen yet, or is loading or unloading the model. Triton
 says "is not found" of a model that it does not have."""
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
+NO_KEY = (
+    "Create a key with `slipway key create`. Steps read it from the Secret that the site's "
+    f"serving.authentication.own_key_secret names, the command from {OWN_KEY_VARIABLE}."
+)
 READY_TIMEOUT_S = 5.0
 MESSAGE_CHARS = 256
 LENGTH_BYTES = 4
@@ -58,12 +64,18 @@ class TritonClient:
     """A connection to one Triton, or to a Service in front of several."""
 
     def __init__(
-        self, host: str, http_port: int = 8000, grpc_port: int = 8001, *, own_connection: bool = False
+        self,
+        host: str,
+        http_port: int = 8000,
+        grpc_port: int = 8001,
+        *,
+        own_connection: bool = False,
+        api_key: str = "",
     ) -> None:
         """Connect; with `own_connection`, over a connection that no other client of this process uses.
 
         Otherwise gRPC lets clients of one address share connections, so a new client may reach the server that an older
-        one reached.
+        one reached. `api_key` is sent with every request.
         """
         import grpc
         from tritonclient import http
@@ -71,6 +83,7 @@ class TritonClient:
 
         self._messages, self._refused = service_pb2, grpc.RpcError
         self.address = f"{host}:{grpc_port}"
+        self._metadata = (("authorization", f"Bearer {api_key}"),) if api_key else ()
         self._http = http.InferenceServerClient(
             f"{host}:{http_port}", connection_timeout=READY_TIMEOUT_S, network_timeout=READY_TIMEOUT_S
         )
@@ -86,6 +99,12 @@ class TritonClient:
         )
         self._known_inputs: dict[str, ModelInputs] = {}
 
+    @classmethod
+    def of(cls, service: ServiceAddress, *, own_connection: bool = False) -> Self:
+        """A client of a Service."""
+        http_port, grpc_port = service.ports["http"], service.ports["grpc"]
+        return cls(service.host, http_port, grpc_port, own_connection=own_connection, api_key=service.api_key)
+
     def __enter__(self) -> Self:
         return self
 
@@ -95,7 +114,7 @@ class TritonClient:
     def is_ready(self, model: str) -> bool:
         """Whether the model is ready; False also while the server does not listen."""
         try:
-            return bool(self._http.is_model_ready(model))
+            return bool(self._http.is_model_ready(model, headers=dict(self._metadata)))
         except (OSError, ConnectionError):
             return False
 
@@ -164,7 +183,8 @@ class TritonClient:
         return prompt, self._arrivals(model, message, deadline)
 
     def _arrivals(self, model: str, message: Any, deadline: float) -> Iterator[tuple[bytes, float]]:
-        call = self._stream_infer(iter((message,)), timeout=max(0.0, deadline - time.monotonic()))
+        left_s = max(0.0, deadline - time.monotonic())
+        call = self._stream_infer(iter((message,)), timeout=left_s, metadata=self._metadata)
         try:
             for data in call:
                 yield data, time.monotonic()
@@ -199,6 +219,8 @@ class TritonClient:
                 f"{self.address}: {model} is not available: {message}",
                 remedy="Check that the server is up and its model is ready, then try again.",
             )
+        if code == "UNAUTHENTICATED":
+            return InputError(f"{self.address}: {message}", remedy=NO_KEY)
         return InputError(
             f"{self.address}: {model} rejected the request: {message}",
             remedy="Keep the request within the limits of the spec's engine part.",
@@ -217,7 +239,8 @@ class TritonClient:
 
         if model not in self._known_inputs:
             with self._translating(model):
-                response = self._grpc.ModelConfig(self._messages.ModelConfigRequest(name=model), timeout=timeout_s)
+                request = self._messages.ModelConfigRequest(name=model)
+                response = self._grpc.ModelConfig(request, timeout=timeout_s, metadata=self._metadata)
             self._known_inputs[model] = model_inputs(MessageToDict(response.config, preserving_proto_field_name=True))
         return self._known_inputs[model]
 
@@ -226,7 +249,8 @@ class TritonClient:
         from tritonclient.grpc import InferResult
 
         with self._translating(model):
-            response = self._grpc.ModelInfer(self._message(model, prompt_columns(request)), timeout=timeout_s)
+            message = self._message(model, prompt_columns(request))
+            response = self._grpc.ModelInfer(message, timeout=timeout_s, metadata=self._metadata)
         result = InferResult(response)
         texts, counts = ("prompt", "tool_call_format"), ("prompt_tokens", "max_tokens")
         outputs = {name: result.as_numpy(name) for name in (*texts, *counts)}

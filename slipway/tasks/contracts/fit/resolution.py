@@ -130,7 +130,7 @@ class ResolvedRelease:
         owned = {site.object_store.credentials_secret, site.serving.mpi_secret}
         owned.add(site.signing.key_secret if site.signing else None)
         if site.serving.authentication != "none":
-            owned.add(site.serving.authentication.keys_secret)
+            owned |= {site.serving.authentication.keys_secret, site.serving.authentication.own_key_secret}
         owned.add(site.telemetry.traces.headers_secret if site.telemetry.traces else None)
         if secret in owned:
             raise InputError(

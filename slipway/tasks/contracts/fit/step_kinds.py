@@ -126,6 +126,8 @@ class StepKind:
     """Calls the Kubernetes API."""
     hub_access: bool = False
     """Reads the model's repository, with the spec's token."""
+    asks_models: bool = False
+    """Sends requests to models, with a key where the site wants one."""
     signs: bool = False
     """Has the site's private key."""
     changes_model: bool = False
@@ -203,13 +205,18 @@ STEP_KINDS: Mapping[Step, StepKind] = MappingProxyType(
             with_candidate=True,
         ),
         "smoke-test": StepKind(
-            service_account="slipway-measurer", deadline_s=HOUR_S, cluster_access=True, with_candidate=True
+            service_account="slipway-measurer",
+            deadline_s=HOUR_S,
+            cluster_access=True,
+            asks_models=True,
+            with_candidate=True,
         ),
         "benchmark": StepKind(
             service_account="slipway-measurer",
             deadline_s=HOUR_S,
             waits_s=_load_s,
             cluster_access=True,
+            asks_models=True,
             with_candidate=True,
         ),
         "evaluate": StepKind(
@@ -218,6 +225,7 @@ STEP_KINDS: Mapping[Step, StepKind] = MappingProxyType(
             shape="transfer",
             image="harness",
             cluster_access=True,
+            asks_models=True,
             in_release=_has_harness,
             with_candidate=True,
         ),
@@ -232,6 +240,7 @@ STEP_KINDS: Mapping[Step, StepKind] = MappingProxyType(
             deadline_s=HOUR_S // 2,
             waits_s=_watched_s,
             cluster_access=True,
+            asks_models=True,
             changes_model=True,
             with_candidate=True,
         ),
@@ -257,6 +266,7 @@ STEP_KINDS: Mapping[Step, StepKind] = MappingProxyType(
             deadline_s=HOUR_S // 4,
             waits_s=_drilled_s,
             cluster_access=True,
+            asks_models=True,
             changes_model=True,
             takes_lease=True,
             documents=Documents(DrillRequest, Layout.drill),
