@@ -36,8 +36,8 @@ def workflow():
     return yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text())
 
 
-def steps():
-    return [step for job in workflow()["jobs"].values() for step in job["steps"]]
+def steps(workflow):
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
@@ -61,15 +61,19 @@ def test_changelog_fragments_are_named_by_their_type():
 
 def test_ci_runs_make_targets_that_exist_and_all_that_a_developer_is_told_to_run():
     targets = {entry["target"] for entry in workflow()["jobs"]["make"]["strategy"]["matrix"]["include"]}
-    commands = [step["run"] for step in steps() if step.get("run", "").startswith("make ")]
+    commands = [step["run"] for step in steps(workflow()) if step.get("run", "").startswith("make ")]
 
     assert targets == {"check", "demo", "test"}
     assert targets <= make_targets()
     assert commands == ["make ${{ matrix.target }}", "make down"]
 
 
-def test_actions_of_ci_are_pinned_by_commit():
-    assert [step["uses"] for step in steps() if "uses" in step and not SHA.fullmatch(step["uses"])] == []
+def test_actions_of_every_workflow_are_pinned_by_commit():
+    workflows = [yaml.safe_load(file.read_text()) for file in (REPOSITORY / ".github" / "workflows").iterdir()]
+    used = [step["uses"] for each in workflows for step in steps(each) if "uses" in step]
+
+    assert len(used) >= len(workflows)
+    assert [action for action in used if not SHA.fullmatch(action)] == []
 
 
 def test_pre_commit_runs_the_projects_own_tools():
