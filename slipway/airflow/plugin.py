@@ -18,11 +18,19 @@ async def page(scope: "Scope", receive: "Receive", send: "Send") -> None:
 
 
 class SlipwayPlugin(AirflowPlugin):
-    """Adds the page of all models to Airflow's UI.
+    """Adds the pages of models to Airflow's UI: one to its menu, one as a tab of each run.
 
     An installed wheel registers it by its entry point, a checkout by plugins/slipway_plugin.py.
     """
 
     name = "slipway"
     fastapi_apps: list[Any] = [{"app": page, "url_prefix": PREFIX, "name": "Slipway"}]  # noqa: RUF012 - Airflow's way
-    external_views: list[Any] = [{"name": "Models", "href": f"{PREFIX}/", "destination": "nav"}]  # noqa: RUF012
+    external_views: list[Any] = [  # noqa: RUF012
+        {"name": "Models", "href": f"{PREFIX}/", "destination": "nav"},
+        {
+            "name": "Slipway",
+            "href": f"{PREFIX}/runs/{{DAG_ID}}/{{RUN_ID}}",
+            "destination": "dag_run",
+            "url_route": "slipway",
+        },
+    ]

@@ -1,7 +1,7 @@
 """All models: a row for each, with what its channel, its live release and its last gate say."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from slipway.tasks.contracts.stored.release import Release
 DAYS = 30
 """How far back the strip of a model's events goes."""
 STRIP_DAY_PX = 6.0
+PAGE_ROWS = 100
 
 
 class Mark(NamedTuple):
@@ -80,6 +81,22 @@ class ModelRow:
     def history(self) -> tuple[ChannelEvent, ...]:
         """Every event that the channel remembers, newest first."""
         return self.channel.history if self.channel else ()
+
+
+@dataclass(frozen=True)
+class Window:
+    """A page of a list of models: which it shows, and of how many."""
+
+    shown: tuple[str, ...]
+    page: int
+    pages: int
+    count: int
+
+
+def window(names: Sequence[str], page: int) -> Window:
+    """The page with that number, from 1; it shows nothing beyond the last one."""
+    pages = max(1, -(-len(names) // PAGE_ROWS))
+    return Window(tuple(names[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]), page, pages, len(names))
 
 
 def gate_uri(layout: Layout, name: str, event: ChannelEvent) -> str:

@@ -1,5 +1,6 @@
 """Chromium, driven over its DevTools protocol: what a page did, and what stands in it."""
 
+import base64
 import json
 import shutil
 import subprocess
@@ -8,9 +9,12 @@ from contextlib import contextmanager
 
 from websockets.sync.client import connect
 
+from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S, until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+AXE = REPOSITORY / ".slipway" / "node_modules" / "axe-core" / "axe.min.js"
+"""Where `npm install --prefix .slipway axe-core` puts it."""
 QUIET_S = 0.5
 """A page that has asked for nothing for so long is taken to be complete."""
 
@@ -57,9 +61,30 @@ class Page:
         """Give the browser a cookie for the pages of that address."""
         self._call("Network.setCookie", name=name, value=value, url=url)
 
-    def run(self, script):
-        """The value of a script in the page."""
-        answer = self._call("Runtime.evaluate", expression=script, returnByValue=True)
+    def look(self, width, *, dark):
+        """Show pages at that width in pixels, in a dark or a light theme."""
+        size = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
+        theme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self._call("Emulation.setEmulatedMedia", features=theme)
+
+    def picture(self, file):
+        """Write a picture of the whole page, as PNG."""
+        answer = self._call("Page.captureScreenshot", captureBeyondViewport=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(base64.b64decode(answer["data"]))
+
+    def axe(self):
+        """What axe-core finds wrong for people who use a keyboard or a screen reader: rule and element."""
+        self.run(AXE.read_text() + ";0")
+        return self.run(
+            "axe.run().then(found => found.violations.flatMap(each => each.nodes.map(n => [each.id, n.html])))",
+            waits=True,
+        )
+
+    def run(self, script, *, waits=False):
+        """The value of a script in the page, or of its promise if it `waits`."""
+        answer = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=waits)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 

@@ -6,7 +6,9 @@ from html.parser import HTMLParser
 from slipway.cli.ask import comparison_page
 from slipway.cli.ask.batch_files import Prompt, Result
 from slipway.pages import templates
-from slipway.pages.models import Doing, Link, read_rows
+from slipway.pages.model import read_model
+from slipway.pages.models import Doing, Link, read_rows, window
+from slipway.pages.run import read_run
 from slipway.tasks.adapters.judge.report import render
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.measured.evidence import Evidence
@@ -15,11 +17,15 @@ from slipway.tasks.contracts.measured.measurement import AnswerRow, summarize
 from slipway.tasks.contracts.spec.gate import Expectation, Goodput
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.release import StepResult
 from tests.fakes.page_documents import PageDocuments
+from tests.fakes.refused_release import RUN, SUMMARIES, WRONG, documents, gate, refused
 from tests.fakes.releases import release
 from tests.unit.evidence.test_measurement import row
 
 LAYOUT = Layout("s3://bucket")
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+HUB = "https://hub.example"
 
 
 def report_page(text):
@@ -71,25 +77,48 @@ def comparison(text):
 
 def models_page(text):
     """The page of all models: reasons in their channels, steps that run, what cannot be read."""
-    names, now = ("one", "two", "three"), datetime(2026, 1, 2, tzinfo=UTC)
+    names = ("one", "two", "three")
     channels = {
-        LAYOUT.channel(name): Channel(name=name).refused(f"{name}-0123456789ab", at=now, run="run", reason=text)
+        LAYOUT.channel(name): Channel(name=name).refused(f"{name}-0123456789ab", at=NOW, run="run", reason=text)
         for name in names
     }
     return templates.render(
         "models.html.j2",
         rows=read_rows(names, LAYOUT, PageDocuments(channels)),
         doing={name: Doing(now=Link(text, "/dags")) for name in names},
-        count=3,
-        page=1,
-        pages=1,
+        window=window(names, 1),
         days=30,
-        now=now,
-        hub="https://huggingface.co",
+        now=NOW,
+        hub=HUB,
     )
 
 
-PAGES = (report_page, comparison, models_page)
+def refused_documents(text):
+    """A refused candidate with the text in its gate, its answers, its steps and the history of its model."""
+    line = WRONG.model_copy(update={"what": text, "why": text, "verdict": Verdict.INCONCLUSIVE})
+    answers = [
+        AnswerRow(suite="smoke", prompt=text, expected=text, answer=text, ok=False),
+        AnswerRow(suite="smoke", prompt=text, expected=text, answer="", ok=False, error=text),
+    ]
+    stored = documents(LAYOUT, channel=refused(LAYOUT, NOW, text), gate=gate(line), answers=answers, summary=SUMMARIES)
+    for uri, document in stored.items():
+        if isinstance(document, StepResult):
+            stored[uri] = document.model_copy(update={"summary": text})
+    return PageDocuments(stored)
+
+
+def model_page(text):
+    """The page of a model."""
+    model = read_model("demo", LAYOUT, refused_documents(text))
+    return templates.render("model.html.j2", model=model, doing=Doing(now=Link(text, "/")), index="../", hub=HUB)
+
+
+def run_page(text):
+    """The page of a run."""
+    return templates.render("run.html.j2", run=read_run("demo", RUN, LAYOUT, refused_documents(text)), hub=HUB)
+
+
+PAGES = (report_page, comparison, models_page, model_page, run_page)
 
 
 class Structure(HTMLParser):

@@ -5,16 +5,24 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import FastAPI, Query, Request
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from fastapi import FastAPI, HTTPException, Path, Query, Request
 from fastapi.responses import HTMLResponse
+from sqlalchemy import select
 
+from slipway.airflow.dags.left_behind import RELEASES
 from slipway.airflow.page import PREFIX
 from slipway.airflow.page.documents import Documents, client_of
-from slipway.airflow.page.doing import doing, names_of, person
+from slipway.airflow.page.doing import dag_ids_of, doing, names_of, person
+from slipway.airflow.runs import run_identity
 from slipway.airflow.site import current_site
-from slipway.pages.models import DAYS, read_rows
+from slipway.pages.model import read_model
+from slipway.pages.models import DAYS, read_rows, window
+from slipway.pages.run import read_run
 from slipway.pages.templates import POLICY, render
 from slipway.tasks.contracts.stored.artifact import Layout
 
@@ -24,7 +32,6 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-PAGE_ROWS = 100
 
 app = FastAPI(title="Slipway", openapi_url=None)
 
@@ -41,18 +48,58 @@ def all_models(
 ) -> HTMLResponse:
     """Every model whose release DAG the reader may see, PAGE_ROWS to a page."""
     names = names_of(get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session))
-    shown = names[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
-    site = current_site()
-    base = str(request.scope.get("root_path", "")).removesuffix(PREFIX)
-    text = render(
+    asked = window(names, page)
+    return _page(
         "models.html.j2",
-        rows=read_rows(shown, Layout(site.object_store.root), documents()),
-        doing=doing(shown, person(user, shown, session), session, base),
-        count=len(names),
-        page=page,
-        pages=max(1, -(-len(names) // PAGE_ROWS)),
+        window=asked,
+        rows=read_rows(asked.shown, _layout(), documents()),
+        doing=doing(asked.shown, person(user, dag_ids_of(asked.shown), session), session, _base(request)),
         days=DAYS,
         now=datetime.now(UTC),
-        hub=site.hub.endpoint,
     )
-    return HTMLResponse(text, headers=HEADERS)
+
+
+@app.get("/models/{name}", response_class=HTMLResponse)
+def one_model(
+    request: Request, user: GetUserDep, session: SessionDep, name: Annotated[str, Path(max_length=250)]
+) -> HTMLResponse:
+    """A model whose release DAG the reader may see."""
+    reader = person(user, dag_ids_of([name]), session)
+    if session.get(DagModel, f"{RELEASES}{name}") is None or not reader.may("GET", f"{RELEASES}{name}"):
+        raise HTTPException(404, "There is no such model, or you may not see it.")
+    return _page(
+        "model.html.j2",
+        model=read_model(name, _layout(), documents()),
+        doing=doing([name], reader, session, _base(request))[name],
+        index="../",
+    )
+
+
+@app.get("/runs/{dag_id}/{run_id:path}", response_class=HTMLResponse)
+def one_run(
+    user: GetUserDep,
+    session: SessionDep,
+    dag_id: Annotated[str, Path(max_length=250)],
+    run_id: Annotated[str, Path(max_length=250)],
+) -> HTMLResponse:
+    """A run of a release, if the reader may see the runs of its DAG. Airflow shows the tab with runs of any DAG."""
+    known = session.scalar(select(DagRun.id).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+    if known is None or not person(user, [dag_id], session).may("GET", dag_id, DagAccessEntity.RUN):
+        raise HTTPException(404, "There is no such run, or you may not see it.")
+    if not dag_id.startswith(RELEASES):
+        return _page("note.html.j2", note="This is not a run that releases a model.")
+    name = dag_id.removeprefix(RELEASES)
+    return _page("run.html.j2", run=read_run(name, run_identity(run_id), _layout(), documents()))
+
+
+def _layout() -> Layout:
+    return Layout(current_site().object_store.root)
+
+
+def _base(request: Request) -> str:
+    """Path of Airflow's own pages: the API server may be behind a prefix."""
+    return str(request.scope.get("root_path", "")).removesuffix(PREFIX)
+
+
+def _page(template: str, **values: object) -> HTMLResponse:
+    return HTMLResponse(render(template, hub=current_site().hub.endpoint, **values), headers=HEADERS)

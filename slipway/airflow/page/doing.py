@@ -51,9 +51,13 @@ class Person:
         )
 
 
-def person(user: Any, names: Collection[str], session: "Session") -> Person:
-    """The reader, with the teams of these models' DAGs."""
-    dag_ids = [prefix + name for name in names for prefix in (RELEASES, ROLLBACKS)]
+def dag_ids_of(names: Iterable[str]) -> list[str]:
+    """The DAGs of models by which a person may do something."""
+    return [prefix + name for name in names for prefix in (RELEASES, ROLLBACKS)]
+
+
+def person(user: Any, dag_ids: list[str], session: "Session") -> Person:
+    """The reader, with the teams of these DAGs."""
     return Person(user, DagModel.get_dag_id_to_team_name_mapping(dag_ids, session=session))
 
 

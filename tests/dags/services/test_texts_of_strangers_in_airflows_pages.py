@@ -7,22 +7,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from airflow.dag_processing.bundles.manager import DagBundlesManager
-from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
-from airflow.models import DagRun
 from airflow.models.hitl import HITLDetail
-from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
-from airflow.utils.state import DagRunState
-from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
 from slipway.airflow.approval import changes, evidence
 from tests.dags.results_to_approve import passed, planned
 from tests.dags.services.api_server import HOSTILE, shows
 from tests.dags.services.people import ADMIN
+from tests.dags.services.stored_runs import store_dags, stored_run
 from tests.fakes.releases import SPEC
 from tests.support.browser import CHROMIUM, page
-from tests.support.paths import REPOSITORY
 from tests.support.strange_texts import questions_of_specs, texts
 
 pytestmark = [
@@ -59,38 +53,23 @@ def run(database, runs, tmp_path, monkeypatch):
     gate = SPEC["gate"] | {"smoke": questions_of_specs(CODE, ADDRESS)}
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC | {"gate": gate}))
     monkeypatch.setenv("SLIPWAY_SPECS", str(tmp_path))
-    DagBundlesManager().sync_bundles_to_db()
-    bag = DagBag(str(REPOSITORY / "dags"))
-    sync_bag_to_db(bag, "dags-folder", None)
+    bag = store_dags()
     plan, gate = planned(runs, *TEXTS[:15], warnings=TEXTS), passed(runs, not_judged=TEXTS)
-    now = datetime.now(UTC)
-    with create_session() as session:
-        run = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(bag.dags[DAG])).create_dagrun(
-            run_id=RUN,
-            logical_date=now,
-            run_after=now,
-            run_type=DagRunType.MANUAL,
-            triggered_by=DagRunTriggeredByType.TEST,
-            state=DagRunState.RUNNING,
-            note=f"![picture]({ADDRESS})",
-            session=session,
-        )
-        tasks = {task.task_id: task for task in run.get_task_instances(session=session)}
-        for name, state in {"plan": "success", "approval": "awaiting_input"}.items():
-            tasks[name].state, tasks[name].try_number = state, 1
-        body = "\n\n".join((evidence(gate), changes(plan)))
-        session.add(
-            HITLDetail(ti_id=tasks["approval"].id, options=["Approve"], subject="Promote?", body=body, params={})
-        )
+    states = {"plan": "success", "approval": "awaiting_input"}
     log = (
         Path(os.environ["AIRFLOW_HOME"]) / "logs" / f"dag_id={DAG}" / f"run_id={RUN}" / "task_id=plan" / "attempt=1.log"
     )
     log.parent.mkdir(parents=True)
+    now = datetime.now(UTC)
     lines = [{"timestamp": now.isoformat(), "event": text, "level": "info", "logger": "task"} for text in TEXTS]
     log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    yield
-    with create_session() as session:
-        session.delete(session.get(DagRun, run.id))
+    body = "\n\n".join((evidence(gate), changes(plan)))
+    with stored_run(bag, DAG, RUN, states, note=f"![picture]({ADDRESS})") as tasks:
+        with create_session() as session:
+            session.add(
+                HITLDetail(ti_id=tasks["approval"], options=["Approve"], subject="Promote?", body=body, params={})
+            )
+        yield
 
 
 def test_no_page_runs_or_fetches_a_strangers_text_but_a_note_that_a_person_wrote(run, airflow, tmp_path):

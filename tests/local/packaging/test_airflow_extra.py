@@ -23,12 +23,13 @@ from airflow.plugins_manager import get_plugin_info
 from airflow.providers_manager import ProvidersManager
 
 bag = DagBag(sys.argv[1])
+from slipway.pages.models import window
 from slipway.pages.templates import render
 provider = ProvidersManager().providers["slipway"]
 print(json.dumps({
     "dags": sorted(bag.dags),
     "errors": bag.import_errors,
-    "page": render("models.html.j2", count=0, rows=[]),
+    "page": render("models.html.j2", window=window([], 1), rows=[]),
     "plugins": [each["name"] for each in get_plugin_info()],
     "provider": [provider.version, provider.data["name"]],
     "own": sorted({module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "slipway"}),

@@ -1,0 +1,133 @@
+"""The pages of models in Airflow: what they say, to whom, and that a stranger's text in them is text."""
+
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+
+from slipway.tasks.contracts.stored.artifact import Layout
+from tests.dags.services.api_server import HOSTILE, shows
+from tests.dags.services.people import ADMIN, HIDDEN, OPERATOR, VIEWER
+from tests.dags.services.stored_runs import store_dags, stored_run
+from tests.fakes.page_documents import stored
+from tests.fakes.refused_release import CANDIDATE, LIVE, RUN, documents, refused
+from tests.fakes.releases import SPEC
+from tests.support.browser import AXE, CHROMIUM, page
+from tests.support.strange_texts import texts
+
+LAYOUT = Layout("s3://slipway/team-a")
+ALL, MODEL, TAB = "/slipway/", "/slipway/models/demo", f"/slipway/runs/release__demo/{RUN}"
+STRANGE = " ".join(texts("alert(`a stranger`)", "http://stranger.example/x"))
+BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def dags(database, tmp_path_factory):
+    """Four models in Airflow, and a run of one of them that waits for approval."""
+    folder = tmp_path_factory.mktemp("specs")
+    for name in ("demo", "fresh", "torn", HIDDEN):
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(SPEC | {"name": name}))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SLIPWAY_SPECS", str(folder))
+        bag = store_dags()
+    with (
+        stored_run(bag, "release__demo", RUN, {"plan": "success", "approval": "awaiting_input"}),
+        stored_run(bag, f"release__{HIDDEN}", RUN, {}),
+    ):
+        yield
+
+
+@pytest.fixture
+def models(dags, bucket):
+    """One model is live, and its newest candidate was refused, by a hostile reason; one has a torn channel."""
+    now = datetime.now(UTC)
+    found = documents(LAYOUT, now, channel=refused(LAYOUT, now, f"refused {STRANGE}"))
+    for uri, document in {**found, LAYOUT.channel("torn"): b"{"}.items():
+        bucket.put_object(Key=uri.removeprefix("s3://slipway/"), Body=stored(document))
+
+
+@pytest.mark.parametrize("path", [ALL, MODEL, TAB])
+def test_nobody_sees_a_page_without_a_login(airflow, dags, path):
+    assert airflow.get(path).status == 401
+    assert airflow.get(path, token="made-up").status == 403
+
+
+def test_each_person_sees_the_models_and_the_actions_that_airflow_allows_them(airflow, models):
+    seen = {user: airflow.get(ALL, user).text for user in (VIEWER, OPERATOR, ADMIN)}
+
+    assert {user: text.count('<th scope="row">') for user, text in seen.items()} == {VIEWER: 3, OPERATOR: 3, ADMIN: 4}
+    assert {user: HIDDEN in text for user, text in seen.items()} == {VIEWER: False, OPERATOR: False, ADMIN: True}
+    assert {user: text.count(">Roll back</a>") for user, text in seen.items()} == {VIEWER: 0, OPERATOR: 3, ADMIN: 4}
+    assert {user: text.count(">Approve</a>") for user, text in seen.items()} == {VIEWER: 0, OPERATOR: 1, ADMIN: 1}
+
+
+@pytest.mark.parametrize("kind", ["models/{}", "runs/release__{}/" + RUN])
+def test_a_model_that_a_person_may_not_see_is_as_one_that_does_not_exist(airflow, models, kind):
+    hidden, none = (airflow.get(f"/slipway/{kind.format(name)}", OPERATOR) for name in (HIDDEN, "no-such-model"))
+
+    assert (hidden.status, hidden.text) == (none.status, none.text) == (404, none.text)
+    assert airflow.get(f"/slipway/{kind.format(HIDDEN)}", ADMIN).status == 200
+
+
+def test_a_viewer_reads_a_model_and_a_run_and_has_no_buttons(airflow, models):
+    model, run = airflow.get(MODEL, VIEWER).text, airflow.get(TAB, VIEWER).text
+
+    assert f"{CANDIDATE.id} was refused: 2 of 3 smoke answers wrong" in model
+    assert f"{CANDIDATE.id} did not pass its gate: 2 of 3 smoke answers wrong" in run
+    assert 'class="actions"' not in model + run
+    assert 'class="actions"' in airflow.get(MODEL, OPERATOR).text
+
+
+def test_a_model_whose_channel_cannot_be_read_says_so_in_its_row_alone(airflow, models):
+    text = airflow.get(ALL, VIEWER).text
+
+    assert text.count("its channel cannot be shown") == 1
+    assert (LIVE.id in text, "never released" in text) == (True, True)
+
+
+@pytest.mark.parametrize("path", [ALL, MODEL, TAB])
+def test_a_page_may_run_nothing_and_is_kept_nowhere(airflow, models, path):
+    headers = airflow.get(path, VIEWER).headers
+
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert (policy["default-src"], "unsafe" in str(policy)) == ("'none'", False)
+    assert headers["cache-control"] == "no-store"
+
+
+@BROWSER
+def test_no_page_runs_or_fetches_a_strangers_text(airflow, models, tmp_path):
+    with page(tmp_path / "profile") as shown:
+        airflow.log_in(shown, OPERATOR)
+        for path, said in (
+            (ALL, "never released"),
+            (MODEL, "2 of 3 smoke answers wrong"),
+            (TAB, "did not pass its gate"),
+        ):
+            shown.requested.clear()
+            shown.open(airflow.address + path)
+            shown.wait_for(shows(said))
+            assert [url for url in shown.requested if url != "about:blank"] == [airflow.address + path]
+            assert (shown.dialogs, shown.run(HOSTILE)) == ([], [])
+
+
+@BROWSER
+@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm install --prefix .slipway axe-core")
+def test_a_keyboard_and_a_screen_reader_can_use_every_page(airflow, models, tmp_path):
+    with page(tmp_path / "profile") as shown:
+        airflow.log_in(shown, OPERATOR)
+        for path, said in ((ALL, "never released"), (MODEL, "smoke answers"), (TAB, "smoke answers")):
+            for width, dark in ((375, True), (1920, False)):
+                shown.look(width, dark=dark)
+                shown.open(airflow.address + path)
+                shown.wait_for(shows(said))
+                assert shown.axe() == []
+
+
+@BROWSER
+def test_airflow_shows_the_report_as_a_tab_of_a_run(airflow, models, tmp_path):
+    with page(tmp_path / "profile") as shown:
+        airflow.log_in(shown, VIEWER)
+        shown.open(f"{airflow.address}/dags/release__demo/runs/{RUN}/plugin/slipway")
+        shown.wait_for(
+            "document.querySelector('iframe')?.contentDocument?.body.innerText.includes('smoke answers wrong')"
+        )
