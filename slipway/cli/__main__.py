@@ -42,6 +42,7 @@ COMMANDS = {
     "import": "slipway.cli.files.backup",
     "status": "slipway.cli.runs.state",
     "explain": "slipway.cli.runs.state",
+    "report": "slipway.cli.runs.report",
     "ask": "slipway.cli.ask.ask",
     "batch": "slipway.cli.ask.batch",
     "compare": "slipway.cli.ask.compare",

@@ -1,6 +1,5 @@
 """`slipway compare`: the answers of two servers to the same prompts, side by side."""
 
-import os
 import statistics
 import threading
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ from slipway.cli.ask.comparison_page import Pair, page
 from slipway.cli.ask.model_connection import ModelServers
 from slipway.cli.ask.prompt_sender import NoServerError, PromptSender
 from slipway.cli.exit_codes import REFUSED
+from slipway.cli.page_files import write_page
 from slipway.cli.runs.screens import console_on
-from slipway.cli.terminal import echo
-from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.errors import PipelineError
 
 if TYPE_CHECKING:
     from slipway.cli.settings import Settings
@@ -51,19 +50,9 @@ def compare(
     pairs = _answered(wanted, senders)
     _print(pairs, (a, b))
     if html:
-        try:
-            write_new(html, page(pairs, (a, b), summary(pairs, (a, b))).encode(errors="replace"))
-        except OSError as error:
-            raise InputError(f"the page cannot be written to {html}", found=error.strerror or error) from error
-        echo(f"wrote {html}", err=True)
+        write_page(html, page(pairs, (a, b), summary(pairs, (a, b))))
     if any(isinstance(answer, PipelineError) for pair in pairs for answer in pair.answers):
         raise typer.Exit(REFUSED)
-
-
-def write_new(path: Path, data: bytes) -> None:
-    """Write a file; a pipe that nobody reads is an error instead of a wait."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644), "wb") as file:  # noqa: PTH123 - of a descriptor
-        file.write(data)
 
 
 def sender_of(side: str, settings: "Settings", max_tokens: int) -> PromptSender:

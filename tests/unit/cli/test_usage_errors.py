@@ -23,6 +23,7 @@ ARGUMENTS = {
     "approve": ["demo"],
     "rollback": ["demo"],
     "explain": ["demo"],
+    "report": ["demo", "--html", "page.html"],
     "ask": ["demo", "Who?"],
     "batch": ["demo", "prompts.jsonl", "-o", "results.jsonl"],
     "compare": ["a", "b", "prompts.jsonl"],

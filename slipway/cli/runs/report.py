@@ -1,0 +1,56 @@
+"""`slipway report`: the page of a model as one file, without Airflow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slipway.cli.arguments import Name, settings_of
+from slipway.cli.page_files import write_page
+from slipway.cli.runs.state import read_channel
+from slipway.pages.model import read_model
+from slipway.pages.models import Doing
+from slipway.pages.reading import Parse, Stored, parsed
+from slipway.pages.templates import render
+
+if TYPE_CHECKING:
+    from slipway.tasks.adapters.store.object_store import ObjectStore
+    from slipway.tasks.contracts.stored.artifact import Layout
+
+
+def report(
+    context: typer.Context,
+    name: Name,
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Where to write the page.")],
+) -> None:
+    """Write what is live, why, and what the newest candidate's gate found, as one HTML file."""
+    settings = settings_of(context)
+    write_page(html, page(*settings.store(), name, settings.site().hub.endpoint))
+
+
+def page(store: "ObjectStore", layout: "Layout", name: str, hub: str) -> str:
+    """The page of a model. `hub` is the address that commits are linked to.
+
+    Raises:
+        InputError: the model was never released.
+        UnavailableError: the object store does not answer.
+    """
+    read_channel(store, layout, name)
+    return render("model.html.j2", model=read_model(name, layout, _Reader(store)), doing=Doing(), index="", hub=hub)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A reader of the pages over an object store, whose own errors end the command."""
+
+    store: "ObjectStore"
+
+    def read(self, wanted: Mapping[str, Parse]) -> dict[str, Stored]:
+        """Every document, parsed."""
+        return {uri: self._one(uri, parse) for uri, parse in wanted.items()}
+
+    def _one(self, uri: str, parse: Parse) -> Stored:
+        found = self.store.read_with_etag(uri)
+        return Stored() if found is None else parsed(found[0], parse)
