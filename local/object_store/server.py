@@ -14,7 +14,7 @@ from botocore.credentials import Credentials
 
 from local.object_store import strict
 from local.object_store.identities import DENIED, Identities, address
-from local.object_store.signatures import Refusal, check_body, check_headers
+from local.object_store.signatures import Refusal, check_body, check_headers, check_link, is_link
 
 READING = {"GET", "HEAD"}
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -37,9 +37,7 @@ class SignedS3:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer a request."""
         try:
-            check_headers(environ, self._credentials, datetime.now(UTC))
-            body = self._body(environ)
-            check_body(environ, body)
+            body = self._checked_body(environ)
             self._identities.check(environ, body)
             with self._lock:
                 strict.check(environ, body)
@@ -59,6 +57,16 @@ class SignedS3:
             return _refused(Refusal("AccessDenied", DENIED), environ, start_response)
         start_response(*answered[-1])
         return answer
+
+    def _checked_body(self, environ: dict[str, Any]) -> bytes:
+        now = datetime.now(UTC)
+        if is_link(environ):
+            check_link(environ, self._credentials, now)
+            return b""
+        check_headers(environ, self._credentials, now)
+        body = self._body(environ)
+        check_body(environ, body)
+        return body
 
     def _body(self, environ: dict[str, Any]) -> bytes:
         """Read the body. Called only for a request with a valid signature."""

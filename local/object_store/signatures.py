@@ -1,8 +1,9 @@
 """Checks that an S3 request is signed with the server's credentials (AWS Signature Version 4).
 
 moto checks signatures too, but only of keys that its own IAM created, and never at /moto-api, which can reset it.
-botocore, which signs the requests, also computes the signature here. Signatures in query strings (presigned URLs) and
-signed chunks are refused, and checksums other than CRC32 after a body: nothing in this project sends them.
+botocore, which signs the requests, also computes the signature here. Signatures in query strings (presigned URLs) are
+taken for reading an object. Signed chunks are refused, and checksums other than CRC32 after a body: nothing in this
+project sends them.
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
 """
 
@@ -14,8 +15,15 @@ import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
 
-from botocore.auth import SIGV4_TIMESTAMP, STREAMING_UNSIGNED_PAYLOAD_TRAILER, UNSIGNED_PAYLOAD, S3SigV4Auth
+from botocore.auth import (
+    SIGV4_TIMESTAMP,
+    STREAMING_UNSIGNED_PAYLOAD_TRAILER,
+    UNSIGNED_PAYLOAD,
+    S3SigV4Auth,
+    S3SigV4QueryAuth,
+)
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from moto.core.request import environ_key_for_header
@@ -27,6 +35,11 @@ CHUNK_HEAD = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
 TRAILER = re.compile(rb"x-amz-checksum-crc32:([A-Za-z0-9+/=]+)\r\n\r\n")
 ALWAYS_SIGNED = {"host", "x-amz-content-sha256", "x-amz-date"}
 UNSIGNED = {UNSIGNED_PAYLOAD, STREAMING_UNSIGNED_PAYLOAD_TRAILER}
+READING = {"GET", "HEAD"}
+BAD_REQUEST = "400 Bad Request"
+SCOPE = re.compile(r"(?P<key>[^/]+)/\d{8}/(?P<region>[^/]+)/s3/aws4_request")
+LIFETIME = re.compile(r"[1-9][0-9]{0,5}")
+"""Seconds; S3 takes a week at most, which has six digits."""
 AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/,\s]+)/\d{8}/(?P<region>[^/,\s]+)/s3/aws4_request,\s*"
     r"SignedHeaders=(?P<headers>[^,\s]+),\s*Signature=(?P<signature>[0-9a-f]{64})"
@@ -62,6 +75,44 @@ def check_headers(environ: Mapping[str, Any], credentials: Credentials, now: dat
         _signature(environ, credentials, authorization["region"], signed), authorization["signature"]
     ):
         raise Refusal("SignatureDoesNotMatch", "The request signature we calculated does not match the one provided.")
+
+
+def is_link(environ: Mapping[str, Any]) -> bool:
+    """Whether a request would read an object with a signature in its address."""
+    return environ["REQUEST_METHOD"] in READING and "X-Amz-Signature" in _query(environ)
+
+
+def check_link(environ: Mapping[str, Any], credentials: Credentials, now: datetime) -> None:
+    """Check a request whose address is signed.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html
+
+    Raises:
+        Refusal: the address is not signed with these credentials, or has expired.
+    """
+    query = _query(environ)
+    scope = SCOPE.fullmatch(query.get("X-Amz-Credential", ""))
+    expires = query.get("X-Amz-Expires", "")
+    if scope is None or query.get("X-Amz-SignedHeaders") != "host" or not LIFETIME.fullmatch(expires):
+        raise Refusal("AuthorizationQueryParametersError", "Query-string authentication is incomplete.", BAD_REQUEST)
+    if not hmac.compare_digest(scope["key"].encode(), credentials.access_key.encode()):
+        raise Refusal("InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records.")
+    signed_at = _time(query.get("X-Amz-Date", ""))
+    if not signed_at - SKEW <= now <= signed_at + timedelta(seconds=int(expires)):
+        raise Refusal("AccessDenied", "Request has expired")
+    unsigned = {name: value for name, value in query.items() if name != "X-Amz-Signature"}
+    unsigned_query = urlencode(unsigned, quote_via=quote, safe="-_.~")
+    address = f"http://{environ['HTTP_HOST']}{environ['REQUEST_URI'].partition('?')[0]}?{unsigned_query}"
+    request = AWSRequest(environ["REQUEST_METHOD"], address, {"host": environ["HTTP_HOST"]})
+    request.context["timestamp"] = query["X-Amz-Date"]
+    signer = S3SigV4QueryAuth(credentials, "s3", scope["region"])
+    signature = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
+    if not hmac.compare_digest(str(signature).encode(), query["X-Amz-Signature"].encode()):
+        raise Refusal("SignatureDoesNotMatch", "The request signature we calculated does not match the one provided.")
+
+
+def _query(environ: Mapping[str, Any]) -> dict[str, str]:
+    return dict(parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
 
 
 def check_body(environ: Mapping[str, Any], body: bytes) -> None:
@@ -116,12 +167,15 @@ def _amazon_headers(environ: Mapping[str, Any]) -> set[str]:
     return {spelled.get(name, name) for name in names if name.startswith("x-amz-")}
 
 
-def _check_time(stamp: str, now: datetime) -> None:
+def _time(stamp: str) -> datetime:
     try:
-        then = datetime.strptime(stamp, SIGV4_TIMESTAMP).replace(tzinfo=UTC)
+        return datetime.strptime(stamp, SIGV4_TIMESTAMP).replace(tzinfo=UTC)
     except ValueError as error:
         raise Refusal("AccessDenied", "X-Amz-Date is not a time of Signature Version 4") from error
-    if abs(now - then) > SKEW:
+
+
+def _check_time(stamp: str, now: datetime) -> None:
+    if abs(now - _time(stamp)) > SKEW:
         message = "The difference between the request time and the current time is too large."
         raise Refusal("RequestTimeTooSkewed", message)
 

@@ -31,6 +31,8 @@ class TestS3ObjectStore(ObjectStoreContract):
         answer = httpx.get(link)
         assert (answer.content, answer.headers["Content-Type"]) == (b"<p>", "text/html")
         assert httpx.URL(link).params["X-Amz-Expires"] == "259200"
+        for forged in (link.replace("=259200", "=604800"), link.replace("report", "other"), f"{link}0"):
+            assert httpx.get(forged).status_code == 403
 
 
 @pytest.fixture(scope="module")
