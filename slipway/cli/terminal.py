@@ -10,7 +10,7 @@ import typer
 from slipway.tasks.contracts.redaction import printable
 
 
-def echo(text: object = "", *, nl: bool = True, err: bool = False, bold: bool = False) -> None:
-    """Print a text on stdout or stderr, whoever wrote it."""
+def echo(text: object = "", *, nl: bool = True, err: bool = False, bold: bool = False, dim: bool = False) -> None:
+    """Print a text on stdout or stderr, whoever wrote it. Only a terminal shows it bold or dim."""
     shown = printable(str(text))
-    typer.echo(typer.style(shown, bold=True) if bold else shown, nl=nl, err=err)
+    typer.echo(typer.style(shown, bold=bold or None, dim=dim or None) if bold or dim else shown, nl=nl, err=err)

@@ -47,6 +47,13 @@ def ask(  # noqa: PLR0913, PLR0917 - an argument for each option of the command
             help="Whether to print the tokens, TTFT and tokens/s on stderr; default: if stdout is a terminal.",
         ),
     ] = None,
+    thoughts: Annotated[
+        bool | None,
+        typer.Option(
+            "--thoughts/--no-thoughts",
+            help="Whether to print what a model thinks before it answers; default: if stdout is a terminal.",
+        ),
+    ] = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.", rich_help_panel=SAMPLING)] = None,
     messages: Annotated[
         Path | None,
@@ -113,8 +120,8 @@ def ask(  # noqa: PLR0913, PLR0917 - an argument for each option of the command
     Uses the Service's external address if it has one. Otherwise the Kubernetes API forwards a port of a ready pod,
     which needs the Role slipway-user.
 
-    TTFT is the time from sending the request to the first text of the answer. tokens/s is (tokens - 1) / time from the
-    first text to the last; tokens are the server's own count.
+    TTFT is the time from sending the request to the first text of the answer or of its thoughts. tokens/s is
+    (tokens - 1) / time from the first text to the last; tokens are the server's own count.
     """
     arguments = _object("--chat-template-kwargs", template_arguments) if template_arguments else {}
     sampling = Sampling(max_tokens, temperature, seed, top_p, tuple(stop or ()), arguments, lora)
@@ -124,7 +131,15 @@ def ask(  # noqa: PLR0913, PLR0917 - an argument for each option of the command
     settings = settings_of(context)
     api = None if host else settings.kube_api()
     servers = ModelServers(name, api=api, host=host, candidate=candidate, api_key=settings.api_key)
-    asking = _Asking(name, servers, sampling, stream=stream, stats=sys.stdout.isatty() if stats is None else stats)
+    is_shown = sys.stdout.isatty()
+    asking = _Asking(
+        name,
+        servers,
+        sampling,
+        stream=stream,
+        stats=is_shown if stats is None else stats,
+        thoughts=is_shown if thoughts is None else thoughts,
+    )
     if question is None and not history:
         asking.check_takes_messages()
         Conversation(asking.answer, system).run()
@@ -135,9 +150,11 @@ def ask(  # noqa: PLR0913, PLR0917 - an argument for each option of the command
 class _Asking:
     """Sends prompts to one model and prints the answers."""
 
-    def __init__(self, name: str, servers: ModelServers, sampling: Sampling, *, stream: bool, stats: bool) -> None:
+    def __init__(
+        self, name: str, servers: ModelServers, sampling: Sampling, *, stream: bool, stats: bool, thoughts: bool
+    ) -> None:
         self._name, self._servers, self._sampling = name, servers, sampling
-        self._stream, self._stats = stream, stats
+        self._stream, self._stats, self._thoughts = stream, stats, thoughts
 
     def check_takes_messages(self) -> None:
         """Refuse a conversation with a model that takes no messages.
@@ -165,7 +182,9 @@ class _Asking:
             with closing(connection):
                 client = GenerateClient(connection, str(where), self._servers.api_key)
                 inputs = partial(prompt_inputs, self._name, prompt, self._sampling)
-                printed.print(client.pieces(self._name, inputs, ANSWER_TIMEOUT_S), stream=self._stream)
+                printed.print(
+                    client.pieces(self._name, inputs, ANSWER_TIMEOUT_S), stream=self._stream, thoughts=self._thoughts
+                )
         except UnavailableError:
             self._servers.forget()
             raise

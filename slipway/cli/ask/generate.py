@@ -141,7 +141,8 @@ class GenerateClient:
             # vLLM's backend writes None until the answer ends
             tokens = _first(fields.get("completion_tokens", fields.get("num_output_tokens")))
             text, ended = _first(fields.get("text_output")), "" if reason == "None" else reason
-            return Piece(text, time.monotonic(), ended, tokens=int(tokens) if tokens else None)
+            thought = _first(fields.get("reasoning_content"))
+            return Piece(text, time.monotonic(), ended, thought=thought, tokens=int(tokens) if tokens else None)
 
     def _object(self, text: bytes) -> dict[str, Any]:
         try:

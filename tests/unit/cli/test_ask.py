@@ -9,6 +9,8 @@ import sys
 import pytest
 import yaml
 
+from slipway.cli.ask.generate import Piece
+from slipway.cli.ask.printed_answer import PrintedAnswer
 from tests.fakes.kube_api import NAMESPACE, KubeApiServer
 from tests.fakes.triton_http import TritonHttpServer
 from tests.support.paths import REPOSITORY
@@ -79,6 +81,25 @@ def test_a_model_is_asked_through_a_forwarded_port_of_a_ready_pod(slipway, clust
     assert triton.asked == [
         {"text_input": "What is the capital of France?", "max_tokens": 128, "stream": True, "temperature": 0.0}
     ]
+
+
+THOUGHTS = [{"text_output": "", "reasoning_content": "France? "}, {"text_output": "", "reasoning_content": "Easy."}]
+
+
+@pytest.mark.parametrize("options", [[], ["--no-stream"]])
+@pytest.mark.parametrize(("asked", "before"), [([], ""), (["--thoughts"], "France? Easy.\n\n")])
+def test_thoughts_stay_out_of_a_pipe_unless_they_are_asked_for(slipway, cluster, triton, options, asked, before):
+    triton.answers = [*THOUGHTS, *PARIS]
+
+    assert slipway("ask", "demo", "Who?", *options, *asked) == (0, f"{before}Paris.\n")
+
+
+def test_a_terminal_shows_thoughts_dimmed_before_the_answer(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    pieces = [Piece("", 0.0, "", thought="Hm."), Piece("Yes.", 0.0, "stop")]
+    PrintedAnswer().print(pieces, stream=True, thoughts=True)
+
+    assert capsys.readouterr().out == "\x1b[2mHm.\x1b[0m\n\nYes.\n"
 
 
 def test_arguments_of_the_chat_template_are_sent_with_the_question(slipway, cluster, triton):
