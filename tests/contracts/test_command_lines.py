@@ -10,6 +10,7 @@ import yaml
 from slipway.tasks.contracts.spec.gpu_formats import FORMATS, KV_CACHES
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.engines.checkpoint.lora_modules import MODULES
+from slipway.tasks.engines.preflight.engine_options import GUIDED_BACKENDS
 from slipway.tasks.engines.trtllm.commands import (
     VOCABULARY_SCRIPT,
     EngineLora,
@@ -22,7 +23,7 @@ from slipway.tasks.engines.trtllm.commands import (
 )
 from slipway.tasks.engines.trtllm.families import CONVERTERS, QUANTIZED, check_converted, converter_of
 from slipway.tasks.engines.trtllm.loras import LORA_CONFIG, LORA_WEIGHTS, TRITON_TYPES
-from slipway.tasks.engines.trtllm.vocabulary import BACKENDS, FIELDS, VOCABULARY
+from slipway.tasks.engines.trtllm.vocabulary import FIELDS, VOCABULARY
 from slipway.tasks.serving.rendered import commands
 from tests.contracts.recorded import check_command, contract
 from tests.fakes.public_hub import MODELS
@@ -179,7 +180,7 @@ def test_the_vocabulary_is_described_by_flags_that_there_are():
     check_command(command[2:], VOCABULARY_CONTRACT)
     assert VOCABULARY_CONTRACT["file"] == VOCABULARY
     assert list(FIELDS) == VOCABULARY_CONTRACT["reads"]
-    assert sorted(BACKENDS) == VOCABULARY_CONTRACT["backends"]
+    assert sorted(GUIDED_BACKENDS) == VOCABULARY_CONTRACT["backends"]
 
 
 @pytest.mark.parametrize("architecture", [name for name, converter in CONVERTERS.items() if converter.experts])

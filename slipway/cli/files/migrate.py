@@ -10,7 +10,7 @@ import yaml
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.spec.migrate import to_llmapi
+from slipway.tasks.contracts.spec.migrate import migrate as rewrite
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.document_files import read_document
 
@@ -18,24 +18,28 @@ from slipway.tasks.document_files import read_document
 class Target(StrEnum):
     """Engine kinds that a spec can be migrated to."""
 
+    TRT_ENGINE = "trt-engine"
     LLMAPI = "llmapi"
+    VLLM = "vllm"
 
 
 def migrate(
-    file: Annotated[Path, typer.Argument(metavar="SPEC", help="Release spec of kind trt-engine.")],
-    to: Annotated[Target, typer.Option(help="Engine kind to migrate to.")] = Target.LLMAPI,
+    file: Annotated[Path, typer.Argument(metavar="SPEC", help="Release spec of a kind that runs on GPUs.")],
+    to: Annotated[Target, typer.Option(help="Engine kind to migrate to.")] = Target.VLLM,
 ) -> None:
     """Print SPEC rewritten for another engine kind. Changes, and fields without an equivalent, go to stderr.
 
-    TensorRT-LLM has no engines from 1.3.0rc21 on. Comments in the file are lost.
+    What clients would notice is refused. trt-engine and llmapi end with Triton 26.07, the last image with TensorRT-LLM.
+    Comments in the file are lost.
     """
     document = read_document(file)
     if isinstance(document, dict) and document.get("kind") == "Site":
         raise InputError(
             f"{file} cannot be migrated", found="a site file", expected="a release spec", remedy="Name a release spec."
         )
-    migration = to_llmapi(read_contract(ReleaseSpec, document, str(file)), document)
-    echo(f"{file}: trt-engine to {to.value}", err=True)
+    spec = read_contract(ReleaseSpec, document, str(file))
+    migration = rewrite(spec, document, to.value)
+    echo(f"{file}: {spec.engine.kind} to {to.value}", err=True)
     for line in migration.changes:
         echo(f"  changed: {line}", err=True)
     for line in migration.without_equivalent:

@@ -20,7 +20,7 @@ def test_a_spec_is_printed_for_the_other_kind_with_what_changes(slipway, capsys)
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"), [("demo", "found openvino, expected trt-engine"), ("nowhere", "No such file")]
+    ("spec", "words"), [("demo", "found openvino, expected trt-engine or llmapi"), ("nowhere", "No such file")]
 )
 def test_what_cannot_be_migrated_is_a_wrong_input(slipway, spec, words):
     code, printed = slipway("migrate", str(SPECS / f"{spec}.yaml"))

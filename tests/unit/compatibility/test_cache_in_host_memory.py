@@ -4,7 +4,7 @@ import pytest
 
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.site import quantity
-from slipway.tasks.engines.preflight.engine_options import COMMON, check_options
+from slipway.tasks.engines.preflight.engine_options import check_options
 from slipway.tasks.engines.preflight.memory_fit import BATCHED_TOKENS, batched_tokens
 from slipway.tasks.engines.registry import planner_for
 from slipway.tasks.serving.rendered.groups import placed_together
@@ -64,7 +64,7 @@ def test_members_of_a_group_add_up_their_host_memory():
 @pytest.mark.parametrize("size", [0, -1, True, "16", 1e6])
 def test_sizes_that_no_host_has_are_refused(size):
     with refused(what="engine.options.kv_cache_host_gib", found=repr(size)):
-        check_options(asked(options={"kv_cache_host_gib": size}), COMMON)
+        check_options(asked(options={"kv_cache_host_gib": size}))
 
 
 def check(asked):
@@ -87,13 +87,13 @@ def test_a_step_need_not_hold_a_prompt_that_several_steps_compute():
     long = {"max_batch_size": 8, "max_input_tokens": 30000, "max_sequence_tokens": 32000}
     chunked = asked(**long, options={"chunked_prefill": True, "max_num_tokens": 2048})
 
-    check_options(chunked, COMMON)
+    check_options(chunked)
     assert batched_tokens(asked(**long)) == 30000
     assert batched_tokens(asked(**long, options={"chunked_prefill": True})) == BATCHED_TOKENS
     with refused(what="a step holds a whole prompt", remedy="chunked_prefill"):
-        check_options(asked(**long, options={"max_num_tokens": 2048}), COMMON)
+        check_options(asked(**long, options={"max_num_tokens": 2048}))
 
 
 def test_a_step_holds_a_token_of_every_sequence():
     with refused(what="a step holds a token of every sequence", expected="at least 8 (max_batch_size)"):
-        check_options(asked(max_batch_size=8, options={"chunked_prefill": True, "max_num_tokens": 4}), COMMON)
+        check_options(asked(max_batch_size=8, options={"chunked_prefill": True, "max_num_tokens": 4}))

@@ -24,7 +24,7 @@ def test_the_tag_names_the_release_and_the_table_what_it_holds(image, kind, runt
 
 
 TRTLLM = "nvcr.io/nvidia/tensorrt-llm/release"
-MIGRATE = "slipway migrate --to llmapi"
+MIGRATE = "slipway migrate --to vllm"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,12 @@ import yaml
 
 from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.engine.engine_kinds import kinds_with
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.fit.step_needs import gpus_to_hold
 from slipway.tasks.contracts.site.site import Gpu, Site
-from slipway.tasks.contracts.spec.migrate import to_llmapi
+from slipway.tasks.contracts.spec.migrate import migrate
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
@@ -580,10 +581,27 @@ def test_what_migration_puts_in_place_of_an_8_bit_format_is_planned(planned, qua
     data = asked(AWQ, quantization={"format": quantization, "calibration": calibration}).model_dump(mode="json")
     data["engine"]["max_batch_size"] = 1  # weights that keep 16 bits leave less room
 
-    migrated = to_llmapi(read_contract(ReleaseSpec, data, quantization), data).document
+    migrated = migrate(read_contract(ReleaseSpec, data, quantization), data, "llmapi").document
 
     assert migrated["quantization"]["format"] == ("int4_awq" if calibration else "none")
     assert planned(read_contract(ReleaseSpec, migrated, "migrated")).plan.missing
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("to", kinds_with("on_gpu"))
+def test_a_spec_that_ships_is_planned_as_another_kind_or_refused_by_name(planned, name, to):
+    data, spec = document(name), asked(name)
+    if spec.engine.kind == to:
+        return
+    migrated = read_contract(ReleaseSpec, migrate(spec, data, to).document, name)
+
+    try:
+        assert planned(migrated).plan.missing
+    except InputError as error:
+        refusal = error
+    else:
+        return
+    assert any(each in f"{refusal.what} {refusal.found}" for each in (to, "ModelOpt", "GiB", "several GPUs")), refusal
 
 
 NEWER = {"rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}}

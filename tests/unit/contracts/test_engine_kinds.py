@@ -79,4 +79,5 @@ def test_traits_of_a_kind_go_together(traits):
     assert not (traits.compiled and traits.quantized_by_modelopt)
     assert not traits.spans_nodes or traits.server_per_rank or traits.rank_launcher
     assert not (traits.spans_nodes and traits.one_node_because)
-    assert traits.migrates_to is None or traits.migrates_to in ENGINE_KINDS
+    assert bool(traits.options) == traits.on_gpu
+    assert not traits.does_by_itself.intersection(traits.options)

@@ -37,6 +37,8 @@ DOCUMENTS = (
 )
 """Small files of a model that plan reads from the Hub before any weight is downloaded."""
 
+COMMON_OPTIONS = ("chat_template", "kv_cache_fraction", "max_num_tokens", "chunked_prefill", "kv_cache_host_gib")
+
 TRTLLM_RELEASES = ("26.04", "26.05", "26.06", "26.07")
 """Triton releases whose tools tests/contracts records; each record names what is not confirmed. There is no later image
 with TensorRT-LLM (docs/introduction/compatibility.md of triton-inference-server/server at 0f963c9a)."""
@@ -105,8 +107,14 @@ class EngineTraits:
     src/pb_metric_reporter.cc, reports the time in `execute` alone). Triton's vLLM backend is one too; it exports
     counters and histograms, and no gauge of waiting requests or of the cache (vllm_backend r26.01 and 8de0c148,
     src/utils/metrics.py)."""
-    migrates_to: EngineKind | None = None
-    """Kind that `slipway migrate` rewrites its specs to."""
+    options: tuple[str, ...] = ()
+    """engine.options of a kind that runs on GPUs (slipway/tasks/engines/preflight/engine_options.py)."""
+    does_by_itself: frozenset[str] = frozenset()
+    """engine.options of other kinds whose effect it has without a setting."""
+    always_chunks: bool = False
+    """Computes prompts in several steps, whatever chunked_prefill says."""
+    measures_perplexity: bool = True
+    """Quantize can measure gate.quality.perplexity."""
 
 
 OPENVINO = EngineTraits(
@@ -134,7 +142,9 @@ TRT_ENGINE = EngineTraits(
     scaling_metrics=frozenset(
         {"queue_compute_ratio", "waiting_requests", "kv_cache_use", "request_rate", "requests_in_flight"}
     ),
-    migrates_to="llmapi",
+    options=(*COMMON_OPTIONS, "max_loras", "guided_decoding_backend"),
+    # no logits before it is served
+    measures_perplexity=False,
 )
 LLMAPI = EngineTraits(
     # No int8_wo: TensorRT-LLM's documentation lists no 8-bit weights with 16-bit activations for its PyTorch runtime
@@ -162,6 +172,7 @@ LLMAPI = EngineTraits(
     # no EAGLE 1 and 2: the PyTorch runtime has EAGLE 3 only (docs/source/features/speculative-decoding.md at 04c8822c)
     speculative=frozenset({"eagle3", "draft_model", "mtp", "ngram"}),
     cache_share_of_free=True,
+    options=(*COMMON_OPTIONS, "prefix_caching", "max_loras", "guided_decoding_backend"),
 )
 VLLM = EngineTraits(
     formats=frozenset({"none", "fp8", "fp8_online", "nvfp4"}),
@@ -187,6 +198,9 @@ VLLM = EngineTraits(
     # no attention_dp: it is data_parallel_size there, whose ranks are engines of their own, and Triton's backend is not
     # known to serve several (docs/decisions/0018)
     # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU
+    options=(*COMMON_OPTIONS, "enforce_eager", "prefix_caching", "max_loras"),
+    does_by_itself=frozenset({"guided_decoding_backend"}),
+    always_chunks=True,
 )
 
 ENGINE_KINDS: Mapping[EngineKind, EngineTraits] = MappingProxyType(
@@ -202,3 +216,9 @@ def kinds_with_adapters() -> tuple[EngineKind, ...]:
 def kinds_with(trait: str, value: object = True) -> tuple[EngineKind, ...]:
     """Kinds whose trait has this value."""
     return tuple(kind for kind, traits in ENGINE_KINDS.items() if getattr(traits, trait) == value)
+
+
+def outlasting(kind: EngineKind) -> tuple[EngineKind, ...]:
+    """Kinds on GPUs that a later Triton release serves than this one's last."""
+    last = ENGINE_KINDS[kind].triton_releases[-1]
+    return tuple(other for other in kinds_with("on_gpu") if ENGINE_KINDS[other].triton_releases[-1] > last)

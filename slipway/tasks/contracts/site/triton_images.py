@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, Flavour
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, Flavour, outlasting
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Gpu
 
@@ -132,8 +132,8 @@ def _wrong_runtime(image: str, kind: EngineKind, version: str) -> InputError:
 
 
 def _or_migrate(kind: EngineKind) -> str:
-    target = ENGINE_KINDS[kind].migrates_to
-    return f", or move the spec with `slipway migrate --to {target}`" if target else ""
+    later = outlasting(kind)
+    return f", or move the spec with `slipway migrate --to {later[0]}`" if later else ""
 
 
 def check_digest(field: str, image: str) -> None:

@@ -1,6 +1,6 @@
 """Plans a checkpoint in Hugging Face layout that a runtime loads as it is, or as ModelOpt quantized it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from typing_extensions import override
@@ -23,7 +23,7 @@ from slipway.tasks.contracts.stored.plan import Estimate, Source
 from slipway.tasks.engines.checkpoint.files import CONFIG
 from slipway.tasks.engines.checkpoint.predicting_layers import predicting_layers
 from slipway.tasks.engines.checkpoint.quant_algo import QUANT_ALGO
-from slipway.tasks.engines.preflight.engine_options import Option, check_options
+from slipway.tasks.engines.preflight.engine_options import check_options
 from slipway.tasks.engines.preflight.gpu import check_gpu_engine, memory_warnings
 from slipway.tasks.engines.preflight.hub_metadata import (
     Documents,
@@ -50,16 +50,15 @@ FORMAT_OF_ALGO = {algorithm: name for name, algorithm in QUANT_ALGO.items()}
 
 
 class CheckpointPlanner(EnginePlanner):
-    """Base of both planners; a kind adds its options and the name of its runtime."""
+    """Base of both planners; a kind adds the name of its runtime."""
 
     runtime: ClassVar[str]
     """Package that loads the checkpoint."""
-    options: ClassVar[Mapping[str, Option]]
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
-        check_options(spec, self.options)
+        check_options(spec)
         what = f"{source.repo}@{source.revision}"
         check_known_class(documents.get(CONFIG, {}), release.runtime, what)
         if spec.quantization.format == "none":

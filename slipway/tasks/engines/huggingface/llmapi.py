@@ -19,11 +19,7 @@ from slipway.tasks.engines.huggingface.lora import llm_api_arguments
 from slipway.tasks.engines.huggingface.speculation import LLMAPI_EAGLE3, LLMAPI_MTP, llm_api_speculation
 from slipway.tasks.engines.preflight.engine_options import (
     CHUNKED_PREFILL,
-    COMMON,
     GUIDED_DECODING,
-    MAX_LORAS,
-    PREFIX_CACHING,
-    Option,
     check_host_cache,
 )
 from slipway.tasks.engines.preflight.hub_metadata import TOKENIZER_CONFIG, Documents
@@ -33,20 +29,11 @@ from slipway.tasks.engines.preflight.memory_fit import batched_tokens
 from slipway.tasks.engines.preflight.speculation import check_speculation
 from slipway.tasks.serving.rendered.paths import ENGINE_DESCRIPTION
 
-GUIDED_BACKENDS = frozenset({"xgrammar"})
-"""With one of these, the engine also loads the checkpoint's tokenizer by transformers."""
-
 
 class LlmApiPlanner(CheckpointPlanner):
     """Plans checkpoints and adapters for the LLM API."""
 
     runtime: ClassVar[str] = "tensorrt_llm"
-    options: ClassVar = {
-        **COMMON,
-        "prefix_caching": PREFIX_CACHING,
-        "max_loras": MAX_LORAS,
-        GUIDED_DECODING: Option("xgrammar, none when absent", GUIDED_BACKENDS.__contains__),
-    }
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:

@@ -20,7 +20,7 @@ from slipway.tasks.engines.huggingface.checkpoint_maker import CheckpointMaker, 
 from slipway.tasks.engines.huggingface.checkpoint_planner import CheckpointPlanner, check_quantizable
 from slipway.tasks.engines.huggingface.lora import vllm_arguments
 from slipway.tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
-from slipway.tasks.engines.preflight.engine_options import CHUNKED_PREFILL, COMMON, EAGER, MAX_LORAS, PREFIX_CACHING
+from slipway.tasks.engines.preflight.engine_options import CHUNKED_PREFILL
 from slipway.tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, stated_quantization
 from slipway.tasks.engines.preflight.known_classes import NEWEST, architectures_of
 from slipway.tasks.engines.preflight.layer_kinds import CACHING
@@ -62,12 +62,6 @@ class VllmPlanner(CheckpointPlanner):
     """Plans checkpoints and adapters for vLLM."""
 
     runtime: ClassVar[str] = "vllm"
-    options: ClassVar = {
-        **COMMON,
-        "enforce_eager": EAGER,
-        "prefix_caching": PREFIX_CACHING,
-        "max_loras": MAX_LORAS,
-    }
 
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:

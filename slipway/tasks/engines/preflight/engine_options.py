@@ -38,7 +38,12 @@ MAX_HOST_GIB = 2**14
 """More than the memory of any node."""
 
 CHUNKED_PREFILL = "chunked_prefill"
-COMMON: Mapping[str, Option] = {
+GUIDED_DECODING = "guided_decoding_backend"
+GUIDED_BACKENDS = frozenset({"xgrammar"})
+"""Values of guided_decoding_backend. Any other one ends the start of Triton's C++ backend; with one of these, the LLM
+API also loads the checkpoint's tokenizer by transformers."""
+
+OPTIONS: Mapping[str, Option] = {
     "chat_template": Option(
         "apply or none; apply where the tokenizer has one when absent", {"apply", "none"}.__contains__
     ),
@@ -46,30 +51,25 @@ COMMON: Mapping[str, Option] = {
     "max_num_tokens": Option("1 or more", _is_count),
     CHUNKED_PREFILL: Option("true or false, the runtime's own choice when absent", _is_switch),
     HOST_CACHE: Option("above 0, none when absent", _is_size),
+    "prefix_caching": Option("true or false, true when absent", _is_switch),
+    "enforce_eager": Option("true or false, false when absent", _is_switch),
+    "max_loras": Option("1 or more, as many as engine.lora names when absent", _is_count),
+    GUIDED_DECODING: Option("xgrammar, none when absent", GUIDED_BACKENDS.__contains__),
 }
 """Whether prompts are wrapped; the cache's share of the memory that the model leaves free (vllm: the server's share of
-the whole GPU); tokens of one step; whether a prompt may be computed in several steps; and GiB of the host's memory, for
-each GPU, that keep blocks of the cache which left the GPU."""
-
-GUIDED_DECODING = "guided_decoding_backend"
-"""What makes answers obey a JSON Schema, where the runtime does not do it by itself."""
-
-PREFIX_CACHING = Option("true or false, true when absent", _is_switch)
-"""Whether prompts that begin alike share their cache."""
-
-EAGER = Option("true or false, false when absent", _is_switch)
-"""Whether CUDA graphs are disabled."""
-
-MAX_LORAS = Option("1 or more, as many as engine.lora names when absent", _is_count)
-"""LoRA adapters on the GPU at once; a request for another one waits until it is loaded."""
+the whole GPU); tokens of one step; whether a prompt may be computed in several steps; GiB of the host's memory, for
+each GPU, that keep blocks of the cache which left the GPU; whether prompts that begin alike share their cache; whether
+CUDA graphs are disabled; LoRA adapters on the GPU at once, a request for another one waiting until it is loaded; and
+what makes answers obey a JSON Schema. EngineTraits.options says which kind has which."""
 
 
-def check_options(spec: ReleaseSpec, options: Mapping[str, Option]) -> None:
+def check_options(spec: ReleaseSpec) -> None:
     """Refuse options that the kind does not have, and values that they do not take.
 
     Raises:
         InputError: the option, and the known ones.
     """
+    options = {name: OPTIONS[name] for name in spec.engine.traits.options}
     for name, value in spec.engine.options.items():
         if name not in options or not options[name].takes(value):
             known = ", ".join(f"{each} ({option.expected})" for each, option in options.items())

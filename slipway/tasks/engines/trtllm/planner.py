@@ -14,10 +14,7 @@ from slipway.tasks.contracts.stored.plan import Estimate, Source
 from slipway.tasks.engines.checkpoint.files import CONFIG, check_files
 from slipway.tasks.engines.preflight.engine_options import (
     CHUNKED_PREFILL,
-    COMMON,
     GUIDED_DECODING,
-    MAX_LORAS,
-    Option,
     check_host_cache,
     check_options,
 )
@@ -30,7 +27,6 @@ from slipway.tasks.engines.preflight.memory_fit import BITS, GIB, bytes_on_gpus,
 from slipway.tasks.engines.protocol import EnginePlanner
 from slipway.tasks.engines.trtllm.commands import is_converted, paged_attention
 from slipway.tasks.engines.trtllm.families import architecture_of, check_converted, check_quantized
-from slipway.tasks.engines.trtllm.vocabulary import BACKENDS
 
 TOOLKIT_BYTES = 8 * GIB
 """Host memory of a process with CUDA, PyTorch and TensorRT-LLM, and of what TensorRT holds while it builds: an
@@ -45,8 +41,6 @@ QUANTIZED_BY_BUILDER: frozenset[QuantizationFormat] = frozenset({"int8_wo", "int
 (tensorrt_llm/quantization/quantize_by_modelopt.py @ 042c510d), and the builder quantizes what it loads
 (tensorrt_llm/models/modeling_utils.py, preprocess_weights, @ 01ea6d79). So it holds both."""
 
-GUIDED = Option("xgrammar, none when absent", BACKENDS.__contains__)
-
 
 class TrtPlanner(EnginePlanner):
     """Plans engines that are compiled for one GPU product."""
@@ -54,7 +48,7 @@ class TrtPlanner(EnginePlanner):
     @override
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
-        check_options(spec, {**COMMON, "max_loras": MAX_LORAS, GUIDED_DECODING: GUIDED})
+        check_options(spec)
         check_host_cache(spec, shares_cache=paged_attention(spec))
         _check_chunked_prefill(spec)
         check_files(source)

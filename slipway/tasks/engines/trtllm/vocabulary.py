@@ -15,8 +15,6 @@ from slipway.tasks.engines.trtllm.commands import vocabulary_command
 from slipway.tasks.engines.trtllm.tool import run_tool
 
 VOCABULARY = "xgrammar_tokenizer_info.json"
-BACKENDS = frozenset({"xgrammar"})
-"""Values of the backend's parameter guided_decoding_backend; any other one ends its start."""
 FIELDS = {"encoded_vocab": list, "tokenizer_str": str, "stop_token_ids": list}
 """What the backend reads of the file, without a default."""
 
