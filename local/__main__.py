@@ -18,11 +18,27 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
     parser.add_argument("--specs", type=Path, help="folder of release specs; default: the repository's")
     parser.add_argument("--hub", help="up: address of the Hub for releases; default: the stack's own, with fixtures")
+    parser.add_argument("--site", type=Path, help="up: another site than sites/local.yaml, without its addresses")
+    parser.add_argument("--images", type=Path, help="up: another table of images (local/cluster/README.md)")
+    parser.add_argument(
+        "--cluster-option",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="up: an option of the cluster's server, as in --cluster-option=--device=nvidia.com/gpu=2",
+    )
     parser.add_argument("--without-airflow", action="store_true", help="up: only cluster, Hub and object store")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
     try:
-        stack = Stack(arguments.folder, specs=arguments.specs, hub=arguments.hub or None)
+        stack = Stack(
+            arguments.folder,
+            specs=arguments.specs,
+            hub=arguments.hub or None,
+            images=arguments.images,
+            site=arguments.site,
+            cluster_options=arguments.cluster_option,
+        )
         return _run(arguments.command, stack, airflow=not arguments.without_airflow)
     except (OSError, PipelineError) as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)

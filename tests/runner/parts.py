@@ -98,7 +98,7 @@ PARTS = (
     Part("local/monitoring", 30, 0.5, besides=("triton", "front")),
     Part("local/rights", 10, 0.5, besides=("local", "front")),
 )
-BY_NAME = (Part("vllm", 300, besides=("vllm", "triton", "front"), memory_mb=5000),)
+BY_NAME = (Part("vllm", 1200, besides=("vllm", *STACK), memory_mb=9000),)
 """Parts that belong to no tier: 3.4 GB are installed for them."""
 TIERS = ("unit", "contracts", "dags", "cluster", "local")
 

@@ -71,6 +71,8 @@ class Unseen:
 class Chain:
     """`stack` is the embedded one; None: cluster, store and Airflow are those that the environment names."""
 
+    run_timeout_s = RUN_TIMEOUT_S
+
     def __init__(self, environment, scratch, stack=None):
         self.environment, self.scratch, self.stack = environment, scratch, stack
         self.site_file, self.kubeconfig = Path(environment["SLIPWAY_SITE"]), environment.get("KUBECONFIG")
@@ -136,7 +138,7 @@ class Chain:
 
     def follow(self, run):
         """The run as it stands when it has ended."""
-        return follow(self.airflow, run, Unseen(), timeout_s=RUN_TIMEOUT_S, poll_s=POLL_S)
+        return follow(self.airflow, run, Unseen(), timeout_s=self.run_timeout_s, poll_s=POLL_S)
 
     def task_states(self, run):
         """State by task; none while Airflow does not answer, as after its restart."""

@@ -1,0 +1,68 @@
+"""The laptop's stack with one more image, the real vLLM on CPU, and a node that says it has GPUs."""
+
+import yaml
+
+from tests.local.chain.whole_chain import SPEC
+from tests.support.paths import REPOSITORY
+
+IMAGE = f"slipway/tasks-gpu:0.1.0-26.08-vllm@sha256:{'0' * 64}"
+PRODUCT = "NVIDIA-L4"
+LIVE_AND_CANDIDATE = 2
+NODE = (f"--device=nvidia.com/gpu={LIVE_AND_CANDIDATE}", f"--label=nvidia.com/gpu.product={PRODUCT}")
+GATE = ("smoke_accuracy", "answer_accuracy", "error_rate")
+"""Lines of the demo's gate that do not depend on how fast the machine is, or on the weights that openvino quantizes."""
+CANARY = {"strategy": "canary", "steps": [50], "bake_s": 10, "canary": {"min_requests": 5, "slowdown": 20}, "keep": 2}
+
+
+def options(folder, environment):
+    """Write the stack's documents; return the options of `python -m local up`, where `environment` is the image's."""
+    specs = folder / "specs"
+    specs.mkdir(parents=True)
+    _write(specs / "demo.yaml", _spec())
+    _write(folder / "images.yaml", _images(environment))
+    _write(folder / "site.yaml", _site())
+    given = {"--specs": specs, "--images": folder / "images.yaml", "--site": folder / "site.yaml"}
+    return (*(str(part) for pair in given.items() for part in pair), *(f"--cluster-option={each}" for each in NODE))
+
+
+def _spec():
+    gate = {**SPEC["gate"], "quality": {"dataset": SPEC["gate"]["quality"]["dataset"]}}
+    return {
+        **SPEC,
+        "quantization": {"format": "none"},
+        "engine": {
+            "kind": "vllm",
+            "gpu": PRODUCT,
+            "max_batch_size": 8,
+            "max_input_tokens": 128,
+            "max_sequence_tokens": 192,
+            "options": {"enforce_eager": True},
+        },
+        "serving": {"exposure": "ingress", "ready_timeout_s": 900},
+        "gate": gate
+        | {
+            "benchmark": {"concurrency": [1, 4], "requests": 16, "warmup": 2},
+            "expect": [line for line in gate["expect"] if line["metric"] in GATE],
+        },
+        "rollout": CANARY,
+    }
+
+
+def _site():
+    site = yaml.safe_load((REPOSITORY / "sites" / "local.yaml").read_text())
+    site["images"]["serving"]["vllm"] = IMAGE
+    site["shapes"]["gpu"] = {"cpu": "2", "memory": "8Gi", "scratch": "8Gi", "gpus": 1}
+    site["gpus"] = {PRODUCT: {"memory_gib": 22.5, "per_node": 1, "architecture": "sm_89"}}
+    return site
+
+
+def _images(environment):
+    images = yaml.safe_load((REPOSITORY / "local" / "images.yaml").read_text())
+    # the folder of temporary files lies too deep here for the socket that vLLM makes in it
+    own = {"PYTHONPATH": "${REPO}", "VLLM_RPC_BASE_PATH": "/dev/shm", **environment}
+    images["images"][IMAGE] = {"path_prefix": ["${ENVS}/vllm/bin"], "env": own}
+    return images
+
+
+def _write(file, document):
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
