@@ -311,6 +311,64 @@ def test_a_stream_takes_one_request_for_several_at_once_may_end_triton(door, cli
     assert client.infer("demo", text(5)).as_numpy("text_output")[0] == b"5"
 
 
+ALL_ESCAPED = "".join(f"\\u{ord(letter):04X}" for letter in "classification")
+CLASSES = {
+    "plain": '"classification": 1',
+    "escaped": r'"cl\u0061ssification": 1',
+    "all of it escaped": f'"{ALL_ESCAPED}"\n :1',
+}
+
+
+def infer_of(text="hello", parameters=""):
+    tensor = {"name": "text_input", "shape": [1], "datatype": "BYTES", "data": [text]}
+    output = f'{{"name": "text_output", "parameters": {{{parameters}}}}}'
+    return f'{{"inputs": [{json.dumps(tensor)}], "outputs": [{output}]}}'
+
+
+@pytest.mark.parametrize("written", CLASSES.values(), ids=CLASSES)
+def test_classes_of_a_text_which_end_triton_are_refused_over_http(door, triton, written):
+    answer = httpx.post(f"{door.url}/v2/models/demo/infer", content=infer_of(parameters=written))
+
+    assert (answer.status_code, answer.json()) == (400, {"error": front_routes.NO_CLASSES})
+    assert triton.process.poll() is None
+
+
+def nested(number, content):
+    """A field of protobuf with bytes in it."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+@pytest.mark.parametrize("size", [b"\x0e", b"\x8e\x00", b"\x8e\x80\x80\x00"])
+@pytest.mark.parametrize("method", ["ModelInfer", "ModelStreamInfer"])
+def test_classes_of_a_text_which_end_triton_are_refused_over_grpc(door, triton, method, size):
+    """The length of a name may be written in more bytes than it needs."""
+    entry = b"\x0a" + size + b"classification" + nested(2, b"\x10\x01")
+    output = nested(6, nested(1, b"text_output") + nested(2, entry))
+    request = service_pb2.ModelInferRequest(model_name="demo")
+    request.inputs.add(name="text_input", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"hello")
+    message = request.SerializeToString() + output
+    with grpc.insecure_channel(f"{LOOPBACK}:{door.grpc_port}") as opened:
+        answers = opened.stream_stream(f"/inference.GRPCInferenceService/{method}")(iter([message]), timeout=60)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(answers)
+
+    assert (refused.value.code(), refused.value.details()) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        front_routes.NO_CLASSES,
+    )
+    assert triton.process.poll() is None
+
+
+@pytest.mark.parametrize("prompt", ["classification", 'classification of "classification": 1', "a\n classification"])
+def test_prompts_about_classes_pass(door, client, prompt):
+    tensor = triton_grpc.InferInput("text_input", [1], "BYTES")
+    tensor.set_data_from_numpy(np.array([prompt.encode()], dtype=np.object_))
+    answer = httpx.post(f"{door.url}/v2/models/demo/infer", content=infer_of(prompt))
+
+    assert answer.json()["outputs"][0]["data"] == [str(len(prompt))]
+    assert client.infer("demo", [tensor]).as_numpy("text_output")[0] == str(len(prompt)).encode()
+
+
 def test_a_compressed_request_is_not_unpacked(door, client):
     packed = httpx.post(f"{door.url}/v2/models/demo/generate", content=b"x", headers={"Content-Encoding": "gzip"})
     with pytest.raises(InferenceServerException) as refused:
@@ -382,6 +440,13 @@ def test_what_is_not_utf_8_is_refused_wherever_it_stands_for_triton_would_answer
             assert refused != is_utf_8(identity), (identity, at, answer.text)
             statuses.add(answer.status_code)
     assert statuses == {200, 400}
+
+
+def test_what_is_not_utf_8_is_refused_of_tensors_too(door):
+    body = infer_of().encode().replace(b"{", b'{"id": "\xff", ', 1)
+    answer = httpx.post(f"{door.url}/v2/models/demo/infer", content=body)
+
+    assert (answer.status_code, answer.json()) == (400, {"error": front_routes.NOT_UTF_8})
 
 
 def test_tensors_in_binary_need_not_be_utf_8(door):

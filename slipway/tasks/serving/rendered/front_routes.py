@@ -62,6 +62,9 @@ TRITON_CANNOT_READ = (
 include/triton/common/triton_json.h of triton-inference-server/common at 83adf7cf; src/http_server.cc of the server at
 e1db8a60: what each RETURN_MSG_IF_ERR begins with, and a parameter whose name has a NUL."""
 NOT_UTF_8 = "the request's JSON is not UTF-8: send UTF-8"
+NO_CLASSES = "no output has classes: leave the parameter out that asks for the likeliest ones"
+"""Triton divides by the bytes of an element where an output is to be classified; a text has 0, and the server ends
+(2.51; src/classification.cc refuses it at e1db8a60)."""
 LEADS = (
     (0xC2, 0xDF, 1, 0x80, 0xBF),
     (0xE0, 0xE0, 2, 0xA0, 0xBF),
@@ -93,7 +96,14 @@ function envoy_on_request(handle)
   end
   local length = body:length()
   if path:match("^[^?]*"):find("/infer$") then  -- tensors in binary may follow
-    length = math.min(length, tonumber(handle:headers():get("inference-header-content-length")) or length)
+    local told = handle:headers():get("inference-header-content-length")  -- without it no value, which tonumber refuses
+    length = math.min(length, tonumber(told) or length)
+    local letters = body:getBytes(0, length):gsub("\\\\u00([67]%x)", function(code)
+      return string.char(tonumber(code, 16))
+    end)
+    if letters:find('"classification"%s*:') then
+      return handle:respond({[":status"] = "400"}, "NO_CLASSES")
+    end
   end
   local follow, low, high, wrong = 0, 0x80, 0xBF, false
   for at = 0, length - 1, PIECE do
@@ -158,12 +168,29 @@ function envoy_on_response(handle)
   end
 end
 
+-- The name of a parameter follows its length, 14, which may be written in more bytes than it needs
+local CLASSES = {"(\\14classificatio)n", "(\\142\\128*%zclassificatio)n"}
+
+local function without_classes(handle, chunk, before)
+  local text, found = before .. chunk:getBytes(0, chunk:length()), 0
+  for _, name in ipairs(CLASSES) do
+    local other, count = text:gsub(name, "%1_")
+    text, found = other, found + count
+  end
+  if found > 0 then
+    chunk:setBytes(text:sub(#before + 1))
+    refuse(handle, "3", "NO_CLASSES")
+  end
+  return text:sub(-32)
+end
+
 function envoy_on_request(handle)
-  local left, start, refused, messages = 0, "", false, 0
+  local left, start, refused, messages, before = 0, "", false, 0, ""
   for chunk in handle:bodyChunks() do
     if refused then
       chunk:setBytes("")
     else
+      before = without_classes(handle, chunk, before)
       if start ~= "" then
         chunk:setBytes(start .. chunk:getBytes(0, chunk:length()))
         start = ""
@@ -233,14 +260,17 @@ def grpc_guard(most_bytes: int, too_large: str) -> str:
 
     `buffer` would wait for the end of a stream.
     """
-    return filled(_GRPC_GUARD, {"LIMIT": str(most_bytes), "TOO_LARGE": too_large, "ONE_REQUEST": ONE_REQUEST})
+    return filled(
+        _GRPC_GUARD,
+        {"LIMIT": str(most_bytes), "TOO_LARGE": too_large, "ONE_REQUEST": ONE_REQUEST, "NO_CLASSES": NO_CLASSES},
+    )
 
 
 def json_guard() -> str:
     """Envoy's filter in Lua for JSON of clients that Triton's HTTP server does not check, or cannot read."""
     leads = ", ".join(f"{{{', '.join(map(str, lead))}}}" for lead in LEADS)
     starts = ", ".join(f'"{start}"' for start in TRITON_CANNOT_READ)
-    return filled(_JSON_GUARD, {"LEADS": leads, "STARTS": starts, "NOT_UTF_8": NOT_UTF_8})
+    return filled(_JSON_GUARD, {"LEADS": leads, "STARTS": starts, "NOT_UTF_8": NOT_UTF_8, "NO_CLASSES": NO_CLASSES})
 
 
 def filled(script: str, values: dict[str, str]) -> str:
