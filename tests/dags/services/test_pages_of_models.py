@@ -13,12 +13,15 @@ from tests.fakes.page_documents import stored
 from tests.fakes.refused_release import CANDIDATE, LIVE, RUN, documents, refused
 from tests.fakes.releases import SPEC
 from tests.support.browser import AXE, CHROMIUM, page
+from tests.support.paths import REPOSITORY
 from tests.support.strange_texts import texts
 
 LAYOUT = Layout("s3://slipway/team-a")
 ALL, MODEL, TAB = "/slipway/", "/slipway/models/demo", f"/slipway/runs/release__demo/{RUN}"
 STRANGE = " ".join(texts("alert(`a stranger`)", "http://stranger.example/x"))
+PICTURES = REPOSITORY / ".slipway" / "pictures"
 BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+WIDTHS = (375, 800, 1920)
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +98,24 @@ def test_a_page_may_run_nothing_and_is_kept_nowhere(airflow, models, path):
 
 
 @BROWSER
-def test_no_page_runs_or_fetches_a_strangers_text(airflow, models, tmp_path):
+def test_no_page_runs_or_fetches_a_strangers_text_and_all_fit_every_screen(airflow, models, tmp_path):
     with page(tmp_path / "profile") as shown:
         airflow.log_in(shown, OPERATOR)
-        for path, said in (
-            (ALL, "never released"),
-            (MODEL, "2 of 3 smoke answers wrong"),
-            (TAB, "did not pass its gate"),
+        for name, path, said in (
+            ("models", ALL, "never released"),
+            ("model", MODEL, "2 of 3 smoke answers wrong"),
+            ("run", TAB, "did not pass its gate"),
         ):
             shown.requested.clear()
             shown.open(airflow.address + path)
             shown.wait_for(shows(said))
             assert [url for url in shown.requested if url != "about:blank"] == [airflow.address + path]
             assert (shown.dialogs, shown.run(HOSTILE)) == ([], [])
+            for width in WIDTHS:
+                for dark in (False, True):
+                    shown.look(width, dark=dark)
+                    assert shown.run("document.documentElement.scrollWidth") <= width, (name, width)
+                    shown.picture(PICTURES / f"{name}-{width}-{'dark' if dark else 'light'}.png")
 
 
 @BROWSER
@@ -124,10 +132,12 @@ def test_a_keyboard_and_a_screen_reader_can_use_every_page(airflow, models, tmp_
 
 
 @BROWSER
-def test_airflow_shows_the_report_as_a_tab_of_a_run(airflow, models, tmp_path):
+def test_airflow_shows_the_page_in_its_menu_and_the_report_as_a_tab_of_a_run(airflow, models, tmp_path):
     with page(tmp_path / "profile") as shown:
         airflow.log_in(shown, VIEWER)
         shown.open(f"{airflow.address}/dags/release__demo/runs/{RUN}/plugin/slipway")
         shown.wait_for(
             "document.querySelector('iframe')?.contentDocument?.body.innerText.includes('smoke answers wrong')"
         )
+        shown.open(airflow.address)
+        shown.wait_for(shows("Models"))
