@@ -8,7 +8,7 @@ from airflow.sdk import DAG, Param, TriggerRule, chain
 from airflow.sdk.definitions.param import ParamsDict
 
 from slipway.airflow.approval import Approval
-from slipway.airflow.assets import live_model
+from slipway.airflow.assets import live_model, trigger
 from slipway.airflow.doc_text import code, fenced
 from slipway.airflow.notify.callbacks import tells, warn_of_problems
 from slipway.airflow.released import Released
@@ -77,7 +77,7 @@ def release_dag(spec: ReleaseSpec) -> DAG:
     with DAG(
         dag_id=f"release__{spec.name}",
         description=f"{spec.source.repo} → {spec.quantization.format} → {spec.engine.kind}",
-        schedule=spec.schedule,
+        schedule=trigger(spec.schedule),
         catchup=False,
         max_active_runs=1,
         tags={"slipway", spec.engine.kind, spec.quantization.format, spec.engine.gpu or "cpu"},

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
-from slipway.airflow.assets import model_uri
 from slipway.airflow.notify.notice import KEY, Notice
+from slipway.tasks.contracts.schedule import model_asset
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,7 +48,7 @@ def cloud_event(notice: Notice) -> dict[str, Any]:
     return {
         "specversion": "1.0",
         "id": f"{notice.dag_id}/{notice.run_id}/{notice.event}",
-        "source": model_uri(notice.model),
+        "source": model_asset(notice.model)[1],
         "type": TYPE.format(event=notice.event),
         "subject": notice.release or notice.model,
         "time": notice.at,

@@ -49,10 +49,38 @@ def check_schedule(text: str) -> str:
 Schedule = Annotated[str, StringConstraints(max_length=MAX_SCHEDULE_CHARS), AfterValidator(check_schedule)]
 """A schedule in a spec or a site file."""
 
+ASSET = re.compile(r"[A-Za-z][A-Za-z0-9._:?=&%-]*/[A-Za-z0-9._:/?=&%-]+")
+"""The name or URI of one of Airflow's assets. Without the slash a mistyped `daily` would be one."""
+
+
+def asset_of(schedule: str | None) -> str | None:
+    """The asset whose events a schedule follows, such as `slipway/base` or `s3://bucket/data`; None for a time."""
+    return schedule if schedule is not None and ASSET.fullmatch(schedule) else None
+
+
+def model_asset(name: str) -> tuple[str, str]:
+    """The name and the URI of the asset of a model.
+
+    The URI is no address in the object store: for `s3:` Airflow would import boto3 with every parse of a DAG file.
+    """
+    return f"slipway/{name}", f"x-slipway://models/{name}"
+
+
+def check_trigger(text: str) -> str:
+    """Return `text` if it is a time, or the name or URI of an asset.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        return text if asset_of(text) else check_schedule(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or the name or URI of an asset, such as slipway/base-model") from error
+
 
 def next_due(schedule: str | None, after: datetime) -> datetime | None:
     """The first time after `after` at which a release is due, in UTC; None where no time is set."""
-    if schedule is None or (schedule in PRESETS and schedule not in CRON_OF_PRESETS):
+    if schedule is None or asset_of(schedule) or (schedule in PRESETS and schedule not in CRON_OF_PRESETS):
         return None
     from croniter import croniter
 

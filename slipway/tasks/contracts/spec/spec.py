@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
 from slipway.tasks.contracts.engine.engine_kinds import KEPT_FORMATS, EngineTraits, QuantizationFormat, kinds_with
 from slipway.tasks.contracts.notifications import MAX_NOTIFIERS, Notifier
-from slipway.tasks.contracts.schedule import MAX_SCHEDULE_CHARS, check_schedule
+from slipway.tasks.contracts.schedule import MAX_SCHEDULE_CHARS, asset_of, check_trigger, model_asset
 from slipway.tasks.contracts.spec.engine import Engine
 from slipway.tasks.contracts.spec.gate import Gate
 from slipway.tasks.contracts.spec.rollout import Rollout
@@ -73,7 +73,8 @@ class ReleaseSpec(UserDocument):
     schedule: str | None = Field(
         default=None,
         max_length=MAX_SCHEDULE_CHARS,
-        description='cron expression of five fields, or a preset such as "@daily"',
+        description='cron expression of five fields, a preset such as "@daily", or the name or URI of an asset of '
+        "Airflow, each of whose events starts a release; slipway/<name> is that of another model here",
     )
     notifications: tuple[Notifier, ...] = Field(
         default=(),
@@ -103,7 +104,15 @@ class ReleaseSpec(UserDocument):
     @field_validator("schedule")
     @classmethod
     def _schedule_is_one_of_airflows(cls, schedule: str | None) -> str | None:
-        return None if schedule is None else check_schedule(schedule)
+        return None if schedule is None else check_trigger(schedule)
+
+    @model_validator(mode="after")
+    def _a_release_does_not_follow_itself(self) -> Self:
+        if asset_of(self.schedule) in model_asset(self.name):
+            raise ValueError(
+                f"schedule {self.schedule} is this model's own asset: each promotion would start a release"
+            )
+        return self
 
     @property
     def gpus_reached(self) -> int:
