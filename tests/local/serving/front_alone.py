@@ -41,9 +41,9 @@ class Front:
         )
         document = json.loads(text, object_hook=lambda each: each | shorter(each, ports))
         command = [ENVIRONMENTS / "front/bin/envoy", "--disable-hot-restart", "--concurrency", "2"]
-        log = folder / "front.log"
-        tell(LogFiles(log))
-        with log.open("wb") as file:
+        self.log = folder / "front.log"
+        tell(LogFiles(self.log))
+        with self.log.open("wb") as file:
             self.process = subprocess.Popen(
                 [*command, "--log-level", "warning", "--config-yaml", json.dumps(document)],
                 cwd=folder,

@@ -231,6 +231,21 @@ def test_the_name_of_a_key_goes_on_and_the_key_does_not(echo, path, header):
     assert ALICE.lower() not in answer.text
 
 
+def test_the_front_logs_whose_key_it_was_and_never_the_key(echo):
+    def logged():
+        return [json.loads(line) for line in echo.log.read_text().splitlines() if line.startswith("{")]
+
+    httpx.get(f"{echo.url}/v2/models/demo/ready?logged=1", headers=bearer(ALICE))
+    httpx.get(f"{echo.url}/v2/models/refused/ready", headers=bearer(OLD))
+    httpx.get(f"{echo.url}/health")
+
+    wanted = {("alice", "/v2/models/demo/ready", 200), (None, "/v2/models/refused/ready", 401)}
+    until(lambda: wanted <= {(line["client"], line["path"], line["status"]) for line in logged()})
+    assert (None, "/health", 200) not in {(line["client"], line["path"], line["status"]) for line in logged()}
+    assert ALICE not in echo.log.read_text()
+    assert OLD not in echo.log.read_text()
+
+
 def test_keys_of_every_length_and_content_are_hashed_as_sha256(echo):
     some = dice()
     secrets = ["".join(chr(some.randrange(33, 127)) for _ in range(length)) for length in range(1, 56)]

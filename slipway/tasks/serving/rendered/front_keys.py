@@ -15,6 +15,16 @@ CLIENT_HEADER = "x-slipway-client"
 """Header by which OpenAI's API learns the name of the key. A client's own is removed."""
 METADATA, CLIENT = "slipway", "client"
 """Where the filter leaves the name of the key for other filters and the access log."""
+ACCESS_LOG = {
+    "time": "%START_TIME%",
+    "client": f"%DYNAMIC_METADATA({METADATA}:{CLIENT})%",
+    "method": "%REQ(:METHOD)%",
+    "path": "%PATH(NQ):128%",
+    "status": "%RESPONSE_CODE%",
+    "grpc_status": "%GRPC_STATUS%",
+    "milliseconds": "%DURATION%",
+}
+"""A line of the front's log for each request with a key, and for each that was refused for want of one."""
 NO_KEY = "no API key: send one in the header Authorization: Bearer or x-api-key"
 WRONG_KEY = "Incorrect API key provided: it is unknown, has expired or was revoked"
 HTTP_OPEN = ("/v2/health/live", "/v2/health/ready", "/health", "/ping")
