@@ -126,12 +126,17 @@ def test_vercels_sdk_has_answers_objects_and_calls_of_all_its_apis(api, tmp_path
         assert "maximum context length is" in told["too long"]["text"]
 
 
-@pytest.mark.parametrize("streaming", [True, False])
-def test_aiperfs_chat_endpoint_measures_without_an_error(api, tmp_path, streaming):
-    command = [CLIENTS / "aiperf", "profile", "--model", "demo", "--url", api.url, "--endpoint-type", "chat"]
+def aiperf(url, model, out, *, streaming):
+    """A short run of AIPerf, which writes what it measured into `out`."""
+    command = [CLIENTS / "aiperf", "profile", "--model", model, "--url", url, "--endpoint-type", "chat"]
     command += ["--tokenizer", TOKENIZER, "--use-server-token-count", "--concurrency", 2, "--request-count", REQUESTS]
     command += ["--isl", 8, "--isl-stddev", 0, "--osl", 8, "--osl-stddev", 0, "--random-seed", 1, "--ui-type", "none"]
-    run([*command, "--output-artifact-dir", tmp_path / "out", *(["--streaming"] if streaming else [])], tmp_path)
+    return [*command, "--output-artifact-dir", out, *(["--streaming"] if streaming else [])]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_aiperfs_chat_endpoint_measures_without_an_error(api, tmp_path, streaming):
+    run(aiperf(api.url, "demo", tmp_path / "out", streaming=streaming), tmp_path)
     measured = json.loads((tmp_path / "out" / "profile_export_aiperf.json").read_text())
 
     assert measured["request_count"]["avg"] == REQUESTS
