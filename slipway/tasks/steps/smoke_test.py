@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from slipway.tasks.adapters.load.load_clients import connect
 from slipway.tasks.adapters.store.dataset_store import DatasetStore
 from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.adapters.workspace import Outcome, Workspace
@@ -37,7 +38,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
 
     def ask(item: tuple[str, SmokeQuestion]) -> AnswerRow:
         suite, question = item[0], with_tokens(item[1], release)
-        with TritonClient.of(service) as client:
+        with connect(service) as client:
             return answered(client, release.spec.name, suite, question)
 
     with ThreadPoolExecutor(QUESTIONS_AT_ONCE) as pool:

@@ -17,8 +17,8 @@ from tritonclient.utils import InferenceServerException
 
 from slipway.cli.ask.generate import GenerateClient
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.load_clients import connect
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
-from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.api_keys import ApiKey, file_of, new_secret, sha256_of_key, time_text
 from slipway.tasks.serving.rendered import front, front_keys
 from tests.local.serving.front_alone import Front, UnixServer
@@ -138,10 +138,10 @@ def test_tritons_grpc_client_needs_a_key(locked):
 def test_slipways_own_clients_send_their_key(locked):
     question = GenerateRequest("What is the capital of France?", 40)
     ports = {"http": locked.port, "grpc": locked.grpc_port}
-    with TritonClient.of(ServiceAddress(LOOPBACK, ports, ALICE)) as client:
+    with connect(ServiceAddress(LOOPBACK, ports, ALICE)) as client:
         assert client.is_ready("demo")
         assert client.generate("demo", question, 30).text
-    with TritonClient.of(ServiceAddress(LOOPBACK, ports)) as client, refused(remedy="slipway key create"):
+    with connect(ServiceAddress(LOOPBACK, ports)) as client, refused(remedy="slipway key create"):
         client.generate("demo", question, 30)
 
     def asked(secret):

@@ -69,12 +69,16 @@ class Load:
     began_s: float
 
 
+def connect(address: ServiceAddress, *, own_connection: bool = False) -> TritonClient:
+    """A client of a Service; see TritonClient for `own_connection`."""
+    http_port, grpc_port = address.ports["http"], address.ports["grpc"]
+    return TritonClient(address.host, http_port, grpc_port, own_connection=own_connection, api_key=address.api_key)
+
+
 class LoadClients:
     """Clients in threads of this process."""
 
-    def __init__(
-        self, load: Load, clock: Clock, connect: Callable[[ServiceAddress], TritonClient] = TritonClient.of
-    ) -> None:
+    def __init__(self, load: Load, clock: Clock, connect: Callable[[ServiceAddress], TritonClient] = connect) -> None:
         self._load, self._clock, self._connect = load, clock, connect
 
     def play(self, turn: Turn, take: Take, start: Callable[[], float], share: Share = Share()) -> list[RequestRow]:

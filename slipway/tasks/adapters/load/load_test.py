@@ -9,7 +9,7 @@ from typing import Self
 
 from slipway.tasks.adapters.clock import Clock, cpu_seconds
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
-from slipway.tasks.adapters.load.load_clients import Load, LoadClients, Turn, numbers_of
+from slipway.tasks.adapters.load.load_clients import Load, LoadClients, Turn, connect, numbers_of
 from slipway.tasks.adapters.load.load_processes import LoadProcesses
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.tokens import TokenCounter
@@ -53,7 +53,7 @@ class LoadTest:
         clock: Clock,
         *,
         capacity: Capacity,
-        connect: Callable[[ServiceAddress], TritonClient] = TritonClient.of,
+        connect: Callable[[ServiceAddress], TritonClient] = connect,
         cpu_s: Callable[[], float] = cpu_seconds,
     ) -> None:
         """Prepare the load.

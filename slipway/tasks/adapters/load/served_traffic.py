@@ -8,8 +8,8 @@ from collections.abc import Callable
 from slipway.tasks.adapters.kube import pod_state
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.load.load_clients import connect
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
-from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.contracts.measured.traffic import Served, read_front_page, read_page
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class ServedTraffic:
             InputError: the server rejected the request.
             UnavailableError: there was no answer in time.
         """
-        with TritonClient.of(service) as client:
+        with connect(service) as client:
             began = time.monotonic()
             answer = client.generate(self._model, request, timeout_s)
             return answer.text, time.monotonic() - began

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from slipway.tasks.adapters.kube.service_object import ServiceAddress
 from slipway.tasks.adapters.triton.generate_request import Column, GenerateRequest, columns, prompt_columns, rendered
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE
@@ -98,12 +97,6 @@ class TritonClient:
             STREAM_INFER, request_serializer=service_pb2.ModelInferRequest.SerializeToString, response_deserializer=None
         )
         self._known_inputs: dict[str, ModelInputs] = {}
-
-    @classmethod
-    def of(cls, service: ServiceAddress, *, own_connection: bool = False) -> Self:
-        """A client of a Service."""
-        http_port, grpc_port = service.ports["http"], service.ports["grpc"]
-        return cls(service.host, http_port, grpc_port, own_connection=own_connection, api_key=service.api_key)
 
     def __enter__(self) -> Self:
         return self
