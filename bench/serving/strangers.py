@@ -51,6 +51,13 @@ KWARGS = [
 ]
 DATATYPES = ["BYTES", "INT32", "UINT64", "FP32", "BOOL", "FP16", "BF16", "X", ""]
 SHAPES = ["[1]", "[]", "[0]", "[-1]", "[2]", "[1, 1]", f"[{2**62}, 4]", f"[{HUGE}]", '["1"]', "1", "[1.5]", "null"]
+OUTPUTS = ["text_output", "finish_reason", "x", ""]
+TRITON_PARAMETERS = [
+    *("binary_data", "binary_data_size", "binary_data_output", "classification", "priority", "timeout", "headers"),
+    *("shared_memory_region", "shared_memory_byte_size", "shared_memory_offset", "triton_enable_empty_final_response"),
+    *("sequence_id", "sequence_start", "sequence_end", r"classif\u0069cation"),
+]
+"""What Triton's HTTP server itself reads of a request, a tensor or an output (src/http_server.cc at e1db8a60)."""
 LENGTHS = [0, 1, 4, 30, 2**31, 2**32 - 1]
 """What the first 4 bytes of a BYTES element give as its length."""
 HEADERS = [
@@ -198,7 +205,7 @@ class Stranger:
     def _base(self, path: str) -> dict[str, str]:
         tokens, question = str(self._random.randint(1, 12)), json.dumps(QUESTION)
         if path in self._infer:
-            return {"inputs": self._tensors()}
+            return {"inputs": self._tensors()} | self._of_triton()
         if path in (self._generate, self._stream):
             return {"text_input": question, "max_tokens": tokens}
         members = {"model": self._model, "stream": json.dumps(self._chance(0.3))}
@@ -206,6 +213,20 @@ class Stranger:
             return members | {"input": question, "max_output_tokens": str(max(16, int(tokens)))}
         prompt = {"messages": f'[{{"role": "user", "content": {question}}}]'} if path == CHAT else {"prompt": question}
         return members | prompt | {"max_tokens": tokens}
+
+    def _of_triton(self) -> dict[str, str]:
+        """Parameters of the request, and outputs with their own."""
+        outputs = [
+            f'{{"name": "{self._random.choice(OUTPUTS)}", "parameters": {self._parameters()}}}'
+            for _ in range(self._random.choice([1, 1, 2]))
+        ]
+        members = {"parameters": self._parameters(), "outputs": f"[{', '.join(outputs)}]"}
+        return {name: value for name, value in members.items() if self._chance(0.3)}
+
+    def _parameters(self) -> str:
+        names = self._random.choices(TRITON_PARAMETERS, k=self._random.choice([1, 1, 2]))
+        values = [self._random.choice([self._any(1), "1", "true", '"a"']) for _ in names]
+        return "{{{}}}".format(", ".join(f'"{name}": {value}' for name, value in zip(names, values, strict=True)))
 
     def _tensors(self) -> str:
         text = self._random.choice([json.dumps(QUESTION)] * 6 + [self._text(), self._any(2)])
@@ -221,7 +242,9 @@ class Stranger:
         if self._chance(0.15):
             shape, datatype = self._random.choice(SHAPES), self._random.choice(DATATYPES)
         data = self._random.choice([f"[{value}]"] * 8 + [value, f"[[{value}]]", f"[{value}, {value}]", "[]"])
-        further = self._random.choice([""] * 8 + [f', "parameters": {self._any(2)}'])
+        further = self._random.choice(
+            [""] * 8 + [f', "parameters": {self._any(2)}', f', "parameters": {self._parameters()}']
+        )
         return f'{{"name": "{name}", "shape": {shape}, "datatype": "{datatype}", "data": {data}{further}}}'
 
     def _binary(self, path: str) -> Request:
