@@ -32,6 +32,7 @@ COMMANDS = {
     "migrate": "slipway.cli.files.migrate",
     "doctor": "slipway.cli.cluster.doctor",
     "setup": "slipway.cli.cluster.setup",
+    "key": "slipway.cli.cluster.key",
     "plan": "slipway.cli.runs.plan",
     "release": "slipway.cli.runs.releases",
     "approve": "slipway.cli.runs.releases",

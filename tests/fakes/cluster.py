@@ -24,6 +24,7 @@ PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 
 WORKLOADS = ("Deployment", "LeaderWorkerSet")
 ROUTES = ("HTTPRoute", "GRPCRoute")
+VERSIONED = (*ROUTES, "Secret")
 
 
 class KilledError(BaseException):
@@ -55,6 +56,8 @@ class MemoryCluster:
             kind, name = item["kind"], item["metadata"]["name"]
             with self._change(f"apply {kind} {name}"):
                 applied = copy.deepcopy(item)
+                if kind in VERSIONED:
+                    self._version(applied)
                 if kind in ROUTES:
                     self._route(applied)
                 if kind == "Service":
@@ -149,17 +152,20 @@ class MemoryCluster:
         if lease and lease["holder"].is_same(holder, dag_run):
             self.delete("Lease", name)
 
-    def _route(self, route):
-        """Give it the next version and generation, unless it was made from an old version."""
-        metadata, there = route["metadata"], self.objects.get((route["kind"], route["metadata"]["name"]))
+    def _version(self, item):
+        """Give it the next version, unless it was made from an old version."""
+        metadata, there = item["metadata"], self.objects.get((item["kind"], item["metadata"]["name"]))
         version = there["metadata"]["resourceVersion"] if there else "0"
         if metadata.get("resourceVersion", version) != version:
-            raise StaleError(f"{route['kind']} {metadata['name']} was changed by another client at the same time")
+            raise StaleError(f"{item['kind']} {metadata['name']} was changed by another client at the same time")
         metadata["resourceVersion"] = str(int(version) + 1)
-        metadata["generation"] = int(version) + 1
+
+    def _route(self, route):
+        """A controller's answer to its newest version."""
+        generation = route["metadata"]["generation"] = int(route["metadata"]["resourceVersion"])
         if self.gateway:
             kinds = ("Accepted", "ResolvedRefs")
-            conditions = [{"type": kind, "status": "True", "observedGeneration": int(version) + 1} for kind in kinds]
+            conditions = [{"type": kind, "status": "True", "observedGeneration": generation} for kind in kinds]
             route["status"] = {"parents": [{"conditions": conditions}]}
 
     def _shown(self, kind, item):

@@ -6,6 +6,8 @@ A module that collects these tests gives the fixtures `cluster` and `until`, whi
 import pytest
 
 from slipway.tasks.adapters.kube.event_object import MoveEvent
+from slipway.tasks.adapters.kube.key_secret import KeySecret
+from slipway.tasks.contracts.api_keys import ApiKey, sha256_of_key
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.serving.rendered import exposure, scaling
 from tests.fakes.rollouts import version
@@ -44,6 +46,22 @@ def test_applying_again_changes_what_differs_and_keeps_the_address(cluster):
 
     assert cluster.get("Service", "demo")["spec"]["selector"]["slipway.dev/release"] == "demo-2"
     assert cluster.service_address("demo").host == before.host
+
+
+def test_keys_of_clients_are_changed_without_losing_those_that_another_client_adds(cluster):
+    stored, moment = KeySecret(cluster, "keys-of-clients"), "2026-11-27T12:00:00Z"
+    first, second, third = (ApiKey(name, sha256_of_key(name), moment) for name in ("first", "second", "third"))
+    stored.add(first)
+
+    def overtaken(key):
+        if key.name == "first" and len(stored.keys()) == 1:
+            KeySecret(cluster, "keys-of-clients").add(second)
+        return key.name == "first"
+
+    assert stored.remove(overtaken) == [first]
+    stored.add(third)
+
+    assert stored.keys() == [second, third]
 
 
 def never_scheduled(cluster):

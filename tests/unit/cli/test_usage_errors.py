@@ -18,6 +18,7 @@ from tests.support.paths import REPOSITORY
 ARGUMENTS = {
     "validate": ["a-file"],
     "migrate": ["a-file"],
+    "key": ["list"],
     "plan": ["demo"],
     "release": ["demo"],
     "approve": ["demo"],
