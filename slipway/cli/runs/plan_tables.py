@@ -62,6 +62,7 @@ def plan_footing(preview: Preview) -> list[str]:
         *([] if preview.forecast is None else _takes(preview.forecast, plan)),
         *(f"requests: {_needs(each)}" for each in preview.needed),
         f"release {plan.release_id}: {work} rolls out, measures, and promotes if the gate passes",
+        *([f"engine: {plan.engine_kind}"] if plan.engine_kind else []),
         *([f"rollout: {plan.rollout}"] if plan.rollout and plan.live else []),
         f"live now: {plan.live}, to which a rollback returns"
         if plan.live

@@ -8,6 +8,7 @@ from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.fit.step_needs import step_shape
 from slipway.tasks.contracts.site.site import quantity
 from slipway.tasks.contracts.stored.plan import Estimate
+from slipway.tasks.engines.kind_choice import end_of_kind, recommendation
 from slipway.tasks.engines.preflight import chat
 from slipway.tasks.planning.resolving import Resolution
 from slipway.tasks.rollout.act import server_target
@@ -27,6 +28,8 @@ class Findings:
     warnings: tuple[str, ...]
     thinks: bool
     """The chat template mentions thinking."""
+    engine_kind: str
+    """The spec's engine kind beside the one that suits the model and its GPU; empty for a kind on CPUs."""
 
 
 def check(resolution: Resolution, served: Served) -> Findings:
@@ -40,13 +43,14 @@ def check(resolution: Resolution, served: Served) -> Findings:
     engine.check(release, source, documents)
     chat.check_rendering(spec, documents)
     of_engine = engine.warnings(release, source, documents)
-    warnings = (*of_engine, *chat.warnings(spec, documents), *server_target.warnings(spec))
+    of_kind = end_of_kind(release, source, documents)
+    warnings = (*of_engine, *chat.warnings(spec, documents), *server_target.warnings(spec), *of_kind)
     for warning in warnings:
         log.warning(warning)
     estimate = _with_companions(engine.estimate(spec, source), resolution.companion_bytes)
     _check_fit(release, estimate)
     server_target.check_beside_live(release, served)
-    return Findings(estimate, warnings, chat.thinks(documents))
+    return Findings(estimate, warnings, chat.thinks(documents), recommendation(release, documents))
 
 
 def _with_companions(estimate: Estimate, size_bytes: int) -> Estimate:

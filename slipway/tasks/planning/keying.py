@@ -66,6 +66,7 @@ def key(request: PlanRequest, resolution: Resolution, findings: Findings, served
         forced=request.force,
         thinks=findings.thinks,
         rollout=spec.rollout.words,
+        engine_kind=findings.engine_kind,
     )
 
 

@@ -27,14 +27,15 @@ def test_each_stage_is_stored_or_missing_with_its_reason(airflow, slipway):
     assert airflow.runs[DAG, "one"].conf == {"revision": "v1", "plan_only": True}
 
 
-def test_what_may_surprise_is_printed_as_a_warning(airflow, slipway):
-    plan = planned(warnings=("the KV cache holds 3 of 16 sequences",))
+def test_the_engine_kind_and_what_may_surprise_are_printed(airflow, slipway):
+    plan = planned(warnings=("the KV cache holds 3 of 16 sequences",), engine_kind="vllm, as recommended: why")
     airflow.dags[DAG] = Script([Frame("running", {"plan": "success", "download": None})], {"plan": plan})
 
     code, printed = slipway("plan", "demo")
 
     assert code == 0
     assert "warning: the KV cache holds 3 of 16 sequences" in printed
+    assert "engine: vllm, as recommended: why" in printed
 
 
 def test_a_plan_that_finds_nothing_says_so(airflow, slipway):

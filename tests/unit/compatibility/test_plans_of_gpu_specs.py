@@ -359,18 +359,55 @@ def test_a_model_whose_size_plan_cannot_tell_is_released_with_a_warning(planned,
     plan = planned(asked(name), PublicHub(num_hidden_layers=None)).plan
 
     assert plan.missing
-    (warning,) = plan.warnings
+    warning = plan.warnings[0]
     assert warning in caplog.text
     assert "plan cannot tell whether" in warning
     assert "config.json has no num_hidden_layers" in warning
 
 
 def test_a_batch_that_the_cache_cannot_hold_at_once_is_released_with_a_warning(planned, caplog):
-    (warning,) = planned(asked(AWQ, engine={"max_batch_size": 64})).plan.warnings
+    warning, _ = planned(asked(AWQ, engine={"max_batch_size": 64})).plan.warnings
 
     assert warning in caplog.text
     assert "the KV cache on NVIDIA-L4 holds 27 of max_batch_size 64 sequences of 4096 tokens" in warning
-    assert planned(asked(AWQ, engine={"max_batch_size": 27})).plan.warnings == ()
+    assert not any("holds" in each for each in planned(asked(AWQ, engine={"max_batch_size": 27})).plan.warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (AWQ, "quantization.format int4_awq → fp8_online, quantization.calibration (removed)"),
+        (FP8, "`slipway migrate --to vllm` changes nothing else"),
+        (MULTINODE, "`slipway migrate --to vllm` does not help yet: engine.tensor_parallel 4 x pipeline_parallel 2"),
+    ],
+)
+def test_a_kind_that_no_later_image_has_is_warned_of_in_one_line_with_what_migrating_makes_of_the_spec(
+    planned, name, words
+):
+    spec = asked(name)
+    (warning,) = [each for each in planned(spec).plan.warnings if " ends with " in each]
+
+    assert warning.startswith(f"{spec.engine.kind} ends with Triton 26.07 (TensorRT-LLM 1.2.1)")
+    assert words in warning
+    assert "\n" not in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (AWQ, "trt-engine, as recommended: TensorRT-LLM 1.2.1 knows LlamaForCausalLM"),
+        (VLLM, "vllm, as the spec says; trt-engine is recommended: TensorRT-LLM 1.2.1 knows MistralForCausalLM"),
+    ],
+)
+def test_the_kind_of_the_spec_is_planned_beside_the_recommended_one(planned, name, words):
+    plan = planned(asked(name)).plan
+
+    assert plan.engine_kind.startswith(words)
+    assert plan.missing
+
+
+def test_a_kind_that_the_newest_image_has_is_not_warned_of(planned):
+    assert planned(asked(VLLM)).plan.warnings == ()
 
 
 def test_a_refusal_comes_without_warnings_about_the_changes_that_it_proposes(planned, caplog):

@@ -140,6 +140,7 @@ class Plan(Contract):
     forced: bool = False
     thinks: bool = Field(default=False, description="the chat template mentions thinking")
     rollout: str = Field(default="", description="how the requests move to the release, for a person")
+    engine_kind: str = Field(default="", description="the spec's engine kind and the one that suits the model, and why")
 
     @property
     def missing(self) -> tuple[Stage, ...]:
