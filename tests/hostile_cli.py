@@ -71,6 +71,7 @@ FILE_COMMANDS = (
     ("migrate", "{}"),
     ("--site", "{}", "setup", "--render"),
     ("doctor", "--image-contract", "--site", "{}"),
+    ("doctor", "--images", "--site", "{}"),
     ("ask", "demo", "--messages", "{}", "--host", "{triton}"),
     ("batch", "demo", "{}", "-o", "{new}", "--host", "{triton}"),
     ("batch", "demo", "{prompts}", "-o", "{}", "--host", "{triton}"),

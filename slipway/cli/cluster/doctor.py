@@ -1,4 +1,4 @@
-"""`slipway doctor`: prints commands that check what Slipway cannot check itself."""
+"""`slipway doctor`: prints commands that check what Slipway cannot check itself, and how old a site's images are."""
 
 import re
 import shlex
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from slipway.cli.cluster.image_ages import image_ages
 from slipway.cli.cluster.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import read_contract
@@ -33,6 +34,10 @@ def doctor(
         bool,
         typer.Option("--image-contract", help="Print commands that confirm what Slipway assumes about its images."),
     ] = False,
+    images: Annotated[
+        bool,
+        typer.Option("--images", help="Print how old each serving image of the site is against the newest known."),
+    ] = False,
     release: Annotated[str, typer.Option(help="Triton release of NVIDIA's images.")] = NEWEST,
     site: Annotated[
         Path | None,
@@ -41,9 +46,9 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Print commands that check the images. Run them on a machine that can pull the images."""
-    if not image_contract:
-        raise InputError("no check was selected", remedy="Give --image-contract, the only check so far.")
+    """Print commands that check the images, to run on a machine that can pull them, or how old the images are."""
+    if not image_contract and not images:
+        raise InputError("no check was selected", remedy="Give --image-contract or --images.")
     if not RELEASE.fullmatch(release):
         raise InputError(
             "--release is not a Triton release",
@@ -51,10 +56,21 @@ def doctor(
             expected=f"a year and a month, such as {NEWEST}",
             remedy="Correct --release.",
         )
-    site = site or _site_of_program(context)
-    built = _of_site(read_contract(Site, read_document(site), str(site))) if site else PLACEHOLDERS
-    for each in CONFIRMATIONS:
-        echo(_printed(each, release, built))
+    file = site or _site_of_program(context)
+    read = read_contract(Site, read_document(file), str(file)) if file else None
+    if images:
+        _print_ages(read)
+    if image_contract:
+        built = _of_site(read) if read else PLACEHOLDERS
+        for each in CONFIRMATIONS:
+            echo(_printed(each, release, built))
+
+
+def _print_ages(site: Site | None) -> None:
+    if site is None:
+        raise InputError("--images needs a site file, whose images it looks at", remedy="Name one with --site.")
+    for line in image_ages(site):
+        echo(line)
 
 
 def _site_of_program(context: typer.Context) -> Path | None:

@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from slipway.cli.cluster.image_ages import months_between
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from tests.support.paths import REPOSITORY
 
@@ -87,6 +88,42 @@ def test_the_doctor_says_which_image_a_site_lacks(slipway):
     _, printed = slipway("doctor", "--image-contract", "--site", str(SPECS.parent / "sites" / "local.yaml"))
 
     assert "# launch of ranks over nodes: the site has no image triton-multinode" in printed
+
+
+def test_the_doctor_says_how_old_each_image_of_a_site_is(slipway):
+    code, printed = slipway("doctor", "--images", "--site", str(SPECS.parent / "sites" / "eks.yaml"))
+    ages = dict(line.split(": ", 1) for line in printed.splitlines())
+
+    assert code == 0
+    assert ages["vllm"].startswith("Triton 26.07 (vLLM 0.24.0), 1 month behind Triton 26.08 (vLLM 0.27.1)")
+    for kind in ("trt-engine", "llmapi", "several nodes"):
+        assert ages[kind].startswith("Triton 26.07 (TensorRT-LLM 1.2.1), the newest that serves it, and the last")
+    assert ages["openvino"].startswith("built by this project")
+
+
+def test_the_doctor_says_which_image_plan_refuses(slipway, tmp_path):
+    site = (SPECS.parent / "sites" / "eks.yaml").read_text()
+    (tmp_path / "old.yaml").write_text(site.replace("0.1.0-26.07-vllm", "0.1.0-26.02-vllm"))
+
+    code, printed = slipway("doctor", "--images", "--site", str(tmp_path / "old.yaml"))
+
+    assert code == 0
+    assert "vllm: refused by plan" in printed
+    assert "found Triton 26.02, which contains vllm 0.15.1" in printed
+
+
+def test_the_doctor_needs_a_site_for_the_ages_of_images(slipway):
+    code, printed = slipway("doctor", "--images")
+
+    assert code == 65
+    assert "--images needs a site file" in printed
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "months"), [("26.07", "26.08", 1), ("25.11", "26.02", 3), ("26.07", "26.07", 0)]
+)
+def test_releases_are_months_apart(earlier, later, months):
+    assert months_between(earlier, later) == months
 
 
 def test_the_doctor_says_what_it_can_look_at(slipway):

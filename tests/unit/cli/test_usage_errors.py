@@ -129,5 +129,5 @@ def test_the_remedy_of_an_error_has_a_line_of_its_own_on_stderr(monkeypatch, cap
     assert printed.out == ""
     assert printed.err.splitlines() == [
         "slipway: no check was selected.",
-        "  → Give --image-contract, the only check so far.",
+        "  → Give --image-contract or --images.",
     ]
