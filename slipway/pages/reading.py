@@ -50,8 +50,8 @@ def problems_of(documents: Mapping[str, Stored]) -> tuple[str, ...]:
     return tuple(f"{name} cannot be shown: {each.problem}" for name, each in documents.items() if each.problem)
 
 
-def _contract(kind: type[Document], data: bytes) -> Document:
-    return read_contract_json(kind, data, kind.__name__)
+def _contract(contract: type[Document], data: bytes) -> Document:
+    return read_contract_json(contract, data, contract.__name__)
 
 
 def _rows(adapter: TypeAdapter[Any], data: bytes) -> Any:

@@ -64,7 +64,7 @@ def test_a_token_with_a_line_break_names_the_kubeconfig_only(tmp_path):
 
 
 def test_an_error_of_the_client_itself_is_not_quoted(tmp_path, monkeypatch):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise ValueError("Invalid header value b'Bearer t0ken'")
 
     monkeypatch.setattr(kube.Cluster, "__init__", refuse)
