@@ -137,18 +137,18 @@ def unexpected(error: Exception) -> str:
 
 
 def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Workspace:
-    clock = SystemClock()
+    clock, store = SystemClock(), S3ObjectStore(site.object_store)
 
     def connect_hub() -> Any:
         # huggingface_hub reads these when it is imported
         os.environ |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
-        from slipway.tasks.adapters.hub.hub import HuggingFaceHub
+        from slipway.tasks.adapters.hub.sources import sources
 
-        return HuggingFaceHub(site.hub.endpoint, environment.get("HF_TOKEN") or None, clock)
+        return sources(site, store, environment.get("HF_TOKEN") or None, clock)
 
     return Workspace(
         site,
-        S3ObjectStore(site.object_store),
+        store,
         clock,
         scratch,
         ROOT,

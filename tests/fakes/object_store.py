@@ -71,6 +71,14 @@ class MemoryObjectStore:
             progress(len(data))
         return digests_of_file(path, algorithm)[0]
 
+    def read_into(self, uri, view, *, offset, size_bytes, etag):
+        data, current = self.read_with_etag(uri) or (None, None)
+        if data is None:
+            raise NotFoundError(f"{uri}: no such object")
+        if len(data) != size_bytes or etag not in {None, current}:
+            raise LostRaceError(f"{uri} was written by somebody else")
+        view[:] = data[offset : offset + len(view)]
+
     def put_file(self, path, uri, progress=None, *, sha256=None):
         data = path.read_bytes()
         self._write(uri, data, sha256)

@@ -97,6 +97,25 @@ class ObjectStoreContract:
 
         assert list(tmp_path.iterdir()) == []
 
+    def test_a_part_is_read_only_of_the_object_that_was_listed(self, store, root):
+        store.put_bytes(f"{root}/part", b"0123456789")
+        (listed,) = store.list(f"{root}/part")
+        view = memoryview(bytearray(3))
+
+        for etag in (listed.etag, None):
+            store.read_into(listed.uri, view, offset=4, size_bytes=10, etag=etag)
+            assert bytes(view) == b"456"
+
+        store.put_bytes(f"{root}/part", b"abcdefghij")
+        with pytest.raises(LostRaceError):
+            store.read_into(listed.uri, view, offset=4, size_bytes=10, etag=listed.etag)
+        store.put_bytes(f"{root}/part", b"short")
+        with pytest.raises(LostRaceError):
+            store.read_into(listed.uri, view, offset=4, size_bytes=10, etag=None)
+        store.delete([listed.uri])
+        with pytest.raises(NotFoundError):
+            store.read_into(listed.uri, view, offset=0, size_bytes=10, etag=listed.etag)
+
     def test_a_copy_is_the_same_and_keeps_what_was_said_of_it(self, store, root, tmp_path):
         (tmp_path / "up").write_bytes(b"engine")
         store.put_file(tmp_path / "up", f"{root}/from", sha256="a" * 64)

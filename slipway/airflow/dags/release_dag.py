@@ -31,7 +31,7 @@ DEFAULTS = {
     "retry_exponential_backoff": True,
     "max_retry_delay": timedelta(minutes=10),
 }
-DOC = """Releases **{spec.name}**: `{spec.source.repo}` at {revision}, quantized to
+DOC = """Releases **{spec.name}**: `{spec.source.model}`{revision}, quantized to
 `{spec.quantization.format}`, served by `{spec.engine.kind}`.
 
 `plan` computes a key for each stage. A stage whose artifact is stored succeeds without a pod; when the requested
@@ -74,17 +74,16 @@ def release_dag(spec: ReleaseSpec) -> DAG:
     warn_of_problems(spec)
     document = spec.model_dump(mode="json", exclude_unset=True)
     text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    at_revision = f" at {code(spec.source.revision)}" if spec.source.repo else ""
     with DAG(
         dag_id=f"release__{spec.name}",
-        description=f"{spec.source.repo} → {spec.quantization.format} → {spec.engine.kind}",
+        description=f"{spec.source.model} → {spec.quantization.format} → {spec.engine.kind}",
         schedule=trigger(spec.schedule),
         catchup=False,
         max_active_runs=1,
         tags={"slipway", spec.engine.kind, spec.quantization.format, spec.engine.gpu or "cpu"},
         default_args=DEFAULTS,
-        doc_md=DOC.format(
-            spec=spec, revision=code(spec.source.revision), text=fenced(bounded(text, DOC_CHARS), "yaml")
-        ),
+        doc_md=DOC.format(spec=spec, revision=at_revision, text=fenced(bounded(text, DOC_CHARS), "yaml")),
         auto_register=False,
     ) as dag:
         rules: dict[Step, TriggerRule] = {

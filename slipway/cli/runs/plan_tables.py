@@ -29,7 +29,7 @@ def plan_heading(plan: Plan) -> str:
     """A line with the planned commit."""
     source = plan.source
     forced = ", every artifact is made again (--force)" if plan.forced else ""
-    return f"{plan.name}: {source.repo} at {source.revision}, commit {source.commit[:COMMIT_DIGITS]}{forced}"
+    return f"{plan.name}: {source.name}, commit {source.commit[:COMMIT_DIGITS]}{forced}"
 
 
 def plan_table(preview: Preview) -> Table:

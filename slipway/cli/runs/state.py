@@ -125,12 +125,12 @@ def verified(settings: Settings, name: str) -> str:
     # the Hub's client and cryptography take half a second to import, which the other commands need not wait for
     from slipway.cli.runs.verification import Verification  # noqa: PLC0415
     from slipway.tasks.adapters.clock import SystemClock  # noqa: PLC0415
-    from slipway.tasks.adapters.hub.hub import HuggingFaceHub  # noqa: PLC0415
+    from slipway.tasks.adapters.hub.sources import sources  # noqa: PLC0415
     from slipway.tasks.adapters.sign.signatures import Signatures  # noqa: PLC0415
     from slipway.tasks.adapters.store.artifacts import ArtifactStore  # noqa: PLC0415
 
     clock = SystemClock()
-    hub = HuggingFaceHub(site.hub.endpoint, os.environ.get("HF_TOKEN"), clock)
+    hub = sources(site, store, os.environ.get("HF_TOKEN"), clock)
     signatures = Signatures(store, layout, site.signing.public_keys)
     return Verification(ArtifactStore(store, layout, clock), signatures, hub, settings.cluster()).of(release)
 
@@ -282,7 +282,7 @@ def _run_line(run: Run) -> str:
 def _what_runs(release: Release, live: ChannelEntry) -> Iterator[str]:
     source, spec = release.plan.source, release.spec
     yield f"{release.id} has been live since {live.since:%Y-%m-%d %H:%M:%S} UTC"
-    yield f"  source     {source.repo} at {source.revision}, commit {source.commit}"
+    yield f"  source     {source.name}, commit {source.commit}"
     yield f"  format     {spec.quantization.format}, served by {spec.engine.kind}"
     yield f"  rollout    {spec.rollout.words}"
     for stage in STAGES:

@@ -12,7 +12,7 @@ from slipway.cli.runs.tables import COMMIT_DIGITS
 from slipway.tasks.adapters.sign.signatures import KEY_DIGITS, VERIFIED, Signatures, Signed
 from slipway.tasks.adapters.store.artifacts import ArtifactStore
 from slipway.tasks.contracts.errors import InputError, SignatureError, UnavailableError
-from slipway.tasks.contracts.fit.provenance import Descriptor, dependencies, file_digest
+from slipway.tasks.contracts.fit.provenance import GIT_COMMIT, LISTING, Descriptor, dependencies, file_digest
 from slipway.tasks.contracts.stored.artifact import STAGES, Manifest, Stage
 from slipway.tasks.contracts.stored.attestation import content_digest, subject
 from slipway.tasks.contracts.stored.plan import ADAPTERS_FOLDER, DRAFT_FOLDER, Source
@@ -84,7 +84,7 @@ class Verification:
         for folder, source in sources.items():
             origin = made_of.get(folder.rstrip("/") or "source", {})
             repo = origin.get("annotations", {}).get("repo", source.repo)
-            commit = origin.get("digest", {}).get("gitCommit")
+            commit = origin.get("digest", {}).get(LISTING if source.is_folder else GIT_COMMIT)
             if not commit:
                 raise _broken(f"the provenance of {release.id} names no commit of {repo}", "", "")
             announced = {file.path: file_digest(file) for file in self.hub.resolve(repo, commit).files}
@@ -93,13 +93,13 @@ class Verification:
                 if signed != planned:
                     raise _broken(f"{file.path} of {repo} is not what {release.id} was made from", planned, signed)
                 if signed != announced.get(file.path):
-                    what = f"{file.path} of {repo} is not what the Hub has at commit {commit}"
+                    what = f"{file.path} of {repo} is not what its source has at commit {commit}"
                     raise _broken(what, signed, announced.get(file.path))
             checked += len(source.files)
             origins.append(f"{repo} at commit {commit[:COMMIT_DIGITS]}")
         if not checked:
             raise InputError(f"{release.id} names no files of the Hub, so there is nothing to check")
-        return f"{', '.join(origins)} ({checked} files as the Hub lists them)"
+        return f"{', '.join(origins)} ({checked} files as listed there)"
 
     def _check_stages(self, release: Release, published: Manifest, made_of: Mapping[str, Descriptor]) -> None:
         """Compare what publish was made from with the artifacts that are still stored, and with its own files."""

@@ -80,6 +80,14 @@ HubRepo = Annotated[
 HubFileUri = Annotated[str, StringConstraints(pattern=r"^hf://datasets/[^@\s]+/[^@\s]+@[^/\s]+/\S+$")]
 """`hf://datasets/<org>/<name>@<revision>/<file>`."""
 
+S3FolderUri = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_][A-Za-z0-9._=+-]*)+$", max_length=512
+    ),
+]
+"""`s3://<bucket>/<prefix>` without a slash at its end; no part of the prefix begins with a dot."""
+
 Revision = Annotated[
     str,
     StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]+$", min_length=1, max_length=MAX_REVISION_CHARS),

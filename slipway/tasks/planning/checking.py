@@ -71,7 +71,7 @@ def _check_fit(release: ResolvedRelease, estimate: Estimate) -> None:
     for resource, given, needed_bytes in needs:
         if needed_bytes > quantity(given):
             raise InputError(
-                f"quantize of {spec.source.repo} needs about {needed_bytes / GIB:.2f} GiB of {resource}",
+                f"quantize of {spec.source.model} needs about {needed_bytes / GIB:.2f} GiB of {resource}",
                 found=f"{given} in shapes.{name}.{resource} of site {site.name}",
                 remedy=f"Raise shapes.{name}.{resource} in the site file.",
             )

@@ -89,7 +89,7 @@ def resolve(release: ResolvedRelease, hub: "Hub") -> Resolution:
 def _repositories(spec: ReleaseSpec) -> list[Repository]:
     model, draft = spec.source, spec.engine.draft
     repositories = [
-        Repository(MODEL, model.repo, model.revision, files_of_release, spec.engine.traits.reads_at_plan),
+        Repository(MODEL, model.model, model.revision, files_of_release, spec.engine.traits.reads_at_plan),
         *(
             Repository(f"{lora_folder(each.name)}/", each.repo, each.revision, files_of_adapter, (ADAPTER_CONFIG,))
             for each in _loras(spec)

@@ -31,7 +31,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
         "download",
         planned.key,
         incoming,
-        what=f"download {source.repo}@{source.revision}",
+        what=f"download {source.name}",
         inputs={},
         producer={
             "repo": source.repo,
@@ -44,7 +44,7 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     part = f", {size(downloaded)} of it downloaded" if downloaded < manifest.size_bytes else ""
     rate = f" at {size(int(downloaded / manifest.seconds))}/s" if downloaded and manifest.seconds > 0 else ""
     return Outcome(
-        f"{source.repo}@{source.commit[:12]}: {len(manifest.files)} files, {size(manifest.size_bytes)}{part}{rate}",
+        f"{source.pinned}: {len(manifest.files)} files, {size(manifest.size_bytes)}{part}{rate}",
         {"key": manifest.key, "size_bytes": manifest.size_bytes, "files": len(manifest.files)},
     )
 

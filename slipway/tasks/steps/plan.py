@@ -113,13 +113,13 @@ def _log_lines(plan: Plan) -> list[str]:
     """The plan as shown in the log, with a line per stage."""
     source = plan.source
     commit, amount = source.commit[:KEY_DIGITS], f"{len(source.files)} files, {size(source.size_bytes)}"
-    lines = [f"{source.repo}@{source.revision} is commit {commit}: {amount}; live is {plan.live or 'nothing'}"]
+    lines = [f"{source.name} is commit {commit}: {amount}; live is {plan.live or 'nothing'}"]
     for name, adapter in plan.adapters.items():
         commit, amount = adapter.commit[:KEY_DIGITS], size(adapter.size_bytes)
         lines.append(f"  adapter {name}: {adapter.repo}@{adapter.revision} is commit {commit}: {amount}")
     if draft := plan.draft:
         commit, amount = draft.commit[:KEY_DIGITS], size(draft.size_bytes)
-        lines.append(f"  draft model: {draft.repo}@{draft.revision} is commit {commit}: {amount}")
+        lines.append(f"  draft model: {draft.name} is commit {commit}: {amount}")
     for stage, planned in plan.stages.items():
         sign, state = ("=", "stored") if planned.stored else ("+", "to be made")
         why = f": {'; '.join(planned.changed)}" if planned.changed and not planned.stored else ""

@@ -106,9 +106,9 @@ class Steps:
         self.said += process.communicate(timeout=PATIENCE_S)[0]
         return process.returncode
 
-    def plan(self, revision="v1", run="run-1", repo="acme/model", **environment):
-        """The exit code of plan, and its result document if there is one."""
-        spec = json.dumps({**SPEC, "source": {"repo": repo, "revision": revision}})
+    def plan(self, revision="v1", run="run-1", repo="acme/model", source=None, **environment):
+        """The exit code of plan, and its result document if there is one. `source` replaces repository and revision."""
+        spec = json.dumps({**SPEC, "source": source or {"repo": repo, "revision": revision}})
         code = self.run("plan", "--spec", spec, "--run", run, **environment)
         return code, self.read(f"releases/demo/plans/{run}.json")
 

@@ -88,7 +88,7 @@ def test_a_chain_that_holds_is_one_line(world):
     ).hexdigest()
 
     assert world.verified() == (
-        f"verified: {REPO} at commit {world.release.plan.source.commit[:12]} (2 files as the Hub lists them) → "
+        f"verified: {REPO} at commit {world.release.plan.source.commit[:12]} (2 files as listed there) → "
         f"{world.release.id}, sha256:{digest[:12]}, signed by key {fingerprint(KEY.public)[:12]} → "
         "loaded by 2 of 2 pods"
     )
@@ -98,7 +98,7 @@ def test_a_file_that_the_hub_has_otherwise_is_named(world):
     repository = world.hub.models[REPO]
     repository[world.release.plan.source.commit]["model.safetensors"] = b"other"
 
-    assert world.refused().what.startswith(f"model.safetensors of {REPO} is not what the Hub has at commit")
+    assert world.refused().what.startswith(f"model.safetensors of {REPO} is not what its source has at commit")
 
 
 def test_a_commit_that_the_hub_does_not_have_is_never_a_pass(world):

@@ -234,7 +234,7 @@ READ_EARLIER = {("trt-engine", "engine.gpu"): "quantize", ("trt-engine", "servin
 """Stages of a compiled engine that read a field earlier than other kinds, which read it when they load."""
 NOT_READ = {
     "": "apiVersion kind schedule",
-    "source.": "repo revision token_secret",  # the files are, with the Hub's digests
+    "source.": "repo revision token_secret uri",  # the files are, with their digests
     "quantization.calibration.": "dataset",  # its file is, as below for gate.quality.perplexity
     "engine.lora.": "name repo revision",  # adapters are files of download
     "engine.speculative.": "repo revision",  # so is a draft model

@@ -7,7 +7,7 @@ from slipway.tasks.contracts.base import canonical_json, read_contract, read_con
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site, quantity
 from slipway.tasks.contracts.spec.question import SmokeQuestion
-from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec.spec import ReleaseSpec, Source
 from slipway.tasks.contracts.stored.plan import Plan, PlanRequest
 from tests.fakes.releases import SPEC, spec
 from tests.fakes.workspace import SITE
@@ -275,3 +275,49 @@ def test_a_site_without_a_prefix_has_the_bucket_as_its_root():
 def test_a_document_that_was_cut_is_named():
     with refused(what="site.json is not valid JSON", expected="a Site"):
         read_contract_json(Site, b'{"kind": ', "site.json")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://models",
+        "s3://models/",
+        "s3://models/a/",
+        "s3://models/a//b",
+        "s3://models/../b",
+        "s3://models/.hidden",
+        "s3:///a",
+        "s3://models/a b",
+        "file:///etc",
+        "S3://models/a",
+        "s3://models/a?x=1",
+    ],
+)
+def test_a_source_is_a_folder_below_a_bucket(uri):
+    with pytest.raises(ValidationError):
+        Source.model_validate({"uri": uri})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"repo": "acme/model"},
+        {"revision": "v1"},
+        {"token_secret": "huggingface/HF_TOKEN"},
+    ],
+)
+def test_a_folder_has_nothing_of_a_repository(more):
+    with pytest.raises(ValidationError):
+        Source.model_validate({"uri": "s3://models/acme/demo", **more})
+
+
+def test_a_source_that_names_neither_is_refused():
+    with pytest.raises(ValidationError):
+        Source.model_validate({"revision": "v1"})
+
+
+def test_a_folder_survives_being_stored():
+    source = Source.model_validate({"uri": "s3://models/acme/demo"})
+
+    assert Source.model_validate(source.model_dump(mode="json")) == source
+    assert "uri" not in Source(repo="acme/model").model_dump()

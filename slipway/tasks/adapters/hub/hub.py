@@ -22,8 +22,8 @@ from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.hub.hub_download import LONGER, RemoteFile, WrongBytesError
 from slipway.tasks.adapters.hub.hub_errors import FOREIGN, HubErrors, RepoType
 from slipway.tasks.adapters.hub.hub_transport import transport
+from slipway.tasks.adapters.hub.reading import ModelHub, ignore, in_memory, readable
 from slipway.tasks.adapters.store.object_store import ByteSource
-from slipway.tasks.adapters.store.parts import PART_BYTES
 from slipway.tasks.adapters.store.transfer import Count
 from slipway.tasks.contracts.errors import DigestMismatchError, InputError
 from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile, Source
@@ -37,7 +37,6 @@ STALL_S = 30.0
 DOWNLOADS_OF_A_FILE = 2  # a second download repairs what a bad connection garbled
 NAMES_QUOTED = 8
 PATH_QUOTED = 80
-READ_BYTES = 32 * 2**20
 DATASET_BYTES = 256 * 2**20  # held in memory, beside its parsed lines
 DATASET = re.compile(
     r"^hf://datasets/(?P<repo>[^@\s]+)@(?P<revision>refs/(?:convert|pr)/[^/\s]+|[^/\s]+)/(?P<file>\S+)$"
@@ -45,36 +44,11 @@ DATASET = re.compile(
 """A reference of the Hub has slashes; in another revision they are written %2F, as huggingface_hub writes them."""
 
 
-class Hub(Protocol):
-    """Model and dataset repositories.
-
-    Every method raises InputError when the repository, revision or file does not exist or we have no access to it, and
-    UnavailableError when the Hub does not answer.
-    """
-
-    def resolve(self, repo: str, revision: str) -> Source:
-        """The current commit of a branch, tag or commit of a model, and all its files as announced."""
+class Hub(ModelHub, Protocol):
+    """Model and dataset repositories."""
 
     def pin_dataset(self, uri: str) -> DatasetFile:
         """The current commit and digest of `hf://datasets/<org>/<name>@<revision>/<file>`."""
-
-    def read_file(self, source: Source, path: str) -> bytes:
-        """One of the source's files, small enough to be held in memory.
-
-        Raises:
-            InputError: it is larger than 32 MiB, or not one of the source's files.
-            DigestMismatchError: its bytes are not what was announced.
-        """
-
-    def bring(self, source: Source, file: HubFile, take: Callable[[ByteSource], R], count: Count) -> R:
-        """Give one of the source's files to `take` and return what that returns.
-
-        `take` is called again if the bytes were not what was announced: a second download repairs what a bad connection
-        garbled.
-
-        Raises:
-            DigestMismatchError: the bytes are never what was announced.
-        """
 
     def commit_of_dataset(self, repo: str) -> str:
         """The newest commit of a dataset's main branch.
@@ -174,15 +148,8 @@ class HuggingFaceHub(Hub):
 
     @override
     def read_file(self, source: Source, path: str) -> bytes:
-        file = next((file for file in source.files if file.path == path), None)
-        if file is None or file.size_bytes > READ_BYTES:
-            raise InputError(
-                f"{source.repo}@{source.revision} has no {path} that can be read at plan",
-                found="no such file" if file is None else f"{file.size_bytes} bytes",
-                expected=f"a file of at most {READ_BYTES} bytes",
-                remedy="Choose another revision.",
-            )
-        return self._bring("model", source.repo, source.commit, file, _in_memory, _ignore)
+        file = readable(source, path)
+        return self._bring("model", source.repo, source.commit, file, in_memory, ignore)
 
     @override
     def bring(self, source: Source, file: HubFile, take: Callable[[ByteSource], R], count: Count) -> R:
@@ -190,7 +157,7 @@ class HuggingFaceHub(Hub):
 
     @override
     def read_dataset(self, dataset: DatasetFile) -> list[dict[str, Any]]:
-        data = self._bring("dataset", dataset.repo, dataset.commit, dataset.file, _in_memory, _ignore)
+        data = self._bring("dataset", dataset.repo, dataset.commit, dataset.file, in_memory, ignore)
         return _json_lines(data, f"dataset {dataset.repo}, {dataset.file.path}")
 
     def _bring(
@@ -229,21 +196,6 @@ class HuggingFaceHub(Hub):
             return "others"
         names = [ref.name for ref in (*refs.branches, *refs.tags)]
         return ", ".join(names[:NAMES_QUOTED]) + (", ..." if len(names) > NAMES_QUOTED else "")
-
-
-def _in_memory(source: ByteSource) -> bytes:
-    data = bytearray(source.size_bytes)
-    with memoryview(data) as view:
-        for offset in range(0, len(data), PART_BYTES):
-            part = view[offset : offset + PART_BYTES]
-            source.read_into(offset, part)
-            source.digest(part)
-    source.verified()
-    return bytes(data)
-
-
-def _ignore(_: int) -> None:
-    pass
 
 
 def _client(stall_s: float, answer_s: float) -> httpx.Client:

@@ -123,6 +123,18 @@ class FolderStore(ObjectStore):
         return digest.hexdigest()
 
     @override
+    def read_into(self, uri: str, view: memoryview, *, offset: int, size_bytes: int, etag: str | None) -> None:
+        path = self._path(uri)
+        if not path.is_file():
+            raise NotFoundError(f"{uri} does not exist", remedy="Check the folder, or export again.")
+        stored = self._described(path, None)
+        if stored.size_bytes != size_bytes or etag not in {None, stored.etag}:
+            raise LostRaceError(f"{uri} changed after it was listed", remedy="Read it again.")
+        with path.open("rb") as file:
+            file.seek(offset)
+            file.readinto(view)
+
+    @override
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
         target = self._path(uri)
         target.parent.mkdir(parents=True, exist_ok=True)

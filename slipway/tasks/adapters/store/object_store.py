@@ -133,6 +133,14 @@ class ObjectStore(Protocol):
             NotFoundError: there is none.
         """
 
+    def read_into(self, uri: str, view: memoryview, *, offset: int, size_bytes: int, etag: str | None) -> None:
+        """Fill `view` with the object's bytes at `offset`.
+
+        Raises:
+            NotFoundError: there is none.
+            LostRaceError: it has not `size_bytes`, or not the ETag `etag` where one is given.
+        """
+
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
         """Upload a file in parallel parts that the store checks. `sha256` is stored as metadata."""
 

@@ -195,6 +195,13 @@ class S3ObjectStore(ObjectStore):
             return self._files.get(address_of(uri), path, size_bytes, progress or _ignore, new(algorithm))
 
     @override
+    def read_into(self, uri: str, view: memoryview, *, offset: int, size_bytes: int, etag: str | None) -> None:
+        with self._errors.translated(uri):
+            if self._files.read_into(address_of(uri), view, offset=offset, size_bytes=size_bytes, etag=etag):
+                return
+        raise LostRaceError(f"{uri} has not {size_bytes} bytes any more", remedy="Read it again.")
+
+    @override
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
         with self._errors.translated(uri):
             self._files.put(path, address_of(uri), progress, {"sha256": sha256} if sha256 else {})

@@ -94,6 +94,15 @@ class S3Files:
             return None
         return digest.hexdigest()
 
+    def read_into(self, address: Address, view: memoryview, *, offset: int, size_bytes: int, etag: str | None) -> bool:
+        """Fill `view` from the object if it has this ETag, or any where none is given; False if it has another size."""
+        condition = {"IfMatch": etag} if etag else {}
+        try:
+            self._read({**address, **condition}, size_bytes, offset, view)
+        except OtherSizeError:
+            return False
+        return True
+
     def put(self, path: Path, address: Address, progress: Progress | None, metadata: Mapping[str, str]) -> None:
         """See ObjectStore.put_file."""
         extra = {"Metadata": dict(metadata), **self._checksum}

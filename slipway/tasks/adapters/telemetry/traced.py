@@ -71,6 +71,11 @@ class TracedObjectStore(ObjectStore):
             return self._store.get_file(uri, path, size_bytes, progress, algorithm=algorithm)
 
     @override
+    def read_into(self, uri: str, view: memoryview, *, offset: int, size_bytes: int, etag: str | None) -> None:
+        with self._spans.span("s3.get", {URI: uri, BYTES: len(view)}):
+            self._store.read_into(uri, view, offset=offset, size_bytes=size_bytes, etag=etag)
+
+    @override
     def put_file(self, path: Path, uri: str, progress: Progress | None = None, *, sha256: str | None = None) -> None:
         with self._spans.span("s3.put", {URI: uri, BYTES: path.stat().st_size}):
             self._store.put_file(path, uri, progress, sha256=sha256)

@@ -19,8 +19,10 @@ PROVENANCE_TYPE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "https://slipway.dev/release/v1"
 """Parameters: externalParameters.spec is the release spec; internalParameters are the keys and tools of its stages."""
 BUILDER = "https://slipway.dev/site/"
-DIGEST_NAMES = {"sha256": "sha256", "git-sha1": "gitBlob"}
-"""In-toto's names for the digests of HubFile."""
+DIGEST_NAMES = {"sha256": "sha256", "git-sha1": "gitBlob", "etag": "s3ETag"}
+"""In-toto's names for the digests of HubFile; its digest sets may hold others (digest_set.md, Supported algorithms)."""
+GIT_COMMIT, LISTING = "gitCommit", "s3Listing"
+"""Names for the commit of a repository, and for the digest of what plan saw in a folder of an object store."""
 
 Descriptor = dict[str, Any]
 """An in-toto ResourceDescriptor."""
@@ -107,10 +109,14 @@ def _dependencies(release: Release, stages: Mapping[Stage, Manifest], site: Site
 
 
 def _repository(name: str, folder: str, source: Source, endpoint: str) -> Iterator[Descriptor]:
-    uri = hub_uri(endpoint, source.repo, source.commit)
-    yield {"name": name, "uri": uri, "digest": {"gitCommit": source.commit}, "annotations": {"repo": source.repo}}
+    if source.is_folder:
+        uri, separator, pinned_by = source.repo, "/", LISTING
+    else:
+        uri, separator, pinned_by = hub_uri(endpoint, source.repo, source.commit), "#", GIT_COMMIT
+    yield {"name": name, "uri": uri, "digest": {pinned_by: source.commit}, "annotations": {"repo": source.repo}}
     for file in source.files:
-        yield {"name": f"file/{folder}{file.path}", "uri": f"{uri}#{file.path}", "digest": file_digest(file)}
+        uri_of_file = f"{uri}{separator}{file.path}"
+        yield {"name": f"file/{folder}{file.path}", "uri": uri_of_file, "digest": file_digest(file)}
 
 
 def _datasets(release: Release) -> Iterator[tuple[str, DatasetFile]]:

@@ -20,19 +20,42 @@ from slipway.tasks.contracts.spec_fields import (
     HubFileUri,
     HubRepo,
     Revision,
+    S3FolderUri,
     SecretRef,
 )
 
 CALIBRATED: frozenset[str] = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
 """Formats whose scales come from activations on calibration texts."""
 
+MAIN = "main"
+"""The Hub's name of every repository's first branch."""
+
 
 class Source(UserDocument):
     """Which model to fetch, and the credentials for it."""
 
-    repo: HubRepo = Field(description="<org>/<name> on the Hub")
-    revision: Revision = Field(default="main", description="branch, tag or commit; plan resolves it")
+    repo: HubRepo | None = Field(default=None, description="<org>/<name> on the Hub")
+    revision: Revision = Field(default=MAIN, description="branch, tag or commit of repo; plan resolves it")
     token_secret: SecretRef | None = Field(default=None, description="Secret that holds a Hub token: <name>/<key>")
+    uri: S3FolderUri | None = Field(
+        default=None,
+        exclude_if=lambda uri: uri is None,  # pods of an older version read releases of the Hub
+        description="in place of repo: s3://<bucket>/<prefix> of a checkpoint's files, read with the access that the "
+        "site's steps have to their object store",
+    )
+
+    @property
+    def model(self) -> str:
+        """How messages name the model: its repository, or its URI."""
+        return self.repo or str(self.uri)
+
+    @model_validator(mode="after")
+    def _is_a_repository_or_a_folder(self) -> Self:
+        if (self.repo is None) == (self.uri is None):
+            raise ValueError("source needs either repo, a repository of the Hub, or uri, a folder in an object store")
+        if self.uri is not None and (self.revision != MAIN or self.token_secret is not None):
+            raise ValueError("source.revision and source.token_secret are of a repository: remove them beside uri")
+        return self
 
 
 class Calibration(UserDocument):

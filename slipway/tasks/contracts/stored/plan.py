@@ -6,8 +6,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from slipway.tasks.contracts.base import Contract, canonical_json, sha256_of
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.kubernetes_text import ReleaseId, RunIdentity
-from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec.spec import MAIN, ReleaseSpec
 from slipway.tasks.contracts.spec_fields import Revision
 from slipway.tasks.contracts.stored.artifact import STAGES, Sha256, Stage
 
@@ -21,6 +22,8 @@ INPUTS: dict[Stage, tuple[Stage, ...]] = {
 """Which artifacts a stage reads; their keys are part of its own."""
 
 RELEASE_DIGITS = 12
+
+S3 = "s3://"
 
 SALT = "salt"
 """Field of download that only a forced run has: its identity."""
@@ -42,10 +45,13 @@ Fields = dict[str, Any]
 
 
 class HubFile(Contract):
-    """A file as the Hub lists it, before any byte of it is downloaded."""
+    """A file as its source lists it, before any byte of it is downloaded."""
 
     path: str
-    digest: str = Field(pattern=r"^(sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40})$", description="LFS sha256 or blob id")
+    digest: str = Field(
+        pattern=r"^(sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}|etag:[!#-~]{1,200})$",
+        description="LFS sha256 or blob id at the Hub; in an object store its ETag, unless SHA256SUMS has its sha256",
+    )
     size_bytes: int = Field(ge=0)
 
 
@@ -58,12 +64,29 @@ class DatasetFile(Contract):
 
 
 class Source(Contract):
-    """A model revision resolved to a commit and to the files to download."""
+    """A model revision, or a folder in an object store, resolved to a commit and to the files to download."""
 
-    repo: str
-    revision: str = Field(description="as the spec or the run names it")
-    commit: str = Field(pattern=r"^[0-9a-f]{40}$")
+    repo: str = Field(description="repository of the Hub, or s3://<bucket>/<prefix>")
+    revision: str = Field(description="as the spec or the run names it; empty for a folder, which has none")
+    commit: str = Field(
+        pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$", description="git's, or the sha256 of what plan saw in the folder"
+    )
     files: tuple[HubFile, ...]
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it lies in an object store and not at the Hub."""
+        return self.repo.startswith(S3)
+
+    @property
+    def name(self) -> str:
+        """How messages name it: `<repo>@<revision>`, or the folder's URI."""
+        return f"{self.repo}@{self.revision}" if self.revision else self.repo
+
+    @property
+    def pinned(self) -> str:
+        """How messages name exactly what was resolved: `<repo>@<first digits of the commit>`."""
+        return f"{self.repo}@{self.commit[:RELEASE_DIGITS]}"
 
     @property
     def size_bytes(self) -> int:
@@ -184,8 +207,15 @@ class PlanRequest(Contract):
     @property
     def release_spec(self) -> ReleaseSpec:
         """The spec of the release, with the run's revision in place of its own."""
-        if self.revision is None:
+        if self.revision is None or (self.spec.source.uri and self.revision == MAIN):
             return self.spec
+        if self.spec.source.uri:
+            raise InputError(
+                f"{self.spec.source.uri} has no revisions",
+                found=f"revision {self.revision}",
+                expected=f"none, or {MAIN}",
+                remedy="Leave the revision out, or put the other files below another prefix and name that.",
+            )
         source = self.spec.source.model_copy(update={"revision": self.revision})
         return self.spec.model_copy(update={"source": source})
 
@@ -331,7 +361,7 @@ def _apart(old: Any, new: Any) -> tuple[str, str]:
 def _short(value: Any) -> str:
     text = str(value)
     kind, _, digest = text.partition(":")
-    if kind in {"sha256", "git-sha1"} and digest:
+    if kind in {"sha256", "git-sha1", "etag"} and digest:
         return digest[:12]
     return _cut(text, SHOWN_CHARS)
 

@@ -40,7 +40,7 @@ def check_renders(folder: Path, spec: "ReleaseSpec") -> None:
         run_apart(
             "slipway.tasks.engines.checkpoint.chat_template",
             [str(folder), str(questions)],
-            what=f"the chat template of {spec.source.repo} does not render the questions of gate.smoke",
+            what=f"the chat template of {spec.source.model} does not render the questions of gate.smoke",
             remedy=REMEDY,
         )
 

@@ -48,7 +48,7 @@ def check_files(source: Source) -> None:
         missing.append("*.safetensors")
     if missing:
         raise InputError(
-            f"{source.repo}@{source.revision} has no {', no '.join(missing)}",
+            f"{source.name} has no {', no '.join(missing)}",
             expected=f"safetensors weights with {CONFIG} and {TOKENIZER}, and no pickles",
             remedy="Choose a revision that has them.",
         )

@@ -37,7 +37,8 @@ def check_limits(spec: ReleaseSpec, config: Fields) -> None:
     positions = positions_of(spec.engine.traits.flavour, config)
     if positions is not None and positions < spec.engine.max_sequence_tokens:
         raise InputError(
-            f"engine.max_sequence_tokens is above the positions that {spec.engine.kind} derives for {spec.source.repo}",
+            f"engine.max_sequence_tokens is above the positions that {spec.engine.kind} derives for "
+            f"{spec.source.model}",
             found=str(spec.engine.max_sequence_tokens),
             expected=f"at most {positions}",
             remedy="Lower the limit.",

@@ -59,7 +59,7 @@ class CheckpointPlanner(EnginePlanner):
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
         check_options(spec)
-        what = f"{source.repo}@{source.revision}"
+        what = f"{source.name}"
         check_known_class(documents.get(CONFIG, {}), release.runtime, what)
         if spec.quantization.format == "none":
             check_quantized_source(release, source, documents)
@@ -125,7 +125,7 @@ def check_quantized_source(release: ResolvedRelease, source: Source, documents: 
     if named := source_format(documents):
         algorithm = modelopt_algorithm(documents)
         of_modelopt = f" ({algorithm})" if algorithm else ""
-        field = f"{source.repo}@{source.revision} is already quantized{of_modelopt}: format"
+        field = f"{source.name} is already quantized{of_modelopt}: format"
         kind, gpu, architecture = release.spec.engine.kind, release.gpu.name, release.gpu.facts.architecture
         check_algorithm(release, source, algorithm)
         name, rows = named
@@ -133,9 +133,7 @@ def check_quantized_source(release: ResolvedRelease, source: Source, documents: 
         check_served(field, name, rows if known else (*FORMATS, *AS_IT_IS), kind, gpu, architecture)
         cache = stated_cache(documents)
         if cache is not None and release.spec.quantization.kv_cache == "none":
-            check_served(
-                f"{source.repo}@{source.revision} asks for a KV cache in", cache, KV_CACHES, kind, gpu, architecture
-            )
+            check_served(f"{source.name} asks for a KV cache in", cache, KV_CACHES, kind, gpu, architecture)
 
 
 def check_algorithm(release: ResolvedRelease, source: Source, algorithm: str | None) -> None:
@@ -148,8 +146,7 @@ def check_algorithm(release: ResolvedRelease, source: Source, algorithm: str | N
     if algorithm is None or table is None or algorithm.upper() in table["modelopt_algorithms"]:
         return
     raise InputError(
-        f"vLLM {release.runtime.runtime} of {release.engine_image} does not serve the format of "
-        f"{source.repo}@{source.revision}",
+        f"vLLM {release.runtime.runtime} of {release.engine_image} does not serve the format of {source.name}",
         found=algorithm,
         expected=f"one of {', '.join(table['modelopt_algorithms'])}",
         remedy="Choose an image with a later vLLM, if one serves it, or another checkpoint.",
@@ -199,7 +196,7 @@ def check_quantizable(release: ResolvedRelease, source: Source, documents: Docum
         InputError: the model's class, or the format and the GPU.
     """
     spec, gpu = release.spec, release.gpu
-    check_causal(documents.get(CONFIG, {}), f"{source.repo}@{source.revision}", spec.quantization.format)
+    check_causal(documents.get(CONFIG, {}), f"{source.name}", spec.quantization.format)
     format_ = spec.quantization.format
     if spec.engine.speculative is not None and spec.engine.speculative.method == "mtp":
         raise InputError(

@@ -41,7 +41,7 @@ class LlmApiPlanner(CheckpointPlanner):
         check_speculation(release.spec, documents, eagle3=LLMAPI_EAGLE3, mtp=LLMAPI_MTP)
         super().check(release, source, documents)
         if GUIDED_DECODING in release.spec.engine.options:
-            what = f"{source.repo}@{source.revision}"
+            what = f"{source.name}"
             check_tokenizer_class(documents.get(TOKENIZER_CONFIG, {}), release.runtime, what)
         check_host_cache(release.spec, shares_cache=release.spec.engine.options.get("prefix_caching") is not False)
 

@@ -119,7 +119,7 @@ def _check_vocabulary(spec: ReleaseSpec, documents: Documents) -> None:
     rows = -(-shape.vocabulary // VOCABULARY_STEP) * VOCABULARY_STEP if shape else 0
     if rows % tensor:
         raise InputError(
-            f"engine.tensor_parallel {tensor} does not divide the vocabulary of {spec.source.repo}",
+            f"engine.tensor_parallel {tensor} does not divide the vocabulary of {spec.source.model}",
             found=f"{rows} rows, rounded up as vLLM does",
             remedy="Choose 1, 2, 4 or 8, or another number that divides them.",
         )
@@ -220,7 +220,7 @@ def _check_groups(spec: ReleaseSpec, documents: Documents) -> None:
         changes += [f"expert_parallel {tensor}, which shares out whole experts"] if shape.expert_intermediate else []
         changes = changes or ["tensor_parallel 1 or pipeline_parallel"]
         raise InputError(
-            f"engine.tensor_parallel {tensor} divides groups of {group} weights with one scale in {spec.source.repo}",
+            f"engine.tensor_parallel {tensor} divides groups of {group} weights with one scale in {spec.source.model}",
             found=f"{part} of {width}, {width / tensor:g} on each rank",
             expected=f"a multiple of {group} on each rank",
             remedy=f"Choose {', '.join(changes)}.",

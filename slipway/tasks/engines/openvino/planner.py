@@ -47,13 +47,13 @@ class OpenVinoPlanner(EnginePlanner):
         chat_template_of(spec, documents)
         if method := quantization_of(documents):
             raise InputError(
-                f"{source.repo}@{source.revision} is already quantized",
+                f"{source.name} is already quantized",
                 found=method,
                 expected="16-bit or 32-bit weights, which openvino traces",
                 remedy="Choose the unquantized model; quantization.format compresses it.",
             )
         if CONFIG in documents:
-            what = f"{source.repo}@{source.revision}"
+            what = f"{source.name}"
             check_generates(documents[CONFIG], what)
             check_causal(documents[CONFIG], what, f"{spec.quantization.format} for openvino")
             check_traced(documents[CONFIG], what)

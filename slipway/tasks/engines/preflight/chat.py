@@ -57,7 +57,7 @@ def chat_template_of(spec: ReleaseSpec, documents: Documents) -> Literal["apply"
     named = sorted({name for document in DOCUMENTS for name in _templates(documents.get(document, {}))} - {DEFAULT})
     if named or requested == "apply":
         raise InputError(
-            f"engine.options.chat_template is {requested or 'absent'}, but the tokenizer of {spec.source.repo} has no "
+            f"engine.options.chat_template is {requested or 'absent'}, but the tokenizer of {spec.source.model} has no "
             f"chat template{' named default' if named else ''}",
             found=f"templates named {', '.join(named)}" if named else "",
             expected="a file of its own, or a template in tokenizer_config.json",
@@ -65,7 +65,7 @@ def chat_template_of(spec: ReleaseSpec, documents: Documents) -> Literal["apply"
         )
     if spec.engine.chat_template_kwargs:
         raise InputError(
-            f"engine.chat_template_kwargs has no effect: the tokenizer of {spec.source.repo} has no chat template",
+            f"engine.chat_template_kwargs has no effect: the tokenizer of {spec.source.model} has no chat template",
             found=", ".join(spec.engine.chat_template_kwargs),
             remedy="Remove it, or choose a model that was trained to chat.",
         )
@@ -120,7 +120,7 @@ def _wrapped_twice(spec: ReleaseSpec, template: str) -> Iterator[str]:
     found = sorted({mark for question in spec.gate.smoke for mark in marks if mark in question.prompt})
     if found:
         yield (
-            f"gate.smoke has prompts with {', '.join(found)}, which the chat template of {spec.source.repo} writes "
+            f"gate.smoke has prompts with {', '.join(found)}, which the chat template of {spec.source.model} writes "
             "around each of them: a model that reads it twice may answer wrongly. Send the question alone, or set "
             f"engine.options.{FIELD} to none."
         )
@@ -138,7 +138,7 @@ def _short_answers(spec: ReleaseSpec) -> Iterator[str]:
             few[where] = min(tokens, few.get(where, tokens))
     for where, tokens in few.items():
         yield (
-            f"{where} has questions with {tokens} tokens for an answer, and the chat template of {spec.source.repo} "
+            f"{where} has questions with {tokens} tokens for an answer, and the chat template of {spec.source.model} "
             f"mentions thinking: an answer that ends within the thoughts is wrong. {REMEDY}"
         )
 
@@ -146,7 +146,7 @@ def _short_answers(spec: ReleaseSpec) -> Iterator[str]:
 def _channels(spec: ReleaseSpec) -> Iterator[str]:
     if not spec.engine.traits.final_channel_only:
         yield (
-            f"{spec.source.repo} answers in channels, and {spec.engine.kind} returns their text in one piece, without "
+            f"{spec.source.model} answers in channels, and {spec.engine.kind} returns their text in one piece, without "
             f"what separates them (analysis...assistantfinal...). Only the final channel is returned by "
             f"{', '.join(kinds_with('final_channel_only'))}."
         )

@@ -31,7 +31,7 @@ def check_experts(spec: ReleaseSpec, config: Mapping[str, Any]) -> None:
     asked = [name for name, is_set in fields.items() if is_set]
     if asked and experts <= 1:
         raise InputError(
-            f"engine.{asked[0]} is for mixtures of experts, and {spec.source.repo} is none",
+            f"engine.{asked[0]} is for mixtures of experts, and {spec.source.model} is none",
             found=f"none of {', '.join(NAMES)} above 1 in {CONFIG}",
             remedy=f"Remove {' and '.join(asked)}.",
         )
@@ -40,7 +40,7 @@ def check_experts(spec: ReleaseSpec, config: Mapping[str, Any]) -> None:
         # at 05ebebb2, ep_experts)
         fit = [n for n in range(1, engine.tensor_parallel + 1) if not (engine.tensor_parallel % n or experts % n)]
         raise InputError(
-            f"engine.expert_parallel {engine.expert_parallel} does not divide the experts of {spec.source.repo}",
+            f"engine.expert_parallel {engine.expert_parallel} does not divide the experts of {spec.source.model}",
             found=f"{experts} experts",
             remedy=f"Choose one of {', '.join(map(str, fit))}.",
         )

@@ -47,7 +47,7 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     check_files(source)
     config = documents.get(CONFIG, {})
     check_limits(spec, config)
-    check_readable(config, generations_of(release.runtime), f"{source.repo}@{source.revision}")
+    check_readable(config, generations_of(release.runtime), f"{source.name}")
     check_not_quantized_twice(spec, source, documents)
     _check_calibration(spec)
     chat_template_of(spec, documents)

@@ -95,7 +95,7 @@ def check_not_quantized_twice(spec: ReleaseSpec, source: Source, documents: Docu
     method = quantization_of(documents)
     if method and spec.quantization.format != "none":
         raise InputError(
-            f"{source.repo}@{source.revision} is already quantized",
+            f"{source.name} is already quantized",
             found=method,
             expected=f"16-bit weights for format {spec.quantization.format}, because a second loss adds to the first",
             remedy="Choose format none to serve it as it is, or the unquantized model.",

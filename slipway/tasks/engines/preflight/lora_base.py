@@ -63,7 +63,7 @@ def _check_ranks(spec: ReleaseSpec, support: LoraSupport, documents: Documents, 
         and (not isinstance(hidden, int) or hidden > limit)
     ):
         raise InputError(
-            f"{support.runtime} gives the layers of {spec.source.repo} inputs that are already quantized to {actual}, "
+            f"{support.runtime} gives the layers of {spec.source.model} inputs that are already quantized to {actual}, "
             "to which it cannot apply LoRA adapters",
             found=f"hidden_size {hidden} with tensor_parallel {engine.tensor_parallel}",
             expected=f"a hidden_size up to {limit}, or tensor_parallel 1",

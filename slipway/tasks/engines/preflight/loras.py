@@ -64,8 +64,8 @@ def check_loras(spec: ReleaseSpec, documents: Documents) -> None:
         rank_of(adapter, config, support)
         check_layers(spec, adapter, declared_layers(config), documents)
         base = config.get("base_model_name_or_path")
-        if base != spec.source.repo:
-            log.warning("adapter %s names %s as its base model, the model is %s", adapter.name, base, spec.source.repo)
+        if spec.source.repo and base != spec.source.repo:
+            log.warning("adapter %s names %s as its base model, the model is %s", adapter.name, base, spec.source.model)
 
 
 def support_of(spec: ReleaseSpec) -> LoraSupport:

@@ -141,13 +141,13 @@ def check_parallel(spec: ReleaseSpec, shape: ModelShape) -> None:
             if not shape.heads % n and not (shape.kv_heads % n and n % shape.kv_heads)
         ]
         raise InputError(
-            f"engine.tensor_parallel {tensor} does not divide the heads of {spec.source.repo}",
+            f"engine.tensor_parallel {tensor} does not divide the heads of {spec.source.model}",
             found=f"{shape.heads} attention heads and {shape.kv_heads} for keys and values",
             remedy=f"Choose one of {', '.join(map(str, fit))}.",
         )
     if pipeline > shape.layers:
         raise InputError(
-            f"engine.pipeline_parallel {pipeline} is more than the layers of {spec.source.repo}",
+            f"engine.pipeline_parallel {pipeline} is more than the layers of {spec.source.model}",
             expected=f"at most {shape.layers}",
             remedy="Lower it.",
         )

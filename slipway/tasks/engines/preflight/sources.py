@@ -59,7 +59,7 @@ def by_index(source: Source, documents: Mapping[str, Mapping[str, Any]]) -> Sour
     named, present = set(index.values()), {file.path for file in source.files}
     if missing := sorted(named - present):
         raise InputError(
-            f"{source.repo}@{source.revision} lacks weights that its index names",
+            f"{source.name} lacks weights that its index names",
             found=f"no {', '.join(missing[:3])}",
             expected=f"all {len(named)} files of {INDEX}",
             remedy="Choose a complete revision.",
@@ -70,6 +70,27 @@ def by_index(source: Source, documents: Mapping[str, Mapping[str, Any]]) -> Sour
     return source.model_copy(update={"files": tuple(kept)})
 
 
+def _check_stored_alike(source: Source, weights: Sequence[HubFile], files: Sequence[HubFile]) -> None:
+    """Refuse empty weights, and two files whose names differ by case alone, which some file systems hold as one."""
+    for file in weights:
+        if not file.size_bytes:
+            raise InputError(
+                f"{source.name} {file.path} is empty",
+                found="0 bytes",
+                expected="a safetensors file",
+                remedy="Upload it again, or choose a complete revision.",
+            )
+    by_name: dict[str, str] = {}
+    for file in files:
+        if other := by_name.get(file.path.lower()):
+            raise InputError(
+                f"{source.name} has {other} and {file.path}",
+                expected="names that differ by more than the case of letters",
+                remedy="Delete one of the two.",
+            )
+        by_name[file.path.lower()] = file.path
+
+
 def _check_single(source: Source, named: Sequence[HubFile]) -> None:
     others = [file.path for file in named if SHARD.fullmatch(file.path)]
     if others and any(file.path == WHOLE for file in named):
@@ -78,7 +99,7 @@ def _check_single(source: Source, named: Sequence[HubFile]) -> None:
 
 def _twice(source: Source, found: str) -> InputError:
     return InputError(
-        f"{source.repo}@{source.revision} has weights twice: transformers reads {WHOLE}, and servers read the others",
+        f"{source.name} has weights twice: transformers reads {WHOLE}, and servers read the others",
         found=found,
         expected="one set of weights",
         remedy="Choose a revision without the stale files, or delete them.",
@@ -104,7 +125,7 @@ def documents_of(source: Source, wanted: Iterable[str], hub: "Hub") -> dict[str,
     names = {file.path for file in source.files}
     documents = {}
     for name in (name for name in wanted if name in names):
-        what = f"{source.repo}@{source.revision} {name}"
+        what = f"{source.name} {name}"
         documents[name] = parse_document(what, hub.read_file(source, name))
     return documents
 
@@ -115,7 +136,7 @@ def _with_files(source: Source, weights: Sequence[HubFile], companions: Sequence
     if not weights:
         pickles = [file.path for file in top if any(fnmatchcase(file.path, pattern) for pattern in PICKLES)]
         raise InputError(
-            f"{source.repo}@{source.revision} has no safetensors weights",
+            f"{source.name} has no safetensors weights",
             found=f"only {', '.join(pickles[:3])}" if pickles else "no weights at its top",
             expected="*.safetensors, because a pickle can run code",
             remedy="Convert the weights (transformers: save_pretrained(safe_serialization=True)), or choose a revision "
@@ -123,6 +144,7 @@ def _with_files(source: Source, weights: Sequence[HubFile], companions: Sequence
         )
     others = [file for file in top if any(fnmatchcase(file.path, pattern) for pattern in companions)]
     files = sorted((*weights, *others), key=lambda file: file.path)
+    _check_stored_alike(source, weights, files)
     for file in files:
         read_contract(File, {"path": file.path, "sha256": "0" * 64, "size_bytes": 0}, f"{source.repo} {file.path!r}")
     return source.model_copy(update={"files": tuple(files)})

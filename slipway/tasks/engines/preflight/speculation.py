@@ -81,7 +81,7 @@ def _architecture(config: Mapping[str, Any]) -> str:
 def _check_target(spec: ReleaseSpec, what: str, field: str, values: list[str], known: Collection[str]) -> None:
     if not any(value in known for value in values):
         raise InputError(
-            f"{spec.engine.kind} has no {what} for {spec.source.repo}: {field} in {CONFIG}",
+            f"{spec.engine.kind} has no {what} for {spec.source.model}: {field} in {CONFIG}",
             found=values[0],
             expected=f"one of {', '.join(known)}",
             remedy="Remove engine.speculative, or choose another method.",
@@ -91,14 +91,14 @@ def _check_target(spec: ReleaseSpec, what: str, field: str, values: list[str], k
 def _check_predicting_layers(spec: ReleaseSpec, layers: int, num_tokens: int) -> None:
     if layers < 1:
         raise InputError(
-            f"{spec.source.repo} has no layers that predict further tokens",
+            f"{spec.source.model} has no layers that predict further tokens",
             found=f"none of {', '.join(NAMES)} above 0 in {CONFIG}",
             remedy="Remove engine.speculative, or choose another method.",
         )
     if num_tokens > layers and num_tokens % layers:
         raise InputError(
             f"engine.speculative.num_tokens {num_tokens} is not a multiple of the layers that predict them",
-            found=f"{layers} layers in {CONFIG} of {spec.source.repo}",
+            found=f"{layers} layers in {CONFIG} of {spec.source.model}",
             remedy=f"Choose {num_tokens - num_tokens % layers}, or at most {layers}.",
         )
 
@@ -112,7 +112,7 @@ def _check_draft(spec: ReleaseSpec, config: Mapping[str, Any], draft: Mapping[st
     own, needed = completed(draft).get("vocab_size"), config.get("vocab_size")
     if chosen.method == "draft_model" and own != needed:
         raise InputError(
-            f"{named} does not have the vocabulary of {spec.source.repo}: vocab_size in {CONFIG}",
+            f"{named} does not have the vocabulary of {spec.source.model}: vocab_size in {CONFIG}",
             found=str(own),
             expected=str(needed),
             remedy="Choose a smaller model of the same family, whose tokens are the same.",

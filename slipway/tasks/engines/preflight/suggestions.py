@@ -42,9 +42,9 @@ def check_fit(fit: MemoryFit, accepts: Accepts) -> Need:
     adapters = f"adapters {need.adapters / GIB:.1f}, " if need.adapters else ""
     draft = f"draft model {need.draft / GIB:.1f}, " if need.draft else ""
     raise InputError(
-        f"{spec.source.repo} in {spec.quantization.format} needs {need.total / GIB:.1f} GiB on each {spec.engine.gpu}: "
-        f"weights {need.weights / GIB:.1f}, {draft}{adapters}KV cache {need.kv_cache / GIB:.1f} for one sequence of "
-        f"{spec.engine.max_sequence_tokens} tokens, workspace {need.workspace / GIB:.1f}",
+        f"{spec.source.model} in {spec.quantization.format} needs {need.total / GIB:.1f} GiB on each "
+        f"{spec.engine.gpu}: weights {need.weights / GIB:.1f}, {draft}{adapters}KV cache {need.kv_cache / GIB:.1f} for "
+        f"one sequence of {spec.engine.max_sequence_tokens} tokens, workspace {need.workspace / GIB:.1f}",
         found=f"{max(0, fit.room(need)) / GIB:.1f} GiB for the cache, of {fit.gpu.memory_gib:g} "
         f"(kv_cache_fraction {fit.share:g})",
         remedy=f"What would fit: {'; '.join(changes)}." if changes else "Choose a GPU with more memory.",

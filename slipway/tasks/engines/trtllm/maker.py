@@ -96,7 +96,7 @@ class TrtMaker(EngineMaker):
         with TemporaryDirectory(dir=out.parent) as scratch:
             source = _readable(checkpoint, Path(scratch) / "source")
             command = self._to_checkpoint(source, spec, out, config, texts.calibration, Path(scratch))
-            run_tool(command, Path(scratch) / "quantize.log", f"{spec.quantization.format} of {spec.source.repo}")
+            run_tool(command, Path(scratch) / "quantize.log", f"{spec.quantization.format} of {spec.source.model}")
         check_positions(config, out)
         link_tokenizer(checkpoint, out)
         link_loras(checkpoint, out)

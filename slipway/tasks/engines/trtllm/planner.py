@@ -54,7 +54,7 @@ class TrtPlanner(EnginePlanner):
         check_files(source)
         if method := quantization_of(documents):
             raise InputError(
-                f"{source.repo}@{source.revision} is already quantized",
+                f"{source.name} is already quantized",
                 found=method,
                 expected="16-bit weights, which trt-engine quantizes itself",
                 remedy="Choose the unquantized model, or the engine kinds llmapi or vllm, which serve it as it is.",
@@ -66,10 +66,10 @@ class TrtPlanner(EnginePlanner):
                 found=f"format {spec.quantization.format} with kv_cache {spec.quantization.kv_cache}",
                 remedy="Choose format none and kv_cache none, remove expert_parallel, or choose engine kind llmapi.",
             )
-        check_generates(documents[CONFIG], f"{source.repo}@{source.revision}")
+        check_generates(documents[CONFIG], f"{source.name}")
         _check_architecture(spec, source, documents[CONFIG])
         if not is_converted(spec) or GUIDED_DECODING in spec.engine.options:
-            what = f"{source.repo}@{source.revision}"
+            what = f"{source.name}"
             check_tokenizer_class(documents.get(TOKENIZER_CONFIG, {}), release.runtime, what)
         check_loras(spec, documents)
         check_gpu_engine(release, source, documents, self.check)
@@ -135,7 +135,7 @@ def _check_architecture(spec: ReleaseSpec, source: Source, config: Mapping[str, 
         check_converted(architecture, spec.engine)
         return
     made = quantization.format if quantization.format != "none" else f"kv_cache {quantization.kv_cache}"
-    check_causal(config, f"{source.repo}@{source.revision}", made)
+    check_causal(config, f"{source.name}", made)
     check_quantized(architecture, made)
 
 

@@ -1,0 +1,223 @@
+"""Models in folders of an object store, for sites without a Hub: what plan saw there, and its files as they were then.
+
+A listing holds no sha256 of an object. Where the folder has SHA256SUMS, as coreutils write it, a file's digest is the
+sha256 in it; elsewhere it is the ETag, and every read is made on the condition that the object still has that ETag.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from typing_extensions import override
+
+from slipway.tasks.adapters.hub.reading import ETAG, SHA256, ModelHub, ignore, in_memory, readable
+from slipway.tasks.adapters.progress import size
+from slipway.tasks.adapters.store.object_store import (
+    ByteSource,
+    DeniedError,
+    LostRaceError,
+    NotFoundError,
+    ObjectStore,
+    StoredObject,
+)
+from slipway.tasks.adapters.store.parts import CONNECTIONS
+from slipway.tasks.adapters.store.transfer import Count
+from slipway.tasks.contracts.base import sha256_of
+from slipway.tasks.contracts.errors import DigestMismatchError, InputError
+from slipway.tasks.contracts.stored.plan import HubFile, Source
+
+R = TypeVar("R")
+
+MAX_OBJECTS = 1000  # the largest models have some 200 files
+MAX_FILE_BYTES = 500 * 10**9
+"""The largest file of a repository of the Hub (huggingface.co/docs/hub/storage-limits)."""
+PATH_QUOTED = 80
+SUMS = "SHA256SUMS"
+SUM_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?:\./)?(?P<path>\S.*)")
+"""A line of `sha256sum *`: the digest, a space, a space or * for the mode of reading, the name."""
+PLAIN_ETAG = re.compile(r"[!#-~]{1,200}")
+
+
+class ObjectStoreFolders(ModelHub):
+    """Models by `s3://<bucket>/<prefix>`. A folder has no revisions: it is resolved as it is now."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        """`store` may read buckets beside the site's own."""
+        self._store = store
+
+    @override
+    def resolve(self, repo: str, revision: str) -> Source:
+        listed = self._listed(repo)
+        sums = self._sums(repo, listed)
+        files = tuple(_file(f"{repo}/{path}", path, each, sums.get(path)) for path, each in sorted(listed.items()))
+        seen = [[path, each.etag, each.size_bytes] for path, each in sorted(listed.items())]
+        return Source(repo=repo, revision="", commit=sha256_of(seen), files=files)
+
+    @override
+    def read_file(self, source: Source, path: str) -> bytes:
+        return self.bring(source, readable(source, path), in_memory, ignore)
+
+    @override
+    def bring(self, source: Source, file: HubFile, take: Callable[[ByteSource], R], count: Count) -> R:
+        uri = f"{source.repo}/{file.path}"
+        try:
+            return take(_ObjectBytes(self._store, uri, file, count))
+        except DeniedError as error:
+            raise _denied(error, uri) from error
+
+    def _listed(self, folder: str) -> dict[str, StoredObject]:
+        """The objects below the folder, by their paths in it.
+
+        Raises:
+            InputError: there are none or too many, or one has a path that is not of a file below the folder.
+        """
+        prefix = f"{folder}/"
+        try:
+            listed = list(islice(self._store.list(prefix), MAX_OBJECTS + 1))
+        except DeniedError as error:
+            raise _denied(error, folder) from error
+        if len(listed) > MAX_OBJECTS:
+            raise InputError(
+                f"{folder} holds too many objects for one model",
+                found=f"more than {MAX_OBJECTS}",
+                expected=f"at most {MAX_OBJECTS}",
+                remedy="Name the folder that holds this model's files alone.",
+            )
+        files = {each.uri.removeprefix(prefix): each for each in listed if not _is_marker(each)}
+        if not files:
+            raise InputError(
+                f"{folder} holds no objects",
+                expected="a checkpoint's files",
+                remedy="Correct source.uri, or upload the files there.",
+            )
+        for path in files:
+            if any(part in {"", ".", ".."} for part in path.split("/")):
+                raise InputError(
+                    f"{folder} holds an object whose name is not a path of a file",
+                    found=repr(path[:PATH_QUOTED]),
+                    expected="names without empty parts, . or ..",
+                    remedy="Delete it, or copy the model's files to another prefix.",
+                )
+        return files
+
+    def _sums(self, folder: str, listed: dict[str, StoredObject]) -> dict[str, str]:
+        """The sha256 of files by path, from the folder's SHA256SUMS; empty where it has none."""
+        if SUMS not in listed:
+            return {}
+        file = _file(f"{folder}/{SUMS}", SUMS, listed[SUMS], None)
+        source = Source(repo=folder, revision="", commit=sha256_of([]), files=(file,))
+        return dict(_of_lines(f"{folder}/{SUMS}", self.read_file(source, SUMS)))
+
+
+class _ObjectBytes(ByteSource):
+    """The bytes of one object, as plan saw it."""
+
+    def __init__(self, store: ObjectStore, uri: str, file: HubFile, count: Count) -> None:
+        self._store, self._uri, self._file, self._count = store, uri, file, count
+        algorithm, _, value = file.digest.partition(":")
+        self._etag = f'"{value}"' if algorithm == ETAG else None
+        self._announced = value if algorithm == SHA256 else None
+        self._sha256 = hashlib.sha256()
+
+    @property
+    @override
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
+
+    @property
+    @override
+    def sha256(self) -> str | None:
+        return self._announced
+
+    @property
+    @override
+    def reads_at_once(self) -> int:
+        return CONNECTIONS
+
+    @override
+    def read_into(self, offset: int, view: memoryview) -> None:
+        """Fill the view.
+
+        Raises:
+            InputError: the object changed after the release was planned, or is gone.
+        """
+        try:
+            self._store.read_into(self._uri, view, offset=offset, size_bytes=self.size_bytes, etag=self._etag)
+        except (LostRaceError, NotFoundError) as error:
+            raise InputError(
+                f"{self._uri} changed after it was planned",
+                found="no such object" if isinstance(error, NotFoundError) else "another object of the same name",
+                expected=f"{self.size_bytes} bytes, {self._file.digest}",
+                remedy="Release again, which plans what is there now; do not write to a prefix that is being released.",
+            ) from error
+        self._count(len(view))
+
+    @override
+    def digest(self, view: memoryview) -> None:
+        self._sha256.update(view)
+
+    @override
+    def verified(self) -> str:
+        actual = self._sha256.hexdigest()
+        if self._announced not in {None, actual}:
+            raise DigestMismatchError(
+                self._uri,
+                expected=self._file.digest,
+                found=f"{SHA256}:{actual}",
+                remedy=f"Upload the file again, or correct {SUMS} beside it, and release again.",
+            )
+        return actual
+
+
+def _is_marker(listed: StoredObject) -> bool:
+    """Whether it is the empty object that consoles make for a folder."""
+    return listed.uri.endswith("/") and listed.size_bytes == 0
+
+
+def _file(uri: str, path: str, listed: StoredObject, sha256: str | None) -> HubFile:
+    if listed.size_bytes > MAX_FILE_BYTES:
+        raise InputError(
+            f"{uri} is too large for a file of a model",
+            found=size(listed.size_bytes),
+            expected=f"at most {size(MAX_FILE_BYTES)}",
+            remedy="Save the model in several files (transformers: save_pretrained(max_shard_size=...)).",
+        )
+    etag = listed.etag.strip('"')
+    if not PLAIN_ETAG.fullmatch(etag):
+        raise InputError(
+            f"{uri} has no ETag that a read could be conditional on",
+            found=repr(etag[:PATH_QUOTED]),
+            expected="visible ASCII",
+            remedy="Correct object_store.endpoint in the site file: this store does not implement S3.",
+        )
+    digest = f"{SHA256}:{sha256}" if sha256 else f"{ETAG}:{etag}"
+    return HubFile(path=path, digest=digest, size_bytes=listed.size_bytes)
+
+
+def _of_lines(uri: str, data: bytes) -> Iterator[tuple[str, str]]:
+    """The path and sha256 of each line.
+
+    Raises:
+        InputError: a line is not one that `sha256sum` writes.
+    """
+    for number, line in enumerate(data.decode("utf-8", errors="replace").splitlines(), start=1):
+        parts = SUM_LINE.fullmatch(line)
+        if parts is None:
+            raise InputError(
+                f"{uri}, line {number} is not a digest and a file's name",
+                found=repr(line[:PATH_QUOTED]),
+                expected="what `sha256sum *` prints",
+                remedy="Write the file again with `sha256sum`.",
+            )
+        yield parts["path"], parts["sha256"]
+
+
+def _denied(error: DeniedError, uri: str) -> InputError:
+    return InputError(
+        error.what,
+        found=error.found,
+        remedy=f"Allow the steps plan and download to list and read {uri} (s3:ListBucket, s3:GetObject), and to "
+        "decrypt it where a key of KMS encrypts it (kms:Decrypt): docs/cluster-setup.md, Weights without a Hub.",
+    )
