@@ -8,8 +8,10 @@ from slipway.tasks.adapters.hub.folders import MAX_FILE_BYTES, MAX_OBJECTS, Obje
 from slipway.tasks.adapters.hub.reading import in_memory
 from slipway.tasks.adapters.store.object_store import DeniedError, StoredObject
 from slipway.tasks.contracts.errors import DigestMismatchError, InputError
+from slipway.tasks.contracts.stored.plan import PlanRequest
 from slipway.tasks.engines.preflight.sources import files_of_release
 from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.releases import spec
 
 FOLDER = "s3://models/acme/demo"
 FILES = {"config.json": b'{"model_type": "llama"}', "model.safetensors": bytes(range(256)), "tokenizer.json": b"{}"}
@@ -148,6 +150,16 @@ def test_sums_that_sha256sum_would_not_write_are_refused_by_their_line(line):
         folders.resolve(FOLDER, "")
 
     assert caught.value.what.startswith(f"{FOLDER}/SHA256SUMS, line 4 ")
+
+
+def test_a_run_names_no_revision_of_a_folder():
+    request = PlanRequest(spec=spec(source={"uri": FOLDER}), run="run-1", revision="v2")
+
+    with pytest.raises(InputError) as caught:
+        _ = request.release_spec
+
+    assert FOLDER in caught.value.what
+    assert request.model_copy(update={"revision": "main"}).release_spec == request.spec
 
 
 def test_an_empty_folder_is_refused_by_name():

@@ -7,12 +7,14 @@ from hashlib import sha256
 import pytest
 
 from slipway.cli.runs.verification import Verification
+from slipway.tasks.adapters.hub.folders import ObjectStoreFolders
 from slipway.tasks.adapters.sign.signatures import Signatures
 from slipway.tasks.contracts.errors import InputError, SignatureError, UnavailableError
 from slipway.tasks.contracts.site.signing import fingerprint
 from slipway.tasks.contracts.stored.artifact import STAGES
 from slipway.tasks.steps import fetch_repository, publish
 from tests.fakes.hub import MemoryHub
+from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import release as planned_release
 from tests.fakes.signing_keys import SigningKey
 from tests.fakes.workspace import workspace
@@ -41,11 +43,12 @@ class Pods:
 class World:
     """A live release that was signed, loaded by two pods."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, source=None, hub=None):
+        """`source` and `hub` replace a repository at a Hub."""
         site = {"key_secret": "slipway-signing", "public_keys": [KEY.public]}
         self.space = replace(workspace(folder, signing=site), signing_key=KEY.private)
-        source = MemoryHub({REPO: {"main": FILES}}).resolve(REPO, "main")
-        self.hub = MemoryHub({REPO: {source.commit: dict(FILES)}})
+        source = source or MemoryHub({REPO: {"main": FILES}}).resolve(REPO, "main")
+        self.hub = hub or MemoryHub({REPO: {source.commit: dict(FILES)}})
         made = planned_release()
         self.release = made.model_copy(update={"plan": made.plan.model_copy(update={"source": source})})
         for stage in STAGES[:-1]:
@@ -92,6 +95,19 @@ def test_a_chain_that_holds_is_one_line(world):
         f"{world.release.id}, sha256:{digest[:12]}, signed by key {fingerprint(KEY.public)[:12]} → "
         "loaded by 2 of 2 pods"
     )
+
+
+def test_a_folder_of_an_object_store_is_the_beginning_of_the_same_chain(tmp_path):
+    store, folder = MemoryObjectStore(), "s3://models/acme/demo"
+    for path, data in FILES.items():
+        store.put_bytes(f"{folder}/{path}", data)
+    folders = ObjectStoreFolders(store)
+    world = World(tmp_path, folders.resolve(folder, ""), folders)
+
+    assert world.verified().startswith(f"verified: {folder} at commit {world.release.plan.source.commit[:12]} (2 files")
+
+    store.put_bytes(f"{folder}/model.safetensors", b"other")
+    assert world.refused().what.startswith(f"model.safetensors of {folder} is not what its source has at commit")
 
 
 def test_a_file_that_the_hub_has_otherwise_is_named(world):

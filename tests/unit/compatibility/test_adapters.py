@@ -99,7 +99,10 @@ def test_adapters_count_in_what_is_downloaded_and_in_scratch(planned):
             files(name="adapter_model.bin"),
             {"found": "only adapter_model.bin", "expected": "a pickle can run code"},
         ),
-        ({"adapter_model.safetensors": b""}, {"what": "adapter polite (org/polite@main) has no adapter_config.json"}),
+        (
+            {"adapter_model.safetensors": b"weights"},
+            {"what": "adapter polite (org/polite@main) has no adapter_config.json"},
+        ),
         (files(peft_type="LOHA"), {"found": "'LOHA'", "expected": "'LORA'"}),
         (files(r=None), {"what": "r in adapter_config.json", "found": "None", "expected": "1 to 512"}),
         (files(r=513), {"found": "513"}),
