@@ -60,6 +60,17 @@ def specs(tmp_path):
     return tmp_path
 
 
+def test_a_model_in_a_folder_is_named_by_its_uri_without_a_revision(tmp_path, monkeypatch):
+    uri = "s3://models/acme/demo"
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump({**SPEC, "source": {"uri": uri}}))
+
+    dag = bag(tmp_path, monkeypatch).dags["release__demo"]
+
+    assert dag.description.startswith(f"{uri} → ")
+    assert f"`{uri}`, quantized" in dag.doc_md
+    assert "None" not in dag.doc_md
+
+
 def test_the_texts_of_a_spec_stay_in_the_code_block_of_its_doc(tmp_path, monkeypatch):
     questions = questions_of_specs("alert(1)", "http://stranger.example/x")
     spec = {**SPEC, "gate": {**SPEC["gate"], "smoke": questions}}
