@@ -1,11 +1,13 @@
 """Plan and download, as pods run them, of the demo model in a folder of an object store."""
 
 import hashlib
+import json
 import os
 
 import boto3
 import pytest
 
+from tests.fakes.releases import SPEC
 from tests.support.paths import REPOSITORY
 
 MODEL = REPOSITORY / "tests" / "fixtures" / "hub" / "slipway" / "demo-llama" / "v1"
@@ -54,6 +56,16 @@ def test_a_model_in_another_bucket_is_planned_and_stored_without_a_hub(steps, pl
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {file["path"] for file in manifest["files"]}
     assert (manifest["producer"]["repo"], manifest["producer"]["commit"]) == (URI, planned["data"]["commit"])
     assert steps.termination.read_text().startswith(f"download: {URI}@")
+
+
+def test_a_look_as_on_a_laptop_pins_the_same(steps, planned):
+    spec, seen = json.dumps({**SPEC, "source": {"uri": URI}}), steps.folder / "preview.json"
+
+    assert steps.run("plan", "--spec", spec, "--run", "look", "--look", str(seen)) == 0
+
+    looked = json.loads(seen.read_text())["plan"]
+    assert looked["source"] == planned["data"]["plan"]["source"]
+    assert looked["release_id"] == planned["data"]["release_id"]
 
 
 def test_an_object_that_changed_after_plan_ends_download_by_name(steps, planned, bucket):
