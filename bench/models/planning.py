@@ -91,7 +91,7 @@ def plan(spec: ReleaseSpec, site: Site | None = None, hub: RecordedHub | None = 
     kind = spec.engine.kind
     release = resolve(spec, site or records.site())
     planner = planner_for(kind)
-    source = files_of_release(hub.resolve(spec.source.repo, "main"))
+    source = files_of_release(hub.resolve(spec.source.model, "main"))
     planner.check(release, source, documents_of(source, ENGINE_KINDS[kind].reads_at_plan, cast("Hub", hub)))
     planner.estimate(spec, source)
 
