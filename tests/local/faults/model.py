@@ -31,8 +31,8 @@ DONE, WRONG_INPUT, UNAVAILABLE = 0, 65, 75
 class Moments:
     """Calls `before` and `after` once, when an object of this kind and name is applied."""
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
+    def __init__(self, *arguments, **more):
+        super().__init__(*arguments, **more)
         self._acts = {}
 
     def act(self, kind, name, *, before=None, after=None):
@@ -51,8 +51,8 @@ class Moments:
 class RealCluster(Moments, Cluster):
     """The adapter itself."""
 
-    def __init__(self, api, namespace, clock):
-        super().__init__(api, namespace, clock)
+    def __init__(self, api, namespace, clock, **more):
+        super().__init__(api, namespace, clock, **more)
         self.api = api
 
     def with_clock(self, clock):
