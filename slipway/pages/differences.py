@@ -7,7 +7,9 @@ from typing import NamedTuple
 from slipway.pages.texts import shown
 
 ANSWER_CHARS = 2000
-"""Of an answer; comparing takes time that grows with the square of its words."""
+"""Of an answer."""
+COMPARED = 200
+"""Words, and spaces between them, from the beginning. Where words repeat, the time grows with the cube of these."""
 
 
 class Piece(NamedTuple):
@@ -18,10 +20,12 @@ class Piece(NamedTuple):
 
 
 def pieces(text: str, other: str) -> list[Piece]:
-    """The pieces of `text`, in bounds."""
+    """The pieces of `text`, in bounds. What follows the first COMPARED words and spaces is one piece."""
     words, others = (_words(shown(each, ANSWER_CHARS)) for each in (text, other))
-    codes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
-    return [Piece("".join(words[start:end]), kind != "equal") for kind, start, end, _, _ in codes if end > start]
+    codes = SequenceMatcher(None, words[:COMPARED], others[:COMPARED], autojunk=False).get_opcodes()
+    compared = [Piece("".join(words[start:end]), kind != "equal") for kind, start, end, _, _ in codes if end > start]
+    rest = words[COMPARED:]
+    return [*compared, *([Piece("".join(rest), rest != others[COMPARED:])] if rest else [])]
 
 
 def _words(text: str) -> list[str]:

@@ -101,8 +101,8 @@ def _value(summary: LevelSummary, expectation: Expectation) -> float | None:
 
 
 def _axis(values: Sequence[float]) -> tuple[float, float]:
-    """Low and high end: from zero, unless a value is negative; shares end at 1."""
-    low, high = min(0.0, *values), max(values)
+    """Low and high end, between which zero is; shares end at 1."""
+    low, high = min(0.0, *values), max(0.0, *values)
     if low == 0 and high <= 1:
         return low, 1.0
     return low, high + (high - low) * (HEADROOM - 1)

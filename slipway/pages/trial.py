@@ -1,6 +1,7 @@
 """What one run found of a candidate: its gate's judgements, its measurements and its answers."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from slipway.pages import reading
 from slipway.pages.differences import Piece, pieces
@@ -47,18 +48,18 @@ class Trial:
     summaries: tuple[LevelSummary, ...] = ()
     problems: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def failing(self) -> list[GateLine]:
         """Expectations that did not pass, the worst first."""
         return [self._line(each) for each in failing(self.report)]
 
-    @property
+    @cached_property
     def passing(self) -> list[GateLine]:
         """Expectations that passed."""
         judgements = self.report.judgements if self.report else ()
         return [self._line(each) for each in judgements if each.verdict is Verdict.PASSED]
 
-    @property
+    @cached_property
     def wrong(self) -> list[WrongAnswer]:
         """The first WRONG_ANSWERS answers that were not as expected."""
         wrong = [row for row in self.answers if not row.ok][:WRONG_ANSWERS]

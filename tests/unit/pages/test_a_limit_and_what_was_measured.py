@@ -9,7 +9,8 @@ from slipway.tasks.contracts.measured.measurement import summarize
 from slipway.tasks.contracts.spec.gate import Expectation, Goodput
 from tests.unit.evidence.test_measurement import row
 
-VALUES = st.floats(0, 1e6, allow_subnormal=False).map(lambda value: round(value, 3))
+VALUES = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda value: round(value, 3))
+DISTANCES = VALUES.map(abs)
 
 
 def judgement(expectation, observed, what="", interval=None):
@@ -38,13 +39,19 @@ def test_the_shaded_side_is_the_allowed_one(observed, limit, bound):
     assert EDGE <= dot.x <= WIDTH - EDGE
 
 
-@given(VALUES, st.one_of(st.none(), VALUES), st.one_of(st.none(), VALUES))
+@given(VALUES, st.one_of(st.none(), DISTANCES), st.one_of(st.none(), DISTANCES))
 def test_an_interval_holds_its_value_and_stays_on_the_axis(observed, below, above):
     interval = (None if below is None else observed - below, None if above is None else observed + above)
     plot = limit_plot(judgement(Expectation(metric="perplexity", at_most=10), observed, interval=interval), ())
     (dot,) = plot.dots
 
     assert EDGE <= dot.low <= dot.x <= dot.high <= WIDTH - EDGE
+
+
+def test_a_value_below_zero_that_is_its_limit_is_on_the_axis():
+    plot = limit_plot(judgement(Expectation(metric="perplexity", at_least=-2), -2.0), ())
+
+    assert plot.dots[0].x == plot.limit == EDGE
 
 
 def test_a_number_stands_beside_that_of_the_live_release_at_the_same_load():
