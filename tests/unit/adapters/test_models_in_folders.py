@@ -8,12 +8,15 @@ from slipway.tasks.adapters.hub.folders import MAX_FILE_BYTES, MAX_OBJECTS, Obje
 from slipway.tasks.adapters.hub.reading import in_memory
 from slipway.tasks.adapters.store.object_store import DeniedError, StoredObject
 from slipway.tasks.contracts.errors import DigestMismatchError, InputError
+from slipway.tasks.contracts.site.store_access import ACCOUNTS
+from slipway.tasks.contracts.stored.artifact import FOLDERS, Layout
 from slipway.tasks.contracts.stored.plan import PlanRequest
 from slipway.tasks.engines.preflight.sources import files_of_release
 from tests.fakes.object_store import MemoryObjectStore
 from tests.fakes.releases import spec
 
 FOLDER = "s3://models/acme/demo"
+LAYOUT = Layout("s3://slipway/team-a")
 FILES = {"config.json": b'{"model_type": "llama"}', "model.safetensors": bytes(range(256)), "tokenizer.json": b"{}"}
 
 
@@ -21,7 +24,7 @@ def folders_of(files):
     store = MemoryObjectStore()
     for path, data in files.items():
         store.put_bytes(f"{FOLDER}/{path}", data)
-    return store, ObjectStoreFolders(store)
+    return store, ObjectStoreFolders(store, LAYOUT)
 
 
 def sums_of(files):
@@ -117,7 +120,7 @@ def test_a_folder_of_100_000_objects_is_refused_after_a_thousand():
     store = HostileStore((f"part-{number}", 1, '"e"') for number in range(100_000))
 
     with pytest.raises(InputError) as caught:
-        ObjectStoreFolders(store).resolve(FOLDER, "")
+        ObjectStoreFolders(store, LAYOUT).resolve(FOLDER, "")
 
     assert FOLDER in caught.value.what
     assert store.given == MAX_OBJECTS + 1
@@ -135,7 +138,7 @@ def test_a_folder_of_100_000_objects_is_refused_after_a_thousand():
 )
 def test_an_object_beyond_the_bounds_is_refused_by_name(listed):
     with pytest.raises(InputError) as caught:
-        ObjectStoreFolders(HostileStore([listed])).resolve(FOLDER, "")
+        ObjectStoreFolders(HostileStore([listed]), LAYOUT).resolve(FOLDER, "")
 
     assert listed[0] in caught.value.what
 
@@ -150,6 +153,34 @@ def test_sums_that_sha256sum_would_not_write_are_refused_by_their_line(line):
         folders.resolve(FOLDER, "")
 
     assert caught.value.what.startswith(f"{FOLDER}/SHA256SUMS, line 4 ")
+
+
+def test_sums_that_give_a_file_two_digests_are_refused():
+    _, folders = folders_of({**FILES, "SHA256SUMS": sums_of(FILES) + b"a" * 64 + b"  config.json\n"})
+
+    with pytest.raises(InputError) as caught:
+        folders.resolve(FOLDER, "")
+
+    assert "config.json" in caught.value.found
+
+
+@pytest.mark.parametrize("own", sorted(FOLDERS))
+def test_no_model_is_read_from_what_slipway_itself_stores(own):
+    store, uri = MemoryObjectStore(), f"{LAYOUT.root}/{own}/publish/{'a' * 64}"
+    store.put_bytes(f"{uri}/model.safetensors", b"another team's")
+
+    with pytest.raises(InputError) as caught:
+        ObjectStoreFolders(store, LAYOUT).resolve(uri, "")
+
+    assert uri in caught.value.what
+
+
+def test_slipway_stores_below_its_own_folders_alone():
+    keys = {key for access in ACCOUNTS.values() for key in (*access.reads, *access.writes, *access.deletes)}
+
+    assert {key.partition("/")[0] for key in keys} - {"*"} == FOLDERS
+    assert not LAYOUT.holds("s3://slipway/team-a/models/demo")
+    assert not LAYOUT.holds("s3://slipway/artifacts/demo")
 
 
 def test_a_run_names_no_revision_of_a_folder():
@@ -187,7 +218,7 @@ class DenyingStore(MemoryObjectStore):
 def test_a_denial_names_the_object_and_the_permissions(lists):
     store = DenyingStore()
     store.put_bytes(f"{FOLDER}/config.json", b"{}")
-    store.lists, folders = lists, ObjectStoreFolders(store)
+    store.lists, folders = lists, ObjectStoreFolders(store, LAYOUT)
 
     with pytest.raises(InputError) as caught:
         folders.read_file(folders.resolve(FOLDER, ""), "config.json")

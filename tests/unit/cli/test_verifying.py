@@ -11,7 +11,7 @@ from slipway.tasks.adapters.hub.folders import ObjectStoreFolders
 from slipway.tasks.adapters.sign.signatures import Signatures
 from slipway.tasks.contracts.errors import InputError, SignatureError, UnavailableError
 from slipway.tasks.contracts.site.signing import fingerprint
-from slipway.tasks.contracts.stored.artifact import STAGES
+from slipway.tasks.contracts.stored.artifact import STAGES, Layout
 from slipway.tasks.steps import fetch_repository, publish
 from tests.fakes.hub import MemoryHub
 from tests.fakes.object_store import MemoryObjectStore
@@ -101,7 +101,7 @@ def test_a_folder_of_an_object_store_is_the_beginning_of_the_same_chain(tmp_path
     store, folder = MemoryObjectStore(), "s3://models/acme/demo"
     for path, data in FILES.items():
         store.put_bytes(f"{folder}/{path}", data)
-    folders = ObjectStoreFolders(store)
+    folders = ObjectStoreFolders(store, Layout("s3://slipway"))
     world = World(tmp_path, folders.resolve(folder, ""), folders)
 
     assert world.verified().startswith(f"verified: {folder} at commit {world.release.plan.source.commit[:12]} (2 files")

@@ -6,7 +6,7 @@ sha256 in it; elsewhere it is the ETag, and every read is made on the condition 
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ from slipway.tasks.adapters.store.parts import CONNECTIONS
 from slipway.tasks.adapters.store.transfer import Count
 from slipway.tasks.contracts.base import sha256_of
 from slipway.tasks.contracts.errors import DigestMismatchError, InputError
+from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.plan import HubFile, Source
 
 R = TypeVar("R")
@@ -43,12 +44,18 @@ PLAIN_ETAG = re.compile(r"[!#-~]{1,200}")
 class ObjectStoreFolders(ModelHub):
     """Models by `s3://<bucket>/<prefix>`. A folder has no revisions: it is resolved as it is now."""
 
-    def __init__(self, store: ObjectStore) -> None:
-        """`store` may read buckets beside the site's own."""
-        self._store = store
+    def __init__(self, store: ObjectStore, layout: Layout) -> None:
+        """`store` may read buckets beside the site's own; no model is read from what `layout` holds."""
+        self._store, self._layout = store, layout
 
     @override
     def resolve(self, repo: str, revision: str) -> Source:
+        if self._layout.holds(repo):
+            raise InputError(
+                f"{repo} belongs to Slipway, which writes and deletes what is there",
+                expected="a folder that holds this model's files alone",
+                remedy="Copy the files to another prefix, and name that in source.uri.",
+            )
         listed = self._listed(repo)
         sums = self._sums(repo, listed)
         files = tuple(_file(f"{repo}/{path}", path, each, sums.get(path)) for path, each in sorted(listed.items()))
@@ -108,7 +115,7 @@ class ObjectStoreFolders(ModelHub):
             return {}
         file = _file(f"{folder}/{SUMS}", SUMS, listed[SUMS], None)
         source = Source(repo=folder, revision="", commit=sha256_of([]), files=(file,))
-        return dict(_of_lines(f"{folder}/{SUMS}", self.read_file(source, SUMS)))
+        return _of_lines(f"{folder}/{SUMS}", self.read_file(source, SUMS))
 
 
 class _ObjectBytes(ByteSource):
@@ -196,12 +203,13 @@ def _file(uri: str, path: str, listed: StoredObject, sha256: str | None) -> HubF
     return HubFile(path=path, digest=digest, size_bytes=listed.size_bytes)
 
 
-def _of_lines(uri: str, data: bytes) -> Iterator[tuple[str, str]]:
-    """The path and sha256 of each line.
+def _of_lines(uri: str, data: bytes) -> dict[str, str]:
+    """The sha256 of each file by its path.
 
     Raises:
-        InputError: a line is not one that `sha256sum` writes.
+        InputError: a line is not one that `sha256sum` writes, or gives a file another digest than an earlier one.
     """
+    sums: dict[str, str] = {}
     for number, line in enumerate(data.decode("utf-8", errors="replace").splitlines(), start=1):
         parts = SUM_LINE.fullmatch(line)
         if parts is None:
@@ -211,7 +219,14 @@ def _of_lines(uri: str, data: bytes) -> Iterator[tuple[str, str]]:
                 expected="what `sha256sum *` prints",
                 remedy="Write the file again with `sha256sum`.",
             )
-        yield parts["path"], parts["sha256"]
+        if sums.setdefault(parts["path"], parts["sha256"]) != parts["sha256"]:
+            raise InputError(
+                f"{uri}, line {number} gives another digest of a file than an earlier line",
+                found=repr(parts["path"][:PATH_QUOTED]),
+                expected="one digest for each file",
+                remedy="Write the file again with `sha256sum`.",
+            )
+    return sums
 
 
 def _denied(error: DeniedError, uri: str) -> InputError:

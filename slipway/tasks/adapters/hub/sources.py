@@ -12,6 +12,7 @@ from slipway.tasks.adapters.hub.reading import ModelHub
 from slipway.tasks.adapters.store.object_store import ByteSource, ObjectStore
 from slipway.tasks.adapters.store.transfer import Count
 from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.plan import S3, DatasetFile, HubFile, Source
 
 R = TypeVar("R")
@@ -63,4 +64,5 @@ def sources(site: Site, store: ObjectStore, token: str | None, clock: Clock) -> 
     Raises:
         InputError: as HuggingFaceHub.
     """
-    return Sources(HuggingFaceHub(site.hub.endpoint, token, clock), ObjectStoreFolders(store))
+    folders = ObjectStoreFolders(store, Layout(site.object_store.root))
+    return Sources(HuggingFaceHub(site.hub.endpoint, token, clock), folders)

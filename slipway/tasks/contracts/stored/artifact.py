@@ -103,12 +103,21 @@ class Removal(Contract):
     removed_at: datetime
 
 
+FOLDERS = frozenset({"artifacts", "channels", "datasets", "network", "releases", "requests", "retention"})
+"""Everything that Slipway stores is below one of these, in the root of its Layout."""
+
+
 class Layout:
     """Addresses in the object store. Pure: it only joins names."""
 
     def __init__(self, root: str) -> None:
         """`root` is `s3://bucket[/prefix]` without a trailing slash."""
         self.root = root
+
+    def holds(self, uri: str) -> bool:
+        """Whether an address is one of FOLDERS, or below one."""
+        before, _, path = uri.partition(f"{self.root}/")
+        return not before and path.partition("/")[0] in FOLDERS
 
     def artifacts(self) -> str:
         """Prefix of all artifacts."""
