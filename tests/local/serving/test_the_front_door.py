@@ -333,6 +333,17 @@ def test_classes_of_a_text_which_end_triton_are_refused_over_http(door, triton, 
     assert triton.process.poll() is None
 
 
+@pytest.mark.parametrize("told", ["{}e-3", "{}.e-3", "-1", "nan", "0x1", "{}, 1", "+{}"])
+def test_classes_are_found_however_the_length_of_the_json_is_written(door, triton, told):
+    """Triton reads the digits at the start (`std::stoi`), and Lua a whole number."""
+    content = infer_of(parameters=CLASSES["plain"])
+    length = {"Inference-Header-Content-Length": told.format(len(content))}
+    answer = httpx.post(f"{door.url}/v2/models/demo/infer", content=content + "\n" * 2, headers=length)
+
+    assert (answer.status_code, answer.json()) == (400, {"error": front_routes.NO_CLASSES})
+    assert triton.process.poll() is None
+
+
 def nested(number, content):
     """A field of protobuf with bytes in it."""
     return bytes([number << 3 | 2, len(content)]) + content
@@ -367,6 +378,11 @@ def test_prompts_about_classes_pass(door, client, prompt):
 
     assert answer.json()["outputs"][0]["data"] == [str(len(prompt))]
     assert client.infer("demo", [tensor]).as_numpy("text_output")[0] == str(len(prompt)).encode()
+
+
+def test_a_model_may_be_called_classification(door):
+    """Its name is the first field of a request, and as long as the parameter's."""
+    assert streamed(door, service_pb2.ModelInferRequest(model_name="classification")) == (grpc.StatusCode.OK, "")
 
 
 def test_a_compressed_request_is_not_unpacked(door, client):

@@ -96,8 +96,9 @@ function envoy_on_request(handle)
   end
   local length = body:length()
   if path:match("^[^?]*"):find("/infer$") then  -- tensors in binary may follow
-    local told = handle:headers():get("inference-header-content-length")  -- without it no value, which tonumber refuses
-    length = math.min(length, tonumber(told) or length)
+    -- digits alone: of "100e-2" Lua makes 1, and Triton 100
+    local told = (handle:headers():get("inference-header-content-length") or ""):match("^%d+$")
+    length = math.min(length, tonumber(told or length))
     local letters = body:getBytes(0, length):gsub("\\\\u00([67]%x)", function(code)
       return string.char(tonumber(code, 16))
     end)
@@ -169,28 +170,34 @@ function envoy_on_response(handle)
 end
 
 -- The name of a parameter follows its length, 14, which may be written in more bytes than it needs
-local CLASSES = {"(\\14classificatio)n", "(\\142\\128*%zclassificatio)n"}
+local CLASSES = {"()(\\14classificatio)n", "()(\\142\\128*%zclassificatio)n"}
+-- The model's name may be that word too: after 5 bytes and its tag comes its length
+local MODEL = 7
 
-local function without_classes(handle, chunk, before)
-  local text, found = before .. chunk:getBytes(0, chunk:length()), 0
+local function without_classes(handle, chunk, before, passed)
+  local text, found = before .. chunk:getBytes(0, chunk:length()), false
   for _, name in ipairs(CLASSES) do
-    local other, count = text:gsub(name, "%1_")
-    text, found = other, found + count
+    text = text:gsub(name, function(at, start)
+      if passed - #before + at ~= MODEL then
+        found = true
+        return start .. "_"
+      end
+    end)
   end
-  if found > 0 then
+  if found then
     chunk:setBytes(text:sub(#before + 1))
     refuse(handle, "3", "NO_CLASSES")
   end
-  return text:sub(-32)
+  return text:sub(-32), passed + chunk:length()
 end
 
 function envoy_on_request(handle)
-  local left, start, refused, messages, before = 0, "", false, 0, ""
+  local left, start, refused, messages, before, passed = 0, "", false, 0, "", 0
   for chunk in handle:bodyChunks() do
     if refused then
       chunk:setBytes("")
     else
-      before = without_classes(handle, chunk, before)
+      before, passed = without_classes(handle, chunk, before, passed)
       if start ~= "" then
         chunk:setBytes(start .. chunk:getBytes(0, chunk:length()))
         start = ""
