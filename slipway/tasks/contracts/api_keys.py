@@ -18,7 +18,7 @@ MOST_KEYS = 1000
 NEVER = "never"
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 _TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"
-_TIME = r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z"
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _LINE = re.compile(rf"({NAME.pattern}) ([0-9a-f]{{64}}) ({_TIME}) ({_TIME}|{NEVER})")
 
 
@@ -62,8 +62,8 @@ def time_text(moment: datetime) -> str:
 
 
 def read_keys(text: str) -> list[ApiKey]:
-    """The keys of a file. Other lines are skipped, as the front does."""
-    lines = [_LINE.fullmatch(line) for line in text.splitlines()]
+    """The keys of a file, whose lines end with a line feed. Other lines are skipped, as the front does."""
+    lines = [_LINE.fullmatch(line) for line in text.split("\n")]
     return [ApiKey(*match.groups()) for match in lines if match]
 
 

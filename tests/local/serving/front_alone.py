@@ -30,14 +30,21 @@ class UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 class Front:
-    """The shipped configuration, on ports that are free, with smaller limits; `keys` is a file of API keys."""
+    """The shipped configuration, on ports that are free, with smaller limits.
 
-    def __init__(self, triton_port, folder, keys=None, preflight=False):
+    `keys` is a file of API keys. A `locked` front without one asks for keys, and is not told where they are.
+    """
+
+    def __init__(self, triton_port, folder, keys=None, preflight=False, locked=False):
         self.port, self.grpc_port, self.probe_port = free_ports(3)
         ports = {PORTS["http"]: self.port, PORTS["grpc"]: self.grpc_port, front.PROBE_PORT: self.probe_port}
         ports[TRITON_PORTS["http"]] = triton_port
         text = front.config(
-            LOOPBACK, 600, TEMPLATES, limits=Limits(4096, 4096, REQUESTS), keys=keys and Keys(preflight)
+            LOOPBACK,
+            600,
+            TEMPLATES,
+            limits=Limits(4096, 4096, REQUESTS),
+            keys=Keys(preflight) if keys or locked else None,
         )
         document = json.loads(text, object_hook=lambda each: each | shorter(each, ports))
         command = [ENVIRONMENTS / "front/bin/envoy", "--disable-hot-restart", "--concurrency", "2"]
@@ -49,7 +56,7 @@ class Front:
                 cwd=folder,
                 stdout=file,
                 stderr=file,
-                env={"PATH": os.environ["PATH"], front_keys.VARIABLE: str(keys)},
+                env={"PATH": os.environ["PATH"]} | ({front_keys.VARIABLE: str(keys)} if keys else {}),
             )
 
     def __enter__(self):

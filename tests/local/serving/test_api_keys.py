@@ -19,7 +19,7 @@ from slipway.cli.ask.generate import GenerateClient
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
 from slipway.tasks.adapters.load.load_clients import connect
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
-from slipway.tasks.contracts.api_keys import ApiKey, file_of, new_secret, sha256_of_key, time_text
+from slipway.tasks.contracts.api_keys import ApiKey, file_of, new_secret, read_keys, sha256_of_key, time_text
 from slipway.tasks.serving.rendered import front, front_keys
 from tests.local.serving.front_alone import Front, UnixServer
 from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
@@ -244,6 +244,48 @@ def test_the_front_logs_whose_key_it_was_and_never_the_key(echo):
     assert (None, "/health", 200) not in {(line["client"], line["path"], line["status"]) for line in logged()}
     assert ALICE not in echo.log.read_text()
     assert OLD not in echo.log.read_text()
+
+
+WRITTEN = {
+    "as it is": lambda key: key.line,
+    "CRLF": lambda key: key.line.replace("\n", "\r\n"),
+    "upper case": lambda key: key.line.replace(key.sha256, key.sha256.upper()),
+    "no time": lambda key: key.line.replace(key.created, "today"),
+    "digits of another script": lambda key: key.line.replace("20", "\u0662\u0660", 1),
+    "two spaces": lambda key: key.line.replace(" ", "  ", 1),
+    "a control character before it": lambda key: f"x\x0b{key.line}",
+    "a line separator before it": lambda key: f"x\u2028{key.line}",
+    "a name that ends with a dash": lambda key: f"a-{key.line.removeprefix(key.name)}",
+    "the longest name": lambda key: f"{'a' * 63}{key.line.removeprefix(key.name)}",
+    "a longer name": lambda key: f"{'a' * 64}{key.line.removeprefix(key.name)}",
+}
+
+
+def test_the_front_takes_the_lines_as_keys_that_the_command_lists_and_can_revoke(echo):
+    secrets = {how: new_secret() for how in WRITTEN}
+    before, last = echo.keys.read_text(), new_secret()
+    text = "".join(write(stored(secrets[how])) for how, write in WRITTEN.items()) + stored(last).line
+    listed = {key.sha256 for key in read_keys(text)}
+    echo.keys.write_text(text)
+    with httpx.Client(base_url=echo.url) as client:
+
+        def is_let_in(secret):
+            return client.get("/v1/models", headers=bearer(secret)).status_code == 200
+
+        until(lambda: is_let_in(last))
+        let_in = {how for how, secret in secrets.items() if is_let_in(secret)}
+    echo.keys.write_text(before)
+    assert let_in == {how for how, secret in secrets.items() if sha256_of_key(secret) in listed}
+    assert let_in == {"as it is", "the longest name"}
+
+
+@pytest.mark.parametrize("keys", [None, "absent", "."], ids=["a script that fails", "no file", "a folder"])
+def test_a_front_that_cannot_read_its_keys_lets_nobody_in(tmp_path, keys):
+    """Envoy goes on with a request whose script fails: without the variable, this one does."""
+    with Front(0, tmp_path, keys=keys and tmp_path / keys, locked=True) as running:
+        answer = httpx.get(f"http://{LOOPBACK}:{running.port}/v1/models", headers=bearer(ALICE))
+
+    assert answer.status_code == 401
 
 
 def test_keys_of_every_length_and_content_are_hashed_as_sha256(echo):

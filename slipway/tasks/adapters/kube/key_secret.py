@@ -46,9 +46,9 @@ class KeySecret:
         removed: list[ApiKey] = []
 
         def rest(text: str) -> str:
-            lines = [(line, read_keys(line)) for line in text.splitlines(keepends=True)]
+            lines = [(line, read_keys(line)) for line in text.split(NEW_LINE)]
             removed[:] = [key for _, keys in lines for key in keys if chosen(key)]
-            return "".join(line for line, keys in lines if not any(chosen(key) for key in keys))
+            return NEW_LINE.join(line for line, keys in lines if not any(chosen(key) for key in keys))
 
         self._change(rest)
         return removed

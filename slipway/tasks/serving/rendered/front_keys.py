@@ -51,7 +51,7 @@ local ROUND = {
   0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
   0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 }
-local LONGEST = 55
+local LONGEST, LONGEST_NAME = 55, 63
 local schedule = {}
 
 local function sha256(text)
@@ -83,11 +83,20 @@ local FILE = os.getenv("VARIABLE")
 local TIME = "^%d%d%d%d%-%d%d%-%d%dT%d%d:%d%d:%d%dZ$"
 local keys, text, read_at = {}, "", 0
 
+-- The lines that slipway/tasks/contracts/api_keys.py takes, and no others: what it does not list, it cannot revoke
+local function fields(line)
+  local name, hash, created, expires = line:match("^([a-z0-9][a-z0-9._-]*) ([0-9a-f]+) (%S+) (%S+)$")
+  if name and #name <= LONGEST_NAME and name:find("[a-z0-9]$") and #hash == 64 and created:find(TIME)
+    and (expires == "NEVER" or expires:find(TIME)) then
+    return name, hash, expires
+  end
+end
+
 local function parsed(lines)
   local found = {}
   for line in lines:gmatch("[^\\n]+") do
-    local name, hash, created, expires = line:match("^([a-z0-9][a-z0-9._-]*) (%x+) (%S+) (%S+)$")
-    if name and #hash == 64 and #found < MOST_KEYS and (expires == "NEVER" or expires:find(TIME)) then
+    local name, hash, expires = fields(line)
+    if name and #found < MOST_KEYS then
       local words = {}
       for index = 1, 8 do
         words[index] = tobit(tonumber(hash:sub(index * 8 - 7, index * 8), 16))
@@ -115,7 +124,9 @@ local function refresh(now)
 end
 
 -- Every key is compared in full: the time tells nothing about a hash
-local function client_of(secret, now)
+local function client_of(secret)
+  local now = os.time()
+  refresh(now)
   local words, name = sha256(secret), nil
   for _, key in ipairs(keys) do
     local differs = 0
@@ -139,6 +150,15 @@ local function is_open(headers)
   return method == "OPEN_METHOD" and OPEN[headers:get(":path"):match("^[^?]*")]
 end
 
+-- Envoy lets a request pass whose script fails, so a failure is no key
+local function client_or_none(handle, secret)
+  local worked, name = pcall(client_of, secret)
+  if worked then
+    return name
+  end
+  handle:logErr(name)
+end
+
 function envoy_on_request(handle)
   local headers = handle:headers()
   local bearer = (headers:get("authorization") or ""):match("^[Bb][Ee][Aa][Rr][Ee][Rr] +(%S+)$")
@@ -149,9 +169,7 @@ function envoy_on_request(handle)
   if is_open(headers) then
     return
   end
-  local now = os.time()
-  refresh(now)
-  local name = secret and #secret <= LONGEST and client_of(secret, now)
+  local name = secret and #secret <= LONGEST and client_or_none(handle, secret)
   if not name then
     handle:respond({[":status"] = "401", ["www-authenticate"] = "Bearer"}, secret and "WRONG_KEY" or "NO_KEY")
     return
