@@ -1,6 +1,5 @@
 """Documents as the pages read them, and how each becomes a contract. Pure: whoever has a store passes a reader."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from slipway.tasks.contracts.base import Contract, read_contract_json
+from slipway.tasks.contracts.base import Contract, parse_json, read_contract_json
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.measured.measurement import AnswerRow, LevelSummary
@@ -55,7 +54,7 @@ def _contract(contract: type[Document], data: bytes) -> Document:
 
 
 def _rows(adapter: TypeAdapter[Any], data: bytes) -> Any:
-    return adapter.validate_python(json.loads(data))
+    return adapter.validate_python(parse_json(data, "rows"))
 
 
 CHANNEL, RELEASE, GATE, RESULT, MANIFEST, SIGNATURE = (

@@ -56,3 +56,14 @@ def test_a_run_that_plans_nothing_new_says_so():
 
     assert run({LAYOUT.plan("demo", RUN): plan}).banner == "nothing to do: demo is live"
     assert run({}).banner == "Nothing is planned yet."
+
+
+def test_answers_nested_deeper_than_any_are_a_problem_of_them_alone():
+    stored = documents(LAYOUT)
+    uri = f"{LAYOUT.evidence('demo', CANDIDATE.id, RUN)}/answers.json"
+
+    found = run({**stored, uri: b"[" * 100_000})
+
+    assert found.trial.answers == ()
+    assert [problem.startswith("answers cannot be shown") for problem in found.trial.problems] == [True]
+    assert found.trial.report
