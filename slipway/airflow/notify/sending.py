@@ -1,5 +1,6 @@
 """Calls notifiers. Whatever one does, the release goes on: it is bounded in time, and its error is only logged."""
 
+import functools
 import importlib
 import logging
 import threading
@@ -135,6 +136,7 @@ def problems(notifications: Notifications, of_spec: Sequence[Notifier] = ()) -> 
     return [*found, *(_unknown(path, "no such module") for path in paths if not _is_installed(path))]
 
 
+@functools.cache  # looking for a module takes up to a millisecond, and every spec asks for those of the site
 def _is_installed(path: str) -> bool:
     try:
         return find_spec(path.rpartition(".")[0]) is not None
