@@ -16,7 +16,7 @@ STATES = st.builds(
     server=st.just(NEW),
     deployed=st.frozensets(RELEASES),
     current=st.booleans(),
-    fetches_here=st.booleans(),
+    fits_here=st.booleans(),
     available=st.booleans(),
     enough_replicas=st.booleans(),
     surges=st.booleans(),
@@ -41,7 +41,7 @@ def made(goal, seen, move):
     """The world after a move, as a cluster that works would show it."""
     changes = {
         Move.MAKE_ROOM: {"room": True, "whole": False},
-        Move.DEPLOY: {"deployed": seen.deployed | {NEW}, "current": True, "fetches_here": True, "available": False},
+        Move.DEPLOY: {"deployed": seen.deployed | {NEW}, "current": True, "fits_here": True, "available": False},
         Move.POINT_CANDIDATE: {"candidate_selects": NEW},
         Move.AWAIT_AVAILABLE: {"available": True},
         Move.POINT_LIVE: {"live_selects": NEW, "live_endpoints_settled": False, "followed": False},

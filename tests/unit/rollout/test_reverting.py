@@ -1,9 +1,13 @@
 """Back to the release before, long after another one was promoted."""
 
+from dataclasses import replace
+
 import pytest
 
 from slipway.tasks.contracts.errors import ConflictError, InputError, UnavailableError
+from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.stored.release import RevertRequest
+from slipway.tasks.serving.rendered.manifests import keys_secret
 from slipway.tasks.steps import revert, roll_out
 from tests.fakes.cluster import standing
 from tests.fakes.rollouts import channel, released, version
@@ -34,6 +38,24 @@ def test_a_release_that_is_still_warm_is_not_deployed_again(workspace, cluster):
     revert.run(ASKED, workspace)
 
     assert f"apply Deployment {first.id}" not in cluster.changes
+
+
+@pytest.mark.parametrize("spec", [{}, {"serving": {"group": "chat"}}], ids=["alone", "in a group"])
+def test_a_warm_release_from_before_the_site_asked_for_keys_asks_for_them_before_it_takes_traffic(
+    workspace, cluster, spec
+):
+    released(workspace, 1, **spec)
+    serving = workspace.site.serving.model_copy(update={"authentication": Authentication()})
+    locked = replace(workspace, site=workspace.site.model_copy(update={"serving": serving}))
+    released(locked, 2, **spec)
+    cluster.changes.clear()
+
+    revert.run(ASKED, locked)
+
+    servers = cluster.find("Deployment", {})
+    assert [keys_secret(server) for server in servers] == ["slipway-api-keys"] * len(servers)
+    deployed, pointed = [change.split()[1] for change in cluster.changes if change.startswith("apply")]
+    assert (deployed, pointed) == ("Deployment", "Service")
 
 
 def test_a_release_that_is_gone_is_deployed_again_and_waited_for_before_traffic(workspace, cluster):

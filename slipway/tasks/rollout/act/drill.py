@@ -98,7 +98,7 @@ class Drill:
 
     def _check_live(self) -> None:
         seen = self.live.observe(Goal.SERVE)
-        if seen.server not in seen.deployed or not seen.fetches_here:
+        if seen.server not in seen.deployed or not seen.fits_here:
             raise InputError(
                 f"{self.live.release.id} is live and not deployed as the channel says, so there is nothing to drill",
                 remedy=f"Restore it first: `slipway rollback {self.live.model} --to live`.",

@@ -40,7 +40,8 @@ POLL_S = 0.2
 BAKE_LOOK_S = 5.0
 DISRUPTION_BUDGET = "PodDisruptionBudget"
 BY_CHANNEL = {Goal.REVERT, Goal.RESTORE, Goal.WARM, Goal.SERVE, Goal.STAND_BY, Goal.COOL}
-"""Goals whose release was deployed by another run, perhaps before its model moved to another bucket."""
+"""Goals whose release was deployed by another run, perhaps before its model moved to another bucket, or its site asked
+for API keys."""
 REASONS: dict[tuple[Goal, Move], str] = {
     (Goal.ROLL_OUT, Move.DEPLOY): "CandidateDeployed",
     (Goal.PROMOTE, Move.SWAP_CHANNEL): "Promoted",
@@ -233,9 +234,9 @@ class RolloutReconciler:
             current=goal is Goal.ROLL_OUT
             and mine is not None
             and manifests.digest_of(mine) == manifests.digest_of(self.target.rendered()[0]),
-            fetches_here=goal not in BY_CHANNEL
+            fits_here=goal not in BY_CHANNEL
             or mine is None
-            or manifests.release_uris(mine) == self.target.release_uris,
+            or (manifests.release_uris(mine) == self.target.release_uris and self._asks_for_keys(mine)),
             available=mine is not None and is_available(mine),
             enough_replicas=mine is None
             or replicas.count(mine) >= replicas.carried(self.release, self.target.name, workloads, live_selects),
@@ -252,6 +253,12 @@ class RolloutReconciler:
             channel_live=live_id,
             kept=self.target.needed(lambda: self._live(channel)) | kept,
         )
+
+    def _asks_for_keys(self, workload: manifests.Document) -> bool:
+        """Whether a workload's front asks for the keys of the site, or for none where the site has none."""
+        authentication = self.workspace.site.serving.authentication
+        secret = None if authentication == "none" else authentication.keys_secret
+        return manifests.keys_secret(workload) == secret
 
     def _make(self, move: Move, goal: Goal, seen: Observed, change: Callable[[Channel], Channel]) -> str:
         if move in {Move.POINT_CANDIDATE, Move.POINT_LIVE}:

@@ -64,8 +64,9 @@ class Observed:
     """Workloads that exist, of the model's releases and of its group."""
     current: bool = False
     """Whether the release's workload matches today's spec and site."""
-    fetches_here: bool = True
-    """Whether the workload's new pods fetch its releases from where they are stored now; False after a move."""
+    fits_here: bool = True
+    """Whether the workload's new pods fetch its releases from where they are stored now, and ask for the site's API
+    keys; False after a move, and of a release from before the site asked for keys."""
     available: bool = False
     """Whether every replica of the workload is available, in its newest generation."""
     enough_replicas: bool = True
@@ -147,7 +148,7 @@ def _roll_out(seen: Observed) -> Move | None:
 
 def _runs(seen: Observed) -> bool:
     """Whether every pod that the release needs runs already, so that it needs no more room."""
-    return seen.server in seen.deployed and seen.fetches_here and seen.available and seen.enough_replicas
+    return seen.server in seen.deployed and seen.fits_here and seen.available and seen.enough_replicas
 
 
 def _clear_away(seen: Observed) -> Move | None:
@@ -191,7 +192,7 @@ def _serve(seen: Observed) -> Move | None:
 def _start(seen: Observed) -> Move | None:
     if seen.live_selects != seen.release and not seen.room and not _runs(seen):
         return Move.MAKE_ROOM
-    return Move.DEPLOY if seen.server not in seen.deployed or not seen.fetches_here else None
+    return Move.DEPLOY if seen.server not in seen.deployed or not seen.fits_here else None
 
 
 def _take_traffic(seen: Observed) -> Move:
@@ -276,6 +277,6 @@ def _restore(seen: Observed) -> Move | None:
 
     It has to be available before anything else changes: old pods that still answer could not start again.
     """
-    if seen.server in seen.deployed and seen.fetches_here and not seen.available:
+    if seen.server in seen.deployed and seen.fits_here and not seen.available:
         return Move.AWAIT_AVAILABLE
     return _revert(seen)

@@ -40,6 +40,8 @@ WORKER_LABEL = "slipway.dev/worker-of"
 OWN_LABELS = {"app.kubernetes.io/managed-by": "slipway"}
 MANIFEST = "slipway.dev/manifest-sha256"
 """Annotation with the digest of what was rendered: it tells whether a manifest differs from the one applied."""
+KEYS_VOLUME = "keys"
+"""Volume with the Secret of API keys, in a pod whose front asks for them (k8s_manifests/serving)."""
 RELEASE_URI = "slipway.dev/release-uri"
 """Annotation with the address of a server's release; in a group followed by a dot and a member's name."""
 WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
@@ -198,6 +200,16 @@ def release_uris(document: Document) -> dict[str, str]:
     """Addresses of the releases that a workload's pods fetch, by annotation."""
     annotations = document["metadata"].get("annotations") or {}
     return {name: uri for name, uri in annotations.items() if name.startswith(RELEASE_URI)}
+
+
+def keys_secret(workload: Document) -> str | None:
+    """The Secret of API keys that a workload's front asks for; None where it lets everybody in."""
+    spec = workload["spec"]
+    template = spec["leaderWorkerTemplate"]["leaderTemplate"] if "leaderWorkerTemplate" in spec else spec["template"]
+    secrets = {
+        volume["name"]: volume["secret"]["secretName"] for volume in template["spec"]["volumes"] if "secret" in volume
+    }
+    return secrets.get(KEYS_VOLUME)
 
 
 def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
