@@ -21,7 +21,7 @@ def passed(runs, live="demo-0", *, why="error_rate is 0, at most 0 (n=64)", not_
     report = GateReport(
         release_id="demo-1", live=live, verdict=Verdict.PASSED, judgements=(judgement,), not_applicable=not_judged
     )
-    data = {"report": report.model_dump(mode="json"), "evidence": "s3://slipway/evidence"}
+    data = {"report": report.model_dump(mode="json"), "evidence": "s3://slipway/team-a/releases/demo/evidence"}
     return runs.result("gate", data=data)
 
 

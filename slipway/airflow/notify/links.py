@@ -7,7 +7,10 @@ from airflow.sdk.configuration import conf
 
 from slipway.airflow.site import current_site
 from slipway.airflow.step_documents import located
+from slipway.tasks.contracts.redaction import bounded
+from slipway.tasks.contracts.stored.artifact import Layout
 
+URI_CHARS = 200
 log = logging.getLogger(__name__)
 
 
@@ -26,9 +29,13 @@ def approval_url(dag_id: str, run_id: str, task_id: str) -> str:
 def document_url(uri: str) -> str:
     """Where a person reads a document of the object store: in the site's console, or by a link that expires.
 
-    It is signed without a request to the store. A store that gives none is logged, and the address is empty.
+    It is signed without a request to the store. A store that gives none is logged, and the address is empty; so is an
+    address that Slipway does not write to: a pod named it, and Airflow's connection may read more than the pod.
     """
     store = current_site().object_store
+    if not Layout(store.root).holds(uri):
+        log.error("%r is not among what Slipway stores, so there is no link to it", bounded(uri, URI_CHARS))
+        return ""
     if page := store.page_of(uri):
         return page
     try:

@@ -8,6 +8,7 @@ from slipway.tasks.contracts.site.site import ObjectStoreSite
 from tests.dags.results_to_approve import passed
 
 AIRFLOW = "https://airflow.example/team"
+REPORT = "s3://slipway/team-a/releases/demo/evidence/report.html"
 
 
 @pytest.fixture(autouse=True)
@@ -55,11 +56,11 @@ def test_deploying_again_what_was_live_is_no_rollback(runs, noticed):
 
 
 def test_a_drill_says_what_it_found_and_links_to_its_report(runs, noticed):
-    data = {"verdict": "failed", "report_uri": "s3://slipway/team-a/evidence/drill.json"}
+    data = {"verdict": "failed", "report_uri": "s3://slipway/team-a/releases/demo/evidence/drill.json"}
     notice = noticed("drill-failed", "drill", drill=runs.result("drill", summary="3 of 64 requests failed", data=data))
 
     assert notice.lines == ("3 of 64 requests failed",)
-    assert "/slipway/team-a/evidence/drill.json?X-Amz-" in notice.report_url
+    assert "/slipway/team-a/releases/demo/evidence/drill.json?X-Amz-" in notice.report_url
 
 
 def test_a_drill_that_could_not_be_held_says_why(runs, noticed):
@@ -86,4 +87,16 @@ def test_a_site_with_a_console_links_to_its_pages():
 def test_a_link_that_cannot_be_signed_is_left_out(monkeypatch):
     monkeypatch.setenv("AIRFLOW_CONN_AWS_DEFAULT", '{"conn_type": "aws", "extra": {"endpoint_url": "no address"}}')
 
-    assert document_url("s3://slipway/report.html") == ""
+    assert document_url(REPORT) == ""
+
+
+def test_a_link_is_signed_for_what_slipway_stores_alone(caplog):
+    elsewhere = (
+        "s3://payroll/releases/report.html",
+        "s3://slipway/team-b/releases/report.html",
+        "",
+        "file:///etc/passwd",
+    )
+
+    assert [document_url(uri) for uri in elsewhere] == [""] * len(elsewhere)
+    assert caplog.text.count("is not among what Slipway stores") == len(elsewhere)

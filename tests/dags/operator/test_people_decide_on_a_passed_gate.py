@@ -31,7 +31,7 @@ def test_the_question_shows_every_judgement_and_where_the_evidence_lies(runs):
 
     assert "`demo-1` would replace the live release `demo-0`" in text
     assert "- passed: error_rate is 0, at most 0 (n=64)" in text
-    assert "`s3://slipway/evidence`" in text
+    assert "`s3://slipway/team-a/releases/demo/evidence`" in text
 
 
 def test_the_question_shows_what_changes_and_what_plan_warned_of(runs):
@@ -97,7 +97,10 @@ def test_texts_of_strangers_stay_in_the_code_blocks_of_the_question(runs, text):
     assert [each.type for each in tokens if each.type not in PROSE] == ["fence", "fence"]
     inline = [child for each in tokens for child in each.children or [] if child.type not in INLINE]
     assert [child.type for child in inline] == ["link_open", "link_close"]
-    assert "/slipway/evidence/report.html?X-Amz-Algorithm=AWS4-HMAC-SHA256&" in inline[0].attrs["href"]
+    assert (
+        "/slipway/team-a/releases/demo/evidence/report.html?X-Amz-Algorithm=AWS4-HMAC-SHA256&"
+        in inline[0].attrs["href"]
+    )
 
 
 class Pulled:

@@ -119,7 +119,11 @@ def refusal(release_id):
         judgement(Verdict.FAILED, "smoke_accuracy is 0.5, at least 1 (n=2)"),
     ]
     report = GateReport(release_id=release_id, live=None, verdict=Verdict.FAILED, judgements=judgements)
-    return {"verdict": "failed", "evidence": "s3://slipway/evidence", "report": report.model_dump(mode="json")}
+    return {
+        "verdict": "failed",
+        "evidence": "s3://slipway/team-a/releases/demo/evidence",
+        "report": report.model_dump(mode="json"),
+    }
 
 
 def judgement(verdict, why):
@@ -186,7 +190,7 @@ def test_a_refused_release_is_rolled_back_and_the_run_ends_failed(runs, run, tol
         "the candidate was rolled back",
     ]
     assert event["data"]["report_url"].startswith("http://127.0.0.1:")
-    assert event["data"]["report_url"].partition("?")[0].endswith("/slipway/evidence/report.html")
+    assert event["data"]["report_url"].partition("?")[0].endswith("/slipway/team-a/releases/demo/evidence/report.html")
     (mail,) = told.mailbox.mails
     assert mail["Subject"] == f"demo: {runs.release.id} was refused"
     assert mail.get_body().get_content().index("smoke_accuracy is 0.5") < mail.get_body().get_content().index("passed:")
