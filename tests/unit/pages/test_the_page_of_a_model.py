@@ -36,6 +36,17 @@ def test_a_refusal_says_why_first_and_folds_what_passed():
     assert "<details><summary>1 of 2 expectations hold" in shown
 
 
+def test_a_model_from_a_folder_has_neither_a_commit_of_the_hub_nor_a_revision():
+    source = LIVE.plan.source.model_copy(update={"repo": "s3://models/acme/demo", "revision": "", "commit": "a" * 64})
+    live = LIVE.model_copy(update={"plan": LIVE.plan.model_copy(update={"source": source})})
+
+    shown = page({**documents(LAYOUT), LAYOUT.release("demo", LIVE.id): live})
+
+    assert '<th scope="row">Folder</th><td>s3://models/acme/demo@aaaaaaaa, ' in shown
+    assert "Hub commit" not in text(shown)
+    assert "as revision" not in text(shown)
+
+
 def test_wrong_answers_are_shown_as_expected_against_given():
     shown = page(documents(LAYOUT, gate=gate(WRONG), answers=ANSWERS))
 
