@@ -15,6 +15,7 @@ def write_page(path: Path, page: str) -> None:
     """
     try:
         file_descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o644)
+        os.set_blocking(file_descriptor, True)  # a pipe with a reader takes what the reader has room for
         with open(file_descriptor, "wb") as file:  # noqa: PTH123 - of a descriptor
             file.write(page.encode(errors="replace"))
     except OSError as error:

@@ -1,5 +1,8 @@
 """`slipway report`: the page of a model as one file."""
 
+import os
+import threading
+
 import pytest
 
 from slipway.cli.page_files import write_page
@@ -27,3 +30,17 @@ def test_a_page_that_cannot_be_written_is_a_wrong_input(tmp_path):
         write_page(tmp_path / "no-such-folder" / "page.html", "")
 
     assert "cannot be written" in caught.value.what
+
+
+def test_a_pipe_gets_a_page_that_is_larger_than_its_buffer(tmp_path):
+    pipe, received = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    held = os.open(pipe, os.O_RDWR)  # a reader from the beginning, whenever the thread opens it
+
+    write_page(pipe, "x" * 2**20)
+    os.close(held)
+    reader.join(10)
+
+    assert received == [b"x" * 2**20]
