@@ -4,6 +4,7 @@ Commit messages, answers and reasons are texts of strangers. In a message they a
 """
 
 import html
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ KEY = "slipway"
 """Where a notifier finds the notice in its context."""
 INERT = str.maketrans({"<": "\u2039", ">": "\u203a", "@": "\uff20", "`": "\u02cb"})
 """Characters that begin tags, mentions or the end of a code block, and what stands for them."""
+WWW = re.compile(r"(?i)(www)\.")
 TITLES: Mapping[Event, str] = {
     "promoted": "{model}: {release} is live",
     "refused": "{model}: {release} was refused",
@@ -135,9 +137,10 @@ VALUES: Mapping[str, Callable[[Notice], str]] = {
 def _inert(line: str) -> str:
     """The line without what any destination takes for a tag, a mention or a link.
 
-    Slack, Mattermost and mail readers make a link of every address with a scheme.
+    Slack, Mattermost and mail readers make a link of every address with a scheme, and of one that begins with www.
     """
-    return line.translate(INERT).replace("://", ":\u2215\u2215").replace("](", "] (")
+    line = line.translate(INERT).replace("://", ":\u2215\u2215").replace("](", "] (")
+    return WWW.sub("\\1\u2024", line)
 
 
 def _slack_escaped(text: str) -> str:

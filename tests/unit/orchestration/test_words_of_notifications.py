@@ -26,6 +26,7 @@ MENTIONS = [
     "<!channel> <!here|x> <@U024BE7LH> <#C024BE7LR|general> &lt;!channel&gt;",
     "@everyone @here @channel <at>everyone</at>",
     "<http://stranger.example|Report> [Report](http://stranger.example) http://stranger.example",
+    "www.stranger.example/x (WWW.stranger.example) _www.stranger.example_",
     "```\n@everyone http://stranger.example\n```",
     "{html} {run_url} {{ conn.slack.password }} {% raw %}",
 ]
@@ -113,6 +114,7 @@ def test_plain_text_is_harmless_also_where_markup_is_read(text):
     assert len(lines) == 4
     assert not set("<>@`") & set(lines[1])
     assert "://" not in lines[1]
+    assert "www." not in lines[1].lower()
     assert "](" not in lines[1]
 
 
