@@ -7,10 +7,10 @@ not at all, and that the server decides If-Match and If-None-Match of PutObject
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import boto3
@@ -37,6 +37,8 @@ from slipway.tasks.contracts.site.site import ObjectStoreSite
 from slipway.tasks.contracts.stored.artifact import Algorithm
 
 CONNECT_TIMEOUT_S = 5
+R = TypeVar("R")
+
 READ_TIMEOUT_S = 30
 SPARE_CONNECTIONS = 32  # beside those of parts: small files, copies and documents
 FIRST_REGION = "us-east-1"
@@ -125,12 +127,16 @@ class S3ObjectStore(ObjectStore):
         put = partial(self._client.put_object, **address, Body=data, ContentType="application/json")
         if etag is None:
             return dict(put(IfNoneMatch="*"))
+        return dict(self._if_match(address, etag, lambda condition: put(IfMatch=condition)))
+
+    def _if_match(self, address: Mapping[str, str], etag: str, send: Callable[[str], R]) -> R:
+        """The answer to a request on the condition that the object has this ETag."""
         try:
-            return dict(put(IfMatch=etag))
+            return send(etag)
         except aws.ClientError as error:
             if self._is_amazon or not self._refuses_quotes(error, address, etag):
                 raise
-        return dict(put(IfMatch=etag.strip('"')))
+        return send(etag.strip('"'))
 
     def _refuses_quotes(self, refusal: aws.ClientError, address: Mapping[str, str], etag: str) -> bool:
         """Whether the store refused the ETag that the object has, in the quotes that are part of it.
@@ -196,8 +202,13 @@ class S3ObjectStore(ObjectStore):
 
     @override
     def read_into(self, uri: str, view: memoryview, *, offset: int, size_bytes: int, etag: str | None) -> None:
+        address = address_of(uri)
+
+        def read(condition: str | None) -> bool:
+            return self._files.read_into(address, view, offset=offset, size_bytes=size_bytes, etag=condition)
+
         with self._errors.translated(uri):
-            if self._files.read_into(address_of(uri), view, offset=offset, size_bytes=size_bytes, etag=etag):
+            if read(None) if etag is None else self._if_match(address, etag, read):
                 return
         raise LostRaceError(f"{uri} has not {size_bytes} bytes any more", remedy="Read it again.")
 
