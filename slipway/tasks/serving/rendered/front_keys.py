@@ -169,7 +169,7 @@ function envoy_on_request(handle)
   if is_open(headers) then
     return
   end
-  local name = secret and #secret <= LONGEST and client_or_none(handle, secret)
+  local name = secret and #secret > 0 and #secret <= LONGEST and client_or_none(handle, secret)
   if not name then
     handle:respond({[":status"] = "401", ["www-authenticate"] = "Bearer"}, secret and "WRONG_KEY" or "NO_KEY")
     return
