@@ -10,6 +10,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType, DagRunType
+from sqlalchemy import delete
 
 from tests.support.paths import REPOSITORY
 
@@ -43,4 +44,4 @@ def stored_run(bag, dag_id, run_id, states, *, note=None):
         ids = {name: task.id for name, task in tasks.items()}
     yield ids
     with create_session() as session:
-        session.delete(session.get(DagRun, run.id))
+        session.execute(delete(DagRun).where(DagRun.id == run.id))

@@ -36,7 +36,7 @@ class OpenAiServer:
 
     def __init__(self, triton, folder, models=("demo",), connection_age_s=600, processes=1, behind=None, keys=None):
         self.port, self.grpc_port, self.probe_port = free_ports(3)
-        self.folder, self.log = folder, folder / "openai.log"
+        self.folder, self.log, self._has_keys = folder, folder / "openai.log", keys is not None
         self._ports = {
             (PORTS["http"], TRITON_PORTS["http"]): (self.port, triton.http_port),
             (PORTS["grpc"], TRITON_PORTS["grpc"]): (self.grpc_port, triton.grpc_port),
@@ -93,8 +93,10 @@ class OpenAiServer:
         return drain.drain(admin, SystemClock(), leave_s=leave_s, requests_s=requests_s)
 
     def _answers(self):
+        # a front that asks for keys answers for the API itself, so Triton's health is all that can be asked without one
+        path = "health" if self._has_keys else "v1/models"
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/health").status_code == 200
+            return httpx.get(f"{self.url}/{path}").status_code == 200
         return False
 
     def _config(self, connection_age_s, keys):
