@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from slipway.tasks.adapters.load.load_clients import connect
+from slipway.tasks.adapters.load.connecting import connect
 from slipway.tasks.adapters.store.dataset_store import DatasetStore
 from slipway.tasks.adapters.triton.triton import TritonClient
 from slipway.tasks.adapters.workspace import Outcome, Workspace

@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 
 from slipway.cli.ask.generate import GenerateClient
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
-from slipway.tasks.adapters.load.load_clients import connect
+from slipway.tasks.adapters.load.connecting import connect
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.contracts.api_keys import ApiKey, file_of, new_secret, read_keys, sha256_of_key, time_text
 from slipway.tasks.serving.rendered import front, front_keys

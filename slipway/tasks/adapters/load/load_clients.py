@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
 from slipway.tasks.adapters.load import open_loop
+from slipway.tasks.adapters.load.connecting import connect
 from slipway.tasks.adapters.load.open_loop import MAX_IN_FLIGHT, timed
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.tokens import TokenCounter
@@ -67,12 +68,6 @@ class Load:
     timeout_s: float
     counter: TokenCounter
     began_s: float
-
-
-def connect(address: ServiceAddress, *, own_connection: bool = False) -> TritonClient:
-    """A client of a Service; see TritonClient for `own_connection`."""
-    http_port, grpc_port = address.ports["http"], address.ports["grpc"]
-    return TritonClient(address.host, http_port, grpc_port, own_connection=own_connection, api_key=address.api_key)
 
 
 class LoadClients:

@@ -9,7 +9,8 @@ from typing import Self
 
 from slipway.tasks.adapters.clock import Clock, cpu_seconds
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
-from slipway.tasks.adapters.load.load_clients import Load, LoadClients, Turn, connect, numbers_of
+from slipway.tasks.adapters.load.connecting import connect
+from slipway.tasks.adapters.load.load_clients import Load, LoadClients, Turn, numbers_of
 from slipway.tasks.adapters.load.load_processes import LoadProcesses
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.tokens import TokenCounter

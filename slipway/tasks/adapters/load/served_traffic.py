@@ -8,7 +8,7 @@ from collections.abc import Callable
 from slipway.tasks.adapters.kube import pod_state
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
-from slipway.tasks.adapters.load.load_clients import connect
+from slipway.tasks.adapters.load.connecting import connect
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.contracts.measured.traffic import Served, read_front_page, read_page
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
-from slipway.tasks.adapters.load.load_clients import connect
+from slipway.tasks.adapters.load.connecting import connect
 from slipway.tasks.adapters.load.open_loop import MAX_IN_FLIGHT, arrivals, submit, timed
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
 from slipway.tasks.adapters.triton.triton import TritonClient
