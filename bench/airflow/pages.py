@@ -35,7 +35,7 @@ from tests.support.browser import page
 
 LAYOUT = Layout("s3://slipway/team")
 EVENTS = 30
-"""Of each channel."""
+"""Events of each channel."""
 GOAL_MS = 300.0
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 

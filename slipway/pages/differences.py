@@ -1,4 +1,4 @@
-"""Where two short texts differ, by words. Pure."""
+"""Compares two short texts word by word. Pure."""
 
 import re
 from difflib import SequenceMatcher
@@ -7,9 +7,9 @@ from typing import NamedTuple
 from slipway.pages.texts import shown
 
 ANSWER_CHARS = 2000
-"""Of an answer."""
+"""The part of an answer that is shown."""
 COMPARED = 200
-"""Words, and spaces between them, from the beginning. Where words repeat, the time grows with the cube of these."""
+"""How many words, and spaces between them, are compared. The time grows with their cube if words repeat."""
 
 
 class Piece(NamedTuple):

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import urllib.request
 from pathlib import Path
 
 from tests.dags.places import CREDENTIALS, SITE, store_connection
@@ -37,7 +36,7 @@ from slipway.airflow.step_documents import s3_client_of  # noqa: E402
 from tests.dags.step_runs import StepRuns  # noqa: E402
 from tests.fakes.kubernetes_pods import PodServer  # noqa: E402
 from tests.support.ports import free_ports  # noqa: E402
-from tests.support.waiting import PATIENCE_S, until  # noqa: E402
+from tests.support.waiting import PATIENCE_S, answers, until  # noqa: E402
 
 
 def pytest_collection_modifyitems(items):
@@ -67,19 +66,11 @@ def s3_endpoint():
     )
     endpoint = f"http://127.0.0.1:{port}"
     try:
-        until(lambda: _answers(f"{endpoint}/moto-api/"))
+        until(lambda: answers(f"{endpoint}/moto-api/"))
         yield endpoint
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
-
-
-def _answers(url):
-    try:
-        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Wait for what is expected to come true."""
 
 import time
+import urllib.request
 
 PATIENCE_S = 180.0
 """Far more than anything here takes beside other work: a machine that stalls makes a test slow, not wrong."""
@@ -20,3 +21,12 @@ def until(check, timeout_s=PATIENCE_S, every_s=None, said=str):
         assert waited_s < timeout_s, f"waited {timeout_s} s in vain. {said()}"
         time.sleep(every_s or min(LONGEST_PAUSE_S, max(FIRST_PAUSE_S, LATE * waited_s)))
     return answer
+
+
+def answers(url):
+    """Whether a server answers there."""
+    try:
+        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
+    except OSError:
+        return False
+    return True

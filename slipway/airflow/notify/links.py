@@ -27,10 +27,10 @@ def approval_url(dag_id: str, run_id: str, task_id: str) -> str:
 
 
 def document_url(uri: str) -> str:
-    """Where a person reads a document of the object store: in the site's console, or by a link that expires.
+    """The address of a document for a person: a page of the site's console, or a link that expires.
 
-    It is signed without a request to the store. A store that gives none is logged, and the address is empty; so is an
-    address that Slipway does not write to: a pod named it, and Airflow's connection may read more than the pod.
+    It is signed without a request to the store. A store that gives none is logged, and the address is empty; so is the
+    address of what Slipway does not store: a pod named it, and Airflow's connection may read more than the pod.
     """
     store = current_site().object_store
     if not Layout(store.root).holds(uri):

@@ -15,7 +15,7 @@ from slipway.tasks.contracts.redaction import bounded, printable, redacted
 LINE_CHARS = 500
 MAX_LINES = 30
 KEY = "slipway"
-"""Where a notifier finds the notice in its context."""
+"""The key of the notice in a notifier's context."""
 INERT = str.maketrans({"<": "\u2039", ">": "\u203a", "@": "\uff20", "`": "\u02cb"})
 """Characters that begin tags, mentions or the end of a code block, and what stands for them."""
 WWW = re.compile(r"(?i)(www)\.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 PATIENCE_S = 15.0
-"""For all notifiers of an event together. Airflow ends a task's process 20 s after its success
+"""The time that all notifiers of an event have together. Airflow ends a task's process 20 s after its success
 (`[core] task_success_overtime`)."""
 ERROR_CHARS = 500
 PROVIDERS = "airflow.providers"

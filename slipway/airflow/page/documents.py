@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from slipway.pages.reading import Parse, Stored, parsed
 
 MAX_BYTES = 4 << 20
-"""Of one document. A channel with 200 events of 2,000 characters has half a megabyte."""
+"""The largest document that is read. A channel with 200 events of 2,000 characters has half a megabyte."""
 MAX_KEPT_BYTES = 128 << 20
-"""Of all documents that are kept, as they are stored."""
+"""The most that all kept documents have together, as they are stored."""
 AT_ONCE = 16
 FRESH_S, STALE_S = 5.0, 60.0
 CLIENT_S = 600

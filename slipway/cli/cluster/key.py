@@ -74,10 +74,10 @@ def key(
             echo(f"revoked {each.name} {each.id}", err=True)
     else:
         made, secret = create(stored, name or "", days, now)
-        if for_steps:
-            put_own_key(cluster, authentication.own_key_secret, site.kubernetes.pipeline_namespace, secret)
         echo(f"created {made.name} {made.id}, expires: {made.expires}. The key is not shown again:", err=True)
         echo(secret)
+        if for_steps:  # after it was printed: if this fails, the key that is stored is not lost
+            put_own_key(cluster, authentication.own_key_secret, site.kubernetes.pipeline_namespace, secret)
 
 
 def create(stored: "KeySecret", name: str, days: int | None, now: datetime) -> tuple[ApiKey, str]:
@@ -127,4 +127,5 @@ def _check(name: str | None) -> None:
             "a key needs a name",
             found=repr(name) if name else "none",
             expected="lower-case letters, digits, dots, dashes and underscores, at most 63",
+            remedy="Give one, as in `slipway key create alice`.",
         )

@@ -93,7 +93,7 @@ def release(
 
 
 def _link(settings: Settings, uri: str) -> str:
-    """Where a person opens a document; its URI where this machine has no site file or no credentials of the store."""
+    """A link to a document; its URI if this machine has no site file or no credentials for the store."""
     try:
         return settings.store()[0].link(uri)
     except PipelineError:

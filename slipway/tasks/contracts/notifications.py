@@ -1,4 +1,4 @@
-"""Who is told about releases: the notifiers of a site and of a spec. Pure: Airflow's side calls them."""
+"""The notifiers of a site and of a spec. Pure: slipway.airflow.notify calls them."""
 
 import re
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ def _names(arguments: dict[str, Argument]) -> Iterator[str]:
 
 
 class Notifications(UserDocument):
-    """Whom a site tells about every model, and whom its specs may tell besides."""
+    """A site's notifiers for every model, and the notifiers that its specs may add."""
 
     send: tuple[Notifier, ...] = Field(default=(), max_length=MAX_NOTIFIERS, description="notifiers of every model")
     from_specs: dict[ImportPath, tuple[ArgumentName, ...]] = Field(

@@ -15,7 +15,7 @@ from tests.dags.services.people import ROLES, RightsPerModel
 from tests.support.paths import REPOSITORY
 from tests.support.ports import free_ports
 from tests.support.service_logs import LogFiles, tell
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, answers, until
 
 PASSWORD = "of-everybody"
 HOSTILE = """
@@ -103,17 +103,8 @@ def api_server(folder, s3_endpoint):
     with log.open("w") as output:
         process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
-        until(lambda: _answers(f"{address}/api/v2/version"))
+        until(lambda: answers(f"{address}/api/v2/version"))
         yield ApiServer(address)
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
-
-
-def _answers(url):
-    """Whether somebody answers there."""
-    try:
-        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
-    except OSError:
-        return False
-    return True

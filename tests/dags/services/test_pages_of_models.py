@@ -1,4 +1,4 @@
-"""The pages of models in Airflow: what they say, to whom, and that a stranger's text in them is text."""
+"""Airflow's pages of models show each person what their rights allow, and run nothing that a stranger wrote."""
 
 import re
 from datetime import UTC, datetime

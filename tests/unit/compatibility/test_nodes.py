@@ -33,7 +33,5 @@ def test_products_that_no_number_of_nodes_gives_are_refused_with_some_that_do(te
 
 
 def test_what_is_served_on_one_node_is_refused_over_two_with_the_reason():
-    with refused(
-        what="vllm is served on one node: Triton's vLLM backend starts nothing", remedy="trt-engine or llmapi"
-    ):
+    with refused(what="vllm is served on one node: nothing starts vLLM's ranks", remedy="trt-engine or llmapi"):
         nodes_of("vllm", 4, 2)

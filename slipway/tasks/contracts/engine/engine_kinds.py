@@ -193,11 +193,11 @@ VLLM = EngineTraits(
     uneven_experts=True,
     # vllm/config/speculative.py, SpeculativeMethod, at v0.19.0, v0.22.1 and v0.24.0
     speculative=frozenset({"eagle", "eagle3", "draft_model", "mtp", "ngram"}),
-    one_node_because="Triton's vLLM backend starts nothing on other nodes, and takes the address of the first one only "
-    "from a file that is written before there is a pod",
+    one_node_because="nothing starts vLLM's ranks on other nodes, and the first one's address would have to be in a "
+    "file that is written before there is a pod",
     # no attention_dp: it is data_parallel_size there, whose ranks are engines of their own, and Triton's backend is not
     # known to serve several (docs/decisions/0018)
-    # Triton's vllm backend pins a model to one GPU only (KIND_GPU), and gpu_memory_utilization is of the whole GPU
+    # gpu_memory_utilization is of the whole GPU
     options=(*COMMON_OPTIONS, "enforce_eager", "prefix_caching", "max_loras"),
     does_by_itself=frozenset({"guided_decoding_backend"}),
     always_chunks=True,

@@ -1,4 +1,4 @@
-"""Engine kind `vllm`: a checkpoint, as it is or quantized by ModelOpt, and its adapters, in Triton's vllm backend."""
+"""Engine kind `vllm`: a checkpoint, as it is or quantized by ModelOpt, and its adapters, in vLLM."""
 
 from collections.abc import Mapping
 from pathlib import Path
