@@ -82,8 +82,8 @@ class Settings:
             state,
         )
 
-    def airflow(self) -> "Airflow":
-        """A connection to Airflow.
+    def airflow(self, timeout_s: float | None = None) -> "Airflow":
+        """A connection to Airflow for a command that waits for `timeout_s` in all.
 
         Raises:
             InputError: no address is known.
@@ -93,7 +93,7 @@ class Settings:
         # the HTTP client takes a third of a second to import, which `slipway ask` need not wait for
         from slipway.cli.airflow.api import Airflow  # noqa: PLC0415
 
-        return Airflow(self.address, self.login)
+        return Airflow(self.address, self.login, timeout_s)
 
     def site(self) -> "Site":
         """The site.

@@ -176,10 +176,16 @@ class TaskError:
 
 
 class Airflow:
-    """A connection to one Airflow. Not for use by several threads."""
+    """A connection to one Airflow. Not for use by several threads.
 
-    def __init__(self, address: str, login: Login) -> None:
-        self._session = Session(address, login)
+    Args:
+        address: of its API server.
+        login: who asks.
+        timeout_s: for how long the command means to wait in all; no answer is waited for much longer than that.
+    """
+
+    def __init__(self, address: str, login: Login, timeout_s: float | None = None) -> None:
+        self._session = Session(address, login, timeout_s)
         self.address = self._session.address
 
     def __enter__(self) -> Self:

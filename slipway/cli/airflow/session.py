@@ -1,5 +1,6 @@
 """Requests to Airflow's REST API: logging in, renewing the token, and what a refused request means."""
 
+import time
 import unicodedata
 from collections.abc import Mapping
 from functools import partial
@@ -19,6 +20,8 @@ from slipway.tasks.contracts.errors import InputError, UnavailableError
 REQUEST_TIMEOUT_S = 15.0
 ANSWER_S = 30.0
 """With everything that leads to it: connections, redirects and headers."""
+LEAST_ANSWER_S = 5.0
+"""What an answer may take once the command's own time is over: whoever stops waiting still says how things stand."""
 QUOTED_CHARS = 256
 EXAMPLE = "http://127.0.0.1:8080"
 
@@ -48,7 +51,8 @@ class _Refusal(Document):
 class Session:
     """An HTTP connection with a token. Not for use by several threads."""
 
-    def __init__(self, address: str, login: Login) -> None:
+    def __init__(self, address: str, login: Login, timeout_s: float | None = None) -> None:
+        self._deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self.address = _without_credentials(address.strip()).rstrip("/")
         self._user = _one_line(login.user, "SLIPWAY_AIRFLOW_USER")
         self._password = _one_line(login.password, "SLIPWAY_AIRFLOW_PASSWORD")
@@ -124,7 +128,7 @@ class Session:
 
     def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
-            return within(ANSWER_S, lambda: self._client.request(method, path, **request))
+            return within(self._answer_s(), lambda: self._client.request(method, path, **request))
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._no_address() from error
         except httpx.LocalProtocolError:  # its text and its chain quote the header, which may hold a token
@@ -141,6 +145,11 @@ class Session:
                 found=error,
                 remedy="Check that Airflow is up and that SLIPWAY_AIRFLOW is right.",
             ) from error
+
+    def _answer_s(self) -> float:
+        if self._deadline is None:
+            return ANSWER_S
+        return min(ANSWER_S, max(LEAST_ANSWER_S, self._deadline - time.monotonic()))
 
     def _no_address(self) -> InputError:
         return InputError(

@@ -44,7 +44,7 @@ def gc(
     what has to be kept.
     """
     console = console_on()
-    with settings_of(context).airflow() as airflow:
+    with settings_of(context).airflow(timeout) as airflow:
         run, new = start(airflow, RETENTION, {"dry_run": dry_run}, run_id)
         announce(console, airflow, run, new=new)
         view = followed(console, airflow, run, timeout)

@@ -32,7 +32,7 @@ def plan_in_airflow(
         typer.Exit: there is no plan; the reason was printed.
     """
     progress = console_on(stderr=True)
-    with settings.airflow() as airflow:
+    with settings.airflow(timeout) as airflow:
         run, _ = start(airflow, dag_of(name), parameters(revision, force=force, plan_only=True), run_id)
 
         def planned(view: RunView) -> bool:

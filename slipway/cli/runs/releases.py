@@ -76,7 +76,7 @@ def release(
     if approval not in {None, "none", "human"}:
         raise InputError("--approval is not valid", found=repr(approval), expected="none or human")
     console, settings = console_on(), settings_of(context)
-    with settings.airflow() as airflow:
+    with settings.airflow(timeout) as airflow:
         run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
         announce(console, airflow, run, new=new)
         if not wait:
@@ -129,7 +129,7 @@ def rollback(
         said = run_step(arguments, settings.known_site_file(), instead="Without --direct Airflow does it.")
         end(console, Outcome(DONE, said))
         return
-    with settings.airflow() as airflow:
+    with settings.airflow(timeout) as airflow:
         conf = {"reason": reason, **({"to": to} if to else {})}
         started, new = start(airflow, f"rollback__{name}", conf, run_id)
         announce(console, airflow, started, new=new)
@@ -146,7 +146,7 @@ def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id:
     bucket: then its pods are replaced one by one, and fetch it from there.
     """
     console = console_on()
-    with settings_of(context).airflow() as airflow:
+    with settings_of(context).airflow(timeout) as airflow:
         run, new = start(airflow, f"rollback__{name}", {"to": "live"}, run_id)
         announce(console, airflow, run, new=new)
         view = followed(console, airflow, run, timeout)

@@ -3,11 +3,13 @@
 import httpx
 import pytest
 
+from slipway.cli.airflow import session
 from slipway.cli.airflow.api import Airflow, NoSuchDagError
 from slipway.cli.airflow.login import Login
 from slipway.cli.airflow.patience import PATIENCE_S, Silence
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
+from tests.fakes.hostile_proxy import HostileProxy
 from tests.unit.cli.runs import DAG, failed, promoted
 
 
@@ -35,6 +37,24 @@ def test_a_token_that_has_expired_is_renewed(airflow):
         assert api.runs(DAG, 1) == []
 
     assert airflow.count("POST /auth/token") == 2
+
+
+@pytest.mark.timeout(60)
+def test_headers_that_never_end_are_not_waited_for_beyond_the_commands_own_time(airflow, monkeypatch):
+    """Four answers of half a minute each would be two minutes after --timeout 1."""
+    monkeypatch.setattr(session, "LEAST_ANSWER_S", 0.5)
+    airflow.dags[DAG] = promoted()
+
+    with HostileProxy(int(airflow.address.rpartition(":")[2]), 0) as proxy:
+        proxy.at, proxy.wrong = 2, "slow headers"
+        with (
+            Airflow(f"http://{proxy.host}", Login(USER, PASSWORD), timeout_s=1) as api,
+            pytest.raises(UnavailableError) as caught,
+        ):
+            api.trigger(DAG, {}, "a-run")
+
+    assert "there was no answer within" in str(caught.value.found)
+    assert "--run-id a-run" in caught.value.remedy
 
 
 def test_a_wrong_password_is_tried_once_and_never_shown(airflow):
