@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import importlib.util
 import os
 import platform
 import shutil
@@ -193,9 +194,14 @@ def installer() -> Path:
     home = ENVIRONMENTS / "uv"
     uv = home / "bin" / "uv"
     if not uv.exists():
-        _run([sys.executable, "-m", "venv", str(home)], "python3 -m venv failed; on Debian: apt install python3-venv")
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV]
-        _run(pip, f"pip could not install {UV}; is a package index reachable?")
+        # a pip of its own takes longer to install than uv, and not every Python has one
+        shared = importlib.util.find_spec("pip") is not None
+        venv = [sys.executable, "-m", "venv", *(["--without-pip"] if shared else []), str(home)]
+        _run(venv, "python3 -m venv failed; on Debian: apt install python3-venv")
+        own = home / "bin" / "python"
+        pip = [sys.executable, "-m", "pip", "--python", str(own)] if shared else [str(own), "-m", "pip"]
+        install = [*pip, "--disable-pip-version-check", "install", "--quiet", UV]
+        _run(install, f"pip could not install {UV}; is a package index reachable?")
     return uv
 
 
