@@ -385,6 +385,14 @@ def test_a_model_may_be_called_classification(door):
     assert streamed(door, service_pb2.ModelInferRequest(model_name="classification")) == (grpc.StatusCode.OK, "")
 
 
+def test_an_id_and_the_text_of_a_parameter_may_be_that_word(door):
+    request = service_pb2.ModelInferRequest(model_name="demo", id="classification")
+    request.parameters["user"].string_param = "classification"
+    request.inputs.add(name="text_input", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"hello")
+
+    assert streamed(door, request) == (grpc.StatusCode.OK, "")
+
+
 def test_a_compressed_request_is_not_unpacked(door, client):
     packed = httpx.post(f"{door.url}/v2/models/demo/generate", content=b"x", headers={"Content-Encoding": "gzip"})
     with pytest.raises(InferenceServerException) as refused:

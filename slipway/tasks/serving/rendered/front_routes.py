@@ -171,14 +171,15 @@ end
 
 -- The name of a parameter follows its length, 14, which may be written in more bytes than it needs
 local CLASSES = {"()(\\14classificatio)n", "()(\\142\\128*%zclassificatio)n"}
--- The model's name may be that word too: after 5 bytes and its tag comes its length
-local MODEL = 7
+-- The model's name may be that word too: after 5 bytes and its tag comes its length. So may an id and a parameter's
+-- text, field 3 of their messages: no tag of a name, field 1, ends in that byte
+local MODEL, THIRD = 7, 26
 
 local function without_classes(handle, chunk, before, passed)
   local text, found = before .. chunk:getBytes(0, chunk:length()), false
   for _, name in ipairs(CLASSES) do
     text = text:gsub(name, function(at, start)
-      if passed - #before + at ~= MODEL then
+      if passed - #before + at ~= MODEL and text:byte(at - 1) ~= THIRD then
         found = true
         return start .. "_"
       end
