@@ -64,6 +64,11 @@ class MemoryCluster:
                     applied["spec"]["clusterIP"] = f"10.0.0.{len(name)}"
                 self.objects[kind, name] = applied
 
+    def create(self, item):
+        if (item["kind"], item["metadata"]["name"]) in self.objects:
+            raise StaleError(f"{item['kind']} {item['metadata']['name']} already exists")
+        self.apply([item])
+
     def get(self, kind, name):
         item = self.objects.get((kind, name))
         return None if item is None else self._shown(kind, item)

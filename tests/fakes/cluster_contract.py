@@ -64,6 +64,31 @@ def test_keys_of_clients_are_changed_without_losing_those_that_another_client_ad
     assert stored.keys() == [second, third]
 
 
+class Early:
+    """A cluster as somebody saw it once, before `meanwhile` happened."""
+
+    def __init__(self, cluster, meanwhile):
+        self._cluster, self._meanwhile = cluster, [meanwhile]
+
+    def get(self, kind, name):
+        before = self._cluster.get(kind, name)
+        while self._meanwhile:
+            self._meanwhile.pop()()
+        return before
+
+    def __getattr__(self, name):
+        return getattr(self._cluster, name)
+
+
+def test_two_who_create_the_first_key_at_once_lose_none(cluster):
+    first, second = (ApiKey(name, sha256_of_key(name), "2026-11-27T12:00:00Z") for name in ("first", "second"))
+    stored = KeySecret(cluster, "first-keys")
+
+    KeySecret(Early(cluster, lambda: stored.add(first)), "first-keys").add(second)
+
+    assert stored.keys() == [first, second]
+
+
 def never_scheduled(cluster):
     pod = {
         "containers": [{"name": "server", "image": "server:1"}],

@@ -66,7 +66,7 @@ def test_a_key_that_does_not_exist_is_not_revoked(stored, name, key_id):
 
 
 def test_lines_that_are_no_keys_stay(cluster, stored):
-    cluster.apply([stored._document("# of the platform team", None)])
+    stored._write("# of the platform team", None)
 
     create(stored, "alice", None, NOW)
     revoke(stored, "alice", None)

@@ -8,6 +8,11 @@ ENVIRONMENT = [
     {"name": name, "valueFrom": {"secretKeyRef": {"name": "slipway-s3", "key": name}}}
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 ]
+OWN_KEY = {
+    "name": "SLIPWAY_API_KEY",
+    "valueFrom": {"secretKeyRef": {"name": "slipway-own-key", "key": "SLIPWAY_API_KEY"}},
+}
+KEYS = {"name": "keys", "secret": {"secretName": "slipway-api-keys"}}
 UNMOUNTED = 'MountVolume.SetUp failed for volume "site" : configmap "slipway-site" not found'
 
 
@@ -15,7 +20,7 @@ def pod(reason="ContainerCreating", message="", *, conditions=()):
     state = {"waiting": {"reason": reason, "message": message}}
     return {
         "metadata": {"name": "demo-plan-x", "namespace": "slipway"},
-        "spec": {"containers": [{"name": "base", "env": ENVIRONMENT}]},
+        "spec": {"containers": [{"name": "base", "env": [*ENVIRONMENT, OWN_KEY]}], "volumes": [KEYS]},
         "status": {
             "phase": "Pending",
             "conditions": [{"type": "PodScheduled", "status": status, "message": text} for status, text in conditions],
@@ -74,6 +79,16 @@ def test_the_tries_of_a_pull_are_one_wait_though_reason_and_message_change():
             pod(),
             [event(UNMOUNTED)],
             "kubectl -n slipway create configmap slipway-site --from-file=site.yaml=<site file>",
+        ),
+        (
+            pod(),
+            [event('MountVolume.SetUp failed for volume "keys" : secret "slipway-api-keys" not found')],
+            "slipway key create NAME",
+        ),
+        (
+            pod("CreateContainerConfigError", 'secret "slipway-own-key" not found'),
+            [],
+            "slipway key create slipway --for-steps",
         ),
     ],
 )

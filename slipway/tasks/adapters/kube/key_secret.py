@@ -57,7 +57,7 @@ class KeySecret:
         for _ in range(ATTEMPTS):
             text, version = self._read()
             try:
-                self._cluster.apply([self._document(change(text), version)])
+                self._write(change(text), version)
             except StaleError:
                 continue
             return
@@ -73,11 +73,13 @@ class KeySecret:
         data = (secret.get("data") or {}).get(KEYS_FILE, "")
         return base64.b64decode(data).decode(errors="replace"), secret["metadata"]["resourceVersion"]
 
-    def _document(self, text: str, version: str | None) -> Document:
+    def _write(self, text: str, version: str | None) -> None:
         document = _secret(self._name, self._cluster.namespace, {KEYS_FILE: text})
-        if version is not None:
-            document["metadata"]["resourceVersion"] = version
-        return document
+        if version is None:
+            self._cluster.create(document)
+            return
+        document["metadata"]["resourceVersion"] = version
+        self._cluster.apply([document])
 
 
 def put_own_key(cluster: Cluster, name: str, namespace: str, secret: str) -> None:

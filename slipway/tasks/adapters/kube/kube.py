@@ -120,6 +120,15 @@ class Cluster:
                     _request_timeout=TIMEOUT_S,
                 )
 
+    def create(self, item: Document) -> None:
+        """Create an object of the serving namespace.
+
+        Raises:
+            StaleError: another client has created it.
+        """
+        with translated(f"{item['kind']} {item['metadata']['name']}"):
+            self._resource(item["kind"]).create(body=item, namespace=self.namespace, _request_timeout=TIMEOUT_S)
+
     def get(self, kind: str, name: str) -> Document | None:
         """An object of the serving namespace; None when it is absent."""
         if not self._has(kind):
@@ -351,12 +360,12 @@ class Cluster:
     def _put_lease(self, name: str, before: Document | None, spec: Document, dag_run: str) -> None:
         metadata = {"name": name, "namespace": self.namespace, "annotations": {DAG_RUN: dag_run}}
         document = {"apiVersion": API_VERSIONS["Lease"], "kind": "Lease", "metadata": metadata, "spec": spec}
+        if before is None:
+            self.create(document)
+            return
+        metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
         with translated(f"Lease {name}"):
-            if before is None:
-                self._resource("Lease").create(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
-            else:
-                metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
-                self._resource("Lease").replace(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
+            self._resource("Lease").replace(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
 
     def _has(self, kind: str) -> bool:
         """Whether the cluster has the kind, looked up once: for an unknown kind the client reads the whole API."""

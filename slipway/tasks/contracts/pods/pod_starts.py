@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slipway.tasks.contracts.pods.pod_failures import Pod, PodFailure
+from slipway.tasks.contracts.site.authentication import KEYS_VOLUME, OWN_KEY_VARIABLE
 
 Event = dict[str, Any]
 """An Event of a pod as JSON."""
@@ -92,13 +93,28 @@ def _create(pod: Pod, message: str) -> str:
     if match is None:
         return "Correct the site file or the spec according to the message."
     kind, name = match["kind"].lower(), match["name"]
-    if kind == "configmap" and name == SITE_CONFIG_MAP:
-        return f"Create it: kubectl -n {namespace} create configmap {name} --from-file={SITE_KEY}=<site file>."
-    keys = _keys(pod, name) or ["<key>"]
-    literals = " ".join(f"--from-literal={key}=<value>" for key in keys)
-    if kind == "configmap":
-        return f"Create it: kubectl -n {namespace} create configmap {name} {literals}."
-    return f"Create it: kubectl -n {namespace} create secret generic {name} {literals}."
+    command = _key_command(pod, name) if kind == "secret" else None
+    return f"Create it: {command or _kubectl(kind, namespace, name, _keys(pod, name))}."
+
+
+def _kubectl(kind: str, namespace: str, name: str, keys: list[str]) -> str:
+    create = f"kubectl -n {namespace} create {'secret generic' if kind == 'secret' else kind} {name}"
+    if (kind, name) == ("configmap", SITE_CONFIG_MAP):
+        return f"{create} --from-file={SITE_KEY}=<site file>"
+    return " ".join([create, *(f"--from-literal={key}=<value>" for key in keys or ["<key>"])])
+
+
+def _key_command(pod: Pod, secret: str) -> str | None:
+    """The command that makes a Secret of API keys; None for another Secret."""
+    if secret == _keys_of_clients(pod):
+        return "slipway key create NAME"
+    return "slipway key create slipway --for-steps" if _keys(pod, secret) == [OWN_KEY_VARIABLE] else None
+
+
+def _keys_of_clients(pod: Pod) -> str | None:
+    """The Secret of API keys that the pod's front asks for."""
+    volumes = {each["name"]: each.get("secret") or {} for each in (pod.get("spec") or {}).get("volumes") or []}
+    return volumes.get(KEYS_VOLUME, {}).get("secretName")
 
 
 def _keys(pod: Pod, secret: str) -> list[str]:

@@ -10,6 +10,9 @@ OWN_KEY_VARIABLE = "SLIPWAY_API_KEY"
 KEYS_FILE = "keys"
 """Key of the Secret with the hashes, one API key a line: slipway/tasks/contracts/api_keys.py."""
 
+KEYS_VOLUME = "keys"
+"""Volume with that Secret, in a pod whose front asks for keys (k8s_manifests/serving)."""
+
 
 class Authentication(UserDocument):
     """API keys that every request to /v1, /v2 and gRPC needs."""

@@ -23,6 +23,7 @@ from slipway.tasks.contracts.pods.writes import (
     ServingContainer,
     volumes,
 )
+from slipway.tasks.contracts.site.authentication import KEYS_VOLUME
 from slipway.tasks.contracts.site.site import Site, quantity
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.release import Release
@@ -40,8 +41,6 @@ WORKER_LABEL = "slipway.dev/worker-of"
 OWN_LABELS = {"app.kubernetes.io/managed-by": "slipway"}
 MANIFEST = "slipway.dev/manifest-sha256"
 """Annotation with the digest of what was rendered: it tells whether a manifest differs from the one applied."""
-KEYS_VOLUME = "keys"
-"""Volume with the Secret of API keys, in a pod whose front asks for them (k8s_manifests/serving)."""
 RELEASE_URI = "slipway.dev/release-uri"
 """Annotation with the address of a server's release; in a group followed by a dot and a member's name."""
 WORKLOADS = (DEPLOYMENT, LEADER_WORKER_SET)
