@@ -39,7 +39,7 @@ FAULTS = {
     "API server away while a step's pod runs",
     "API server away for longer than roll-back tries",
     "pod refused by the cluster",
-    "quota refuses some replicas of a candidate",
+    "cluster refuses pods of a candidate",
     "Airflow does not answer the command",
     "cluster lost, channel kept",
     "Triton of the candidate killed",

@@ -9,7 +9,7 @@ from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.kube import pod_state, workload_state
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from slipway.tasks.contracts.pods import start_phases
+from slipway.tasks.contracts.pods import refusals, start_phases
 from slipway.tasks.contracts.pods.last_words import last_words
 from slipway.tasks.contracts.pods.pod_starts import StartWatch
 from slipway.tasks.contracts.pods.start_phases import PhaseClock, StartPhase
@@ -27,6 +27,9 @@ POD_TEMPLATE = "pod-template-hash"
 POLL_S = 0.5
 REPORT_EVERY_S = 10.0
 STARTS_EVERY_S = 3.0
+REFUSED_FOR_S = 20.0
+"""How long a refusal of pods must stand: a control plane that is starting refuses what it allows a moment later."""
+SERVERS_SHAPE = "of its servers"
 SEE_LOGS = "See the pod's log and events."
 
 
@@ -63,6 +66,8 @@ class Wait:
     budget: StartBudget
     """Time for nodes, and for images."""
     watches: dict[str, StartWatch] = field(default_factory=dict)
+    refused_at: float | None = None
+    """Since when the cluster has refused pods."""
 
     def run(self) -> None:
         """Return once every replica of the newest generation is available and no older one is left.
@@ -70,8 +75,8 @@ class Wait:
         The time of all pods counts in the earliest phase (start_phases.py) that one of them is in.
 
         Raises:
-            InputError: a pod cannot start and never will, and its last words are in the message; or the
-                LeaderWorkerSet controller is too old.
+            InputError: a pod cannot start and never will, and its last words are in the message; the cluster refuses
+                pods, for another reason than a quota; or the LeaderWorkerSet controller is too old.
             UnavailableError: a phase used up its time. The message names the phase.
         """
         phases = PhaseClock(
@@ -105,6 +110,7 @@ class Wait:
                 checked_starts = now
                 self._raise_if_stuck(pods, now)
             refused = workload_state.refused_pods(workload)
+            self._raise_if_refused(refused, now)
             # a replica that was refused has no pod, and waits all the same
             phase = StartPhase.SCHEDULE if refused else start_phases.latest_phase(pods)
             changed = phases.look(phase, now)
@@ -150,6 +156,18 @@ class Wait:
                     f"pod {trouble.pod}, container {trouble.container} ended ({trouble.reason}): {said}",
                     remedy=SEE_LOGS,
                 )
+
+    def _raise_if_refused(self, words: str, now: float) -> None:
+        if not refusals.lasts(words):
+            self.refused_at = None
+            return
+        self.refused_at = now if self.refused_at is None else self.refused_at
+        if now - self.refused_at >= REFUSED_FOR_S:
+            namespace = self.cluster.namespace
+            raise InputError(
+                f"{self.kind} {namespace}/{self.name}: the cluster refuses its pods: {words.rstrip('.')}",
+                remedy=f"{refusals.remedy(words, namespace, SERVERS_SHAPE)} Then start the release again.",
+            )
 
     def _raise_if_stuck(self, pods: Iterable[Document], now: float) -> None:
         """A pod that lacks a Secret, a ConfigMap or an image never starts, however long it is given."""

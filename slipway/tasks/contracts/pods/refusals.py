@@ -1,4 +1,4 @@
-"""What a step says, and what to do, when the cluster rejected its request to create a pod. Pure.
+"""What is said, and what to do, when the cluster refuses to create a pod: a step's, or a replica of a server. Pure.
 
 Messages are those of Kubernetes 1.36: plugin/pkg/admission/limitranger, plugin/pkg/admission/serviceaccount,
 plugin/pkg/admission/podtolerationrestriction, apiserver/pkg/admission/plugin (webhook, policy, resourcequota,
@@ -7,6 +7,8 @@ namespace/lifecycle), pod-security-admission and apiserver/pkg/endpoints/handler
 
 import re
 from typing import NamedTuple
+
+from slipway.tasks.contracts.pods.start_phases import EXCEEDED
 
 FINAL = frozenset({400, 403, 422})
 """Statuses of a refusal that stays until a person changes something. An exceeded quota, a 403 too, is waited for."""
@@ -61,6 +63,8 @@ REFUSALS = (
     ),
 )
 OTHERWISE = "Change what the cluster names."
+LASTING = re.compile(r"is forbidden: |is invalid: |denied the request")
+"""In the words of a refusal that stays. A webhook that does not answer, for example, is a failure and not a refusal."""
 
 
 def rejection(status: int, message: str, namespace: str, shape: str) -> str:
@@ -73,10 +77,16 @@ def rejection(status: int, message: str, namespace: str, shape: str) -> str:
         shape: name of the pod's shape in the site file.
     """
     text = f"the cluster rejected a request: {message.rstrip('.')}"
-    return f"{text}. {_remedy(message, namespace, shape)} Then clear this task." if status in FINAL else text
+    return f"{text}. {remedy(message, namespace, shape)} Then clear this task." if status in FINAL else text
 
 
-def _remedy(message: str, namespace: str, shape: str) -> str:
+def lasts(message: str) -> bool:
+    """Whether the API server refuses a pod until a person changes something, judged by its words alone."""
+    return bool(LASTING.search(message)) and EXCEEDED not in message
+
+
+def remedy(message: str, namespace: str, shape: str) -> str:
+    """What to do about a refusal; the arguments are those of `rejection`."""
     for refusal in REFUSALS:
         if found := re.search(refusal.words, message):
             return refusal.remedy.format(namespace=namespace, shape=shape, **found.groupdict())
