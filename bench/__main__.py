@@ -39,6 +39,7 @@ BENCHMARKS = (
     Benchmark("airflow.parse", "tasks", "--specs 1 1000 --readings 3", "--specs 1 40 1000"),
     Benchmark("airflow.orchestration", "tasks", None),
     Benchmark("airflow.startup", "local", "--readings 3", ""),
+    Benchmark("airflow.status", "local", "--readings 3", ""),
     Benchmark("airflow.pages", "airflow", "--readings 3", ""),
     Benchmark("airflow.step_imports", "local", ""),
     Benchmark("airflow.step_overhead", "local", "--runs 3", "--notice-s 0 1"),

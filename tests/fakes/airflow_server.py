@@ -6,6 +6,7 @@ one stays. Everything asked of the server is in `asked`.
 
 import json
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -70,6 +71,10 @@ class AirflowServer:
     """Statuses that the next requests get instead of an answer."""
     lost_answers: int = 0
     """Runs that are started while whoever asked gets a gateway's time-out instead of an answer."""
+    page_limit: int = 100
+    """The most entries of a list."""
+    answer_s: float = 0.0
+    """How long every answer takes."""
     hides_import_errors: bool = False
     """The user may not read import errors."""
 
@@ -185,6 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
         self.airflow.asked.append(f"{self.command} {parts.path}")
+        time.sleep(self.airflow.answer_s)
         if self.airflow.failures:
             return self._answer(self.airflow.failures.pop(0), {"detail": "broken on purpose"})
         if parts.path == "/auth/token":
@@ -194,11 +200,16 @@ class _Handler(BaseHTTPRequestHandler):
         if parts.path == "/api/v2/importErrors":
             return self._import_errors()
         segments = [unquote(segment) for segment in parts.path.removeprefix("/api/v2/dags").strip("/").split("/")]
-        if segments == [""]:
-            wanted = parse_qs(parts.query)["dag_id_pattern"][0]
-            dags = [{"dag_id": name} for name in self.airflow.dags if wanted in name]
-            return self._answer(200, {"dags": dags, "total_entries": len(dags)})
+        if segments[0] in {"", "~"}:
+            return self._of_all(parse_qs(parts.query), body)
         return self._of_dag(segments[0], segments[1:], body)
+
+    def _of_all(self, query, body):
+        if body:
+            runs = [(name, run) for (name, _), run in self.airflow.runs.items() if name in body["dag_ids"]]
+            return self._page("dag_runs", [run_document(*each) for each in runs[::-1]], body["page_limit"])
+        dags = [{"dag_id": name} for name in sorted(self.airflow.dags) if query["dag_id_pattern"][0] in name]
+        return self._page("dags", dags, int(query["limit"][0]), int(query["offset"][0]))
 
     def _import_errors(self):
         if self.airflow.hides_import_errors:
@@ -283,6 +294,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(404, {"detail": "Human-in-the-loop detail does not exist"})
         run.answers[task] = body["chosen_options"][0]
         return self._answer(200, {"responded_by": {"id": USER, "name": USER}, "chosen_options": body["chosen_options"]})
+
+    def _page(self, name, documents, limit, offset=0):
+        page = documents[offset : offset + min(limit, self.airflow.page_limit)]
+        return self._answer(200, {name: page, "total_entries": len(documents)})
 
     def _answer(self, code, value):
         data = json.dumps(value).encode()

@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -23,6 +23,9 @@ from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PRE
 
 TRIGGER_PAUSES_S = (1.0, 4.0)
 """Before each further request for a run whose first one failed."""
+PAGE = 100
+"""The most entries that Airflow lists at once, unless it is configured otherwise."""
+MAX_DAGS = 10_000
 LINE_CHARS = 256
 LAST_LINES = 10
 FINAL_RUN_STATES = frozenset({"success", "failed"})
@@ -51,6 +54,7 @@ class _Run(Document):
 
 class _Runs(Document):
     dag_runs: list[_Run]
+    total_entries: int
 
 
 class _Task(Document):
@@ -76,6 +80,7 @@ class _DagId(Document):
 
 class _Dags(Document):
     dags: list[_DagId]
+    total_entries: int
 
 
 class _Dag(_DagId):
@@ -341,9 +346,34 @@ class Airflow:
         return TaskError(lines[-1] if lines else "its log is empty", last_lines, remedy)
 
     def dags(self, prefix: str) -> list[str]:
-        """Ids of the DAGs that begin with `prefix`."""
-        answer = self._session.get(_Dags, "/api/v2/dags", {"dag_id_pattern": prefix, "limit": 100})
-        return sorted(dag.dag_id for dag in answer.dags if dag.dag_id.startswith(prefix))
+        """Ids of the DAGs that begin with `prefix`, at most MAX_DAGS."""
+        ids: list[str] = []
+        while len(ids) < MAX_DAGS:
+            query = {"dag_id_pattern": prefix, "order_by": "dag_id", "limit": PAGE, "offset": len(ids)}
+            page = self._session.get(_Dags, "/api/v2/dags", query)
+            ids += [dag.dag_id for dag in page.dags]
+            if not page.dags or len(ids) >= page.total_entries:
+                break
+        return sorted({dag_id for dag_id in ids if dag_id.startswith(prefix)})
+
+    def newest_runs(self, dag_ids: Iterable[str]) -> dict[str, Run]:
+        """The newest run of each DAG that has one.
+
+        One request usually suffices. A DAG whose runs fill a page is left out of the next request.
+        """
+        newest: dict[str, Run] = {}
+        wanted = set(dag_ids)
+        while wanted:
+            body = {"dag_ids": sorted(wanted), "order_by": "-run_after", "page_limit": PAGE}
+            response = self._session.send("POST", _path("~", "dagRuns", "list"), json=body)
+            page = self._session.checked(_Runs, response)
+            for run in page.dag_runs:
+                newest.setdefault(run.dag_id, run.read())
+            found = wanted & newest.keys()
+            if not found or len(page.dag_runs) >= page.total_entries:
+                break
+            wanted -= found
+        return newest
 
     def answer(self, run: Run, task_id: str, option: str) -> None:
         """Answer a task that waits for a person.

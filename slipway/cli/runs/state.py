@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slipway.cli.airflow.api import Airflow, Run
+from slipway.cli.airflow.api import Run
 from slipway.cli.arguments import Name, finite, settings_of
 from slipway.cli.error_text import parts
 from slipway.cli.kube.route import external
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from slipway.tasks.contracts.stored.artifact import Layout
 
 NEWEST_RUNS = 5
+READS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -244,33 +246,32 @@ def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
 
 def _models(settings: Settings) -> Iterator[RenderableType]:
     store, layout = settings.store()
-    with settings.airflow() as airflow:
-        models_of_airflow = {dag.removeprefix(dag_of("")) for dag in airflow.dags(dag_of(""))}
-        suffix = ".json"
-        folder = layout.channel("").removesuffix(suffix)
-        released = {item.uri.removeprefix(folder).removesuffix(suffix) for item in store.list(folder)}
-        if not models_of_airflow | released:
+    suffix = ".json"
+    folder = layout.channel("").removesuffix(suffix)
+    released = [item.uri.removeprefix(folder).removesuffix(suffix) for item in store.list(folder)]
+    with ThreadPoolExecutor(READS_AT_ONCE) as pool, settings.airflow() as airflow:
+        channels = {name: pool.submit(read_channel, store, layout, name) for name in released}
+        dags = airflow.dags(dag_of(""))
+        newest = airflow.newest_runs(dags)
+        names = {dag.removeprefix(dag_of("")) for dag in dags}
+        if not names | channels.keys():
             yield Text("no model: put a spec into specs/, or check that SLIPWAY_SPECS names the right folder")
             return
         table = Table(box=None, padding=(0, 2, 0, 0))
         for column in ("model", "live", "since", "newest run"):
             table.add_column(column, no_wrap=True)
-        for name in sorted(models_of_airflow | released):
-            live = read_channel(store, layout, name).live if name in released else None
+        for name in sorted(names | channels.keys()):
+            live = channels[name].result().live if name in channels else None
             since = f"{live.since:%Y-%m-%d %H:%M} UTC" if live else ""
-            table.add_row(
-                name, live.release_id if live else "nothing", since, _newest(airflow, name, models_of_airflow)
-            )
+            run = _newest(newest.get(dag_of(name))) if name in names else "no DAG"
+            table.add_row(name, live.release_id if live else "nothing", since, run)
         yield table
 
 
-def _newest(airflow: Airflow, name: str, models_of_airflow: set[str]) -> str:
-    if name not in models_of_airflow:
-        return "no DAG"
-    runs = airflow.runs(dag_of(name), 1)
-    if not runs:
+def _newest(run: Run | None) -> str:
+    if run is None:
         return "none"
-    return f"{runs[0].state} {runs[0].started_at:%Y-%m-%d %H:%M} UTC" if runs[0].started_at else runs[0].state
+    return f"{run.state} {run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else run.state
 
 
 def _run_line(run: Run) -> str:

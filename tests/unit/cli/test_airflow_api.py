@@ -8,7 +8,7 @@ from slipway.cli.airflow.api import Airflow, NoSuchDagError
 from slipway.cli.airflow.login import Login
 from slipway.cli.airflow.patience import PATIENCE_S, Silence
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
+from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script, ScriptedRun
 from tests.fakes.hostile_proxy import HostileProxy
 from tests.unit.cli.runs import DAG, failed, promoted
 
@@ -26,6 +26,24 @@ def test_one_token_serves_many_requests(airflow):
         api.run(DAG, run.run_id)
 
     assert airflow.count("POST /auth/token") == 1
+
+
+def test_the_newest_runs_of_many_models_take_one_request_each_time_that_a_model_fills_a_page(airflow):
+    airflow.page_limit = 3
+    dags = [f"release__m{number}" for number in range(7)]
+    for dag in dags:
+        airflow.dags[dag] = promoted()
+    runs = [("release__m0", "old"), ("release__m1", "one")] + [("release__m0", f"new-{number}") for number in range(3)]
+    for dag, run_id in runs:
+        airflow.runs[dag, run_id] = ScriptedRun(run_id, {}, promoted())
+
+    with connected(airflow) as api:
+        listed, newest = api.dags("release__"), api.newest_runs(dags)
+
+    assert listed == dags
+    assert {dag: run.run_id for dag, run in newest.items()} == {"release__m0": "new-2", "release__m1": "one"}
+    assert airflow.count("GET /api/v2/dags") == 3
+    assert airflow.count("POST /api/v2/dags/~/dagRuns/list") == 2
 
 
 def test_a_token_that_has_expired_is_renewed(airflow):
