@@ -25,14 +25,14 @@ RIGHT = Judgement(
 )
 SLOWER = Judgement(
     expectation=Expectation(metric="ttft_ms", quantile=0.95, at_most_ratio=1.1, of="live"),
-    what="ttft_ms p95 at 4 at once / live",
+    what="ttft_ms p95 at concurrency 4 / live",
     verdict=Verdict.INCONCLUSIVE,
     observed=1.08,
     limit=1.1,
     unit="x",
     count=64,
     interval=(0.97, 1.21),
-    why="ttft_ms p95 at 4 at once / live is 1.08 x [0.97, 1.21], at most 1.1 (n=64)",
+    why="ttft_ms p95 at concurrency 4 / live is 1.08 x [0.97, 1.21], at most 1.1 (n=64)",
 )
 WRONG = Judgement(
     expectation=Expectation(metric="smoke_accuracy", at_least=1.0),

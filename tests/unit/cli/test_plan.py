@@ -95,8 +95,8 @@ def test_gpus_of_the_live_release_are_said_beside_those_that_a_release_adds(airf
 
 
 def test_requests_that_a_comparison_will_need_are_said_beside_those_allowed(airflow, slipway):
-    few = {"what": "latency_ms p95 at 8 at once / live", "limit": 1.1, "requests": 2100, "allowed": 64}
-    enough = {"what": "requests_per_s at 8 at once / live", "limit": 0.5, "requests": 12, "allowed": 64}
+    few = {"what": "latency_ms p95 at concurrency 8 / live", "limit": 1.1, "requests": 2100, "allowed": 64}
+    enough = {"what": "requests_per_s at concurrency 8 / live", "limit": 0.5, "requests": 12, "allowed": 64}
     ends_planned(airflow, forecast=FORECAST, needed=[few, enough])
 
     lines = [line for line in slipway("plan", "demo")[1].splitlines() if line.startswith("requests: ")]

@@ -51,7 +51,7 @@ def printed(report):
 def judged(verdict=Verdict.PASSED, **changes):
     values = {
         "expectation": Expectation(metric="latency_ms", quantile=0.95, at_most=500),
-        "what": "latency_ms p95 at 4 at once",
+        "what": "latency_ms p95 at concurrency 4",
         "verdict": verdict,
         "observed": 123.456,
         "limit": 500,
@@ -69,7 +69,7 @@ def report(*judgements, **changes):
 def test_an_expectation_is_shown_with_observation_limit_and_samples():
     cells = printed(report(judged())).split("\n")
 
-    row = next(line for line in cells if "latency_ms p95 at 4 at once" in line)
+    row = next(line for line in cells if "latency_ms p95 at concurrency 4" in line)
     assert [cell.strip() for cell in row.strip("│ ").split("│")][1:] == ["123.5 ms", "≤ 500 ms", "64", "passed"]
 
 

@@ -18,8 +18,8 @@ def gated(line, **benchmark):
 def test_levels_of_both_kinds_are_measured_and_rates_come_last():
     settings = Benchmark(concurrency=(4, 1), request_rate=(2.5,))
 
-    assert [str(level) for level in settings.levels] == ["4 at once", "1 at once", "2.5 requests/s"]
-    assert [str(level) for level in sorted(settings.levels)] == ["1 at once", "4 at once", "2.5 requests/s"]
+    assert [str(level) for level in settings.levels] == ["concurrency 4", "concurrency 1", "2.5 requests/s"]
+    assert [str(level) for level in sorted(settings.levels)] == ["concurrency 1", "concurrency 4", "2.5 requests/s"]
 
 
 def test_a_line_is_limited_at_one_rate_or_at_every_level():
@@ -34,7 +34,11 @@ def test_a_line_is_limited_at_one_rate_or_at_every_level():
     [
         (ERRORS, {"concurrency": []}, "no level of load: give concurrency, request_rate or both"),
         ({**ERRORS, "request_rate": 2}, {"request_rate": [3]}, "limited at 2 requests/s, but the benchmark measures"),
-        ({**ERRORS, "concurrency": 9}, {"request_rate": [3]}, "limited at 9 at once, but the benchmark measures 1 at"),
+        (
+            {**ERRORS, "concurrency": 9},
+            {"request_rate": [3]},
+            "limited at concurrency 9, but the benchmark measures concurrency 1",
+        ),
         ({**ERRORS, "concurrency": 1, "request_rate": 3}, {"request_rate": [3]}, "concurrency or request_rate, or"),
         (
             {"metric": "smoke_accuracy", "at_least": 1, "request_rate": 3},

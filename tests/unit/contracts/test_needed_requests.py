@@ -8,7 +8,7 @@ from slipway.tasks.contracts.fit.forecast import needed_requests
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from tests.fakes.releases import SPEC, spec
 
-WHAT = "latency_ms p95 at 1 at once / live"
+WHAT = "latency_ms p95 at concurrency 1 / live"
 
 
 def gate(**limits):
@@ -62,4 +62,6 @@ def test_without_a_measured_spread_there_is_no_number(interval):
 
 
 def test_a_line_that_the_earlier_gate_did_not_have_has_no_number():
-    assert needed_requests(gate(at_most_ratio=1.1), measured((0.9, 1.1), "latency_ms p95 at 8 at once / live")) == ()
+    assert (
+        needed_requests(gate(at_most_ratio=1.1), measured((0.9, 1.1), "latency_ms p95 at concurrency 8 / live")) == ()
+    )

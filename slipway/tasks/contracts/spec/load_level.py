@@ -20,7 +20,7 @@ class LoadLevel:
             raise ValueError(f"{self!r}: give either concurrency or request_rate")
 
     def __str__(self) -> str:
-        return f"{self.concurrency} at once" if self.request_rate is None else f"{self.request_rate:g} requests/s"
+        return f"concurrency {self.concurrency}" if self.request_rate is None else f"{self.request_rate:g} requests/s"
 
     def __lt__(self, other: Self) -> bool:
         """Numbers of clients before rates."""

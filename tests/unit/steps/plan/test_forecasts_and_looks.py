@@ -278,7 +278,7 @@ def test_requests_that_comparisons_will_need_follow_from_the_live_releases_gate(
     first = planned(spec(gate=gate))
     judged = {
         "expectation": line,
-        "what": "requests_per_s at 1 at once / live",
+        "what": "requests_per_s at concurrency 1 / live",
         "verdict": "passed",
         "observed": 1.0,
         "limit": 0.9,
@@ -293,7 +293,7 @@ def test_requests_that_comparisons_will_need_follow_from_the_live_releases_gate(
 
     needed = planned(spec(gate=gate), revision="v2", run="run-2").data["needed"]
 
-    assert [(each["what"], each["allowed"]) for each in needed] == [("requests_per_s at 1 at once / live", 64)]
+    assert [(each["what"], each["allowed"]) for each in needed] == [("requests_per_s at concurrency 1 / live", 64)]
     assert needed[0]["requests"] > 64
 
 
