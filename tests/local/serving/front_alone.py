@@ -11,7 +11,6 @@ import httpx
 
 from slipway.tasks.serving.rendered import front, front_keys
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
-from slipway.tasks.serving.rendered.front import Keys
 from slipway.tasks.serving.rendered.front_routes import Limits
 from tests.local.serving.openai_server import TEMPLATES
 from tests.local.serving.triton_server import LOOPBACK
@@ -35,7 +34,7 @@ class Front:
     `keys` is a file of API keys. A `locked` front without one asks for keys, and is not told where they are.
     """
 
-    def __init__(self, triton_port, folder, keys=None, preflight=False, locked=False):
+    def __init__(self, triton_port, folder, keys=None, origins=(), locked=False):
         self.port, self.grpc_port, self.probe_port = free_ports(3)
         ports = {PORTS["http"]: self.port, PORTS["grpc"]: self.grpc_port, front.PROBE_PORT: self.probe_port}
         ports[TRITON_PORTS["http"]] = triton_port
@@ -44,7 +43,8 @@ class Front:
             600,
             TEMPLATES,
             limits=Limits(4096, 4096, REQUESTS),
-            keys=Keys(preflight) if keys or locked else None,
+            keys=bool(keys or locked),
+            origins=origins,
         )
         document = json.loads(text, object_hook=lambda each: each | shorter(each, ports))
         command = [ENVIRONMENTS / "front/bin/envoy", "--disable-hot-restart", "--concurrency", "2"]

@@ -55,7 +55,7 @@ class OpenAiServer:
             "--log-level",
             "warning",
         ]
-        envoy += ["--config-yaml", self._config(connection_age_s, keys and front.Keys(preflight=False))]
+        envoy += ["--config-yaml", self._config(connection_age_s, keys is not None)]
         tell(LogFiles(self.log))
         with self.log.open("wb") as log:
             if behind is None:

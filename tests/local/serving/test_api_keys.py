@@ -32,6 +32,7 @@ from tests.support.waiting import PATIENCE_S, until
 NOW = datetime.now(UTC)
 ALICE, OLD = new_secret(), new_secret()
 GENERATE = "/v2/models/demo/generate"
+PAGE = "https://ui.example"
 
 
 def stored(secret, name="alice", expires="never"):
@@ -92,7 +93,7 @@ def echo(tmp_path_factory):
     with ThreadingHTTPServer((LOOPBACK, 0), Echo) as triton, UnixServer(socket, Echo) as api:
         for server in (triton, api):
             threading.Thread(target=server.serve_forever, daemon=True).start()
-        with Front(triton.server_port, folder, keys=keys, preflight=True) as running:
+        with Front(triton.server_port, folder, keys=keys, origins=(PAGE,)) as running:
             running.keys, running.url = keys, f"http://{LOOPBACK}:{running.port}"
             yield running
         for server in (triton, api):
@@ -215,10 +216,28 @@ def test_routes_of_the_administrator_are_closed_with_a_key_too(echo):
     assert httpx.get(f"{echo.url}/v2/logging", headers=bearer(ALICE)).status_code == 404
 
 
-def test_a_browser_asks_without_a_key_whether_it_may_send_one(echo):
-    asks = {"Origin": "https://ui.example", "Access-Control-Request-Method": "POST"}
+@pytest.mark.parametrize(("page", "allowed"), [(PAGE, PAGE), ("http://ui.example", None)])
+def test_a_page_of_the_site_asks_without_a_key_whether_it_may_send_one(echo, page, allowed):
+    asks = {"Origin": page, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    answer = httpx.options(f"{echo.url}/v1/chat/completions", headers=asks)
 
-    assert httpx.options(f"{echo.url}/v1/models", headers=asks).status_code == 200
+    assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (200 if allowed else 401, allowed)
+    assert not allowed or "authorization" in answer.headers["access-control-allow-headers"]
+
+
+def test_every_page_may_ask_where_the_site_allows_all(tmp_path):
+    asks = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
+    with Front(0, tmp_path, origins=("*",)) as running:
+        answer = httpx.options(f"http://{LOOPBACK}:{running.port}/v1/chat/completions", headers=asks)
+
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, PAGE)
+
+
+@pytest.mark.parametrize(("key", "status"), [(ALICE, 200), (OLD, 401)])
+def test_a_page_of_the_site_reads_answers_and_refusals(echo, key, status):
+    answer = httpx.get(f"{echo.url}/v1/models", headers={"Origin": PAGE, **bearer(key)})
+
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, PAGE)
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v2/models/demo/ready"])

@@ -332,25 +332,6 @@ def test_every_answer_has_the_id_of_its_request_and_so_have_the_access_log_and_t
     assert f"request {answered['X-Request-Id']}: POST /v1/chat/completions" in caplog.text
 
 
-ORIGIN = {"Origin": "http://ui.example"}
-ASKS = {**ORIGIN, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-
-
-@pytest.mark.parametrize(
-    ("allowed", "answer"),
-    [((), None), (["http://ui.example"], "http://ui.example"), (["https://ui.example"], None), (["*"], "*")],
-)
-def test_a_browser_is_told_whether_a_page_may_use_the_api(allowed, answer):
-    preflight = ("OPTIONS", "/v1/chat/completions", b"")
-    ((asked, _, told),) = exchanged(Triton(HELLO), preflight, headers=ASKS, browser_origins=allowed)
-    request = ("POST", "/v1/chat/completions", CHAT)
-    ((status, _, sent),) = exchanged(Triton(HELLO), request, headers=ORIGIN, browser_origins=allowed)
-
-    assert told.get("Access-Control-Allow-Origin") == sent.get("Access-Control-Allow-Origin") == answer
-    assert (asked, status) == (204 if answer else 405, 200)
-    assert told.get("Access-Control-Allow-Headers") == ("authorization" if answer else None)
-
-
 def test_models_say_how_long_a_sequence_they_take_and_since_when_they_are_served():
     config = config_of(max_sequence_tokens={"string_value": "512"})
     ((_, listed), (_, one)) = exchange(

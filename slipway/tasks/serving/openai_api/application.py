@@ -20,7 +20,6 @@ from slipway.tasks.serving.openai_api.generation.generate import Generation
 from slipway.tasks.serving.openai_api.generation.inputs import questions_of
 from slipway.tasks.serving.openai_api.generation.lora_models import ModelName
 from slipway.tasks.serving.openai_api.http.bodies import read_body
-from slipway.tasks.serving.openai_api.http.browsers import Browsers
 from slipway.tasks.serving.openai_api.http.errors import ApiError, refusal, renamed, unavailable
 from slipway.tasks.serving.openai_api.http.request_ids import MESSAGES, add_request_id, request_id, trace_parent
 from slipway.tasks.serving.openai_api.middlewares import errors, logged
@@ -50,23 +49,17 @@ class Routes:
         release: str,
         clock: Callable[[], float] = time.perf_counter,
         others: Sequence[Path] = (),
-        browser_origins: Sequence[str] = (),
     ) -> None:
-        """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work.
-
-        Pages of `browser_origins` may use the API from a browser.
-        """
+        """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work."""
         self._models, self._release = models, release
-        self._others, self._browsers = tuple(others), Browsers(browser_origins)
+        self._others = tuple(others)
         self._catalogue, self._generation = Catalogue(models, names), Generation(models, clock)
 
     def application(self) -> web.Application:
         """The application, which answers every error in OpenAI's form."""
-        application = web.Application(
-            client_max_size=BODY_BYTES, middlewares=[logged, self._browsers.middleware(), errors]
-        )
+        application = web.Application(client_max_size=BODY_BYTES, middlewares=[logged, errors])
         application.on_cleanup.append(lambda _: self._generation.close())
-        application.on_response_prepare.extend([add_request_id, self._browsers.add_headers])
+        application.on_response_prepare.append(add_request_id)
         application.add_routes(
             [
                 web.get("/v1/models", self.models),

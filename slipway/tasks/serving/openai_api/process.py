@@ -34,12 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--triton-port", type=int, required=True, help="Triton's HTTP port")
     parser.add_argument("--release", required=True, help="what clients read as system_fingerprint")
     parser.add_argument("--logs", choices=("text", "json"), default="text", help="form of the log lines")
-    parser.add_argument(
-        "--browser-origin",
-        action="append",
-        default=[],
-        help="origin whose pages may use the API from a browser, or *; repeat it for several",
-    )
     parser.add_argument("--model", action="append", required=True, help="name of a model; repeat it for several")
 
 
@@ -102,8 +96,7 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
 
     async with GenerateStreams(parsed.triton_host, parsed.triton_port) as triton:
         others = [each for each in parsed.socket if each != socket]
-        origins = parsed.browser_origin
-        application = Routes(triton, parsed.model, parsed.release, others=others, browser_origins=origins).application()
+        application = Routes(triton, parsed.model, parsed.release, others=others).application()
         runner = web.AppRunner(
             application,
             access_log=None,

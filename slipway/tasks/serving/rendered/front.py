@@ -7,7 +7,6 @@ Triton cannot: its HTTP server never sends `Connection: close`, and it unloads i
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -67,20 +66,20 @@ ANTHROPIC_TOO_LARGE = {**ANTHROPIC_ERROR, "type": "request_too_large"}
 ANTHROPIC_WRONG_KEY = {**ANTHROPIC_ERROR, "type": "authentication_error"}
 """Bodies of the front's own answers, in the form of Triton, OpenAI's API and Anthropic's (serving/openai_api).
 Envoy fills in its text, escaped."""
+ORIGINS_ANSWER = {
+    "allow_methods": "GET, POST, OPTIONS",
+    "allow_headers": "authorization, *",
+    "expose_headers": "x-request-id, retry-after",
+    "max_age": "600",
+}
+"""What a browser is told that asks. `*` is not authorization (https://fetch.spec.whatwg.org/#http-cors); Chromium
+remembers an answer for two hours at most."""
 TOO_LARGE = "the request is larger than this model's longest prompt needs"
 COMPRESSED = "requests must not be compressed: remove Content-Encoding"
 NOT_SERVED = "not served here: clients may ask for health, metadata, config, stats, infer, generate, generate_stream"
 GRPC_IDLE_S, GOAWAY_S = 4, 3
 """Time until an idle gRPC connection is sent GOAWAY, and from then until it is closed. Their sum is less than LEAVE_S,
 so that no idle connection is left when the front ends."""
-
-
-@dataclass(frozen=True)
-class Keys:
-    """What a front that asks for API keys has to know."""
-
-    preflight: bool
-    """Whether browsers may ask without a key which requests they may send."""
 
 
 def values(
@@ -108,12 +107,14 @@ def values(
     """
     stats_port = STATS_PORT if counted or site.telemetry.metrics else None
     sockets, serving = openai_sockets(cpu), site.serving
-    keys = None if serving.authentication == "none" else Keys(preflight=bool(serving.browser_origins))
+    keys, origins = serving.authentication != "none", tuple(serving.browser_origins)
     return {
         "triton_ports": TRITON_PORTS,
         "front": {
             "image": site.images.front,
-            "config": config(serving.bind_address, connection_age_s, folder, stats_port, sockets, limits, keys),
+            "config": config(
+                serving.bind_address, connection_age_s, folder, stats_port, sockets, limits, keys=keys, origins=origins
+            ),
             "keys": _keys_volume(serving),
             "stats_port": stats_port,
             "probe_port": PROBE_PORT,
@@ -128,7 +129,6 @@ def values(
             "triton_host": _local_address(serving.bind_address),
             "models": list(models),
             "logs": site.telemetry.logs,
-            "browser_origins": serving.browser_origins,
         },
     }
 
@@ -141,9 +141,14 @@ def config(
     stats_port: int | None = None,
     sockets: tuple[str, ...] = (OPENAI_SOCKET,),
     limits: Limits = DEFAULT_LIMITS,
-    keys: Keys | None = None,
+    *,
+    keys: bool = False,
+    origins: tuple[str, ...] = (),
 ) -> str:
-    """Envoy's bootstrap as JSON, which its --config-yaml takes."""
+    """Envoy's bootstrap as JSON, which its --config-yaml takes.
+
+    It asks for API keys if `keys`, and lets pages of `origins` use OpenAI's API.
+    """
     text = template_files.text(
         folder,
         "front_config.yaml.j2",
@@ -170,10 +175,12 @@ def config(
             "grpc_paths": front_routes.GRPC_PATHS,
             "json_guard": front_routes.json_guard(),
             "grpc_guard": front_routes.grpc_guard(limits.body_bytes, TOO_LARGE),
-            "http_keys": front_keys.http_guard(preflight=keys.preflight) if keys else None,
+            "http_keys": front_keys.http_guard() if keys else None,
             "grpc_keys": front_keys.grpc_guard() if keys else None,
             "metadata": front_keys.METADATA,
             "client": front_keys.CLIENT,
+            "origins": origins,
+            "origins_answer": ORIGINS_ANSWER,
             "access_log": front_keys.ACCESS_LOG,
             "openai_wrong_key": {"error": OPENAI_WRONG_KEY},
             "anthropic_wrong_key": {"type": "error", "error": ANTHROPIC_WRONG_KEY},

@@ -143,11 +143,7 @@ end
 local OPEN = {OPEN_PATHS}
 
 local function is_open(headers)
-  local method = headers:get(":method")
-  if method == "OPTIONS" and PREFLIGHT then  -- a browser asks without the key whether it may send it
-    return headers:get("origin") and headers:get("access-control-request-method")
-  end
-  return method == "OPEN_METHOD" and OPEN[headers:get(":path"):match("^[^?]*")]
+  return headers:get(":method") == "OPEN_METHOD" and OPEN[headers:get(":path"):match("^[^?]*")]
 end
 
 -- Envoy lets a request pass whose script fails, so a failure is no key
@@ -180,21 +176,20 @@ end
 """
 
 
-def http_guard(*, preflight: bool) -> str:
-    """The filter of the HTTP port. With `preflight`, a browser's question before a request needs no key."""
-    return _guard(HTTP_OPEN, "GET", preflight=preflight)
+def http_guard() -> str:
+    """The filter of the HTTP port."""
+    return _guard(HTTP_OPEN, "GET")
 
 
 def grpc_guard() -> str:
     """The filter of the gRPC port. Envoy writes status 401 as UNAUTHENTICATED."""
-    return _guard(GRPC_OPEN, "POST", preflight=False)
+    return _guard(GRPC_OPEN, "POST")
 
 
-def _guard(paths: tuple[str, ...], method: str, *, preflight: bool) -> str:
+def _guard(paths: tuple[str, ...], method: str) -> str:
     values = {
         "OPEN_PATHS": ", ".join(f'["{path}"] = true' for path in paths),
         "OPEN_METHOD": method,
-        "PREFLIGHT": str(preflight).lower(),
         "VARIABLE": VARIABLE,
         "MOST_KEYS": str(api_keys.MOST_KEYS),
         "NEVER": api_keys.NEVER,
