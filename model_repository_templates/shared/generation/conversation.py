@@ -76,10 +76,12 @@ def prompt_of(question: Question, tokenizer: Tokenizer) -> Sequence[int]:
 
     Raises:
         RefusedError: the chat template does not take the messages or the question, there is none, or the vocabulary
-            lacks a token that the client sent.
+            lacks a token that the client names.
     """
+    _check_within("logit_bias", [token for token, _ in question.controls.logit_bias], tokenizer.vocabulary_size)
     if question.prompt_ids:
-        return _within(question.prompt_ids, tokenizer.vocabulary_size)
+        _check_within("the prompt", question.prompt_ids, tokenizer.vocabulary_size)
+        return question.prompt_ids
     if question.messages:
         return tokenizer.encode_messages(question.messages, question.template_arguments, question.tools)
     if question.apply_chat_template is not False:
@@ -89,12 +91,11 @@ def prompt_of(question: Question, tokenizer: Tokenizer) -> Sequence[int]:
     return tokenizer.encode_prompt(question.text)
 
 
-def _within(ids: Sequence[int], vocabulary_size: int) -> Sequence[int]:
-    """The ids, of which an engine would look up any, be it outside of its tables."""
+def _check_within(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
+    """An engine would look up any id, even outside of its tables."""
     wrong = next((number for number in ids if not 0 <= number < vocabulary_size), None)
     if wrong is not None:
         raise RefusedError(
             f"the prompt has the token {wrong}; the vocabulary of this model has 0 to {vocabulary_size - 1}. Use this "
             "model's own tokenizer."
         )
-    return ids

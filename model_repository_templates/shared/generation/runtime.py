@@ -23,6 +23,7 @@ class Controls:
         grammar: grammar that the answer obeys, in the EBNF of xgrammar, or empty.
         min_p: tokens are left that have this share of the likeliest one's probability, 0 to 1.
         ignore_eos: no token of the model's ends the answer.
+        logit_bias: tokens, each with what is added to its logit, -100 to 100.
     """
 
     top_p: float = 1.0
@@ -36,6 +37,7 @@ class Controls:
     grammar: str = ""
     min_p: float = 0.0
     ignore_eos: bool = False
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from generation.bounded_json import Bounds, BoundsError, read
 from generation.grammar.ebnf import Dialect
 from generation.preparers import PREPARERS
 from generation.question import RefusedError
@@ -24,7 +25,13 @@ PENALTY = 2.0
 REPETITION = 100.0
 """The strongest repetition penalty, in both directions: engines divide logits by it in 32 bits."""
 
-BAD_WORDS, JSON_SCHEMA = "bad_words", "json_schema"
+BIAS = 100.0
+"""OpenAI's API takes biases from -100 to 100."""
+MAX_BIASED = 1024
+"""Tokens with a bias. Each engine has a row of them for every request, which takes time at every token."""
+
+BAD_WORDS, JSON_SCHEMA, LOGIT_BIAS = "bad_words", "json_schema", "logit_bias"
+BIAS_BOUNDS = Bounds(chars=64 * MAX_BIASED)
 VALUES = (
     *("top_p", "top_k", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty"),
     *("min_p", "ignore_eos", "logprobs", "top_logprobs"),
@@ -47,6 +54,7 @@ def read_controls(
     bad_words: Sequence[str] = (),
     json_schema: Sequence[str] = (),
     dialect: Dialect = Dialect.RANGES,
+    logit_bias: Sequence[str] = (),
 ) -> Controls:
     """The controls of a request.
 
@@ -55,9 +63,10 @@ def read_controls(
         bad_words: texts of that input.
         json_schema: none or one.
         dialect: the EBNF that the engine reads.
+        logit_bias: none or one JSON object, of numbers by the ids of tokens.
 
     Raises:
-        RefusedError: a value is out of its range, or the JSON Schema cannot be enforced.
+        RefusedError: a value is out of its range, a bias is none, or the JSON Schema cannot be enforced.
     """
     given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     for name, (accepts, expected) in RANGES.items():
@@ -71,7 +80,39 @@ def read_controls(
     if alternatives and not reports:
         raise RefusedError("top_logprobs needs logprobs. Set logprobs to true.")
     grammar = _grammar(json_schema[0], dialect) if json_schema else ""
-    return Controls(**given, bad_words=tuple(bad_words), logprobs=alternatives if reports else None, grammar=grammar)
+    return Controls(
+        **given,
+        bad_words=tuple(bad_words),
+        logprobs=alternatives if reports else None,
+        grammar=grammar,
+        logit_bias=_biases(logit_bias[0]) if logit_bias else (),
+    )
+
+
+def _biases(text: str) -> tuple[tuple[int, float], ...]:
+    try:
+        found = read(text, BIAS_BOUNDS)
+    except BoundsError as error:
+        raise RefusedError(f'{LOGIT_BIAS} {error}. Send an object of numbers, e.g. {{"17": -100}}.') from error
+    if not isinstance(found, dict) or len(found) > MAX_BIASED:
+        raise RefusedError(f"{LOGIT_BIAS} is {text[:64]}; expected an object of at most {MAX_BIASED} tokens.")
+    return tuple((_token(name), _bias(name, value)) for name, value in found.items())
+
+
+def _token(name: str) -> int:
+    if not (name.isascii() and name.isdigit()):
+        raise RefusedError(
+            f"{LOGIT_BIAS} has {name[:64]!r}; expected the id of a token. Use the model's own tokenizer."
+        )
+    return int(name)
+
+
+def _bias(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -BIAS <= value <= BIAS:
+        raise RefusedError(
+            f"{LOGIT_BIAS} is {str(value)[:64]} for {name}; expected a number from -100 to 100. Change it."
+        )
+    return float(value)
 
 
 @lru_cache(maxsize=KEPT_GRAMMARS)

@@ -18,7 +18,7 @@ from generation.grammar.ebnf import Dialect
 from generation.logprobs import logprobs_document
 from generation.question import Job, Question, RefusedError, check, job
 from generation.runtime import Grammars, Runtime, Tokenizer, TokenLogprob, Usage
-from generation.sampling import BAD_WORDS, JSON_SCHEMA, VALUES, read_controls
+from generation.sampling import BAD_WORDS, JSON_SCHEMA, LOGIT_BIAS, VALUES, read_controls
 from generation.scheduler import Scheduler, StoppedError
 from generation.settings import Limits
 from generation.template_arguments import INPUT, read_arguments
@@ -246,6 +246,7 @@ def question_of(request: Any, dialect: Dialect = Dialect.RANGES) -> Question:
         ),
         tools=read_tools(tools[0]) if tools else (),
         prompt_ids=_ids(request, PROMPT_IDS),
+            texts(request, LOGIT_BIAS),
     )
 
 

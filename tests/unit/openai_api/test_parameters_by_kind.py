@@ -44,7 +44,7 @@ ASKED = {
     "`tools`": TOOLS,
     "`parallel_tool_calls: false`": {**TOOLS, "parallel_tool_calls": False},
     "`tool_choice`: `required` or a function": {**TOOLS, "tool_choice": "required"},
-    "`logit_bias`": {"logit_bias": {"3": 1}},
+    "`logit_bias`, from -100 to 100 for at most 1,024 tokens": {"logit_bias": {"3": 1}},
     "`n`, at most 128 answers to all prompts": {"n": 2},
 }
 GUIDED = {"guided_decoding_backend": "xgrammar"}

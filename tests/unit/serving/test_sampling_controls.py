@@ -56,6 +56,28 @@ def test_a_value_out_of_its_range_is_refused_by_name(values, name):
         read_controls(values)
 
 
+def test_biases_are_numbers_by_token():
+    assert read_controls({}, logit_bias=('{"7": -100, "12": 0.5}',)).logit_bias == ((7, -100.0), (12, 0.5))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        '{"a": 1}',
+        '{"-1": 1}',
+        '{"1": 101}',
+        '{"1": true}',
+        '{"1": null}',
+        json.dumps(dict.fromkeys(range(1025), 1)),
+    ],
+)
+def test_biases_that_no_engine_could_obey_are_refused(text):
+    with pytest.raises(RefusedError, match=r"^logit_bias "):
+        read_controls({}, logit_bias=(text,))
+
+
 @pytest.mark.parametrize("words", [("",), ("x",) * 65])
 def test_bad_words_are_bounded(words):
     with pytest.raises(RefusedError, match="bad_words"):

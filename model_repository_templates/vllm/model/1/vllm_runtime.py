@@ -109,6 +109,7 @@ def sampling_params(sampling: Sampling, end_ids: Sequence[int]) -> SamplingParam
         repetition_penalty=controls.repetition_penalty,
         bad_words=list(controls.bad_words) or None,
         logprobs=controls.logprobs,
+        logit_bias=dict(controls.logit_bias) or None,
         structured_outputs=StructuredOutputsParams(grammar=controls.grammar) if controls.grammar else None,
         stop_token_ids=None if controls.ignore_eos else list(end_ids),
         ignore_eos=controls.ignore_eos,

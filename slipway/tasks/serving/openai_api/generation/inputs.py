@@ -18,7 +18,7 @@ from slipway.tasks.serving.openai_api.requests.tool_calls import Reader
 
 MESSAGES, RAW_PROMPT, PROMPT_IDS, STOP_WORDS = "messages", "apply_chat_template", "prompt_ids", "stop_words"
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
-LOGPROBS, ALTERNATIVES, JSON_SCHEMA = "logprobs", "top_logprobs", "json_schema"
+LOGPROBS, ALTERNATIVES, JSON_SCHEMA, LOGIT_BIAS = "logprobs", "top_logprobs", "json_schema", "logit_bias"
 VLLM_LOGPROBS = "return_logprobs"
 SEED, REQUEST_ID = "seed", "id"
 """The second is no input: Triton's generate extension takes it as the request's id, which its traces have."""
@@ -227,6 +227,8 @@ def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel, sc
     seed = request.engine_seed if request.temperature or "seed" in model.inputs else None
     known = {"max_tokens": request.answer_tokens, "temperature": request.temperature, "seed": seed}
     given = {name: value for name, value in known.items() if value is not None} | request.sampling() | stop
+    if request.logit_bias:
+        given[LOGIT_BIAS] = json.dumps(request.logit_bias)
     if request.alternatives is not None:
         given |= {LOGPROBS: True} | ({ALTERNATIVES: request.alternatives} if request.alternatives else {})
     if schema:
@@ -246,6 +248,8 @@ def _as_sent(name: str, request: ChatRequest | CompletionRequest, schema: Schema
 
 def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:
     """VLLM's own default temperature is 1; here it is 0, as for every other kind."""
+    if request.logit_bias:  # names of members are texts in JSON, and vLLM wants numbers
+        _refuse([LOGIT_BIAS], model)
     sampling: dict[str, Any] = {"temperature": request.temperature or 0, **request.sampling()}
     known = {"max_tokens": request.answer_tokens, "seed": request.engine_seed, "stop": request.stop_words or None}
     sampling |= {name: value for name, value in known.items() if value is not None}

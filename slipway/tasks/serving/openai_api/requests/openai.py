@@ -68,6 +68,8 @@ Prompts = Annotated[
     Discriminator(_prompt_kind),
 ]
 AnswerTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
+TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
+LogitBias = Annotated[dict[TokenId, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)]
 
 
 class GuidedDecoding(Strict):
@@ -92,6 +94,7 @@ class _Request(Sampling):
     temperature: Temperature | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     ignore_eos: bool | None = None
+    logit_bias: LogitBias | None = None
     response_format: dict[str, JsonValue] | None = None
     guided_json: dict[str, JsonValue] | None = None
     structured_outputs: GuidedDecoding | None = None
