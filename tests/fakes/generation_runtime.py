@@ -76,18 +76,18 @@ class RecordedReply:
     """What one client received. `gone` is set by a test when the client leaves."""
 
     def __init__(self):
-        self.pieces, self.finish_reason, self.failure = [], "", ""
+        self.pieces, self.finish_reason, self.failure, self.stop_word = [], "", "", ""
         self.usage, self.logprobs, self.thoughts = None, [], []
         self.gone = False
         self._ended, self._changed = threading.Event(), threading.Condition()
 
-    def send(self, text, finish_reason, usage=None, logprobs=(), thought=""):
+    def send(self, text, finish_reason, usage=None, logprobs=(), thought="", stop_word=""):
         assert not self._ended.is_set(), "something was sent after the end"
         with self._changed:
             self.pieces.append(text)
             self.thoughts.append(thought)
             self.logprobs.append(list(logprobs))
-            self.finish_reason, self.usage = finish_reason, usage
+            self.finish_reason, self.usage, self.stop_word = finish_reason, usage, stop_word
             self._changed.notify_all()
         if finish_reason:
             self._ended.set()

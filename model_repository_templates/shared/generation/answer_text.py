@@ -17,7 +17,8 @@ class StopWords:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words, self._held = tuple(words), ""
-        self.found = False
+        self.found = ""
+        """The word that ended the text."""
 
     def advance(self, text: str, *, final: bool) -> str:
         """What of `text`, and of what was held back, is certain; nothing is held back when this is `final`."""
@@ -26,8 +27,9 @@ class StopWords:
         text, self._held = self._held + text, ""
         found = [(at + len(word), at) for word in self._words if (at := text.find(word)) >= 0]
         if found:
-            self.found = True
-            return text[: min(found)[1]]
+            end, start = min(found)
+            self.found = text[start:end]
+            return text[:start]
         kept = 0 if final else max((_shared(text, word) for word in self._words), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
@@ -58,7 +60,12 @@ class AnswerText:
     @property
     def is_over(self) -> bool:
         """Whether no token can add anything, be it that the engine goes on."""
-        return self._ended or self._stop_words.found
+        return self._ended or bool(self._stop_words.found)
+
+    @property
+    def stop_word(self) -> str:
+        """The stop word that ended the answer; empty where none did."""
+        return self._stop_words.found
 
     def add(self, tokens: Sequence[int]) -> str:
         """The piece of text that is certain now."""

@@ -96,6 +96,6 @@ def _check_within(name: str, ids: Sequence[int], vocabulary_size: int) -> None:
     wrong = next((number for number in ids if not 0 <= number < vocabulary_size), None)
     if wrong is not None:
         raise RefusedError(
-            f"the prompt has the token {wrong}; the vocabulary of this model has 0 to {vocabulary_size - 1}. Use this "
+            f"{name} has the token {wrong}; the vocabulary of this model has 0 to {vocabulary_size - 1}. Use this "
             "model's own tokenizer."
         )

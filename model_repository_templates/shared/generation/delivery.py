@@ -40,11 +40,12 @@ class Reply(Protocol):
         usage: Usage | None = None,
         logprobs: Sequence[TokenLogprob] = (),
         thought: str = "",
+        stop_word: str = "",
     ) -> None:
         """A piece of the answer; with a finish reason, the last one, and with it the tokens of the whole request.
 
         `logprobs` are those of every token of the answer since the last piece; `thought` is what the model thought
-        since then.
+        since then; `stop_word` is the one that ended the answer.
         """
 
     def fail(self, message: str) -> None:
@@ -217,7 +218,8 @@ class Delivery:
             reason = STOP if request.stop_words.found else step.finish_reason
             thought = request.piece_of_thought(thinking, final=bool(reason))
             if reason:
-                request.reply.send(piece, reason, request.usage, request.logprobs, thought)
+                found = request.stop_words.found
+                request.reply.send(piece, reason, request.usage, request.logprobs, thought, found)
             elif piece or thought:
                 request.reply.send(piece, "", None, request.logprobs, thought)
                 request.logprobs = []

@@ -167,6 +167,7 @@ class Sender:
         usage: Usage | None = None,
         logprobs: Sequence[TokenLogprob] = (),
         thought: str = "",
+        stop_word: str = "",
     ) -> None:
         """One response."""
         outputs = [text_tensor("text_output", text), text_tensor("finish_reason", finish_reason)]
@@ -174,6 +175,8 @@ class Sender:
             outputs.append(text_tensor(REASONING, thought))
         if logprobs:
             outputs.append(text_tensor("logprobs", logprobs_document(logprobs, self._tokenizer)))
+        if stop_word:
+            outputs.append(text_tensor("stop_word", stop_word))
         if self.tool_call_format is not None:
             outputs.append(text_tensor("tool_call_format", self.tool_call_format))
         if usage is not None:
@@ -243,10 +246,10 @@ def question_of(request: Any, dialect: Dialect = Dialect.RANGES) -> Question:
             texts(request, BAD_WORDS),
             texts(request, JSON_SCHEMA),
             dialect,
+            texts(request, LOGIT_BIAS),
         ),
         tools=read_tools(tools[0]) if tools else (),
         prompt_ids=_ids(request, PROMPT_IDS),
-            texts(request, LOGIT_BIAS),
     )
 
 

@@ -98,7 +98,7 @@ def test_max_tokens_ends_an_answer(five, model):
 def test_a_stop_word_ends_an_answer(five):
     _, cut = five.generate(text_input=QUESTION, stop_words=["nothing", "France"])
 
-    assert (cut["text_output"], cut["finish_reason"]) == ("The capital of ", "stop")
+    assert (cut["text_output"], cut["finish_reason"], cut["stop_word"]) == ("The capital of ", "stop", "France")
 
 
 def test_an_empty_stop_word_is_refused(five):

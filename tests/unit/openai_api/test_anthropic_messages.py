@@ -57,6 +57,16 @@ def test_an_answer_is_one_document():
     assert told["usage"] == {"input_tokens": 4, "output_tokens": 3}
 
 
+def test_an_answer_says_which_stop_sequence_ended_it():
+    """As LangChain and others read it: both fields, in the document and in a stream's last delta."""
+    answer = [[{"text_output": "Hello", "finish_reason": "stop", "stop_word": "!"}]]
+    *_, delta, _ = events(answer)
+    told = message(answer)
+
+    assert (told["stop_reason"], told["stop_sequence"]) == ("stop_sequence", "!")
+    assert (delta["delta"]["stop_reason"], delta["delta"]["stop_sequence"]) == ("stop_sequence", "!")
+
+
 def test_a_stream_has_blocks_within_a_message():
     start, *blocks, delta, stop = events(answer_of(f"Look.{CALL}Then."))
 

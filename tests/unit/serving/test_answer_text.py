@@ -69,4 +69,4 @@ def test_text_ends_before_the_first_complete_stop_word_however_it_is_cut_into_pi
     ended_by = [word for word in words if complete is not None and text[:complete].endswith(word)]
 
     assert given_out == (text if complete is None else text[: complete - max(map(len, ended_by))])
-    assert stop.found == bool(ended_by)
+    assert stop.found == max(ended_by, key=len, default="")

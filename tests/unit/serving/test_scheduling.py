@@ -296,7 +296,7 @@ def test_tokens_of_one_step_that_follow_a_stop_word_are_not_sent(serve):
     service = serve(HastyRuntime({"say": "one and two"}))
     reply = service.ask("say", stop_words=("and",))
 
-    assert (reply.text, reply.finish_reason) == ("one ", "stop")
+    assert (reply.text, reply.finish_reason, reply.stop_word) == ("one ", "stop", "and")
     assert service.ask("next").text == "next"
 
 

@@ -136,7 +136,8 @@ class TritonPythonModel:
             reply.pass_on(generation.error)
         else:
             usage = Usage(int(prepared["input_lengths"].as_numpy()[0, 0]), answer.tokens)
-            reply.send(piece if streams else "".join([*whole, piece]), reason, usage, logprobs, answer.new_thought())
+            text = piece if streams else "".join([*whole, piece])
+            reply.send(text, reason, usage, logprobs, answer.new_thought(), answer.stop_word)
 
 
 class Engine:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from slipway.tasks.contracts.wire.bounded_json import BoundsError
-from slipway.tasks.serving.openai_api.answers.openai import ChatForm, Choice, Parts, Piece, Thought, written
+from slipway.tasks.serving.openai_api.answers.openai import STOP, ChatForm, Choice, Parts, Piece, Thought, written
 from slipway.tasks.serving.openai_api.http.errors import CONTEXT_LENGTH, ApiError
 from slipway.tasks.serving.openai_api.requests.messages import read_arguments
 from slipway.tasks.serving.openai_api.requests.tool_calls import Call, Reader
@@ -64,7 +64,7 @@ class MessageAnswer:
 
     def last_events(self) -> bytes:
         """What a stream ends with."""
-        delta = {"stop_reason": self._stop_reason, "stop_sequence": None}
+        delta = {"stop_reason": self._stop_reason, "stop_sequence": self._stop_sequence}
         return _event("message_delta", delta=delta, usage=self._usage()) + _event("message_stop")
 
     def failed(self, error: ApiError) -> bytes:
@@ -84,12 +84,19 @@ class MessageAnswer:
             "model": self._model,
             "content": self._blocks,
             "stop_reason": self._stop_reason,
-            "stop_sequence": None,
+            "stop_sequence": self._stop_sequence,
             "usage": self._usage(),
         }
 
     @property
+    def _stop_sequence(self) -> str | None:
+        """The stop sequence that ended the answer. Calls of tools before it are what the client is to look at."""
+        return self._choice.stop_word if self._choice.finish_reason == STOP else None
+
+    @property
     def _stop_reason(self) -> str:
+        if self._stop_sequence is not None:
+            return "stop_sequence"
         return STOP_REASONS.get(self._choice.finish_reason, self._choice.finish_reason)
 
     def _usage(self) -> dict[str, Any]:

@@ -32,6 +32,8 @@ class Piece:
     call_format: str | None = None
     thought: str = ""
     """What the model thought before the text; it is no part of the answer."""
+    stop_word: str | None = None
+    """The stop word that ended the answer; None where none did, or the model does not say it."""
 
 
 def piece(event: Mapping[str, Any], call_format: str | None = None) -> Piece:
@@ -49,6 +51,7 @@ def piece(event: Mapping[str, Any], call_format: str | None = None) -> Piece:
         read_logprobs(_first(event.get("logprobs"))),
         _first(event.get("tool_call_format", call_format)),
         str(_first(event.get("reasoning_content")) or ""),
+        _first(event.get("stop_word")),
     )
 
 
@@ -167,12 +170,14 @@ class Choice:
         form: how its route writes it.
         reader: tells text and calls of tools apart; None leaves it to what the model says of itself.
         one_call: whether calls of tools behind the first are left out.
+        stop_word: the stop word that ended it, where the model says it.
     """
 
     form: Form
     reader: Reader | None
     one_call: bool
     finish_reason: str = ""
+    stop_word: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     _parts: Parts = field(default_factory=list)
@@ -189,6 +194,7 @@ class Choice:
         self._logprobs += new.logprobs
         if new.finish_reason:
             self.finish_reason = TOOL_CALLS if self._has_called and new.finish_reason == STOP else new.finish_reason
+            self.stop_word = new.stop_word
         if new.prompt_tokens is not None:
             self.prompt_tokens = new.prompt_tokens
         if new.completion_tokens is not None:  # vLLM's backend counts each response by itself
