@@ -43,6 +43,8 @@ class Outage:
     requests: int
     handled: bool = False
     """Whether the first of them is carried out and only its answer is lost."""
+    starting: int = 0
+    """Requests that it refuses when it is back, because it has not read its roles yet."""
 
 
 class HollowCluster:
@@ -121,9 +123,11 @@ class HollowCluster:
     async def _answer(self, request, handler):
         await self._settled()
         number, self._count, outage = self._count, self._count + 1, self._outage
-        if outage is None or not outage.at <= number < outage.at + outage.requests:
+        if outage is None or not 0 <= number - outage.at < outage.requests + outage.starting:
             return await handler(request)
         self.met += 1
+        if number - outage.at >= outage.requests:
+            return _refused(request)
         if outage.handled and number == outage.at:
             await handler(request)
         request.transport.abort()
@@ -165,6 +169,13 @@ class SettlingClock(ManualClock):
     def sleep(self, seconds):
         super().sleep(seconds)
         self._cluster.settle()
+
+
+def _refused(request):
+    """As kube-apiserver 1.36 refuses before its authorizer has read any role."""
+    said = f'leases "slipway-demo" is forbidden: User "system:admin" cannot {request.method.lower()} resource "leases"'
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
+    return web.json_response(status | {"message": said}, status=403)
 
 
 def _run(pod, address):

@@ -22,11 +22,13 @@ REQUESTS_OF_A_TRY = 60
 """About as many as most steps make; a drill makes twice as many."""
 FEW_REQUESTS = 8
 """The client asks up to four times before an outage fails a read: of so few requests, those that follow are answered."""
+REFUSED_REQUESTS = 20
 OUTAGE = st.builds(
     Outage,
     at=st.integers(0, REQUESTS_OF_A_TRY),
     requests=st.integers(1, FEW_REQUESTS) | st.integers(1, 4 * REQUESTS_OF_A_TRY),
     handled=st.booleans(),
+    starting=st.integers(0, REFUSED_REQUESTS),
 )
 OUTAGES = st.lists(st.none() | OUTAGE, max_size=6)
 """What happens during the tries of a run, in order; later tries meet none."""

@@ -16,6 +16,7 @@ from slipway.tasks.adapters.kube.kube_errors import MissingError, StaleError, Un
 from slipway.tasks.adapters.kube.kubeconfig_errors import BROKEN, of_kubeconfig
 from slipway.tasks.adapters.kube.lease_object import LeaseHolder
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.kube.starting_server import wait_while_starting
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from slipway.tasks.contracts.site.site import Budgets, Site, StartBudget
@@ -67,6 +68,7 @@ class Cluster:
 
         self.namespace, self._clock, self._api_key = namespace, clock, api_key
         self._known: dict[str, bool] = {}
+        wait_while_starting(api, clock)
         with translated("the cluster"):
             self._client = DynamicClient(api)
 

@@ -1,0 +1,58 @@
+"""Repeats what an API server refuses while it starts: it listens before it has read its roles and accounts.
+
+Where no load balancer waits until an API server is ready, a step can meet one that refuses everybody. To take that for
+a Role that is missing would fail a release for good.
+"""
+
+import logging
+from typing import Any
+
+from slipway.tasks.adapters.clock import Clock
+
+STARTING_S, PAUSE_S, READY_TIMEOUT_S = 60.0, 1.0, 5
+UNAUTHORIZED, FORBIDDEN = 401, 403
+NOT_ALLOWED = " cannot "
+"""In the words of a refusal by RBAC; one by admission was allowed to ask (apiserver/pkg/endpoints/handlers/
+responsewriters, Kubernetes 1.36)."""
+
+log = logging.getLogger(__name__)
+
+
+def wait_while_starting(api: Any, clock: Clock) -> None:
+    """Let a kubernetes.client.ApiClient repeat a request that may have been refused too early.
+
+    It is repeated until /readyz says that the server had started beforehand, for STARTING_S at most.
+    """
+    send = api.rest_client.request
+
+    def request(method: str, url: str, **options: Any) -> Any:
+        from kubernetes.client import ApiException
+
+        began, is_ready = clock.monotonic(), False
+        while True:
+            try:
+                return send(method, url, **options)
+            except ApiException as error:
+                if not _of_authorizer(error) or is_ready or clock.monotonic() - began >= STARTING_S:
+                    raise
+                log.info("refused with %s; asking whether the API server is still starting", error.status)
+            is_ready = _is_ready(send, api.configuration.host, options.get("headers"))
+            if not is_ready:
+                clock.sleep(PAUSE_S)
+
+    api.rest_client.request = request
+
+
+def _of_authorizer(error: Any) -> bool:
+    return error.status == UNAUTHORIZED or (error.status == FORBIDDEN and NOT_ALLOWED in str(error.body))
+
+
+def _is_ready(send: Any, host: str, headers: Any) -> bool:
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        send("GET", f"{host}/readyz", headers=headers, _request_timeout=READY_TIMEOUT_S)
+    except (ApiException, HTTPError):
+        return False
+    return True
