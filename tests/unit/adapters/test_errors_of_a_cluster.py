@@ -6,8 +6,14 @@ import pytest
 from kubernetes import client
 
 from slipway.tasks.adapters.kube.kube_errors import MissingError, translated
-from slipway.tasks.contracts.errors import UnavailableError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 
+# words of Kubernetes 1.36
+FULL = (
+    'services "demo" is forbidden: exceeded quota: site, requested: services=1, used: services=5, limited: services=5'
+)
+DENIED = 'admission webhook "policy.example.com" denied the request: no label team'
+NO_ROLE = 'leases.coordination.k8s.io is forbidden: User "someone" cannot get resource "leases" in API group ""'
 # the answer of Kubernetes 1.36 to an apply in a namespace that is not there
 NO_NAMESPACE = {"kind": "Status", "status": "Failure", "message": 'namespaces "slipway" not found', "code": 404}
 
@@ -21,6 +27,33 @@ def test_a_missing_namespace_is_named_with_the_command_that_makes_it():
 
     assert caught.value.what == "ConfigMap slipway-site: the cluster has no namespace slipway"
     assert "kubectl apply -k k8s_manifests/overlays/" in caught.value.remedy
+
+
+def denied(message):
+    error = client.ApiException(status=403)
+    error.body = json.dumps({"kind": "Status", "status": "Failure", "message": message, "code": 403})
+    with translated("Service slipway-serving/demo"):
+        raise error
+
+
+def test_a_quota_that_is_full_may_have_room_later():
+    with pytest.raises(UnavailableError, match="a quota has no room for it") as caught:
+        denied(FULL)
+
+    assert "exceeded quota: site" in str(caught.value)
+    assert caught.value.remedy == "Raise that ResourceQuota, or run fewer releases at once."
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [(DENIED, "exception for namespace slipway-serving"), (NO_ROLE, "Check the service account's Role.")],
+)
+def test_what_a_cluster_denies_is_not_tried_again_and_names_who_denies_it(message, remedy):
+    with pytest.raises(InputError) as caught:
+        denied(message)
+
+    assert message in str(caught.value)
+    assert remedy in caught.value.remedy
 
 
 def test_a_cluster_that_is_away_is_told_without_the_client_s_words():

@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from slipway.tasks.adapters.kube.starting_server import NOT_ALLOWED
 from slipway.tasks.contracts.errors import ConflictError, InputError, PipelineError, UnavailableError
+from slipway.tasks.contracts.pods import refusals
+from slipway.tasks.contracts.pods.start_phases import EXCEEDED
 from slipway.tasks.contracts.wire.no_answer import why_no_answer
 
 NOT_FOUND, CONFLICT, TOO_MANY_REQUESTS, SERVER_ERROR = 404, 409, 429, 500
 DENIED = frozenset({401, 403})
 QUOTED_CHARS = 256
+NAMESPACED = re.compile(r"\S+ (?P<namespace>[^\s/]+)/")
 NO_NAMESPACE = re.compile(r'namespaces "(?P<name>[^"]+)" not found')
 """In the answer to a request in a namespace that is not there (plugin/namespace/lifecycle, Kubernetes 1.36)."""
 
@@ -68,15 +72,27 @@ def _of_response(subject: str, error: Any) -> PipelineError:
             f"{subject} was changed by another client at the same time ({message})", remedy="Run the step again."
         )
     if status in DENIED:
-        return InputError(
-            f"{subject}: the cluster does not allow it ({message})", remedy="Check the service account's Role."
-        )
+        return _denied(subject, message)
     if status >= SERVER_ERROR or status in {0, TOO_MANY_REQUESTS}:
         return UnavailableError(f"{subject}: the cluster answered {status} ({message})", remedy="Run the step again.")
     return InputError(
         f"{subject}: the cluster rejected it with {status} ({message})",
         remedy="Correct the field that it names, in the spec's serving part or the site file.",
     )
+
+
+def _denied(subject: str, message: str) -> PipelineError:
+    if EXCEEDED in message:
+        return UnavailableError(
+            f"{subject}: a quota has no room for it ({message})",
+            remedy="Raise that ResourceQuota, or run fewer releases at once.",
+        )
+    place = NAMESPACED.match(subject)
+    if place and refusals.lasts(message) and NOT_ALLOWED not in message:
+        remedy = refusals.remedy(message, place["namespace"], "of its pods")
+    else:
+        remedy = "Check the service account's Role."
+    return InputError(f"{subject}: the cluster does not allow it ({message})", remedy=remedy)
 
 
 def _message(error: Any) -> str:
