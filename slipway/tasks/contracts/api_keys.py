@@ -16,6 +16,8 @@ PREFIX, RANDOM_BYTES = "sk-", 32
 MOST_KEYS = 1000
 """Keys of one site. The front compares a request's key with each of them."""
 NEVER = "never"
+CLIENT_HEADER = "x-slipway-client"
+"""Header by which OpenAI's API learns the name of the key from the front, which removes a client's own."""
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 _TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"

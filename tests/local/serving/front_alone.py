@@ -35,13 +35,15 @@ class Front:
     """
 
     def __init__(self, triton_port, folder, keys=None, origins=(), locked=False):
-        self.port, self.grpc_port, self.probe_port = free_ports(3)
+        self.port, self.grpc_port, self.probe_port, self.stats_port = free_ports(4)
         ports = {PORTS["http"]: self.port, PORTS["grpc"]: self.grpc_port, front.PROBE_PORT: self.probe_port}
+        ports[front.STATS_PORT] = self.stats_port
         ports[TRITON_PORTS["http"]] = triton_port
         text = front.config(
             LOOPBACK,
             600,
             TEMPLATES,
+            front.STATS_PORT,
             limits=Limits(4096, 4096, REQUESTS),
             keys=bool(keys or locked),
             origins=origins,

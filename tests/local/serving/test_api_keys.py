@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import subprocess
 import threading
 import time
@@ -19,7 +20,15 @@ from slipway.cli.ask.generate import GenerateClient
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
 from slipway.tasks.adapters.load.connecting import connect
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
-from slipway.tasks.contracts.api_keys import ApiKey, file_of, new_secret, read_keys, sha256_of_key, time_text
+from slipway.tasks.contracts.api_keys import (
+    CLIENT_HEADER,
+    ApiKey,
+    file_of,
+    new_secret,
+    read_keys,
+    sha256_of_key,
+    time_text,
+)
 from slipway.tasks.serving.rendered import front, front_keys
 from tests.local.serving.front_alone import Front, UnixServer
 from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
@@ -243,9 +252,9 @@ def test_a_page_of_the_site_reads_answers_and_refusals(echo, key, status):
 @pytest.mark.parametrize("path", ["/v1/models", "/v2/models/demo/ready"])
 @pytest.mark.parametrize("header", [bearer(ALICE), {"authorization": f"bearer  {ALICE}"}, {"X-Api-Key": ALICE}])
 def test_the_name_of_a_key_goes_on_and_the_key_does_not(echo, path, header):
-    answer = httpx.get(f"{echo.url}{path}", headers={**header, front_keys.CLIENT_HEADER: "mallory"})
+    answer = httpx.get(f"{echo.url}{path}", headers={**header, CLIENT_HEADER: "mallory"})
 
-    assert answer.json()[front_keys.CLIENT_HEADER] == "alice"
+    assert answer.json()[CLIENT_HEADER] == "alice"
     assert not {"authorization", "x-api-key"} & set(answer.json())
     assert ALICE.lower() not in answer.text
 
@@ -263,6 +272,21 @@ def test_the_front_logs_whose_key_it_was_and_never_the_key(echo):
     assert (None, "/health", 200) not in {(line["client"], line["path"], line["status"]) for line in logged()}
     assert ALICE not in echo.log.read_text()
     assert OLD not in echo.log.read_text()
+
+
+def test_requests_are_counted_by_key(echo):
+    def count(client, status):
+        page = httpx.get(f"http://{LOOPBACK}:{echo.stats_port}/metrics").text
+        found = re.findall(
+            rf'^envoy_slipway_requests{{client="{client}",code="{status}",grpc_status=""}} (\d+)$', page, re.MULTILINE
+        )
+        return int(*found or "0")
+
+    before = count("alice", 200), count("", 401)
+    httpx.get(f"{echo.url}/v2/models/demo/ready", headers=bearer(ALICE))
+    httpx.get(f"{echo.url}/v1/models", headers=bearer(OLD))
+
+    until(lambda: (count("alice", 200), count("", 401)) == (before[0] + 1, before[1] + 1))
 
 
 WRITTEN = {
@@ -314,6 +338,6 @@ def test_keys_of_every_length_and_content_are_hashed_as_sha256(echo):
     echo.keys.write_text(before + file_of(stored(secret, f"key-{len(secret)}") for secret in secrets))
     with httpx.Client(base_url=echo.url) as client:
         until(lambda: client.get("/v1/models", headers=bearer(secrets[-1])).status_code == 200)
-        names = [client.get("/v1/models", headers=bearer(each)).json()[front_keys.CLIENT_HEADER] for each in secrets]
+        names = [client.get("/v1/models", headers=bearer(each)).json()[CLIENT_HEADER] for each in secrets]
     assert names == [f"key-{length}" for length in range(1, 56)]
     echo.keys.write_text(before)

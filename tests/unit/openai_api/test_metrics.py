@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from slipway.tasks.contracts.api_keys import CLIENT_HEADER
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.wire.exposition import summed
 from slipway.tasks.serving.openai_api.application import Routes
@@ -27,10 +28,10 @@ class Ticking:
         return self.times.pop(0)
 
 
-def page_after(triton, *bodies, clock=None):
+def page_after(triton, *bodies, clock=None, headers=None, **options):
     async def run():
-        routes = Routes(triton, ["demo"], "demo-1", **({"clock": clock} if clock else {}))
-        async with TestClient(TestServer(routes.application())) as client:
+        routes = Routes(triton, ["demo"], "demo-1", **options, **({"clock": clock} if clock else {}))
+        async with TestClient(TestServer(routes.application()), headers=headers) as client:
             for body in bodies:
                 async with client.post("/v1/chat/completions", json=body) as response:
                     await response.read()
@@ -62,6 +63,16 @@ def test_tokens_and_times_of_an_answer_are_counted(stream):
     assert found[f'{between}_bucket{{model="demo",le="+Inf"}}'] == 2
 
 
+@pytest.mark.parametrize(("names_clients", "label"), [(True, ',client="alice"'), (False, "")])
+def test_usage_is_counted_by_key_where_the_front_names_it(names_clients, label):
+    """Without keys, the header is any client's own word."""
+    found = values(page_after(Triton(HELLO), CHAT, headers={CLIENT_HEADER: "alice"}, names_clients=names_clients))
+
+    assert found[f'{NAME}_requests_total{{model="demo"{label},code="200"}}'] == 1
+    assert found[f'{NAME}_prompt_tokens_total{{model="demo"{label}}}'] == 4
+    assert found[f'{NAME}_generation_tokens_total{{model="demo"{label}}}'] == 3
+
+
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
@@ -85,7 +96,7 @@ def test_a_client_that_leaves_is_counted_as_one():
         await generation.close()
         return generation.counted.requests
 
-    assert asyncio.run(run()) == {("demo", 499): 1}
+    assert asyncio.run(run()) == {("demo", "", 499): 1}
 
 
 def test_a_request_that_never_reaches_the_model_is_not_counted():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 
+from slipway.tasks.contracts.api_keys import CLIENT_HEADER
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.wire import exposition
 from slipway.tasks.serving.openai_api.answers.anthropic import MessageAnswer, TokenCount
@@ -49,10 +50,14 @@ class Routes:
         release: str,
         clock: Callable[[], float] = time.perf_counter,
         others: Sequence[Path] = (),
+        names_clients: bool = False,
     ) -> None:
-        """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work."""
+        """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work.
+
+        With `names_clients`, the front says whose key a request had; otherwise a header that does so is a stranger's.
+        """
         self._models, self._release = models, release
-        self._others = tuple(others)
+        self._others, self._names_clients = tuple(others), names_clients
         self._catalogue, self._generation = Catalogue(models, names), Generation(models, clock)
 
     def application(self) -> web.Application:
@@ -168,10 +173,11 @@ class Routes:
         self, request: web.Request, asked: ChatRequest | CompletionRequest, answer: AnyAnswer
     ) -> web.StreamResponse:
         """Ask the model what the request asks, and send what it answers in the form of the route."""
+        client = request.headers.get(CLIENT_HEADER, "") if self._names_clients else ""
         model = await self._catalogue.served(asked.model)
         own = [each.of_request(request_id(request), trace_parent(request)) for each in questions_of(asked, model)]
         try:
-            async with aclosing(self._generation.answers(model, own, asked.answers_per_prompt)) as generated:
+            async with aclosing(self._generation.answers(model, own, asked.answers_per_prompt, client)) as generated:
                 return await (stream(request, answer, generated) if asked.stream else document(answer, generated))
         except InputError as error:
             raise refusal(

@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--triton-port", type=int, required=True, help="Triton's HTTP port")
     parser.add_argument("--release", required=True, help="what clients read as system_fingerprint")
     parser.add_argument("--logs", choices=("text", "json"), default="text", help="form of the log lines")
+    parser.add_argument("--clients", action="store_true", help="the front says whose key a request had")
     parser.add_argument("--model", action="append", required=True, help="name of a model; repeat it for several")
 
 
@@ -96,9 +97,9 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
 
     async with GenerateStreams(parsed.triton_host, parsed.triton_port) as triton:
         others = [each for each in parsed.socket if each != socket]
-        application = Routes(triton, parsed.model, parsed.release, others=others).application()
+        routes = Routes(triton, parsed.model, parsed.release, others=others, names_clients=parsed.clients)
         runner = web.AppRunner(
-            application,
+            routes.application(),
             access_log=None,
             handler_cancellation=True,  # a client that leaves cancels its handler, which cancels the request in Triton
             keepalive_timeout=KEPT_S,

@@ -36,6 +36,9 @@ LEAVE_S = 10
 and every client that sends a request is told to close its connection."""
 STATS_PORT = 8003
 """Port of the metrics of the front and of OpenAI's API, where a scaler or telemetry.metrics asks for them."""
+STATS_PAGE = "/stats/prometheus?filter=^http.*downstream_rq_(active|.xx|time$)|^slipway&client="
+"""What that port shows of the admin interface. A client's own query is appended, and of two filters Envoy takes the
+first."""
 PROBE_PORT = 8004
 """Port of the probes: whether the front and OpenAI's API make progress. The limits of clients do not count there: a pod
 that is busy is ready, and alive."""
@@ -129,6 +132,7 @@ def values(
             "triton_host": _local_address(serving.bind_address),
             "models": list(models),
             "logs": site.telemetry.logs,
+            "has_keys": keys,
         },
     }
 
@@ -160,6 +164,7 @@ def config(
             "openai_sockets": sockets,
             "connection_age_s": connection_age_s,
             "stats_port": stats_port,
+            "stats_page": STATS_PAGE,
             "grpc_idle_s": GRPC_IDLE_S,
             "http_idle_s": HTTP_IDLE_S,
             "goaway_s": GOAWAY_S,
@@ -182,6 +187,8 @@ def config(
             "origins": origins,
             "origins_answer": ORIGINS_ANSWER,
             "access_log": front_keys.ACCESS_LOG,
+            "counter": front_keys.COUNTER,
+            "counter_scope": front_keys.COUNTER_SCOPE,
             "openai_wrong_key": {"error": OPENAI_WRONG_KEY},
             "anthropic_wrong_key": {"type": "error", "error": ANTHROPIC_WRONG_KEY},
             "too_large": TOO_LARGE,

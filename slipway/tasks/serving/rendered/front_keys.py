@@ -11,8 +11,6 @@ FOLDER = "/run/keys"
 """Where the front's container has the Secret."""
 VARIABLE = "SLIPWAY_KEYS"
 """Variable of the front's container that names the file of hashes."""
-CLIENT_HEADER = "x-slipway-client"
-"""Header by which OpenAI's API learns the name of the key. A client's own is removed."""
 METADATA, CLIENT = "slipway", "client"
 """Where the filter leaves the name of the key for other filters and the access log."""
 ACCESS_LOG = {
@@ -25,6 +23,17 @@ ACCESS_LOG = {
     "milliseconds": "%DURATION%",
 }
 """A line of the front's log for each request with a key, and for each that was refused for want of one."""
+COUNTER = {
+    "name": "requests",
+    "tags": [
+        {"name": "client", "value_format": ACCESS_LOG["client"]},
+        {"name": "code", "value_format": ACCESS_LOG["status"]},
+        {"name": "grpc_status", "value_format": ACCESS_LOG["grpc_status"]},
+    ],
+}
+"""The same requests, counted: over HTTP and gRPC, whichever server answers."""
+COUNTER_SCOPE = {"prefix": "slipway", "max_counters": 20 * api_keys.MOST_KEYS}
+"""Names of keys are bounded, and statuses are few."""
 NO_KEY = "no API key: send one in the header Authorization: Bearer or x-api-key"
 WRONG_KEY = "Incorrect API key provided: it is unknown, has expired or was revoked"
 HTTP_OPEN = ("/v2/health/live", "/v2/health/ready", "/health", "/ping")
@@ -193,7 +202,7 @@ def _guard(paths: tuple[str, ...], method: str) -> str:
         "VARIABLE": VARIABLE,
         "MOST_KEYS": str(api_keys.MOST_KEYS),
         "NEVER": api_keys.NEVER,
-        "CLIENT_HEADER": CLIENT_HEADER,
+        "CLIENT_HEADER": api_keys.CLIENT_HEADER,
         "METADATA": METADATA,
         "CLIENT_FIELD": CLIENT,
         "NO_KEY": NO_KEY,

@@ -39,9 +39,11 @@ class Generation:
         await self._grammars.close()
 
     async def answers(
-        self, model: ServedModel, questions: Sequence[Question], number: int
+        self, model: ServedModel, questions: Sequence[Question], number: int, client: str = ""
     ) -> AsyncGenerator[Generated, None]:
         """Yield so many answers to each question, one after another; the first responses of each answer say so.
+
+        They are counted as those of `client`.
 
         Raises:
             ApiError: a schema cannot be enforced. No question was asked then.
@@ -51,7 +53,7 @@ class Generation:
         obeying = [await self._obeying(question) for question in questions]
         for question in [each.again(count) for each in obeying for count in range(number)]:
             begins = True
-            async with aclosing(self._timed(model, question)) as pieces:
+            async with aclosing(self._timed(model, question, client)) as pieces:
                 async for together in pieces:
                     yield Generated(together, question if begins else None)
                     begins = False
@@ -62,7 +64,7 @@ class Generation:
             return question
         return question.obeying(await self._grammars.grammar_of(question.schema))
 
-    async def _timed(self, model: ServedModel, question: Question) -> AsyncGenerator[list[Piece], None]:
+    async def _timed(self, model: ServedModel, question: Question, client: str) -> AsyncGenerator[list[Piece], None]:
         """Yield what `_pieces` does, and count it. Errors before a request reaches the model are not counted."""
         counted, code, before, has_text = self.counted, CLIENT_LEFT, self._clock(), False
         try:
@@ -73,7 +75,7 @@ class Generation:
                         count = counted.next_tokens if has_text else counted.first_tokens
                         count(model.name, now - before, texts)
                         before, has_text = now, True
-                    counted.count_tokens(model.name, together)
+                    counted.count_tokens(model.name, client, together)
                     yield together
             code = int(HTTPStatus.OK)
         except InputError:
@@ -83,7 +85,7 @@ class Generation:
             code = int(HTTPStatus.SERVICE_UNAVAILABLE)
             raise
         finally:
-            counted.requests[model.name, code] += 1
+            counted.requests[model.name, client, code] += 1
 
     async def _pieces(self, model: ServedModel, question: Question) -> AsyncGenerator[list[Piece], None]:
         """Yield the model's responses.

@@ -42,11 +42,11 @@ class Histogram:
 
 @dataclass
 class AnswerMetrics:
-    """Counts of one process, by model."""
+    """Counts of one process, by model and client; a client without a key is ""."""
 
-    requests: Counter[tuple[str, int]] = field(default_factory=Counter)
-    prompt_tokens: Counter[str] = field(default_factory=Counter)
-    generation_tokens: Counter[str] = field(default_factory=Counter)
+    requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    prompt_tokens: Counter[tuple[str, str]] = field(default_factory=Counter)
+    generation_tokens: Counter[tuple[str, str]] = field(default_factory=Counter)
     first: dict[str, Histogram] = field(default_factory=dict)
     between: dict[str, Histogram] = field(default_factory=dict)
 
@@ -58,11 +58,11 @@ class AnswerMetrics:
         """Count the time since the previous text, shared out over the pieces that arrived together."""
         self.between.setdefault(model, Histogram(BETWEEN_TOKENS_S)).observe(seconds / pieces, pieces)
 
-    def count_tokens(self, model: str, pieces: Sequence[Piece]) -> None:
+    def count_tokens(self, model: str, client: str, pieces: Sequence[Piece]) -> None:
         """Count the tokens that the model's own counts tell of."""
         for each in pieces:
-            self.prompt_tokens[model] += each.prompt_tokens or 0
-            self.generation_tokens[model] += each.completion_tokens or 0
+            self.prompt_tokens[model, client] += each.prompt_tokens or 0
+            self.generation_tokens[model, client] += each.completion_tokens or 0
 
     def metrics(self) -> list[Metric]:
         """Everything counted so far."""
@@ -84,8 +84,8 @@ class AnswerMetrics:
                 "counter",
                 "Requests for an answer, by HTTP status; 499 is a client that left.",
                 tuple(
-                    Sample(count, {"model": model, "code": str(code)})
-                    for (model, code), count in sorted(self.requests.items())
+                    Sample(count, {**_labels(model, client), "code": str(code)})
+                    for (model, client, code), count in sorted(self.requests.items())
                 ),
             ),
             *(
@@ -93,7 +93,7 @@ class AnswerMetrics:
                     f"slipway_openai_{name}_total",
                     "counter",
                     description,
-                    tuple(Sample(count, {"model": model}) for model, count in sorted(counts.items())),
+                    tuple(Sample(count, _labels(*key)) for key, count in sorted(counts.items())),
                 )
                 for name, description, counts in by_model
             ),
@@ -107,3 +107,7 @@ class AnswerMetrics:
                 for name, description, found in times
             ),
         ]
+
+
+def _labels(model: str, client: str) -> dict[str, str]:
+    return {"model": model, "client": client} if client else {"model": model}
