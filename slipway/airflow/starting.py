@@ -152,6 +152,9 @@ class Start:
 class StepPodManager(PodManager):
     """The task's own pod manager (sync)."""
 
+    seen: Any = None
+    """The pod as it was read last."""
+
     def __init__(
         self,
         *arguments: Any,
@@ -163,6 +166,11 @@ class StepPodManager(PodManager):
         """`schedule_timeout_s` limits the wait for a quota; the rest is the parent's."""
         super().__init__(*arguments, **options)
         self._schedule_timeout_s, self._clock, self._sleep = schedule_timeout_s, clock, sleep
+
+    def read_pod(self, pod: Any) -> Any:
+        """Read the pod as the parent does."""
+        self.seen = super().read_pod(pod)
+        return self.seen
 
     def run_pod_async(self, pod: Any, **options: Any) -> Any:
         """Create the pod, once. While a quota of the namespace has no room for it, wait, as a Deployment does.

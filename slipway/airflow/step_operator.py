@@ -168,8 +168,7 @@ class StepOperator(KubernetesPodOperator):
             raise results.failure(self.step, None, error.failure, None, "") from error
         except ApiException as error:
             if error.status == NOT_FOUND and self.pod is not None:
-                lost = gone(f"{self.pod.metadata.namespace}/{self.pod.metadata.name}")
-                raise results.failure(self.step, None, lost, None, "") from error
+                raise results.failure(self.step, None, self._lost(self.pod), None, "") from error
             raise results.refused(self.step, int(error.status or 0), api_message(error), self._shape) from error
         except NoAnswerError as error:
             raise AirflowException(f"{self.step}: {error}") from error
@@ -372,11 +371,17 @@ class StepOperator(KubernetesPodOperator):
             self.remote_pod = self.hook.get_pod(name, namespace)
         except ApiException as error:
             if error.status == NOT_FOUND:
-                self.pod_failure = gone(f"{namespace}/{name}")
+                self.pod_failure = self._lost(pod)
             return pod
         failure = failure_of(as_json(self.remote_pod), self.base_container_name, self._shape)
         self.pod_failure = self.pod_failure or failure
         return self.remote_pod
+
+    def _lost(self, pod: "k8s.V1Pod") -> PodFailure:
+        """Why a pod is gone: what it looked like last says who ended it, if they say so."""
+        seen = self.pod_manager.seen or pod
+        failure = failure_of(as_json(seen), self.base_container_name, self._shape)
+        return failure or gone(f"{pod.metadata.namespace}/{pod.metadata.name}")
 
     @property
     def _shape(self) -> str:

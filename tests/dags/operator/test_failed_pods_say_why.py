@@ -148,6 +148,25 @@ def test_a_pod_that_vanishes_is_named_instead_of_a_number(runs, moment):
     assert "404" not in str(caught.value)
 
 
+def test_a_pod_that_was_preempted_says_so_when_it_is_gone(runs):
+    said = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    said["message"] = "default-scheduler: preempting to accommodate a higher priority pod"
+    runs.planned()
+    runs.ends(None, phase="Running")
+
+    def preempt():
+        for pod in runs.cluster.pods.values():
+            pod["status"]["conditions"] = [said]
+        runs.cluster.during_log = runs.cluster.pods.clear
+
+    runs.cluster.during_log = preempt
+    with pytest.raises(AirflowException, match="gate: the pod was ended from outside: default-scheduler") as caught:
+        runs.execute("gate")
+
+    assert not isinstance(caught.value, AirflowFailException)
+    assert "PriorityClass" in str(caught.value)
+
+
 @pytest.mark.parametrize("moment", ["as it is created", "while it works"])
 def test_a_pod_that_vanishes_while_the_triggerer_waits_is_named_as_well(runs, moment):
     runs.planned()

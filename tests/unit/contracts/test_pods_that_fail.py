@@ -68,6 +68,31 @@ def test_a_pod_that_its_node_ended_says_why_and_whether_another_try_helps(reason
     assert message.strip().rstrip(".") in str(found)
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "remedy"),
+    [
+        (
+            "PreemptionByScheduler",
+            "default-scheduler: preempting to accommodate a higher priority pod",
+            "PriorityClass",
+        ),
+        ("EvictionByEvictionAPI", "Eviction API: evicting", "drained"),
+        ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", "taint"),
+        ("DeletionByPodGC", "PodGC: node no longer exists", "removed"),
+    ],
+)
+def test_a_pod_that_the_cluster_ended_says_who_did_it(reason, message, remedy):
+    ended = pod(terminated={"exitCode": 143, "reason": "Error", "message": "ended by SIGTERM"})
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    ended["status"]["conditions"] = [condition]
+
+    found = failure_of(ended, "base", "small")
+
+    assert (found.kind, found.retry) == (reason, True)
+    assert message in found.what
+    assert remedy in found.remedy
+
+
 def test_whoever_filled_the_scratch_volume_is_told_which_setting_to_raise():
     found = failure(reason="Evicted", message='Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". ')
 

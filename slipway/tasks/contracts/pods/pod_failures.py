@@ -1,8 +1,10 @@
 """Why a pod failed, in text, and the one table of failures that a retry may cure. Pure.
 
 Reasons and messages are those of Kubernetes 1.36: pkg/kubelet/eviction/helpers.go, pkg/kubelet/active_deadline.go,
-pkg/kubelet/lifecycle/predicate.go, pkg/kubelet/nodeshutdown, pkg/kubelet/preemption, pkg/kubelet/kubelet_pods.go and
-pkg/kubelet/kuberuntime/kuberuntime_container.go. Pods are plain JSON, as the API server sends them.
+pkg/kubelet/lifecycle/predicate.go, pkg/kubelet/nodeshutdown, pkg/kubelet/preemption, pkg/kubelet/kubelet_pods.go,
+pkg/kubelet/kuberuntime/kuberuntime_container.go, pkg/scheduler/framework/preemption/executor.go,
+pkg/registry/core/pod/storage/eviction.go and pkg/controller/{tainteviction,podgc}. Pods are plain JSON, as the API
+server sends them.
 """
 
 import re
@@ -39,6 +41,13 @@ CAUSES = {
     "NodeShutdown": Cause(True, "Its node was shut down."),
     "NodeLost": Cause(True, "Its node does not answer."),
     "not admitted": Cause(True, "Its node no longer had room for it, or one of its devices failed."),
+    "PreemptionByScheduler": Cause(
+        True,
+        "Its PriorityClass is lower than that of a pod that needed the place: add nodes, or run it at another time.",
+    ),
+    "EvictionByEvictionAPI": Cause(True, "Its node was drained, or something else asked for its eviction."),
+    "DeletionByTaintManager": Cause(True, "Its node does not answer, or has a taint that the pod does not tolerate."),
+    "DeletionByPodGC": Cause(True, "Its node was removed from the cluster."),
     # the pod would fail again
     "scratch": Cause(False, "Raise shapes.{shape}.scratch in the site file; then clear this task."),
     "DeadlineExceeded": Cause(
@@ -92,6 +101,8 @@ STORAGE = re.compile(
 )
 POD_REASONS = {"DeadlineExceeded", "Preempting", "Terminated", "NodeShutdown", "NodeLost"}
 NOT_ADMITTED = re.compile(r"^(OutOf.+|UnexpectedAdmissionError|NodeAffinity|NodePorts|Node\w+Mismatch)$")
+DISRUPTION = "DisruptionTarget"
+"""The condition by which those who end a pod from outside say so beforehand."""
 START_ERRORS = {"StartError", "ContainerCannotRun"}
 
 
@@ -163,6 +174,13 @@ def _ended_from_outside(status: dict[str, Any]) -> tuple[str, str] | None:
         return reason, f"the pod was stopped: {reason}: {message or 'no message'}"
     if NOT_ADMITTED.match(reason):
         return "not admitted", f"the node did not admit the pod: {reason}: {message or 'no message'}"
+    return _disrupted(status)
+
+
+def _disrupted(status: dict[str, Any]) -> tuple[str, str] | None:
+    for each in status.get("conditions") or []:
+        if each["type"] == DISRUPTION and each["status"] == "True" and each.get("reason") in CAUSES:
+            return each["reason"], f"the pod was ended from outside: {each.get('message') or each['reason']}"
     return None
 
 
