@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 from slipway.airflow.specs import Slice
-from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
-from slipway.tasks.document_files import read_document
+from slipway.tasks.document_files import read_contract_file
 
 SITE_VARIABLE = "SLIPWAY_SITE"
 SPECS_VARIABLE = "SLIPWAY_SPECS"
@@ -40,7 +39,7 @@ def read_site(path: Path) -> Site:
     Raises:
         InputError: it is missing or not a valid site.
     """
-    return read_contract(Site, read_document(path), str(path))
+    return read_contract_file(Site, path)
 
 
 def specs_folder() -> Path:

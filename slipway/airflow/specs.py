@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slipway.tasks.contracts.base import read_contract
-from slipway.tasks.contracts.documents import parse_document
+from slipway.tasks.contracts.documents import parse_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.redaction import bounded, redacted
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
@@ -77,7 +76,7 @@ def read_specs(folder: Path, only: str | None = None, part: Slice | None = None)
             name = _plain_name(data) if part else None
             if part and name and name not in part:
                 continue
-            spec = read_contract(ReleaseSpec, parse_document(data, str(path)), str(path))
+            spec = parse_contract(ReleaseSpec, data, str(path))
         except InputError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one file, the other models keep their DAGs

@@ -103,11 +103,10 @@ class Settings:
         """
         file = self.known_site_file()
         # the contracts take a fifth of a second to import, which `slipway ask --host` need not wait for
-        from slipway.tasks.contracts.base import read_contract  # noqa: PLC0415
         from slipway.tasks.contracts.site.site import Site  # noqa: PLC0415
-        from slipway.tasks.document_files import read_document  # noqa: PLC0415
+        from slipway.tasks.document_files import read_contract_file  # noqa: PLC0415
 
-        return read_contract(Site, read_document(file), str(file))
+        return read_contract_file(Site, file)
 
     def known_site_file(self) -> Path:
         """The site's file, unread.

@@ -10,7 +10,7 @@ from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.release import PREVIOUS
-from slipway.tasks.document_files import read_document
+from slipway.tasks.document_files import read_contract_file
 from slipway.tasks.serving.openai_api import process as openai_process
 from slipway.tasks.serving.pod import all_reduce, await_ranks, drain, lead
 
@@ -139,16 +139,15 @@ def by_hand(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _plan_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    data, source = _read_spec(parsed.spec)
-    spec = read_contract(ReleaseSpec, data, source)
+    spec, source = _read_spec(parsed.spec)
     return {"spec": spec, "run": parsed.run, "revision": parsed.revision, "force": parsed.force}, source
 
 
-def _read_spec(argument: str) -> tuple[Any, str]:
-    """Return the spec as data, and the name that messages give it."""
+def _read_spec(argument: str) -> tuple[ReleaseSpec, str]:
+    """Return the spec, and the name that messages give it."""
     if argument.lstrip().startswith("{"):
-        return parse_json(argument, "--spec"), "--spec"
-    return read_document(Path(argument)), argument
+        return read_contract(ReleaseSpec, parse_json(argument, "--spec"), "--spec"), "--spec"
+    return read_contract_file(ReleaseSpec, Path(argument)), argument
 
 
 def _revert_fields(parsed: argparse.Namespace) -> tuple[dict[str, Any], str]:

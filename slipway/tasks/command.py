@@ -37,10 +37,9 @@ from typing import Any
 from slipway.tasks import jobs, pod_processes
 from slipway.tasks.adapters.telemetry import log_lines
 from slipway.tasks.arguments import ALL_REDUCE, AWAIT_RANKS, DRAIN, EXPORT_METRICS, LEAD, OPENAI, parse
-from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import PipelineError
 from slipway.tasks.contracts.site.site import Site
-from slipway.tasks.document_files import read_document
+from slipway.tasks.document_files import read_contract_file
 from slipway.tasks.serving.pod import all_reduce
 
 TERMINATION_BYTES = 4096  # Kubernetes keeps no more of a termination message
@@ -93,7 +92,7 @@ def _run(parsed: Namespace, environment: Mapping[str, str]) -> str:
         return pod_processes.openai(parsed)
     if parsed.step == ALL_REDUCE:
         return all_reduce.run(parsed, environment)
-    site = read_contract(Site, read_document(parsed.site), str(parsed.site))
+    site = read_contract_file(Site, parsed.site)
     log_lines.configure(site.telemetry.logs, sys.stdout, {"step": parsed.step})
     if parsed.step == LEAD:
         pod_processes.lead(parsed, site, environment)

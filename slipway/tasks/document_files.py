@@ -5,7 +5,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from slipway.tasks.contracts.documents import MAX_BYTES, parse_document
+from slipway.tasks.contracts.base import C
+from slipway.tasks.contracts.documents import MAX_BYTES, parse_contract, parse_document
 from slipway.tasks.contracts.errors import InputError
 
 
@@ -16,6 +17,15 @@ def read_document(path: Path) -> Any:
         InputError: it cannot be read, is not a regular file, or is not a document (see parse_document).
     """
     return parse_document(read_regular_file(path), str(path))
+
+
+def read_contract_file(model: type[C], path: Path) -> C:
+    """Read and validate a spec or site file.
+
+    Raises:
+        InputError: as of read_document, or it is not a valid `model`.
+    """
+    return parse_contract(model, read_regular_file(path), str(path))
 
 
 def read_regular_file(path: Path, limit: int = MAX_BYTES, *, expected: str = "a YAML file") -> bytes:

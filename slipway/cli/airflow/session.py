@@ -16,6 +16,7 @@ from slipway.tasks.adapters.bounded_http import UnboundedAnswerError, bound
 from slipway.tasks.adapters.hub.header_token import header_token
 from slipway.tasks.contracts.base import parse_json
 from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.violations import violation_text
 
 REQUEST_TIMEOUT_S = 15.0
 ANSWER_S = 30.0
@@ -196,9 +197,8 @@ def document_of(model: type[D], response: httpx.Response) -> D:
     except InputError as error:
         raise not_airflow(url, response.headers.get("content-type", "no content type")[:QUOTED_CHARS]) from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise not_airflow(url, f"{where}: {first['msg']}"[:QUOTED_CHARS], f"a {model.__name__.strip('_')}") from error
+        found = violation_text(error.errors(include_url=False)[0], model)
+        raise not_airflow(url, found[:QUOTED_CHARS], f"a {model.__name__.strip('_')}") from error
 
 
 def not_airflow(url: str, found: str, expected: str = "JSON") -> InputError:

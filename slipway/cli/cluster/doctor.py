@@ -10,11 +10,10 @@ import typer
 from slipway.cli.cluster.image_ages import image_ages
 from slipway.cli.cluster.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
 from slipway.cli.terminal import echo
-from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, TRTLLM_RELEASES, VLLM_RELEASES, Flavour
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
-from slipway.tasks.document_files import read_document
+from slipway.tasks.document_files import read_contract_file
 
 RELEASE = re.compile(r"[0-9]{2}\.[0-9]{2}")
 NEWEST = max(set(TRTLLM_RELEASES) & set(VLLM_RELEASES))
@@ -57,7 +56,7 @@ def doctor(
             remedy="Correct --release.",
         )
     file = site or _site_of_program(context)
-    read = read_contract(Site, read_document(file), str(file)) if file else None
+    read = read_contract_file(Site, file) if file else None
     if images:
         _print_ages(read)
     if image_contract:

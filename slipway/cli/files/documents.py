@@ -2,18 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from slipway.cli.error_text import print_error
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import Contract, read_contract
+from slipway.tasks.contracts.documents import parse_document, positions_in
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.redaction import redacted
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.document_files import read_document
+from slipway.tasks.document_files import read_regular_file
 
 CONTRACTS: dict[str, type[Contract]] = {"Release": ReleaseSpec, "Site": Site}
 FOUND_CHARS = 60
@@ -51,7 +52,8 @@ def checked(path: Path) -> str:
     Raises:
         InputError: every violation, or a kind that does not exist.
     """
-    data: Any = read_document(path)
+    text = read_regular_file(path)
+    data = parse_document(text, str(path))
     kind = data.get("kind") if isinstance(data, dict) else "Release"
     if not isinstance(kind, str) or kind not in CONTRACTS:
         raise InputError(
@@ -60,5 +62,5 @@ def checked(path: Path) -> str:
             expected=" or ".join(CONTRACTS),
             remedy="Set kind: Release in a release spec, or kind: Site in a site file.",
         )
-    contract = read_contract(CONTRACTS[kind], data, str(path))
+    contract = read_contract(CONTRACTS[kind], data, str(path), positions_in(text))
     return f"{'site' if isinstance(contract, Site) else 'release'} {getattr(contract, 'name', '')}"

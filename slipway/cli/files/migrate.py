@@ -9,10 +9,11 @@ import yaml
 
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.documents import parse_document, positions_in
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.migrate import migrate as rewrite
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.document_files import read_document
+from slipway.tasks.document_files import read_regular_file
 
 
 class Target(StrEnum):
@@ -32,12 +33,13 @@ def migrate(
     What clients would notice is refused. trt-engine and llmapi end with Triton 26.07, the last image with TensorRT-LLM.
     Comments in the file are lost.
     """
-    document = read_document(file)
+    text = read_regular_file(file)
+    document = parse_document(text, str(file))
     if isinstance(document, dict) and document.get("kind") == "Site":
         raise InputError(
             f"{file} cannot be migrated", found="a site file", expected="a release spec", remedy="Name a release spec."
         )
-    spec = read_contract(ReleaseSpec, document, str(file))
+    spec = read_contract(ReleaseSpec, document, str(file), positions_in(text))
     migration = rewrite(spec, document, to.value)
     echo(f"{file}: {spec.engine.kind} to {to.value}", err=True)
     for line in migration.changes:

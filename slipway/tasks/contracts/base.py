@@ -2,15 +2,14 @@
 
 import hashlib
 import json
-import re
-from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.redaction import TOKEN, field_name, redacted
+from slipway.tasks.contracts.redaction import redacted
 from slipway.tasks.contracts.version import check_readable
+from slipway.tasks.contracts.violations import Positions, violations_of
 from slipway.tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
 
 DNS_LABEL = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
@@ -19,14 +18,10 @@ DNS_LABEL = r"^[a-z]([a-z0-9-]*[a-z0-9])?$"
 PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 """Text without control characters, which terminals obey and databases refuse."""
 
-FOUND_CHARS = 60
 MAX_TEXT_CHARS = 1000
 """Longest text in a spec or a site file, unless its field sets another limit."""
 DOCUMENT = Bounds(chars=256 << 20, depth=100, values=10_000_000)
 """A document of the object store, or an answer of a server: as large as the tables of a benchmark can be."""
-VIOLATIONS = 20
-"""How many violations of a document a message lists."""
-SECRETIVE = re.compile(r"(?i)token_secret|password|credential|api_key")
 
 
 class Contract(BaseModel):
@@ -75,24 +70,23 @@ def parse_json(data: bytes | str, what: str, *, expected: str = "JSON") -> Any:
         ) from error
 
 
-def read_contract(model: type[C], data: Any, what: str) -> C:
+def read_contract(model: type[C], data: Any, what: str, positions: Positions | None = None) -> C:
     """Validate `data` as `model`.
 
     Args:
         model: the contract.
         data: parsed YAML or JSON.
         what: the name of the document in messages, such as a file's path.
+        positions: finds lines and columns of a document that has them.
 
     Raises:
-        InputError: `what` lists the violations with the values found, secrets left out; `expected` is the contract. Or
+        InputError: `what` lists the violations with the values found, secrets left out. Or
             a newer version wrote the document.
     """
     try:
         return model.model_validate(check_readable(data, what))
     except ValidationError as error:
-        raise InputError(
-            f"{what}: {_violations(error)}", expected=f"a {model.__name__}", remedy=model.if_invalid
-        ) from error
+        raise InputError(violations_of(error, model, what, positions), remedy=model.if_invalid) from error
 
 
 def read_contract_json(model: type[C], data: bytes, what: str) -> C:
@@ -121,43 +115,3 @@ def check_address(uri: str, *own: str) -> None:
             expected=uri,
             remedy="Copy it again from a store that you trust.",
         )
-
-
-def _violations(error: ValidationError) -> str:
-    violations = error.errors(include_url=False, include_context=False)
-    lines = []
-    for violation in violations[:VIOLATIONS]:
-        where = _place(violation["loc"], unknown=violation["type"] == "extra_forbidden")
-        value = (
-            "" if violation["type"] == "missing" else f" (found {_found(violation['type'], where, violation['input'])})"
-        )
-        lines.append(f"{where}: {redacted(violation['msg'].removeprefix('Value error, '))}{value}")
-    if more := len(violations) - len(lines):
-        lines.append(f"and {more} more")
-    return "; ".join(lines)
-
-
-def _place(parts: tuple[int | str, ...], *, unknown: bool) -> str:
-    """Name the place of a violation. An unknown key may be a token that was pasted there."""
-    names = [redacted(str(part)[:MAX_TEXT_CHARS]) for part in parts]
-    if unknown or "[key]" in names:
-        at = names.index("[key]") - 1 if "[key]" in names else -1
-        names[at] = field_name(parts[at])
-    return ".".join(names) or "the document"
-
-
-def _found(violation: str, where: str, value: Any) -> str:
-    """Describe the value without secrets: people paste tokens where a name belongs, and errors reach logs."""
-    if isinstance(value, Mapping):
-        names = [field_name(key) for key in list(value)[:VIOLATIONS]]
-        more = ", …" if len(value) > VIOLATIONS else ""
-        return f"a mapping of {', '.join(names)}{more}" if names else "an empty mapping"
-    if isinstance(value, list | tuple):
-        return f"a list of length {len(value)}"
-    unknown = violation == "extra_forbidden" and not isinstance(value, int | float | None)
-    unknown = unknown or where.endswith("[key]")
-    # cut before it is quoted, because a value may be as long as its document
-    text = repr(value[: 4 * FOUND_CHARS] if isinstance(value, str) else value)
-    if unknown or SECRETIVE.search(where) or TOKEN.search(text):
-        return f"a {type(value).__name__}, not shown: it may be a secret"
-    return text if len(text) <= FOUND_CHARS else text[: FOUND_CHARS - 3] + "..."

@@ -12,8 +12,10 @@ from typing import Any, NoReturn
 
 import yaml
 
+from slipway.tasks.contracts.base import C, read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.redaction import field_name, redacted
+from slipway.tasks.contracts.violations import Loc, Positions
 from slipway.tasks.contracts.wire.bounded_json import MAX_DIGITS
 
 MAX_BYTES = 2**20
@@ -63,6 +65,39 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 _Loader.add_constructor(INTEGER, _Loader.construct_number)
 _Loader.add_constructor(FLOAT, _Loader.construct_number)
+
+
+def parse_contract(model: type[C], data: bytes, what: str) -> C:
+    """Parse and validate a document that a person wrote.
+
+    Raises:
+        InputError: it is not a document (see parse_document), or not a valid `model`. Names lines and columns.
+    """
+    return read_contract(model, parse_document(data, what), what, positions_in(data))
+
+
+def positions_in(data: bytes) -> Positions:
+    """Find places in a document that parse_document has read: a value, or the key of an unknown field."""
+
+    def position(loc: Loc) -> tuple[int, int] | None:
+        node = yaml.compose(data.decode("utf-8-sig"), Loader=_Loader)
+        mark = node.start_mark if node else None
+        for part in loc:
+            key, value = _child(node, part)
+            if key is not None:
+                node, mark = value, key.start_mark
+        return (mark.line + 1, mark.column + 1) if mark else None
+
+    return position
+
+
+def _child(node: Any, part: int | str) -> tuple[Any, Any]:
+    """Where an entry begins, and its value; None twice if the collection has no such entry."""
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part]
+    if isinstance(node, yaml.MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == part), (None, None))
+    return None, None
 
 
 def parse_document(data: bytes, what: str) -> Any:

@@ -16,6 +16,7 @@ from slipway.tasks.contracts.measured.measurement import AnswerRow
 from slipway.tasks.contracts.spec.gate import Quality
 from slipway.tasks.contracts.spec.question import SmokeQuestion
 from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.contracts.violations import violation_text
 from slipway.tasks.serving.rendered.questions import request_of, timeout_s, with_tokens
 
 QUESTIONS_AT_ONCE = 4
@@ -81,8 +82,7 @@ def _question(number: int, line: Mapping[str, Any], release: Release) -> SmokeQu
     try:
         question = SmokeQuestion.model_validate({**settings, **texts, "chat_template_kwargs": arguments})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise _wrong(number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}", quality) from error
+        raise _wrong(number, violation_text(error.errors()[0], SmokeQuestion), quality) from error
     if problem := release.spec.engine.sampling_problem(question):
         raise _wrong(number, problem, quality)
     return question

@@ -191,7 +191,7 @@ def in_this_process(steps):
         (["plan", "--run", "r", "--spec", '{"kind": "Release"}'], "apiVersion"),
         (
             ["plan", "--run", "r", "--spec", json.dumps(SPEC | {"souce": 1})],
-            "souce: Extra inputs are not permitted (found 1)",
+            "souce: is not a field (did you mean source?)",
         ),
         (["plan", "--run", "r/../x", "--spec", "specs/demo.yaml"], "run"),
         (["downlaod", "--release", "s3://b/x"], "downlaod"),

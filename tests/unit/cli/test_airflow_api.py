@@ -171,7 +171,7 @@ def test_a_name_without_a_dag_is_a_wrong_input(airflow):
 
 
 GONE = "no longer makes it, or was not read for a while"
-UNREADABLE = "slipway.tasks.contracts.errors.InputError: site.yaml: nmae: Extra inputs are not permitted"
+UNREADABLE = "slipway.tasks.contracts.errors.InputError: site.yaml: nmae: is not a field"
 
 
 def test_a_dag_that_cannot_be_read_any_more_is_refused_with_the_import_error(airflow):

@@ -229,7 +229,10 @@ def test_prompts_that_wait_for_the_rate_are_not_sent_when_the_batch_stops(triton
     ("content", "words"),
     [
         ("", "has no prompt"),
-        ('{"prompt": "a"}\n{"promt": "b"}\n', "line 2: prompt: Field required; promt: Extra inputs"),
+        (
+            '{"prompt": "a"}\n{"promt": "b"}\n',
+            "line 2: prompt: is required; promt: is not a field (did you mean prompt?)",
+        ),
         ("What is the capital of France?\n", "line 1"),
         ('{"id": "2", "prompt": "a"}\n{"prompt": "b"}\n', "line 2: the id '2' is that of an earlier prompt"),
     ],

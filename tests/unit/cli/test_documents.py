@@ -55,7 +55,7 @@ def test_one_wrong_file_does_not_hide_the_others(slipway, write):
     assert code == 65
     assert "b.yaml: release demo is valid" in printed
     assert "a.yaml: " in printed
-    assert "c.yaml: " in printed
+    assert "c.yaml:1:1: the document: must be a mapping" in printed
 
 
 @pytest.mark.parametrize(("kind", "found"), [({"kind": "Relase"}, "'Relase'"), ({"kind": [1]}, "[1]"), ({}, "none")])
