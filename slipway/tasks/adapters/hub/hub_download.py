@@ -13,9 +13,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import httpx
-from huggingface_hub import errors, get_session
-from huggingface_hub.utils._headers import build_hf_headers
-from huggingface_hub.utils._http import hf_raise_for_status
+from huggingface_hub import errors, get_session, hf_raise_for_status
+from huggingface_hub.utils import build_hf_headers
 from typing_extensions import override
 
 from slipway.tasks.adapters.bounded_http import FILE_BODY
