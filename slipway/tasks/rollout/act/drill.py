@@ -101,7 +101,7 @@ class Drill:
         if seen.server not in seen.deployed or not seen.fits_here:
             raise InputError(
                 f"{self.live.release.id} is live and not deployed as the channel says, so there is nothing to drill",
-                remedy=f"Restore it first: `slipway rollback {self.live.model} --to live`.",
+                remedy=f"Restore it first: `slipway restore {self.live.model}`.",
             )
 
     def _flip_twice(self, record: Record) -> None:
