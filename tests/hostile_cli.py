@@ -45,7 +45,7 @@ AIRFLOW_COMMANDS = (
     ("status", "demo"),
     ("status",),
     ("approve", "demo"),
-    ("rollback", "demo", "--timeout", "5"),
+    ("rollback", "demo", "--reason", "slow", "--timeout", "5"),
     ("restore", "demo", "--timeout", "5"),
     ("gc", "--timeout", "5"),
 )

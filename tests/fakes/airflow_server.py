@@ -40,6 +40,7 @@ class Script:
     """The import error of its file."""
     failed_results: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What failed steps reported."""
+    description: str | None = None
     spec_is_gone: bool = False
     """Its file no longer makes the DAG, and has no import error."""
 
@@ -53,6 +54,7 @@ class ScriptedRun:
     script: Script
     frame: int = 0
     answers: dict[str, str] = field(default_factory=dict)
+    note: str | None = None
 
     @property
     def now(self) -> Frame:
@@ -117,7 +119,7 @@ def run_document(dag_id: str, run: ScriptedRun) -> dict[str, Any]:
         "triggered_by": "rest_api",
         "triggering_user_name": USER,
         "conf": run.conf,
-        "note": None,
+        "note": run.note,
         "dag_versions": [],
         "bundle_version": None,
         "dag_display_name": dag_id,
@@ -239,7 +241,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not rest:
             broken = bool(script.unreadable)
             stale = broken or script.spec_is_gone
-            states = {"is_paused": script.paused, "is_stale": stale, "has_import_errors": broken}
+            states = {
+                "description": script.description,
+                "is_paused": script.paused,
+                "is_stale": stale,
+                "has_import_errors": broken,
+            }
             return self._answer(
                 200, {"dag_id": dag_id, "relative_fileloc": f"{dag_id}.py", "bundle_name": "slipway", **states}
             )
@@ -271,6 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _of_run(self, dag_id, run, rest, body):
         if not rest:
+            run.note = body.get("note", run.note)
             return self._answer(200, run_document(dag_id, run))
         if len(rest) == 1:
             documents = [task_document(dag_id, run, task, state) for task, state in run.now.tasks.items()]

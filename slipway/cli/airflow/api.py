@@ -1,6 +1,8 @@
 """The part of Airflow's REST API (v2, as of Airflow 3.3.2) that releases need. Only this module knows its documents."""
 
 import contextlib
+import getpass
+import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,10 +28,15 @@ TRIGGER_PAUSES_S = (1.0, 4.0)
 PAGE = 100
 """The most entries that Airflow lists at once, unless it is configured otherwise."""
 MAX_DAGS = 10_000
+NOTE_CHARS = 1000
+"""The longest note of a run."""
+ID_CHARS = 40
+"""The longest part of a run's id that names a user or a revision. Airflow takes 250 in all."""
 LINE_CHARS = 256
 LAST_LINES = 10
 FINAL_RUN_STATES = frozenset({"success", "failed"})
 FINAL_TASK_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+NOT_OF_AN_ID = re.compile("[^A-Za-z0-9_.-]")
 RESULT_KEY = "return_value"
 FINAL_ERROR = "AirflowFailException"
 """What the operator raises when a retry cannot help."""
@@ -81,6 +88,10 @@ class _DagId(Document):
 class _Dags(Document):
     dags: list[_DagId]
     total_entries: int
+
+
+class _Described(Document):
+    description: str | None
 
 
 class _Dag(_DagId):
@@ -221,7 +232,7 @@ class Airflow:
             raise InputError(
                 f"DAG {dag_id} is paused, so a run of it would never start", remedy=f"Unpause it at {self.address}."
             )
-        requested_id = run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}"
+        requested_id = run_id or _new_run_id(conf)
         try:
             return self._triggered_once(dag_id, conf, requested_id)
         except RunExistsError:
@@ -252,6 +263,20 @@ class Airflow:
                 f"{dag_id} already has a run {run_id}", remedy="Give another run id, or follow that run."
             )
         return self._session.checked(_Run, response, _no_such_dag(dag_id)).read()
+
+    def description(self, dag_id: str) -> str:
+        """The DAG's one line about itself; empty if it has none.
+
+        Raises:
+            NoSuchDagError: there is no such DAG.
+        """
+        return self._session.get(_Described, _path(dag_id), missing=_no_such_dag(dag_id)).description or ""
+
+    def annotate(self, run: Run, note: str) -> None:
+        """Write a note on the run, which Airflow shows beside it. Whoever may not is left in peace."""
+        path = _path(run.dag_id, "dagRuns", run.run_id)
+        with contextlib.suppress(InputError, UnavailableError):
+            self._session.send("PATCH", path, params={"update_mask": "note"}, json={"note": note[:NOTE_CHARS]})
 
     def unreadable(self, dag_id: str) -> NoSuchDagError | None:
         """What keeps Airflow from reading a DAG of which there is a run, so that no further task of it is scheduled."""
@@ -394,6 +419,17 @@ class Airflow:
 def progress_lines(events: Sequence[LogEvent]) -> Iterator[str]:
     """The lines that the step printed, newest first."""
     return (event.event.strip() for event in reversed(events) if event.event)
+
+
+def _new_run_id(conf: Mapping[str, Any]) -> str:
+    """Who asks for what, as in `cli-ada-v2-20260102T030405-1a2b3c4d`: unique, and only of characters of a run's id."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = "someone"
+    parts = [user, *(str(conf[name]) for name in ("revision", "to") if name in conf)]
+    said = "-".join(NOT_OF_AN_ID.sub("-", part[:ID_CHARS]) for part in parts)
+    return f"cli-{said}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 def _path(dag_id: str, *parts: str) -> str:

@@ -86,6 +86,13 @@ def outcome_of(airflow: Airflow, view: RunView) -> Outcome:
     return _failed(airflow, view)
 
 
+def note_of(outcome: Outcome, view: RunView) -> str:
+    """The outcome with every expectation that the gate did not find met, for whoever sees the run in Airflow."""
+    gate = gate_of(view)
+    unmet = [judgement.why for judgement in gate.judgements if judgement.verdict is not Verdict.PASSED] if gate else []
+    return "; ".join([outcome.text.rstrip("."), *unmet])
+
+
 def failed_step(view: RunView) -> str | None:
     """The first step that failed."""
     failed = [name for name, task in view.tasks.items() if task.state == "failed"]

@@ -1,5 +1,6 @@
 """`slipway release`, `approve` and `rollback`: start a run in Airflow and follow it."""
 
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,7 +13,8 @@ from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import Force, Name, Revision, RunId, Timeout, settings_of
 from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from slipway.cli.runs.follow import APPROVAL, RunView, follow
-from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, live_already, outcome_of
+from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, live_already, note_of, outcome_of
+from slipway.cli.runs.revision_check import check_revision
 from slipway.cli.runs.screens import console_on, screen_on
 from slipway.cli.runs.served import served_or
 from slipway.cli.runs.tables import gate_table
@@ -77,12 +79,15 @@ def release(
         raise InputError("--approval is not valid", found=repr(approval), expected="none or human")
     console, settings = console_on(), settings_of(context)
     with settings.airflow(timeout) as airflow:
+        if revision:
+            check_revision(settings, airflow, dag_of(name), revision)
         run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
         announce(console, airflow, run, new=new)
         if not wait:
             return
         view = followed(console, airflow, run, timeout)
         outcome = patiently(lambda: outcome_of(airflow, view))
+        airflow.annotate(run, note_of(outcome, view))
     if outcome.exit_code == DONE and (live := live_already(view)):
         outcome = served_or(outcome, settings, name, live)
     if gate := gate_of(view):
@@ -103,7 +108,9 @@ def _link(settings: Settings, uri: str) -> str:
 def rollback(
     context: typer.Context,
     name: Name,
-    reason: Annotated[str, typer.Option(help="Reason for the channel's history.")] = "",
+    reason: Annotated[
+        str | None, typer.Option(help="Why, for the channel's history and notifications; asked for on a terminal.")
+    ] = None,
     to: Annotated[str | None, typer.Option(help="Id of a previous release; default: the newest.")] = None,
     direct: Annotated[
         bool, typer.Option("--direct", help="Do it from this machine, with its own access, without Airflow.")
@@ -117,6 +124,7 @@ def rollback(
     credentials of the object store that may do what the step may.
     """
     console, settings = console_on(), settings_of(context)
+    why = _reason(reason)
     if direct:
         if timeout is not None:
             raise InputError(
@@ -124,19 +132,19 @@ def rollback(
                 remedy="Leave one of the two out.",
             )
         run = run_id or f"direct-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
-        options = [f"--reason={reason}", *([f"--to={to}"] if to else [])]
+        options = [f"--reason={why}", *([f"--to={to}"] if to else [])]
         arguments = ["revert", "--name", name, "--run", run, *options]
         said = run_step(arguments, settings.known_site_file(), instead="Without --direct Airflow does it.")
         end(console, Outcome(DONE, said))
         return
     with settings.airflow(timeout) as airflow:
-        conf = {"reason": reason, **({"to": to} if to else {})}
+        conf = {"reason": why, **({"to": to} if to else {})}
         started, new = start(airflow, f"rollback__{name}", conf, run_id)
         announce(console, airflow, started, new=new)
         view = followed(console, airflow, started, timeout)
-        done = [result.summary for result in view.results.values()]
-        succeeded = Outcome(DONE, f"rolled back: {'; '.join(done) or name}")
-        end(console, succeeded if view.run.state == "success" else patiently(lambda: outcome_of(airflow, view)))
+        outcome = _moved(airflow, view, "rolled back", name)
+        airflow.annotate(started, f"{outcome.text}. Reason: {why}")
+    end(console, outcome)
 
 
 def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id: RunId = None) -> None:
@@ -150,9 +158,34 @@ def restore(context: typer.Context, name: Name, timeout: Timeout = None, run_id:
         run, new = start(airflow, f"rollback__{name}", {"to": "live"}, run_id)
         announce(console, airflow, run, new=new)
         view = followed(console, airflow, run, timeout)
-        done = [result.summary for result in view.results.values()]
-        succeeded = Outcome(DONE, f"restored: {'; '.join(done) or name}")
-        end(console, succeeded if view.run.state == "success" else patiently(lambda: outcome_of(airflow, view)))
+        outcome = _moved(airflow, view, "restored", name)
+        airflow.annotate(run, outcome.text)
+    end(console, outcome)
+
+
+def _moved(airflow: Airflow, view: RunView, what: str, name: str) -> Outcome:
+    """The outcome of a run of the DAG that makes a release of a channel live."""
+    if view.run.state != "success":
+        return patiently(lambda: outcome_of(airflow, view))
+    done = [result.summary for result in view.results.values()]
+    return Outcome(DONE, f"{what}: {'; '.join(done) or name}")
+
+
+def _reason(given: str | None) -> str:
+    """Why a release is rolled back: what was given, or what a person answers on a terminal.
+
+    Raises:
+        InputError: there is neither.
+    """
+    if given is None and sys.stdin is not None and sys.stdin.isatty():
+        given = typer.prompt("Why is it rolled back", err=True)
+    if reason := (given or "").strip():
+        return reason
+    raise InputError(
+        "a rollback needs a reason",
+        expected="what was seen, for whoever reads the history of the model",
+        remedy='Give one: --reason "wrong answers since 14:00".',
+    )
 
 
 def approve(

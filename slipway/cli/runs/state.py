@@ -320,4 +320,6 @@ def _rollback_hint(channel: Channel) -> str:
     if not channel.previous:
         another = f"`slipway release {channel.name} --revision R` releases another revision"
         return f"roll back: no previous release is kept; {another}"
-    return f"roll back: `slipway rollback {channel.name}` makes {channel.previous[0].release_id} live again"
+    return (
+        f'roll back: `slipway rollback {channel.name} --reason "..."` makes {channel.previous[0].release_id} live again'
+    )

@@ -99,7 +99,7 @@ def violations_of(error: ValidationError, model: type[BaseModel], what: str, pos
         positions: finds a place in the document, if it has lines.
     """
     violations = error.errors(include_url=False)
-    texts = []
+    texts: list[str] = []
     for violation in violations[:VIOLATIONS]:
         position = positions(violation["loc"]) if positions else None
         at = f"{position[0]}:{position[1]}: " if position else ""

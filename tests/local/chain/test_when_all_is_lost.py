@@ -130,7 +130,7 @@ def test_a_new_database_of_airflow_loses_no_release_and_the_next_one_takes_over(
     assert chain.channel()["previous"][0]["release_id"] == channel["live"]["release_id"]
     assert chain.channel()["history"][1:] == channel["history"]
     assert chain.cluster.lease_holder(f"slipway-{MODEL}") is None
-    slipway(chain, "rollback", MODEL)
+    slipway(chain, "rollback", MODEL, "--reason", "wrong answers")
     assert chain.live() == channel["live"]["release_id"]
     assert chain.ask()
 

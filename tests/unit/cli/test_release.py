@@ -1,6 +1,11 @@
 """`slipway release` follows a run to its end, and its exit code tells CI how that was."""
 
+import io
+import json
+import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 import yaml
@@ -8,6 +13,7 @@ import yaml
 from slipway.cli import step_process
 from slipway.cli.runs.follow import ORDER
 from tests.fakes.airflow_server import Frame, Script
+from tests.fakes.loopback_server import LoopbackServer
 from tests.fakes.workspace import SITE
 from tests.support.waiting import until
 from tests.unit.cli.runs import DAG, failed, nothing_to_do, promoted, refused, result
@@ -203,7 +209,7 @@ def test_a_rollback_with_nothing_to_go_back_to_is_a_wrong_input(airflow, slipway
     logs = {"revert": failed("plan", "AirflowFailException", "channel demo has no previous release").logs["plan"]}
     airflow.dags["rollback__demo"] = Script([Frame("failed", {"revert": "failed"})], {}, logs)
 
-    code, printed = slipway("rollback", "demo")
+    code, printed = slipway("rollback", "demo", "--reason", "slow")
 
     assert code == 65
     assert "channel demo has no previous release" in printed
@@ -213,9 +219,90 @@ def test_a_rollback_may_name_the_release(airflow, slipway):
     back = {"revert": result("revert", "demo-older is live again, in place of demo-newer")}
     airflow.dags["rollback__demo"] = Script([Frame("success", {"revert": "success"})], back)
 
-    slipway("rollback", "demo", "--to", "demo-older", "--run-id", "one")
+    slipway("rollback", "demo", "--reason", "slow", "--to", "demo-older", "--run-id", "one")
 
-    assert airflow.runs["rollback__demo", "one"].conf == {"reason": "", "to": "demo-older"}
+    assert airflow.runs["rollback__demo", "one"].conf == {"reason": "slow", "to": "demo-older"}
+
+
+@pytest.mark.parametrize("reason", [(), ("--reason", " ")])
+def test_a_rollback_without_a_reason_starts_nothing(airflow, slipway, reason):
+    airflow.dags["rollback__demo"] = Script([Frame("success")])
+
+    code, printed = slipway("rollback", "demo", *reason)
+
+    assert (code, airflow.runs) == (65, {})
+    assert "a rollback needs a reason" in printed
+    assert '--reason "' in printed
+
+
+def test_a_rollback_asks_a_person_for_the_reason(airflow, slipway, monkeypatch):
+    airflow.dags["rollback__demo"] = Script([Frame("success")])
+    terminal = io.StringIO("wrong answers\n")
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdin", terminal)
+
+    assert slipway("rollback", "demo", "--run-id", "one")[0] == 0
+    assert airflow.runs["rollback__demo", "one"].conf == {"reason": "wrong answers"}
+
+
+def test_a_run_is_named_after_who_asked_for_what(airflow, slipway, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "ada lovelace")
+    airflow.dags[DAG] = promoted()
+
+    slipway("release", "demo", "--no-wait", "--revision", "refs/pr/7")
+
+    ((_, run_id),) = airflow.runs
+    assert re.fullmatch(r"cli-ada-lovelace-refs-pr-7-[0-9]{8}T[0-9]{6}-[0-9a-f]{8}", run_id)
+
+
+def test_a_run_that_was_refused_has_a_note_that_says_why(airflow, slipway):
+    airflow.dags[DAG] = refused()
+
+    slipway("release", "demo", "--run-id", "one")
+
+    note = airflow.runs[DAG, "one"].note
+    assert note.startswith("refused: demo-555555555555 failed its gate")
+    assert note.endswith("answer_accuracy is 0.333, at least 0.95 (n=96)")
+
+
+@pytest.fixture
+def hub():
+    """A Hub with one model, which has one revision; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            there = self.path.startswith("/api/models/slipway/demo-llama/revision/v1")
+            error = "RevisionNotFound" if "/slipway/demo-llama/" in self.path else "RepoNotFound"
+            refs = {"branches": [{"name": "v1", "ref": "refs/heads/v1", "targetCommit": "a" * 40}], "tags": []}
+            model = {"id": "slipway/demo-llama", "sha": "a" * 40, "siblings": []}
+            body = json.dumps(refs | {"converts": []} if self.path.endswith("/refs") else model).encode()
+            self.send_response(200 if there or self.path.endswith("/refs") else 404)
+            self.send_header("X-Error-Code", error)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with LoopbackServer(Handler) as server:
+        yield server.endpoint
+
+
+@pytest.mark.parametrize(
+    ("repo", "revision", "starts"),
+    [("slipway/demo-llama", "v9", False), ("slipway/demo-llama", "v1", True), ("slipway/private", "v9", True)],
+)
+def test_a_revision_that_the_hub_does_not_have_starts_no_run(airflow, slipway, tmp_path, hub, repo, revision, starts):
+    site = tmp_path / "site.yaml"
+    site.write_text(yaml.safe_dump({**SITE, "hub": {"endpoint": hub}}))
+    airflow.dags[DAG] = promoted()
+    airflow.dags[DAG].description = f"{repo} → int8 → openvino"
+
+    code, printed = slipway("--site", str(site), "release", "demo", "--revision", revision, "--no-wait")
+
+    assert (code, bool(airflow.runs)) == (0 if starts else 65, starts)
+    assert starts or "model slipway/demo-llama has no revision 'v9': expected one of v1, or a commit" in printed
 
 
 def test_a_direct_rollback_runs_the_step_here_and_asks_no_airflow(airflow, slipway, monkeypatch, tmp_path):

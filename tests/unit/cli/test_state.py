@@ -91,7 +91,7 @@ def test_what_runs_is_explained_by_its_commit_and_the_gate_that_it_passed():
 
 
 def test_the_way_back_is_the_newest_previous_release():
-    assert f"`slipway rollback demo` makes {OLDER} live again" in explained(Documents(channel()))
+    assert f'`slipway rollback demo --reason "..."` makes {OLDER} live again' in explained(Documents(channel()))
 
 
 def test_without_a_previous_release_the_way_back_is_an_older_revision():

@@ -24,6 +24,10 @@ FOREIGN = (ValueError, TypeError, KeyError, AttributeError, IndexError, Recursio
 IS_IT_A_HUB = "Check that hub.endpoint in the site file is a Hub, and that no login page or proxy answers in its place."
 
 
+class NoSuchRevisionError(InputError):
+    """The repository exists, and has no such branch, tag or commit."""
+
+
 def is_transient(status: int) -> bool:
     """Whether a later request may succeed after this status."""
     return status >= SERVER_ERROR or status in TRANSIENT
@@ -85,7 +89,7 @@ class HubErrors:
                     remedy="Correct the name, or name a Secret with a token in source.token_secret.",
                 )
             case errors.RevisionNotFoundError():
-                return InputError(
+                return NoSuchRevisionError(
                     f"{kind} {repo} has no revision {revision!r}",
                     expected=f"one of {self.revisions(kind, repo)}, or a commit",
                     remedy="Correct the revision.",
