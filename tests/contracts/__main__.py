@@ -4,6 +4,7 @@
     python -m tests.contracts compare FOLDER          a checkout, or the folder that holds an unpacked wheel's packages
     python -m tests.contracts compare FILE RECORD     one file, with one record
     python -m tests.contracts write FOLDER            the tables of slipway/tasks/engines/upstream, from unpacked wheels in FOLDER
+    python -m tests.contracts triton FILE COMMIT      Triton's releases, from compatibility.md of its server repository
 
 Exits 1 when something differs, and 2 when nothing of the folder is recorded.
 """
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from tests.contracts.extract import differences
 from tests.contracts.recorded import contract
+from tests.contracts.triton_matrix import write_releases
 from tests.contracts.upstream_tables import TABLES, tables_of, written
 
 UPSTREAM = "upstream.yaml"
@@ -28,9 +30,14 @@ def main(arguments=None):
     command.add_argument("record", nargs="?", help="file of this folder, when a single file is compared")
     writing = commands.add_parser("write", help="write the tables of a new version")
     writing.add_argument("place", type=Path, metavar="FOLDER")
+    releases = commands.add_parser("triton", help="write the rows of Triton's releases")
+    releases.add_argument("place", type=Path, metavar="FILE")
+    releases.add_argument("commit", help="where the file was read")
     parsed = parser.parse_args(arguments)
     if parsed.command is None:
         return listed()
+    if parsed.command == "triton":
+        return write_releases(parsed.place, parsed.commit)
     return write(parsed.place) if parsed.command == "write" else compare(parsed.place, parsed.record)
 
 

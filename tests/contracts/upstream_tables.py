@@ -9,6 +9,8 @@ import json
 import re
 from functools import cache
 
+from packaging.requirements import Requirement
+
 from tests.support.paths import REPOSITORY
 
 TABLES = REPOSITORY / "slipway" / "tasks" / "engines" / "upstream"
@@ -28,7 +30,10 @@ def tables_of(folder):
     for package, (name, read) in packages.items():
         if (folder / package).is_dir():
             version = version_of(folder, package)
-            yield f"{name}-{version}.json", {"package": name, "version": version, **read(folder / package)}
+            table = {"package": name, "version": version, **read(folder / package)}
+            if requirements := of_transformers(metadata_of(folder, package)):
+                table["transformers_majors"] = requirements
+            yield f"{name}-{version}.json", table
 
 
 def written(table):
@@ -36,11 +41,29 @@ def written(table):
 
 
 def version_of(folder, package):
-    """The version of an installed package; a third party's build of vLLM has a name of its own."""
+    """The version of an installed package."""
+    return metadata_of(folder, package).name.removesuffix(".dist-info").rpartition("-")[2]
+
+
+def metadata_of(folder, package):
+    """The dist-info of an installed package; a third party's build of vLLM has a name of its own."""
     (metadata,) = [
         each for each in folder.glob(f"{package}*.dist-info") if each.name.startswith((f"{package}-", f"{package}_"))
     ]
-    return metadata.name.removesuffix(".dist-info").rpartition("-")[2]
+    return metadata
+
+
+def of_transformers(metadata):
+    """The major versions of transformers that a package requires; none where it requires no transformers."""
+    lines = (metadata / "METADATA").read_text().splitlines()
+    stated = [Requirement(line.partition(": ")[2]) for line in lines if line.startswith("Requires-Dist: transformers")]
+    return [major for major in (4, 5) if any(allows(each.specifier, major) for each in stated if not each.marker)]
+
+
+def allows(specifier, major):
+    """Whether a version of this series fulfils a requirement: one that it names, or a later one than all of those."""
+    named = [each.version for each in specifier if each.version.startswith(f"{major}.") and "*" not in each.version]
+    return any(specifier.contains(version) for version in (*named, f"{major}.0", f"{major}.9999"))
 
 
 def vllm_table(package):

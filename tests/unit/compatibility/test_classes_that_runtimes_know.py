@@ -4,8 +4,7 @@ import pytest
 
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
 from slipway.tasks.contracts.site.triton_images import STATED_IMAGES
-from slipway.tasks.engines.preflight.known_classes import PACKAGES
-from slipway.tasks.engines.upstream.tables import table_of
+from slipway.tasks.engines.upstream.tables import PACKAGES, table_of
 from tests.fakes.brought_models import LLAMA, Brought, plan
 from tests.support.refused import refused
 

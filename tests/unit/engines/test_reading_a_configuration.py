@@ -2,11 +2,9 @@
 
 import pytest
 
-from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with
 from slipway.tasks.contracts.site.triton_images import STATED_IMAGES
 from slipway.tasks.engines.checkpoint.config_reading import (
     GENERATIONS,
-    INSTALLED,
     check_readable,
     differences,
     generations_of,
@@ -104,10 +102,3 @@ def test_a_runtime_with_version_5_alone_takes_what_only_version_5_reads():
         generations_of(STATED_IMAGES["vllm", "26.07"]),
         "a",
     )
-
-
-@pytest.mark.parametrize("kind", kinds_with("on_gpu"))
-def test_every_runtime_that_serves_is_listed_with_its_transformers(kind):
-    traits = ENGINE_KINDS[kind]
-    for release in traits.triton_releases:
-        assert (traits.flavour, STATED_IMAGES[traits.flavour, release].runtime) in INSTALLED

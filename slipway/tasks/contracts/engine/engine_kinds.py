@@ -12,6 +12,7 @@ from typing import Literal
 from slipway.tasks.contracts.engine.lora_support import ENGINE_ADAPTERS, LLMAPI_ADAPTERS, VLLM_ADAPTERS, LoraSupport
 from slipway.tasks.contracts.engine.sampling import SAMPLING_NAMES
 from slipway.tasks.contracts.engine.scaling import ScalingMetric
+from slipway.tasks.contracts.engine.triton_releases import ROWS, Flavour
 
 EngineKind = Literal["openvino", "trt-engine", "llmapi", "vllm"]
 QuantizationFormat = Literal[
@@ -24,8 +25,6 @@ ExpertParallel = Literal["none", "any", "all"]
 """Numbers of ranks that may share out the experts of a mixture: none, any divisor of tensor_parallel, or all ranks."""
 SpeculativeMethod = Literal["eagle", "eagle3", "draft_model", "mtp", "ngram"]
 """Ways to guess tokens ahead (slipway/tasks/contracts/engine/speculation.py)."""
-Flavour = Literal["trtllm", "vllm"]
-"""Variants of NVIDIA's Triton images that hold a runtime for GPUs."""
 
 DOCUMENTS = (
     "config.json",
@@ -39,11 +38,16 @@ DOCUMENTS = (
 
 COMMON_OPTIONS = ("chat_template", "kv_cache_fraction", "max_num_tokens", "chunked_prefill", "kv_cache_host_gib")
 
-TRTLLM_RELEASES = ("26.04", "26.05", "26.06", "26.07")
-"""Triton releases whose tools tests/contracts records; each record names what is not confirmed. There is no later image
-with TensorRT-LLM (docs/introduction/compatibility.md of triton-inference-server/server at 0f963c9a)."""
-VLLM_RELEASES = (*TRTLLM_RELEASES, "26.08")
-"""Triton releases whose vLLM has a table in slipway/tasks/engines/upstream."""
+
+def _serving(flavour: Flavour) -> tuple[str, ...]:
+    """Triton releases whose image of this flavour may serve, oldest first."""
+    return tuple(row[0] for row in reversed(ROWS[flavour]) if row[-1])
+
+
+TRTLLM_RELEASES = _serving("trtllm")
+"""tests/contracts records their tools; each record names what is not confirmed."""
+VLLM_RELEASES = _serving("vllm")
+"""Those whose vLLM has a table in slipway/tasks/engines/upstream."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, Flavour, outlasting
+from slipway.tasks.contracts.engine.triton_releases import ROWS, Row
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Gpu
 
@@ -21,44 +22,20 @@ class TritonImage:
     source: str
 
 
-MATRIX = "triton-inference-server/server docs/introduction/compatibility.md @ e1db8a603 (26.08: branch r26.08)"
+MATRIX = "triton-inference-server/server docs/introduction/compatibility.md @ {commit}"
 BACKEND_IMAGE = "triton-inference-server/tensorrtllm_backend dockerfile/Dockerfile.triton.trt_llm_backend @ r{release}"
 BUILT_FROM: frozenset[str] = frozenset({"26.04", "26.05", "26.06", "26.07"})
 """Releases whose trtllm image's own Dockerfile was read too: it names the same TensorRT-LLM and TensorRT."""
-IMAGE_ROWS: tuple[tuple[Flavour, str, str, str | None, str], ...] = (
-    ("trtllm", "26.07", "1.2.1", "10.14.1.48", "13.1.0.036"),
-    ("trtllm", "26.06", "1.2.1", "10.14.1.48", "13.1.0.036"),
-    ("trtllm", "26.05", "1.2.1", "10.14.1.48", "13.1.0.036"),
-    ("trtllm", "26.04", "1.2.1", "10.14.1.48", "13.1.0.036"),
-    ("trtllm", "26.03", "1.2.0", "10.14.1.48", "13.1.0.036"),
-    ("trtllm", "26.02", "1.1.0", "10.13.3.9", "13.0.2.006"),
-    ("trtllm", "26.01", "1.1.0", "10.13.3.9", "13.0.2.006"),
-    ("trtllm", "25.12", "1.1.0", "10.13.3.9", "13.0.2.006"),
-    ("trtllm", "25.11", "1.0.3.2510", "10.13.3.9", "13.0.2.006"),
-    ("trtllm", "25.10", "1.0.0", "10.11.0.33", "12.9.1.010"),
-    ("vllm", "26.08", "0.27.1", None, "13.4.1.012"),
-    ("vllm", "26.07", "0.24.0", None, "13.3.0.035"),
-    ("vllm", "26.06", "0.22.1", None, "13.3.0.035"),
-    ("vllm", "26.05", "0.19.0", None, "13.2.1.009"),
-    ("vllm", "26.04", "0.19.0", None, "13.2.1.009"),
-    ("vllm", "26.03", "0.17.1", None, "13.2.0.046"),
-    ("vllm", "26.02", "0.15.1", None, "13.1.1.006"),
-    ("vllm", "26.01", "0.13.0", None, "13.1.1.006"),
-    ("vllm", "25.12", "0.11.1", None, "13.1.0.036"),
-    ("vllm", "25.11", "0.11.0", None, "13.0.2.006"),
-    ("vllm", "25.10", "0.10.2", None, "13.0.2.006"),
-)
-"""Flavour, release, version of TensorRT-LLM or vLLM, of TensorRT, of CUDA."""
 
 
-def _source_of(flavour: Flavour, release: str) -> str:
-    own = flavour == "trtllm" and release in BUILT_FROM
-    return f"{MATRIX}; {BACKEND_IMAGE.format(release=release)}" if own else MATRIX
+def _stated(flavour: Flavour, row: Row) -> TritonImage:
+    release, runtime, tensorrt, cuda, commit, _ = row
+    own = f"; {BACKEND_IMAGE.format(release=release)}" if flavour == "trtllm" and release in BUILT_FROM else ""
+    return TritonImage(release, flavour, runtime, tensorrt, cuda, MATRIX.format(commit=commit) + own)
 
 
 STATED_IMAGES: dict[tuple[Flavour, str], TritonImage] = {
-    (flavour, release): TritonImage(release, flavour, runtime, tensorrt, cuda, _source_of(flavour, release))
-    for flavour, release, runtime, tensorrt, cuda in IMAGE_ROWS
+    (flavour, row[0]): _stated(flavour, row) for flavour, rows in ROWS.items() for row in rows
 }
 
 ENGINES_END = "1.3.0rc21"
@@ -110,7 +87,9 @@ def triton_image(image: str, kind: EngineKind) -> TritonImage:
 
 def _described(contents: TritonImage | None, release: str) -> str:
     if contents is None:
-        return f"Triton {release}, which is not in the table of images (slipway/tasks/contracts/site/triton_images.py)"
+        return (
+            f"Triton {release}, which is not in the table of images (slipway/tasks/contracts/engine/triton_releases.py)"
+        )
     return f"Triton {release}, which contains {contents.flavour} {contents.runtime}"
 
 

@@ -8,26 +8,14 @@ warning. Version 5 reads both forms. Compared with 4.57.3, 5.5.4 and 5.14.1 in t
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from slipway.tasks.contracts.engine.engine_kinds import Flavour
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.triton_images import TritonImage
+from slipway.tasks.engines.upstream.tables import PACKAGES, table_of
 
 Generation = Literal[4, 5]
 """Major version of transformers."""
 
 GENERATIONS: tuple[Generation, ...] = (4, 5)
-
-INSTALLED: dict[tuple[Flavour, str], tuple[str, tuple[Generation, ...]]] = {
-    ("trtllm", "1.2.1"): ("==4.57.3", (4,)),
-    ("vllm", "0.19.0"): (">=4.56.0,<5", (4,)),
-    ("vllm", "0.22.1"): (">=4.56.0, not 5.0 to 5.5.0", (4, 5)),
-    ("vllm", "0.24.0"): (">=5.5.3", (5,)),
-    ("vllm", "0.27.1"): (">=5.5.3", (5,)),
-}
-"""The transformers that a runtime requires, and which major versions that allows, by flavour and runtime version.
-
-Source: Requires-Dist of tensorrt-llm and vllm on PyPI. What NVIDIA's images have installed was not checked.
-"""
 
 BOOKKEEPING = frozenset({"quantization_config", "transformers_version", "_name_or_path", "auto_map"})
 """Fields that change with a new format or a new writer and not with the model."""
@@ -49,9 +37,12 @@ Difference = tuple[str, Any, Any]
 
 
 def generations_of(image: TritonImage) -> tuple[Generation, ...]:
-    """Major versions of transformers that the image's runtime may have; all of them where it is not listed."""
-    _, generations = INSTALLED.get((image.flavour, image.runtime), ("", GENERATIONS))
-    return generations
+    """Major versions of transformers that the image's runtime allows; all of them where it has no table.
+
+    What NVIDIA's images have installed was not checked.
+    """
+    table = table_of(PACKAGES[image.flavour], image.runtime)
+    return tuple(table["transformers_majors"]) if table else GENERATIONS
 
 
 def readable(config: Fields) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from slipway.tasks.contracts.engine.engine_kinds import VLLM_RELEASES
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.site.triton_images import TritonImage
-from slipway.tasks.engines.upstream.tables import OLDEST_WITH_VERSION_5, Table, table_of
+from slipway.tasks.contracts.site.triton_images import STATED_IMAGES, TritonImage
+from slipway.tasks.engines.upstream.tables import OLDEST_WITH_VERSION_5, PACKAGES, Table, table_of
 
 VERSION_4 = "4.57.3"
 """The transformers that TensorRT-LLM 1.2.1 pins; it also stands for version 4 under vLLM."""
 
-PACKAGES = {"trtllm": "tensorrt_llm", "vllm": "vllm"}
 NAMES = {"trtllm": "TensorRT-LLM", "vllm": "vLLM"}
 
 WITH_TRANSFORMERS = frozenset({"vllm"})
@@ -22,7 +22,7 @@ NO_TEXT = (
 )
 """How classes end that do not generate text (vllm/config/model.py, _SUFFIX_TO_DEFAULTS)."""
 
-NEWEST = "0.27.1"
+NEWEST = STATED_IMAGES["vllm", VLLM_RELEASES[-1]].runtime
 """The newest vLLM that an image has: it knows most classes, of those that generate and of the others."""
 
 FAMILY_CHARS, SHOWN = 6, 6

@@ -48,7 +48,7 @@ from slipway.tasks.engines.trtllm.vocabulary import describe_vocabulary
 from slipway.tasks.serving.rendered.paths import ENGINE_DESCRIPTION, ENGINE_FOLDER, REPOSITORY_ROOT
 
 TENSORRT_LLM = "1.2.1"
-"""The version in all images that this kind runs in (slipway/tasks/contracts/site/triton_images.py). They share one
+"""The version in all images that this kind runs in (slipway/tasks/contracts/engine/triton_releases.py). They share one
 TensorRT version too, so an engine runs in any of them."""
 
 EXAMPLES = (Path("/app/examples"), Path("/app/tensorrt_llm/examples"))

@@ -9,9 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from slipway.tasks.contracts.engine.triton_releases import Flavour
+
 Table = Mapping[str, Any]
 
 FOLDER = Path(__file__).parent
+
+PACKAGES: Mapping[Flavour, str] = {"trtllm": "tensorrt_llm", "vllm": "vllm"}
+"""The package of the runtime, by the flavour of Triton's image."""
 
 OLDEST_WITH_VERSION_5 = "5.5.4"
 """The transformers of the tables that stands for version 5: vLLM from 0.22.1 on requires one of 5.5.3 or later."""
