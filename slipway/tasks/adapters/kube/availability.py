@@ -29,6 +29,11 @@ REPORT_EVERY_S = 10.0
 STARTS_EVERY_S = 3.0
 REFUSED_FOR_S = 20.0
 """How long a refusal of pods must stand: a control plane that is starting refuses what it allows a moment later."""
+ASK_AGAIN_EVERY_S = 30.0
+ASKED_AGAIN = "slipway.dev/asked-again-at"
+"""Annotation of a workload whose pods a quota refused. The ReplicaSet controller tries again after pauses that double
+up to 1,000 s (workqueue of client-go, Kubernetes 1.36), and at once when its ReplicaSet changes, to which the
+Deployment controller copies annotations."""
 SERVERS_SHAPE = "of its servers"
 SEE_LOGS = "See the pod's log and events."
 
@@ -45,6 +50,9 @@ class Namespace(Protocol):
 
     def find(self, kind: str, labels: dict[str, str]) -> list[Document]:
         """Objects that carry every label."""
+
+    def annotate(self, kind: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Set annotations of an object."""
 
     def events(self, name: str) -> list[Document]:
         """Events of the object with this name, oldest first."""
@@ -68,6 +76,8 @@ class Wait:
     watches: dict[str, StartWatch] = field(default_factory=dict)
     refused_at: float | None = None
     """Since when the cluster has refused pods."""
+    asked_at: float | None = None
+    """When the cluster was last made to ask a quota again."""
 
     def run(self) -> None:
         """Return once every replica of the newest generation is available and no older one is left.
@@ -111,6 +121,7 @@ class Wait:
                 self._raise_if_stuck(pods, now)
             refused = workload_state.refused_pods(workload)
             self._raise_if_refused(refused, now)
+            self._ask_again(refused, now)
             # a replica that was refused has no pod, and waits all the same
             phase = StartPhase.SCHEDULE if refused else start_phases.latest_phase(pods)
             changed = phases.look(phase, now)
@@ -168,6 +179,13 @@ class Wait:
                 f"{self.kind} {namespace}/{self.name}: the cluster refuses its pods: {words.rstrip('.')}",
                 remedy=f"{refusals.remedy(words, namespace, SERVERS_SHAPE)} Then start the release again.",
             )
+
+    def _ask_again(self, words: str, now: float) -> None:
+        """Let the cluster try soon whether a quota has room by now."""
+        self.asked_at = now if self.asked_at is None else self.asked_at
+        if start_phases.EXCEEDED in words and now - self.asked_at >= ASK_AGAIN_EVERY_S:
+            self.asked_at = now
+            self.cluster.annotate(self.kind, self.name, {ASKED_AGAIN: self.clock.now().isoformat()})
 
     def _raise_if_stuck(self, pods: Iterable[Document], now: float) -> None:
         """A pod that lacks a Secret, a ConfigMap or an image never starts, however long it is given."""

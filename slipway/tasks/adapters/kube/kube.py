@@ -180,6 +180,14 @@ class Cluster:
             return False
         return True
 
+    def annotate(self, kind: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Set annotations of an object, and change nothing else of it.
+
+        Raises:
+            MissingError: there is no such object.
+        """
+        self._merge(kind, name, {"metadata": {"annotations": dict(annotations)}})
+
     def scale(self, kind: str, name: str, replicas: int, annotations: Mapping[str, str | None] | None = None) -> None:
         """Set how many replicas a workload has, and nothing else of it but the annotations given, in one write.
 
@@ -191,6 +199,9 @@ class Cluster:
         body: Document = {"spec": {"replicas": replicas}}
         if annotations:
             body["metadata"] = {"annotations": dict(annotations)}
+        self._merge(kind, name, body)
+
+    def _merge(self, kind: str, name: str, body: Document) -> None:
         with translated(f"{kind} {name}"):
             self._resource(kind).patch(
                 body=body,
