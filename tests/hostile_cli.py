@@ -44,6 +44,9 @@ AIRFLOW_COMMANDS = (
     ("plan", "demo", "--json", "--timeout", "5"),
     ("status", "demo"),
     ("status",),
+    ("logs", "demo"),
+    ("logs", "demo", "plan"),
+    ("cancel", "demo"),
     ("approve", "demo"),
     ("rollback", "demo", "--reason", "slow", "--timeout", "5"),
     ("restore", "demo", "--timeout", "5"),
@@ -168,7 +171,7 @@ def run_case(case, seed, folder):
     """Run one case against servers of its own."""
     with contextlib.ExitStack() as stack:
         airflow = stack.enter_context(AirflowServer(dags=scripts(seed)))
-        if case.command[0] in {"approve", "status"}:
+        if case.command[0] in {"approve", "cancel", "logs", "status"}:
             name, script = "release__demo", airflow.dags["release__demo"]
             airflow.runs[name, "manual__0"] = ScriptedRun("manual__0", {}, script, frame=9)
         triton = stack.enter_context(TritonHttpServer(answers=ANSWER))

@@ -1,5 +1,6 @@
 """The `slipway` command, also `python -m slipway`: parses arguments and turns deliberate errors into exit codes."""
 
+import builtins
 import contextlib
 import difflib
 import functools
@@ -8,13 +9,14 @@ import importlib
 import keyword
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from slipway.cli.commit import commit
 from slipway.cli.error_text import deliberate, print_error
 from slipway.cli.settings import Settings
 from slipway.cli.terminal import echo
@@ -42,19 +44,31 @@ COMMANDS = {
     "export": "slipway.cli.files.backup",
     "import": "slipway.cli.files.backup",
     "status": "slipway.cli.runs.state",
+    "logs": "slipway.cli.runs.one_run",
+    "cancel": "slipway.cli.runs.one_run",
+    "open": "slipway.cli.runs.one_run",
     "explain": "slipway.cli.runs.state",
     "report": "slipway.cli.runs.report",
     "ask": "slipway.cli.ask.ask",
     "batch": "slipway.cli.ask.batch",
     "compare": "slipway.cli.ask.compare",
 }
-"""Module of each command, with a function of the same name; a keyword of Python has an underscore after it there."""
+"""Module of each command, with its function: see `function_of`."""
 
 TYPER: dict[str, Any] = {
     "add_completion": False,
     "pretty_exceptions_enable": False,  # a traceback with local variables could show a secret
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
+
+
+def function_of(command: str) -> Callable[..., None]:
+    """The function of a command has its name; a name that Python itself uses has an underscore after it there."""
+    taken = keyword.iskeyword(command) or hasattr(builtins, command)
+    function: Callable[..., None] = getattr(
+        importlib.import_module(COMMANDS[command]), f"{command}_" if taken else command
+    )
+    return function
 
 
 class Commands(TyperGroup):
@@ -71,8 +85,7 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         one = typer.Typer(**TYPER)
-        function = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        one.command(cmd_name)(getattr(importlib.import_module(COMMANDS[cmd_name]), function))
+        one.command(cmd_name)(function_of(cmd_name))
         return typer.main.get_command(one)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -97,13 +110,13 @@ app = typer.Typer(
     help="Take a model from a Hugging Face revision to a promoted Triton service.",
     no_args_is_help=True,
     cls=Commands,
-    **TYPER,
+    **TYPER | {"add_completion": True},
 )
 
 
 def _print_version(asked: bool) -> None:  # typer passes a callback its value by position
     if asked:
-        echo(f"{PROGRAM} {VERSION}")
+        echo(f"{PROGRAM} {VERSION}{f' (commit {made})' if (made := commit()) else ''}")
         raise typer.Exit
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from slipway.cli.model_names import model_names
 from slipway.cli.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Timeout = Annotated[
 RunId = Annotated[
     str | None, typer.Option(help="Id of the run. If the run exists, follow it instead of starting another.")
 ]
-Name = Annotated[str, typer.Argument(help="Name of the model, as in its spec.")]
+Name = Annotated[str, typer.Argument(help="Name of the model, as in its spec.", autocompletion=model_names)]
 
 
 def settings_of(context: typer.Context) -> Settings:

@@ -279,6 +279,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _of_run(self, dag_id, run, rest, body):
         if not rest:
             run.note = body.get("note", run.note)
+            if "state" in body:
+                run.script = Script([Frame(body["state"])])
             return self._answer(200, run_document(dag_id, run))
         if len(rest) == 1:
             documents = [task_document(dag_id, run, task, state) for task, state in run.now.tasks.items()]

@@ -278,6 +278,16 @@ class Airflow:
         with contextlib.suppress(InputError, UnavailableError):
             self._session.send("PATCH", path, params={"update_mask": "note"}, json={"note": note[:NOTE_CHARS]})
 
+    def fail(self, run: Run) -> None:
+        """Mark a run as failed, which ends its tasks and begins its teardown.
+
+        Raises:
+            InputError: the user may not change runs.
+        """
+        path = _path(run.dag_id, "dagRuns", run.run_id)
+        response = self._session.send("PATCH", path, params={"update_mask": "state"}, json={"state": "failed"})
+        self._session.checked(_Anything, response)
+
     def unreadable(self, dag_id: str) -> NoSuchDagError | None:
         """What keeps Airflow from reading a DAG of which there is a run, so that no further task of it is scheduled."""
         return self._unreadable(self._session.get(_Dag, _path(dag_id), missing=_no_such_dag(dag_id)))

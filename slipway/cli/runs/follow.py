@@ -114,7 +114,7 @@ class Follower:
         tasks = {task.task_id: task for task in self.airflow.tasks(self.run)}
         for task in tasks.values():
             self._read_result(task)
-        steps = tuple(self._step(task) for task in sorted(tasks.values(), key=_place))
+        steps = tuple(self._step(task) for task in sorted(tasks.values(), key=place))
         return RunView(self.run, steps, tasks, dict(self._results))
 
     def _read_result(self, task: Task) -> None:
@@ -233,6 +233,7 @@ def follow(
         pause_s = min(poll_s, pause_s * POLL_GROWTH)
 
 
-def _place(task: Task) -> tuple[int, str, str]:
+def place(task: Task) -> tuple[int, str, str]:
+    """Where a step comes in its run: sorts tasks."""
     started = task.started_at.isoformat() if task.started_at else "~"
     return (ORDER.index(task.task_id) if task.task_id in ORDER else len(ORDER), started, task.task_id)

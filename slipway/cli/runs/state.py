@@ -15,6 +15,7 @@ from slipway.cli.airflow.api import Run
 from slipway.cli.arguments import Name, finite, settings_of
 from slipway.cli.error_text import parts
 from slipway.cli.kube.route import external
+from slipway.cli.model_names import model_names
 from slipway.cli.runs.releases import dag_of
 from slipway.cli.runs.screens import console_on
 from slipway.cli.runs.served import restore_hint, unserved
@@ -48,7 +49,9 @@ class Section:
 
 def status(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="Name of the model; default: every model.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the model; default: every model.", autocompletion=model_names)
+    ] = None,
     keep_watching: Annotated[
         bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")
     ] = False,

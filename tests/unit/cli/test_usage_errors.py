@@ -1,9 +1,8 @@
 """A command line that cannot be understood is a wrong input: exit code 65, as the table of docs/command.md says."""
 
-import importlib
 import inspect
-import keyword
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,8 +10,9 @@ import typing
 
 import pytest
 
-from slipway.cli.__main__ import COMMANDS, main
+from slipway.cli.__main__ import COMMANDS, function_of, main
 from slipway.tasks.contracts.errors import InputError
+from tests.fakes.airflow_server import PASSWORD, USER, Script
 from tests.support.paths import REPOSITORY
 
 ARGUMENTS = {
@@ -24,6 +24,9 @@ ARGUMENTS = {
     "approve": ["demo"],
     "rollback": ["demo"],
     "explain": ["demo"],
+    "logs": ["demo"],
+    "cancel": ["demo"],
+    "open": ["demo"],
     "report": ["demo", "--html", "page.html"],
     "ask": ["demo", "Who?"],
     "batch": ["demo", "prompts.jsonl", "-o", "results.jsonl"],
@@ -35,8 +38,8 @@ REAL = ("nan", "inf", "1e400", "100000001")
 
 def options_with_a_fraction():
     """Command and option of every number that may have a fraction."""
-    for command, module in COMMANDS.items():
-        function = getattr(importlib.import_module(module), f"{command}_" if keyword.iskeyword(command) else command)
+    for command in COMMANDS:
+        function = function_of(command)
         hints = typing.get_type_hints(function, include_extras=True)
         for name in inspect.signature(function).parameters:
             kind, *_ = typing.get_args(hints[name]) or (hints[name],)
@@ -47,7 +50,30 @@ def options_with_a_fraction():
 def test_the_version_is_that_of_the_project(slipway):
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 
-    assert slipway("--version") == (0, f"slipway {project['version']}\n")
+    code, printed = slipway("--version")
+
+    assert code == 0
+    assert re.fullmatch(rf"slipway {project['version']}( \(commit [0-9a-f]{{12}}(, changed)?\))?\n", printed)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_models(airflow, shell):
+    airflow.dags |= dict.fromkeys(("release__demo-llama", "release__other", "retention"), Script([]))
+    login = {"SLIPWAY_AIRFLOW": airflow.address, "SLIPWAY_AIRFLOW_USER": USER, "SLIPWAY_AIRFLOW_PASSWORD": PASSWORD}
+    python = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+
+    def completed(line):
+        asked = {"bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}}.get(
+            shell, {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        )
+        environment = {**python, **login, **asked, "_SLIPWAY_COMPLETE": f"complete_{shell}"}
+        command = [sys.executable, "-m", "slipway"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert "rollback" in completed("slipway roll")
+    models = completed("slipway release de")
+    assert "demo-llama" in models
+    assert "other" not in models
 
 
 @pytest.mark.parametrize("number", REAL)
@@ -91,6 +117,15 @@ def test_a_missing_argument_of_any_command_is_a_wrong_input(slipway, command):
 )
 def test_any_other_usage_error_is_a_wrong_input(slipway, words):
     assert slipway(*words)[0] == InputError.exit_code
+
+
+def test_the_documentation_has_a_row_for_every_command():
+    rows = [
+        line for line in (REPOSITORY / "docs/command.md").read_text().splitlines() if line.startswith("| `slipway ")
+    ]
+    named = {word for row in rows for word in re.findall(r"`(?:slipway )?([a-z]+)[ `]", row.split(" | ")[0])}
+
+    assert set(COMMANDS) <= named
 
 
 def test_a_misspelt_command_is_answered_with_the_nearest_one(slipway):
