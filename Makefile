@@ -62,7 +62,7 @@ types-local:
 	@$(MYPY)/local/bin/python --follow-imports silent slipway/cli local demo bench
 
 types-airflow:
-	@$(MYPY)/airflow/bin/python slipway/airflow slipway/pages plugins/slipway_plugin.py dags
+	@$(MYPY)/airflow/bin/python slipway/airflow plugins/slipway_plugin.py dags
 
 types-scripts:
 	@for script in $(SCRIPTS); do MYPYPATH=$$(dirname $$script) $(MYPY)/triton/bin/python $$script || exit 1; done

@@ -24,12 +24,12 @@ from botocore.config import Config
 from bench.transfer.transfer_servers import CREDENTIALS, START_S, moto
 from bench.waiting import wait_until
 from slipway.airflow.page.documents import AT_ONCE, Documents
-from slipway.pages.models import DAYS, Doing, read_rows, window
-from slipway.pages.reading import Parse, Stored, parsed
-from slipway.pages.templates import POLICY, render
 from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.pages.models import DAYS, Doing, read_rows, window
+from slipway.tasks.pages.reading import Parse, Stored, parsed
+from slipway.tasks.pages.templates import POLICY, render
 from tests.fakes.releases import release
 from tests.support.browser import page
 

@@ -1,7 +1,7 @@
 """A reader of the pages over documents in memory, which are bytes, as in a store."""
 
-from slipway.pages.reading import Stored, parsed
 from slipway.tasks.contracts.base import canonical_json
+from slipway.tasks.pages.reading import Stored, parsed
 
 
 def stored(document):

@@ -5,11 +5,6 @@ from html.parser import HTMLParser
 
 from slipway.cli.ask import comparison_page
 from slipway.cli.ask.batch_files import Prompt, Result
-from slipway.pages import templates
-from slipway.pages.model import read_model
-from slipway.pages.models import Doing, Link, read_rows, window
-from slipway.pages.run import read_run
-from slipway.tasks.adapters.judge.report import render
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.measured.evidence import Evidence
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
@@ -18,6 +13,11 @@ from slipway.tasks.contracts.spec.gate import Expectation, Goodput
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.release import StepResult
+from slipway.tasks.pages import templates
+from slipway.tasks.pages.model import read_model
+from slipway.tasks.pages.models import Doing, Link, read_rows, window
+from slipway.tasks.pages.report import report_page as report_of
+from slipway.tasks.pages.run import read_run
 from tests.fakes.page_documents import PageDocuments
 from tests.fakes.refused_release import RUN, SUMMARIES, WRONG, documents, gate, refused
 from tests.fakes.releases import release
@@ -60,7 +60,7 @@ def report_page(text):
     ]
     rows = [row(), row(target="live", last=0.9)]
     summaries = [summarize([one], Goodput()) for one in rows]
-    return render(released, report, Evidence(rows, answers, Goodput()), summaries)
+    return report_of(released, report, Evidence(rows, answers, Goodput()), summaries, quality=[text], hub=HUB)
 
 
 def comparison(text):

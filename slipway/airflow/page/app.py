@@ -20,11 +20,11 @@ from slipway.airflow.page.documents import Documents, client_of
 from slipway.airflow.page.doing import dag_ids_of, doing, names_of, person
 from slipway.airflow.runs import run_identity
 from slipway.airflow.site import current_site
-from slipway.pages.model import read_model
-from slipway.pages.models import DAYS, read_rows, window
-from slipway.pages.run import read_run
-from slipway.pages.templates import POLICY, render
 from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.pages.model import read_model
+from slipway.tasks.pages.models import DAYS, read_rows, window
+from slipway.tasks.pages.run import read_run
+from slipway.tasks.pages.templates import POLICY, render
 
 HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'self'",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from slipway.pages.reading import Parse, Stored, parsed
+from slipway.tasks.pages.reading import Parse, Stored, parsed
 
 MAX_BYTES = 4 << 20
 """The largest document that is read. A channel with 200 events of 2,000 characters has half a megabyte."""

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from slipway.airflow.dags.left_behind import RELEASES, ROLLBACKS
 from slipway.airflow.other_runs import ACTIVE
-from slipway.pages.models import Doing, Link
+from slipway.tasks.pages.models import Doing, Link
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -1,25 +1,24 @@
 """The page of `slipway compare`: one file without anything from elsewhere. Pure."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from html import escape
 
 from slipway.cli.ask.batch_files import Prompt, Result
-from slipway.tasks.contracts import html_pages
 from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.pages.differences import Piece, pieces
+from slipway.tasks.pages.templates import render
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem; color: #1a1a1a; background: #fff }
-table { border-collapse: collapse; width: 100%; table-layout: fixed }
-th, td { border: 1px solid #ccc; padding: .5rem; text-align: left; vertical-align: top }
-td { white-space: pre-wrap; overflow-wrap: anywhere }
-th:first-child { width: 22% }
-mark { background: #ffe08a }
-.times, .failed { display: block; color: #666; font-size: 12px }
-.failed { color: #a00 }
-"""
+WHOLE_CHARS = 1 << 20
+"""The part of an answer that is shown: all that a model says at once."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One side's answer to a prompt, in pieces, with its times; or the error in place of it."""
+
+    pieces: Sequence[Piece] = ()
+    times: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,13 @@ class Pair:
         return all(isinstance(answer, Result) for answer in self.answers)
 
     @property
+    def cells(self) -> tuple["Cell", "Cell"]:
+        """Both answers as they are shown: marked where one lacks a word of the other."""
+        first, second = self.texts
+        others = (second, first) if self.answered else (first, second)
+        return _cell(self.answers[0], others[0]), _cell(self.answers[1], others[1])
+
+    @property
     def same(self) -> bool:
         """Whether both sides answered, with the same text."""
         first, second = self.texts
@@ -49,44 +55,12 @@ class Pair:
 
 def page(pairs: Sequence[Pair], names: Sequence[str], summary: Sequence[str]) -> str:
     """The page: every prompt with both answers, in which words that the other one lacks are marked."""
-    heads = "".join(f"<th>{escape(name)}</th>" for name in ("prompt", *names))
-    rows = "\n".join(_row(pair) for pair in pairs)
-    lines = "".join(f"<li>{escape(line)}</li>" for line in summary)
-    title = escape(" and ".join(names))
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
-        f'content="{escape(html_pages.POLICY)}"><title>{title}</title><style>{STYLE}</style>'
-        f"</head>\n<body><h1>{title}</h1><ul>{lines}</ul>\n<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n"
-        "</tbody></table></body></html>\n"
-    )
+    return render("compare.html.j2", pairs=pairs, names=names, summary=summary)
 
 
-def marked(text: str, other: str) -> str:
-    """HTML of `text`, with the words marked that `other` does not have at this place."""
-    words, others = _words(text), _words(other)
-    parts = []
-    for kind, start, end, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
-        piece = escape("".join(words[start:end]))
-        if piece:
-            parts.append(piece if kind == "equal" else f"<mark>{piece}</mark>")
-    return "".join(parts)
-
-
-def _row(pair: Pair) -> str:
-    first, second = pair.texts
-    texts = (marked(first, second), marked(second, first)) if pair.answered else (escape(first), escape(second))
-    cells = (_cell(answer, text) for answer, text in zip(pair.answers, texts, strict=True))
-    return f"<tr><td>{escape(pair.prompt.prompt)}</td>{''.join(cells)}</tr>"
-
-
-def _cell(answer: Result | PipelineError, text: str) -> str:
+def _cell(answer: Result | PipelineError, other: str) -> Cell:
     if not isinstance(answer, Result):
-        return f'<td><span class="failed">{escape(str(answer))}</span></td>'
+        return Cell(error=str(answer))
     first = f"first piece {answer.first_piece_s:.3f} s, " if answer.first_piece_s is not None else ""
-    ended = escape(answer.finish_reason or "the server")
-    return f'<td>{text}<span class="times">{first}{answer.seconds:.3f} s, ended by {ended}</span></td>'
-
-
-def _words(text: str) -> list[str]:
-    """Words and the spaces between them."""
-    return re.findall(r"\s+|\S+", text)
+    times = f"{first}{answer.seconds:.3f} s, ended by {answer.finish_reason or 'the server'}"
+    return Cell(pieces(answer.answer, other, WHOLE_CHARS), times)

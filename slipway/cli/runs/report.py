@@ -1,7 +1,5 @@
 """`slipway report`: the page of a model as one file, without Airflow."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +8,10 @@ import typer
 from slipway.cli.arguments import Name, settings_of
 from slipway.cli.page_files import write_page
 from slipway.cli.runs.state import read_channel
-from slipway.pages.model import read_model
-from slipway.pages.models import Doing
-from slipway.pages.reading import Parse, Stored, parsed
-from slipway.pages.templates import render
+from slipway.tasks.pages.model import read_model
+from slipway.tasks.pages.models import Doing
+from slipway.tasks.pages.reading import StoreReader
+from slipway.tasks.pages.templates import render
 
 if TYPE_CHECKING:
     from slipway.tasks.adapters.store.object_store import ObjectStore
@@ -38,19 +36,4 @@ def page(store: "ObjectStore", layout: "Layout", name: str, hub: str) -> str:
         UnavailableError: the object store does not answer.
     """
     read_channel(store, layout, name)
-    return render("model.html.j2", model=read_model(name, layout, _Reader(store)), doing=Doing(), index="", hub=hub)
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """A reader of the pages over an object store, whose own errors end the command."""
-
-    store: "ObjectStore"
-
-    def read(self, wanted: Mapping[str, Parse]) -> dict[str, Stored]:
-        """Every document, parsed."""
-        return {uri: self._one(uri, parse) for uri, parse in wanted.items()}
-
-    def _one(self, uri: str, parse: Parse) -> Stored:
-        found = self.store.read_with_etag(uri)
-        return Stored() if found is None else parsed(found[0], parse)
+    return render("model.html.j2", model=read_model(name, layout, StoreReader(store)), doing=Doing(), index="", hub=hub)

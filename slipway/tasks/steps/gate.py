@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slipway.tasks.adapters.judge import expectations, report
+from slipway.tasks.adapters.judge import expectations
 from slipway.tasks.adapters.judge.comparison import Comparison, compare, of_texts
 from slipway.tasks.adapters.store.evidence_folder import EvidenceFolder
 from slipway.tasks.adapters.workspace import Outcome, Workspace
@@ -18,10 +18,15 @@ from slipway.tasks.contracts.spec.gate import OF_TEXTS, Benchmark, Expectation
 from slipway.tasks.contracts.spec.harness import HarnessLimit
 from slipway.tasks.contracts.spec.load_level import LoadLevel
 from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.pages.reading import StoreReader
+from slipway.tasks.pages.report import report_page
+from slipway.tasks.pages.timeline import Point, read_points
+
+DIVERGENCE = Expectation(metric="kl_divergence", at_most=0)
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Judge every expectation of the spec; write gate.json, the suites' documents and report.html as evidence.
+    """Judge every expectation of the spec; write gate.json, the suites' documents and report.html.
 
     Missing data makes a line inconclusive; it never raises.
     """
@@ -33,7 +38,10 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     folder.write("expectations.json", documents)
     document = verdict.model_dump(mode="json")
     folder.write("gate.json", document)
-    page = report.render(release, verdict, evidence, summaries)
+    past = _past(release, workspace)
+    page = report_page(
+        release, verdict, evidence, summaries, past=past, quality=_quality(evidence), hub=workspace.site.hub.endpoint
+    )
     folder.write_bytes("report.html", page.encode(), content_type="text/html; charset=utf-8")
     refused = [judgement.why for judgement in verdict.judgements if judgement.verdict is not Verdict.PASSED]
     passed = len(verdict.judgements) - len(refused)
@@ -58,6 +66,26 @@ def _evidence(
         client_busy=_most(summaries, "client_busy"),
         client_chunks=_most(summaries, "client_chunks"),
     )
+
+
+def _past(release: Release, workspace: Workspace) -> tuple[Point, ...]:
+    """Earlier candidates of the model, as their runs measured them."""
+    channel = workspace.documents.channel(release.spec.name)
+    return read_points(channel, workspace.layout, StoreReader(workspace.store))
+
+
+def _quality(evidence: Evidence) -> list[str]:
+    """What quantize measured of the model itself, as sentences."""
+    perplexity, source, lines = evidence.perplexity, evidence.source_perplexity, []
+    if perplexity is not None and source is not None:
+        lines.append(f"Perplexity {perplexity:.4g}, unquantized source {source:.4g}.")
+    if evidence.texts:
+        found = of_texts(DIVERGENCE, evidence.texts)
+        interval = f"[{found.low:.3g}, {found.high:.3g}]"
+        lines.append(
+            f"Divergence from the source {found.point:.3g} nats a token {interval}, over {found.requests} texts."
+        )
+    return lines
 
 
 def _most(summaries: Sequence[LevelSummary], share: str) -> dict[LoadLevel, float]:

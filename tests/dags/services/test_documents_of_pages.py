@@ -4,7 +4,7 @@ import pytest
 
 from slipway.airflow.page.documents import FRESH_S, MAX_BYTES, STALE_S, Documents
 from slipway.airflow.step_documents import s3_client
-from slipway.pages.reading import Stored
+from slipway.tasks.pages.reading import Stored
 from tests.support.waiting import until
 
 URI = "s3://slipway/one"

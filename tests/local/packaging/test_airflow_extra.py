@@ -23,8 +23,8 @@ from airflow.plugins_manager import get_plugin_info
 from airflow.providers_manager import ProvidersManager
 
 bag = DagBag(sys.argv[1])
-from slipway.pages.models import window
-from slipway.pages.templates import render
+from slipway.tasks.pages.models import window
+from slipway.tasks.pages.templates import render
 provider = ProvidersManager().providers["slipway"]
 print(json.dumps({
     "dags": sorted(bag.dags),

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from slipway.pages.texts import shown
+from slipway.tasks.pages.texts import shown
 from tests.support.strange_pages import PAGES, Structure
 from tests.support.strange_texts import texts
 from tests.support.waiting import PATIENCE_S

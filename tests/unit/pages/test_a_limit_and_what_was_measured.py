@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.pages.limit_plot import EDGE, WIDTH, beside, limit_plot
 from slipway.tasks.contracts.measured.gate import Judgement, Verdict
 from slipway.tasks.contracts.measured.measurement import summarize
 from slipway.tasks.contracts.spec.gate import Expectation, Goodput
+from slipway.tasks.pages.limit_plot import EDGE, WIDTH, beside, limit_plot
 from tests.unit.evidence.test_measurement import row
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda value: round(value, 3))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.pages.differences import COMPARED, pieces
+from slipway.tasks.pages.differences import COMPARED, pieces
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "Paris", " ", "  ", "\n"]), max_size=30).map("".join)
 

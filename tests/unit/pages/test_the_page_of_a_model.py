@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from slipway.pages.model import read_model
-from slipway.pages.models import Doing
-from slipway.pages.templates import render
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.pages.model import read_model
+from slipway.tasks.pages.models import Doing
+from slipway.tasks.pages.templates import render
 from tests.fakes.page_documents import PageDocuments
 from tests.fakes.refused_release import ANSWERS, CANDIDATE, LIVE, RIGHT, WRONG, documents, gate, promoted
 from tests.support.strange_pages import Structure
@@ -16,6 +16,7 @@ from tests.support.strange_pages import Structure
 LAYOUT = Layout("s3://bucket")
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 PROMOTED = promoted(LAYOUT, NOW)
+WORST = "2 of 3 smoke answers wrong: smoke accuracy 0.333, at least 1 needed"
 
 
 def page(stored):
@@ -31,7 +32,7 @@ def test_a_refusal_says_why_first_and_folds_what_passed():
     shown = page(documents(LAYOUT, gate=gate(RIGHT, WRONG)))
 
     words = text(shown)
-    assert f"{CANDIDATE.id} was refused: 2 of 3 smoke answers wrong; {LIVE.id} stays live." in words
+    assert f"{CANDIDATE.id} was refused: {WORST}; {LIVE.id} stays live." in words
     assert words.index("2 of 3 smoke answers wrong") < words.index("1 of 2 expectations hold")
     assert "<details><summary>1 of 2 expectations hold" in shown
 

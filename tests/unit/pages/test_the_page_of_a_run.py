@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from slipway.pages.run import read_run
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.release import Failure
+from slipway.tasks.pages.run import read_run
 from tests.fakes.page_documents import PageDocuments
 from tests.fakes.refused_release import CANDIDATE, RIGHT, RUN, documents, gate, results
 
@@ -20,8 +20,8 @@ def run(stored):
 def test_it_says_why_the_gate_refused():
     found = run(documents(LAYOUT))
 
-    worst = "2 of 3 smoke answers wrong"
-    assert found.banner.startswith(f"{CANDIDATE.id} did not pass its gate: {worst} and ttft_ms p95")
+    worst = "2 of 3 smoke answers wrong: smoke accuracy 0.333, at least 1 needed"
+    assert found.banner.startswith(f"{CANDIDATE.id}, refused: {worst} and ttft_ms p95")
     assert [step.step for step in found.steps] == ["plan", "gate"]
     assert found.tone == "refused"
 
@@ -29,7 +29,7 @@ def test_it_says_why_the_gate_refused():
 def test_it_says_that_everything_holds():
     found = run(documents(LAYOUT, gate=gate(RIGHT)))
 
-    assert (found.banner, found.tone) == (f"{CANDIDATE.id} passed its gate: all 1 expectations hold.", "promoted")
+    assert (found.banner, found.tone) == (f"{CANDIDATE.id}, passed: all 1 expectations hold.", "promoted")
 
 
 def test_a_step_that_failed_is_the_reason():

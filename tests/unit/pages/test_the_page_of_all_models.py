@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from slipway.pages.models import DAYS, PAGE_ROWS, Doing, Link, read_rows, window
-from slipway.pages.reading import Stored
-from slipway.pages.templates import render
 from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.pages.models import DAYS, PAGE_ROWS, Doing, Link, read_rows, window
+from slipway.tasks.pages.reading import Stored
+from slipway.tasks.pages.templates import render
 from tests.fakes.page_documents import PageDocuments
 from tests.fakes.refused_release import LIVE, documents
 from tests.support.strange_pages import Structure

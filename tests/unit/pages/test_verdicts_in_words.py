@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from slipway.pages.texts import judged, why
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from slipway.tasks.contracts.spec.gate import Expectation
 from slipway.tasks.contracts.stored.channel import ChannelEvent
+from slipway.tasks.pages.texts import judged, why
 
 
 def judgement(metric, observed, count, verdict=Verdict.FAILED, **limit):
@@ -30,7 +30,7 @@ def judgement(metric, observed, count, verdict=Verdict.FAILED, **limit):
         (judgement("answer_accuracy", 0.9, 40, at_least=0.95), "4 of 40 answers wrong"),
         (judgement("truncated_rate", 0.25, 8, at_most=0.1), "2 of 8 answers cut off"),
         (judgement("error_rate", 0.5, 64, at_most=0.0), "32 of 64 requests failed"),
-        (judgement("perplexity", 12.5, 1, at_most=9.0), "perplexity is 12.5"),
+        (judgement("perplexity", 12.5, 1, at_most=9.0), "perplexity 12.5, at most 9 allowed"),
         (judgement("smoke_accuracy", None, 0, Verdict.INCONCLUSIVE, at_least=1.0), "smoke_accuracy is None"),
     ],
 )

@@ -178,6 +178,13 @@ class LevelSummary(Contract):
         """The level of load."""
         return LoadLevel(self.concurrency, self.request_rate)
 
+    def measured(self, metric: str, quantile: float | None = None) -> float | None:
+        """A rate, or with a `quantile` from 0 to 1 a percentile of a time in ms; None: not measured."""
+        if quantile is not None:
+            return self.percentiles.get(metric, {}).get(f"p{quantile * 100:g}")
+        rate: float | None = getattr(self, metric, None)
+        return rate
+
 
 PERCENTILES = (50, 90, 95, 99)
 

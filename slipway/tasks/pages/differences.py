@@ -4,7 +4,8 @@ import re
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from slipway.pages.texts import shown
+from slipway.tasks.contracts.redaction import MESSAGE_CHARS
+from slipway.tasks.pages.texts import shown
 
 ANSWER_CHARS = 2000
 """The part of an answer that is shown."""
@@ -19,13 +20,15 @@ class Piece(NamedTuple):
     differs: bool
 
 
-def pieces(text: str, other: str) -> list[Piece]:
-    """The pieces of `text`, in bounds. What follows the first COMPARED words and spaces is one piece."""
-    words, others = (_words(shown(each, ANSWER_CHARS)) for each in (text, other))
+def pieces(text: str, other: str, limit: int = ANSWER_CHARS) -> list[Piece]:
+    """The pieces of the first `limit` characters of `text`. What follows the first COMPARED words is not compared."""
+    words, others = (_words(shown(each, limit)) for each in (text, other))
     codes = SequenceMatcher(None, words[:COMPARED], others[:COMPARED], autojunk=False).get_opcodes()
     compared = [Piece("".join(words[start:end]), kind != "equal") for kind, start, end, _, _ in codes if end > start]
-    rest = words[COMPARED:]
-    return [*compared, *([Piece("".join(rest), rest != others[COMPARED:])] if rest else [])]
+    rest, differs = "".join(words[COMPARED:]), words[COMPARED:] != others[COMPARED:]
+    return compared + [
+        Piece(rest[start : start + MESSAGE_CHARS], differs) for start in range(0, len(rest), MESSAGE_CHARS)
+    ]
 
 
 def _words(text: str) -> list[str]:

@@ -86,18 +86,11 @@ def beside(judgement: Judgement, summaries: Iterable[LevelSummary]) -> list[tupl
     if expectation.of:
         return [(expectation.of, 1.0)]
     measured = [
-        _value(summary, expectation)
+        summary.measured(expectation.metric, expectation.quantile)
         for summary in summaries
         if summary.target == "live" and Line(expectation, summary.level).what == judgement.what
     ]
     return [("live", value) for value in measured if value is not None]
-
-
-def _value(summary: LevelSummary, expectation: Expectation) -> float | None:
-    if expectation.quantile is None:
-        value: float | None = getattr(summary, expectation.metric, None)
-        return value
-    return summary.percentiles.get(expectation.metric, {}).get(f"p{expectation.quantile * 100:g}")
 
 
 def _axis(values: Sequence[float]) -> tuple[float, float]:

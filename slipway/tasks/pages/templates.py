@@ -7,7 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from slipway.pages.texts import shown
+from slipway.tasks.pages.texts import shown
 
 FOLDER = Path(__file__).parent
 STYLE = (FOLDER / "style.css").read_text()

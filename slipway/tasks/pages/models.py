@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from slipway.pages import reading
-from slipway.pages.reading import Reader
-from slipway.pages.texts import EVENTS, why
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEvent
 from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.pages import reading
+from slipway.tasks.pages.reading import Reader
+from slipway.tasks.pages.texts import EVENTS, why
 
 DAYS = 30
 """How far back the strip of a model's events goes."""

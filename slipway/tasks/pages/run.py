@@ -3,17 +3,14 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from slipway.pages import reading
-from slipway.pages.reading import Reader, problems_of
-from slipway.pages.texts import failing, judged
-from slipway.pages.trial import Trial, read_trial
-from slipway.tasks.contracts.measured.gate import Verdict
 from slipway.tasks.contracts.step_names import STEPS
 from slipway.tasks.contracts.stored.artifact import Layout
+from slipway.tasks.contracts.stored.channel import Channel
 from slipway.tasks.contracts.stored.release import StepResult
-
-VERDICTS = {Verdict.PASSED: "promoted", Verdict.FAILED: "refused", Verdict.INCONCLUSIVE: "rolled-back"}
-"""The event whose colours a verdict has."""
+from slipway.tasks.pages import reading
+from slipway.tasks.pages.reading import Reader, problems_of
+from slipway.tasks.pages.texts import headline
+from slipway.tasks.pages.trial import Trial, read_trial
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class RunPage:
         """The event that the banner is coloured like; empty while nothing is decided."""
         if self.failed:
             return "refused"
-        return VERDICTS[self.trial.report.verdict] if self.trial and self.trial.report else ""
+        return self.trial.tone if self.trial else ""
 
     @property
     def banner(self) -> str:
@@ -51,16 +48,14 @@ class RunPage:
         report = self.trial.report
         if report is None:
             return f"{self.steps[-1].step} is done; the gate has not judged yet."
-        lines = failing(report)
-        if not lines:
-            return f"{report.release_id} passed its gate: all {len(report.judgements)} expectations hold."
-        return f"{report.release_id} did not pass its gate: {' and '.join(judged(line) for line in lines[:2])}."
+        return f"{report.release_id}, {headline(report)}."
 
 
 def read_run(name: str, run: str, layout: Layout, reader: Reader) -> RunPage:
     """Everything that the page of a run shows. `run` is its identity in the store."""
-    plan_uri = layout.plan(name, run)
-    stored = reader.read({plan_uri: reading.RESULT})[plan_uri]
+    plan_uri, channel_uri = layout.plan(name, run), layout.channel(name)
+    known = reader.read({plan_uri: reading.RESULT, channel_uri: reading.CHANNEL})
+    stored, channel = known[plan_uri], known[channel_uri].value or Channel(name=name)
     plan: StepResult | None = stored.value
     if plan is None:
         return RunPage(name, run, problems=problems_of({"the plan": stored}))
@@ -72,4 +67,4 @@ def read_run(name: str, run: str, layout: Layout, reader: Reader) -> RunPage:
         each.value for each in results.values() if each.value and each.value.run == run and each.value.step != plan.step
     ]
     steps = sorted([plan, *own], key=lambda result: result.started_at)
-    return RunPage(name, run, tuple(steps), read_trial(name, release_id, run, layout, reader))
+    return RunPage(name, run, tuple(steps), read_trial(channel, release_id, run, layout, reader))

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from slipway.pages import reading
-from slipway.pages.reading import Reader, Stored, problems_of
-from slipway.pages.texts import failing, judged, why
-from slipway.pages.trial import Trial, read_trial
 from slipway.tasks.contracts.stored.artifact import MANIFEST, Layout
 from slipway.tasks.contracts.stored.attestation import SIGNATURE, content_digest
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEvent
 from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.pages import reading
+from slipway.tasks.pages.reading import Reader, Stored, problems_of
+from slipway.tasks.pages.texts import failing, headline, why
+from slipway.tasks.pages.trial import Trial, read_trial
 
 PAST_EVENTS = 20
 """How many are listed."""
@@ -69,7 +69,7 @@ class ModelPage:
         stays = f"{live} stays live" if live else "nothing is live"
         match event.event:
             case "refused":
-                return f"{event.release_id} was refused: {self._reason(event)}; {stays}."
+                return f"{event.release_id} was {self._refusal(event)}; {stays}."
             case "rolled-back":
                 reason = f": {event.reason}" if event.reason else ""
                 return f"{event.release_id} was rolled back{reason}; {live} is live again."
@@ -77,9 +77,11 @@ class ModelPage:
                 held = len(self.trial.passing) if self.trial else 0
                 return f"{event.release_id} is live{f': all {held} expectations hold' if held else ''}."
 
-    def _reason(self, event: ChannelEvent) -> str:
-        lines = failing(self.trial.report) if self.trial else []
-        return " and ".join(judged(line) for line in lines[:2]) or event.reason or "no reason was recorded"
+    def _refusal(self, event: ChannelEvent) -> str:
+        report = self.trial.report if self.trial else None
+        return (
+            headline(report) if failing(report) and report else f"refused: {event.reason or 'no reason was recorded'}"
+        )
 
 
 def read_model(name: str, layout: Layout, reader: Reader) -> ModelPage:
@@ -98,7 +100,7 @@ def read_model(name: str, layout: Layout, reader: Reader) -> ModelPage:
         name,
         channel,
         _origin(live.value, layout, reader) if live.value else None,
-        read_trial(name, tried.release_id, tried.run, layout, reader) if tried else None,
+        read_trial(channel, tried.release_id, tried.run, layout, reader) if tried else None,
         tuple(
             Past(event, releases[uris[event.release_id]].value, channel.state_of(event.release_id) or event.event)
             for event in events

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from slipway.tasks.contracts.base import Contract, parse_json, read_contract_json
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.measured.gate import GateReport
+from slipway.tasks.contracts.measured.harness import HarnessReport
 from slipway.tasks.contracts.measured.measurement import AnswerRow, LevelSummary
 from slipway.tasks.contracts.stored.artifact import Manifest
 from slipway.tasks.contracts.stored.attestation import Bundle
@@ -36,6 +37,26 @@ class Reader(Protocol):
         ...
 
 
+class ByteStore(Protocol):
+    """A store of documents."""
+
+    def read_with_etag(self, uri: str) -> tuple[bytes, str] | None:
+        """The bytes and ETag of a document; None where there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoreReader:
+    """A reader over a store, whose own errors are raised."""
+
+    store: ByteStore
+
+    def read(self, wanted: Mapping[str, Parse]) -> dict[str, Stored]:
+        """Every document, parsed."""
+        found = {uri: self.store.read_with_etag(uri) for uri in wanted}
+        return {uri: parsed(each[0], wanted[uri]) if each else Stored() for uri, each in found.items()}
+
+
 def parsed(data: bytes, parse: Parse) -> Stored:
     """The document of these bytes."""
     try:
@@ -57,8 +78,8 @@ def _rows(adapter: TypeAdapter[Any], data: bytes) -> Any:
     return adapter.validate_python(parse_json(data, "rows"))
 
 
-CHANNEL, RELEASE, GATE, RESULT, MANIFEST, SIGNATURE = (
-    partial(_contract, kind) for kind in (Channel, Release, GateReport, StepResult, Manifest, Bundle)
+CHANNEL, RELEASE, GATE, RESULT, MANIFEST, SIGNATURE, HARNESS = (
+    partial(_contract, kind) for kind in (Channel, Release, GateReport, StepResult, Manifest, Bundle, HarnessReport)
 )
 ANSWERS = partial(_rows, TypeAdapter(tuple[AnswerRow, ...]))
 SUMMARIES = partial(_rows, TypeAdapter(tuple[LevelSummary, ...]))
