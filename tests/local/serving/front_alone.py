@@ -11,6 +11,7 @@ import httpx
 
 from slipway.tasks.serving.rendered import front, front_keys
 from slipway.tasks.serving.rendered.commands import PORTS, TRITON_PORTS
+from slipway.tasks.serving.rendered.front import Access
 from slipway.tasks.serving.rendered.front_routes import Limits
 from tests.local.serving.openai_server import TEMPLATES
 from tests.local.serving.triton_server import LOOPBACK
@@ -34,7 +35,7 @@ class Front:
     `keys` is a file of API keys. A `locked` front without one asks for keys, and is not told where they are.
     """
 
-    def __init__(self, triton_port, folder, keys=None, origins=(), locked=False):
+    def __init__(self, triton_port, folder, keys=None, origins=(), quotas=(), locked=False):
         self.port, self.grpc_port, self.probe_port, self.stats_port = free_ports(4)
         ports = {PORTS["http"]: self.port, PORTS["grpc"]: self.grpc_port, front.PROBE_PORT: self.probe_port}
         ports[front.STATS_PORT] = self.stats_port
@@ -45,8 +46,7 @@ class Front:
             TEMPLATES,
             front.STATS_PORT,
             limits=Limits(4096, 4096, REQUESTS),
-            keys=bool(keys or locked),
-            origins=origins,
+            access=Access(bool(keys or locked), quotas, origins),
         )
         document = json.loads(text, object_hook=lambda each: each | shorter(each, ports))
         command = [ENVIRONMENTS / "front/bin/envoy", "--disable-hot-restart", "--concurrency", "2"]

@@ -101,7 +101,9 @@ class OpenAiServer:
 
     def _config(self, connection_age_s, keys):
         """The shipped configuration, on ports that are free."""
-        document = json.loads(front.config(LOOPBACK, connection_age_s, TEMPLATES, sockets=self.sockets, keys=keys))
+        document = json.loads(
+            front.config(LOOPBACK, connection_age_s, TEMPLATES, sockets=self.sockets, access=front.Access(keys))
+        )
         resources = document["static_resources"]
         resources["listeners"][-1]["address"]["socket_address"]["port_value"] = self.probe_port
         for (front_port, triton_port), (own_port, own_triton_port) in self._ports.items():

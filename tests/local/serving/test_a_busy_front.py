@@ -98,7 +98,8 @@ def test_probes_are_answered_while_clients_have_all_requests_in_flight(door, beh
     def is_refused():
         with contextlib.suppress(httpx.ReadTimeout):
             answer = httpx.get(f"{url}{READY}", timeout=1)
-            return answer.status_code == 503 and isinstance(answer.json()["error"], str)
+            told = answer.status_code == 503 and isinstance(answer.json()["error"], str)
+            return told and answer.headers["retry-after"] == "1"
         return False
 
     # as many are with Triton, as many wait in the front, and more ask again and again
@@ -214,6 +215,7 @@ def test_clients_of_openai_ask_again_while_its_processes_are_away(behind, door):
     error = answer.json()["error"]
 
     assert (answer.status_code, error["type"], error["code"]) == (503, "service_unavailable", "unavailable")
+    assert answer.headers["retry-after"] == "1"
 
 
 def test_a_silent_connection_for_grpc_is_closed(door):

@@ -30,6 +30,7 @@ from slipway.tasks.contracts.api_keys import (
     time_text,
 )
 from slipway.tasks.serving.rendered import front, front_keys
+from slipway.tasks.serving.rendered.front_keys import OVER_QUOTA
 from tests.local.serving.front_alone import Front, UnixServer
 from tests.local.serving.openai_server import KeptClient, OpenAiServer, client_of
 from tests.local.serving.triton_server import LOOPBACK
@@ -287,6 +288,59 @@ def test_requests_are_counted_by_key(echo):
     httpx.get(f"{echo.url}/v1/models", headers=bearer(OLD))
 
     until(lambda: (count("alice", 200), count("", 401)) == (before[0] + 1, before[1] + 1))
+
+
+@pytest.fixture(scope="module")
+def quotas(tmp_path_factory):
+    """A front before nothing, of which alice may ask twice a minute, bob as often as he likes, and others once."""
+    folder = tmp_path_factory.mktemp("quotas")
+    keys, secrets = folder / "keys", {name: new_secret() for name in ("alice", "bob", "carol", "dave")}
+    keys.write_text(file_of(stored(secret, name) for name, secret in secrets.items()))
+    socket = str(folder / front.OPENAI_SOCKET)
+    given = (("*", 1), ("alice", 2), ("bob", front_keys.UNLIMITED_REQUESTS))
+    with ThreadingHTTPServer((LOOPBACK, 0), Echo) as triton, UnixServer(socket, Echo) as api:
+        for server in (triton, api):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        with Front(triton.server_port, folder, keys=keys, quotas=given) as running:
+            running.secrets, running.url = secrets, f"http://{LOOPBACK}:{running.port}"
+            yield running
+        for server in (triton, api):
+            server.shutdown()
+
+
+def test_a_key_over_its_quota_is_told_when_to_ask_again_and_others_go_on(quotas):
+    with httpx.Client(base_url=quotas.url) as client:
+
+        def refused(name, path="/v1/models", number=40):
+            answers = [client.get(path, headers=bearer(quotas.secrets[name])) for _ in range(number)]
+            assert {answer.status_code for answer in answers} <= {200, 429}
+            return [answer for answer in answers if answer.status_code == 429]
+
+        # a bucket fills by two a minute, however slow the machine is
+        assert refused("alice")
+        assert refused("carol")
+        assert refused("bob") == []
+        assert client.get("/v1/models", headers=bearer(quotas.secrets["dave"])).status_code == 200
+        assert client.get("/health").status_code == 200
+
+        answer = refused("alice")[-1]
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        error = answer.json()["error"]
+        assert (error["type"], error["code"], error["message"]) == ("requests", "rate_limit_exceeded", OVER_QUOTA)
+        assert refused("alice", "/v2/models/demo/ready")[-1].json() == {"error": OVER_QUOTA}
+        assert refused("alice", "/v1/messages")[-1].json()["error"]["type"] == "rate_limit_error"
+
+
+def test_a_key_over_its_quota_is_refused_over_grpc(quotas):
+    headers = {"authorization": f"Bearer {quotas.secrets['carol']}"}
+    statuses = set()
+    with triton_grpc.InferenceServerClient(f"{LOOPBACK}:{quotas.grpc_port}") as client:
+        for _ in range(20):
+            with pytest.raises(InferenceServerException) as caught:  # nothing answers behind this front
+                client.get_model_config("demo", headers=headers)
+            statuses.add(caught.value.status())
+
+    assert "StatusCode.RESOURCE_EXHAUSTED" in statuses
 
 
 WRITTEN = {

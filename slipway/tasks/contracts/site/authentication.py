@@ -1,7 +1,10 @@
 """Who may use the models of a site: API keys, whose hashes are in a Secret."""
 
+from typing import Annotated
+
 from pydantic import Field
 
+from slipway.tasks.contracts.api_keys import MOST_KEYS, NAME
 from slipway.tasks.contracts.base import UserDocument
 from slipway.tasks.contracts.kubernetes_text import ObjectName
 
@@ -14,6 +17,25 @@ KEYS_VOLUME = "keys"
 """Volume with that Secret, in a pod whose front asks for keys (k8s_manifests/serving)."""
 
 
+EVERY_OTHER = "*"
+"""Name of the quota of all keys that have none of their own."""
+QuotaName = Annotated[str, Field(pattern=rf"^(\*|{NAME.pattern})$")]
+
+
+class Quota(UserDocument):
+    """What the keys of one name may use together, of each pod; absent: as much as they like."""
+
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="requests on every route, as many of them at once"
+    )
+    tokens_per_minute: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000_000,
+        description="tokens of prompts and answers of OpenAI's API, counted when an answer ends",
+    )
+
+
 class Authentication(UserDocument):
     """API keys that every request to /v1, /v2 and gRPC needs."""
 
@@ -24,4 +46,9 @@ class Authentication(UserDocument):
     own_key_secret: ObjectName = Field(
         default="slipway-own-key",
         description=f"Secret of the pipeline namespace with {OWN_KEY_VARIABLE}, the key that steps send",
+    )
+    quotas: dict[QuotaName, Quota] = Field(
+        default={},
+        max_length=MOST_KEYS,
+        description=f"quotas by name of keys; {EVERY_OTHER} is for each other name, Slipway's own among them",
     )

@@ -4,7 +4,7 @@ It listens on a Unix socket, behind the pod's front, which closes connections an
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -51,14 +51,16 @@ class Routes:
         clock: Callable[[], float] = time.perf_counter,
         others: Sequence[Path] = (),
         names_clients: bool = False,
+        quotas: Mapping[str, int] | None = None,
     ) -> None:
         """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work.
 
         With `names_clients`, the front says whose key a request had; otherwise a header that does so is a stranger's.
+        `quotas` are tokens a minute by those names.
         """
         self._models, self._release = models, release
         self._others, self._names_clients = tuple(others), names_clients
-        self._catalogue, self._generation = Catalogue(models, names), Generation(models, clock)
+        self._catalogue, self._generation = Catalogue(models, names), Generation(models, clock, quotas)
 
     def application(self) -> web.Application:
         """The application, which answers every error in OpenAI's form."""

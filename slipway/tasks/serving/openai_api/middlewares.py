@@ -16,7 +16,6 @@ from slipway.tasks.serving.openai_api.requests.openai import BODY_BYTES
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER_S = 1
 CLIENTS_PATH = "/v1/"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -54,6 +53,6 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except Exception:
         log.exception("request %s: unexpected error", request_id(request))
         refused = ApiError("unexpected error; see the log of the container.", status=HTTPStatus.INTERNAL_SERVER_ERROR)
-    retry = {"Retry-After": str(RETRY_AFTER_S)} if refused.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    retry = {"Retry-After": str(refused.retry_after_s)} if refused.retry_after_s else None
     body = error_document(refused, request_id(request)) if is_anthropics(request) else refused.body
     return web.json_response(body, status=refused.status, headers=retry)

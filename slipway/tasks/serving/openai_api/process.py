@@ -35,7 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--release", required=True, help="what clients read as system_fingerprint")
     parser.add_argument("--logs", choices=("text", "json"), default="text", help="form of the log lines")
     parser.add_argument("--clients", action="store_true", help="the front says whose key a request had")
+    parser.add_argument(
+        "--tokens-per-minute",
+        type=_quota,
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="tokens that the keys of a name may use of this process, * for all others; repeat it for several",
+    )
     parser.add_argument("--model", action="append", required=True, help="name of a model; repeat it for several")
+
+
+def _quota(text: str) -> tuple[str, int]:
+    name, number = text.split("=")
+    return name, int(number)
 
 
 def serve(parsed: argparse.Namespace) -> None:
@@ -97,7 +110,14 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
 
     async with GenerateStreams(parsed.triton_host, parsed.triton_port) as triton:
         others = [each for each in parsed.socket if each != socket]
-        routes = Routes(triton, parsed.model, parsed.release, others=others, names_clients=parsed.clients)
+        routes = Routes(
+            triton,
+            parsed.model,
+            parsed.release,
+            others=others,
+            names_clients=parsed.clients,
+            quotas=dict(parsed.tokens_per_minute),
+        )
         runner = web.AppRunner(
             routes.application(),
             access_log=None,

@@ -7,13 +7,15 @@ Triton cannot: its HTTP server never sends `Connection: close`, and it unloads i
 import functools
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slipway.tasks.contracts.site.authentication import KEYS_FILE
+from slipway.tasks.contracts.api_keys import CLIENT_HEADER
+from slipway.tasks.contracts.site.authentication import KEYS_FILE, Quota
 from slipway.tasks.contracts.site.site import ServingSite, Site
 from slipway.tasks.serving.openai_api.generation.grammars import BUDGET, TRANSLATORS
 from slipway.tasks.serving.rendered import front_keys, front_routes
@@ -50,6 +52,8 @@ HEAP_BYTES = MEMORY_MIB * 4 // 5 << 20
 """The most that it may hold of requests and answers; beyond, it resets the largest streams."""
 CONNECTIONS = 4096
 """Connections of clients at once, HTTP and gRPC together: an idle one takes about 30 KiB."""
+UNLIMITED_TOKENS = 1_000_000_000
+"""Tokens a minute of a key whose quota names none."""
 HEADERS_S, UPLOAD_S = 10, 60
 """How long a client may take to send the headers of a request, and over HTTP all of it."""
 HTTP_IDLE_S = 660
@@ -64,9 +68,11 @@ OPENAI_ERROR = {"message": "%LOCAL_REPLY_BODY%", "type": "invalid_request_error"
 OPENAI_TOO_LARGE = {**OPENAI_ERROR, "code": "context_length_exceeded"}
 OPENAI_UNAVAILABLE = {**OPENAI_ERROR, "type": "service_unavailable", "code": "unavailable"}
 OPENAI_WRONG_KEY = {**OPENAI_ERROR, "code": "invalid_api_key"}
+OPENAI_OVER_QUOTA = {**OPENAI_ERROR, "type": "requests", "code": "rate_limit_exceeded"}
 ANTHROPIC_ERROR = {"type": "api_error", "message": "%LOCAL_REPLY_BODY%"}
 ANTHROPIC_TOO_LARGE = {**ANTHROPIC_ERROR, "type": "request_too_large"}
 ANTHROPIC_WRONG_KEY = {**ANTHROPIC_ERROR, "type": "authentication_error"}
+ANTHROPIC_OVER_QUOTA = {**ANTHROPIC_ERROR, "type": "rate_limit_error"}
 """Bodies of the front's own answers, in the form of Triton, OpenAI's API and Anthropic's (serving/openai_api).
 Envoy fills in its text, escaped."""
 ORIGINS_ANSWER = {
@@ -83,6 +89,18 @@ NOT_SERVED = "not served here: clients may ask for health, metadata, config, sta
 GRPC_IDLE_S, GOAWAY_S = 4, 3
 """Time until an idle gRPC connection is sent GOAWAY, and from then until it is closed. Their sum is less than LEAVE_S,
 so that no idle connection is left when the front ends."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask, and how often."""
+
+    keys: bool = False
+    """Whether every request needs an API key."""
+    quotas: tuple[tuple[str, int], ...] = ()
+    """Requests a minute by name of keys; `*` is for each other name."""
+    origins: tuple[str, ...] = ()
+    """Origins whose pages may use OpenAI's API."""
 
 
 def values(
@@ -110,13 +128,19 @@ def values(
     """
     stats_port = STATS_PORT if counted or site.telemetry.metrics else None
     sockets, serving = openai_sockets(cpu), site.serving
-    keys, origins = serving.authentication != "none", tuple(serving.browser_origins)
+    access, quotas = _access(serving), _quotas(serving)
     return {
         "triton_ports": TRITON_PORTS,
         "front": {
             "image": site.images.front,
             "config": config(
-                serving.bind_address, connection_age_s, folder, stats_port, sockets, limits, keys=keys, origins=origins
+                serving.bind_address,
+                connection_age_s,
+                folder,
+                stats_port,
+                sockets,
+                limits,
+                access,
             ),
             "keys": _keys_volume(serving),
             "stats_port": stats_port,
@@ -132,7 +156,8 @@ def values(
             "triton_host": _local_address(serving.bind_address),
             "models": list(models),
             "logs": site.telemetry.logs,
-            "has_keys": keys,
+            "has_keys": access.keys,
+            "tokens_per_minute": [(name, each.tokens_per_minute or UNLIMITED_TOKENS) for name, each in quotas],
         },
     }
 
@@ -145,14 +170,10 @@ def config(
     stats_port: int | None = None,
     sockets: tuple[str, ...] = (OPENAI_SOCKET,),
     limits: Limits = DEFAULT_LIMITS,
-    *,
-    keys: bool = False,
-    origins: tuple[str, ...] = (),
+    access: Access | None = None,
 ) -> str:
-    """Envoy's bootstrap as JSON, which its --config-yaml takes.
-
-    It asks for API keys if `keys`, and lets pages of `origins` use OpenAI's API.
-    """
+    """Envoy's bootstrap as JSON, which its --config-yaml takes. Without `access`, everybody may ask."""
+    access = access or Access()
     text = template_files.text(
         folder,
         "front_config.yaml.j2",
@@ -180,11 +201,16 @@ def config(
             "grpc_paths": front_routes.GRPC_PATHS,
             "json_guard": front_routes.json_guard(),
             "grpc_guard": front_routes.grpc_guard(limits.body_bytes, TOO_LARGE),
-            "http_keys": front_keys.http_guard() if keys else None,
-            "grpc_keys": front_keys.grpc_guard() if keys else None,
+            "http_keys": front_keys.http_guard() if access.keys else None,
+            "grpc_keys": front_keys.grpc_guard() if access.keys else None,
             "metadata": front_keys.METADATA,
             "client": front_keys.CLIENT,
-            "origins": origins,
+            "origins": access.origins,
+            "quotas": front_keys.request_quotas(access.quotas) if access.quotas else None,
+            "client_header": CLIENT_HEADER,
+            "over_quota": front_keys.OVER_QUOTA,
+            "openai_over_quota": {"error": OPENAI_OVER_QUOTA},
+            "anthropic_over_quota": {"type": "error", "error": ANTHROPIC_OVER_QUOTA},
             "origins_answer": ORIGINS_ANSWER,
             "access_log": front_keys.ACCESS_LOG,
             "counter": front_keys.COUNTER,
@@ -203,6 +229,17 @@ def config(
         },
     )
     return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)
+
+
+def _access(serving: ServingSite) -> Access:
+    requests = tuple(
+        (name, each.requests_per_minute or front_keys.UNLIMITED_REQUESTS) for name, each in _quotas(serving)
+    )
+    return Access(serving.authentication != "none", requests, tuple(serving.browser_origins))
+
+
+def _quotas(serving: ServingSite) -> list[tuple[str, Quota]]:
+    return [] if serving.authentication == "none" else sorted(serving.authentication.quotas.items())
 
 
 def _keys_volume(serving: ServingSite) -> dict[str, Any] | None:

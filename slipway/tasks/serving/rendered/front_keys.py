@@ -4,7 +4,11 @@ It reads the file of hashes again while Envoy runs, so a key is added or revoked
 docs/decisions/0047-api-keys-in-the-front.md.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 from slipway.tasks.contracts import api_keys
+from slipway.tasks.contracts.site.authentication import EVERY_OTHER
 from slipway.tasks.serving.rendered import front_routes
 
 FOLDER = "/run/keys"
@@ -34,6 +38,11 @@ COUNTER = {
 """The same requests, counted: over HTTP and gRPC, whichever server answers."""
 COUNTER_SCOPE = {"prefix": "slipway", "max_counters": 20 * api_keys.MOST_KEYS}
 """Names of keys are bounded, and statuses are few."""
+ALWAYS = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
+UNLIMITED_REQUESTS = 1_000_000_000
+UNLIMITED = {"max_tokens": UNLIMITED_REQUESTS, "tokens_per_fill": UNLIMITED_REQUESTS, "fill_interval": "1s"}
+"""The bucket of requests without a quota, which Envoy wants to have."""
+OVER_QUOTA = "the key has used its requests a minute: ask again after the seconds of Retry-After"
 NO_KEY = "no API key: send one in the header Authorization: Bearer or x-api-key"
 WRONG_KEY = "Incorrect API key provided: it is unknown, has expired or was revoked"
 HTTP_OPEN = ("/v2/health/live", "/v2/health/ready", "/health", "/ping")
@@ -182,7 +191,46 @@ function envoy_on_request(handle)
   headers:add("CLIENT_HEADER", name)
   handle:streamInfo():dynamicMetadata():set("METADATA", "CLIENT_FIELD", name)
 end
+
+-- Clients of OpenAI and Anthropic wait as long as this header says
+function envoy_on_response(handle)
+  local headers = handle:headers()
+  local wait = headers:get(":status") == "429" and headers:get("x-ratelimit-reset")
+  if wait and not headers:get("retry-after") then
+    headers:add("retry-after", wait)
+  end
+end
 """
+
+
+def request_quotas(per_minute: Iterable[tuple[str, int]]) -> dict[str, Any]:
+    """Envoy's filter that counts requests by the name of their key: a bucket for each name, which fills steadily.
+
+    `per_minute` by name of keys; `*` is a bucket of its own for each other name.
+    """
+    client = {
+        "descriptor_key": CLIENT,
+        "metadata_key": {"key": METADATA, "path": [{"key": CLIENT}]},
+        "source": "DYNAMIC",
+    }
+    return {
+        "stat_prefix": "quota",
+        "filter_enabled": ALWAYS,
+        "filter_enforced": ALWAYS,
+        "rate_limited_as_resource_exhausted": True,
+        "enable_x_ratelimit_headers": "DRAFT_VERSION_03",
+        "always_consume_default_token_bucket": False,
+        "token_bucket": UNLIMITED,
+        "rate_limits": [{"actions": [{"metadata": client}]}],
+        "max_dynamic_descriptors": api_keys.MOST_KEYS,
+        "descriptors": [
+            {
+                "entries": [{"key": CLIENT} if name == EVERY_OTHER else {"key": CLIENT, "value": name}],
+                "token_bucket": {"max_tokens": number, "tokens_per_fill": number, "fill_interval": "60s"},
+            }
+            for name, number in per_minute
+        ],
+    }
 
 
 def http_guard() -> str:

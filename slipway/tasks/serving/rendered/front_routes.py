@@ -129,14 +129,18 @@ end
 
 -- A body that Triton cannot read is its client's mistake: 400 instead of 500. Other answers are not looked into
 function envoy_on_response(handle)
-  if handle:headers():get(":status") ~= "500" then
+  local headers = handle:headers()
+  if headers:get(":status") == "503" and not headers:get("retry-after") then  -- no room for it now
+    headers:add("retry-after", "1")
+  end
+  if headers:get(":status") ~= "500" then
     return
   end
   local body = handle:body()
   local text = body and body:getBytes(0, math.min(body:length(), 256)) or ""
   for _, start in ipairs({STARTS}) do
     if text:find('^{"error":%s*"' .. start) then
-      handle:headers():replace(":status", "400")
+      headers:replace(":status", "400")
     end
   end
 end

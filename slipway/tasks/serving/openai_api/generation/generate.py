@@ -14,6 +14,7 @@ from slipway.tasks.serving.openai_api.generation.catalogue import Models
 from slipway.tasks.serving.openai_api.generation.grammars import Grammars
 from slipway.tasks.serving.openai_api.generation.inputs import Question, ServedModel
 from slipway.tasks.serving.openai_api.generation.metrics import AnswerMetrics
+from slipway.tasks.serving.openai_api.generation.quotas import TokenQuotas
 
 CLIENT_LEFT = 499
 """Counted for a client that left before its answer ended; nginx's number."""
@@ -27,11 +28,33 @@ class Generated:
     begins: Question | None = None
 
 
+@dataclass
+class Used:
+    """Tokens of an answer: those that the model counts, or the pieces of one that never came to its end."""
+
+    told: int = 0
+    pieces: int = 0
+
+    def add(self, together: Sequence[Piece]) -> None:
+        """Take further responses."""
+        self.told += sum((each.prompt_tokens or 0) + (each.completion_tokens or 0) for each in together)
+        self.pieces += len(together)
+
+    @property
+    def tokens(self) -> int:
+        """The larger of the two."""
+        return max(self.told, self.pieces)
+
+
 class Generation:
     """Asks Triton's models. `clock` gives seconds from any fixed moment."""
 
-    def __init__(self, models: Models, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, models: Models, clock: Callable[[], float] = time.perf_counter, quotas: Mapping[str, int] | None = None
+    ) -> None:
+        """`quotas` are tokens a minute by name of clients."""
         self._models, self._clock = models, clock
+        self._quotas = TokenQuotas(quotas or {}, clock)
         self.counted, self._grammars = AnswerMetrics(), Grammars()
 
     async def close(self) -> None:
@@ -46,10 +69,11 @@ class Generation:
         They are counted as those of `client`.
 
         Raises:
-            ApiError: a schema cannot be enforced. No question was asked then.
+            ApiError: the client has no tokens left, or a schema cannot be enforced. No question was asked then.
             InputError: the model refused a question.
             UnavailableError: there is no answer, or it has no end.
         """
+        self._quotas.check(client)
         obeying = [await self._obeying(question) for question in questions]
         for question in [each.again(count) for each in obeying for count in range(number)]:
             begins = True
@@ -66,7 +90,7 @@ class Generation:
 
     async def _timed(self, model: ServedModel, question: Question, client: str) -> AsyncGenerator[list[Piece], None]:
         """Yield what `_pieces` does, and count it. Errors before a request reaches the model are not counted."""
-        counted, code, before, has_text = self.counted, CLIENT_LEFT, self._clock(), False
+        counted, code, before, has_text, used = self.counted, CLIENT_LEFT, self._clock(), False, Used()
         try:
             async with aclosing(self._pieces(model, question)) as arriving:
                 async for together in arriving:
@@ -76,6 +100,7 @@ class Generation:
                         count(model.name, now - before, texts)
                         before, has_text = now, True
                     counted.count_tokens(model.name, client, together)
+                    used.add(together)
                     yield together
             code = int(HTTPStatus.OK)
         except InputError:
@@ -86,6 +111,7 @@ class Generation:
             raise
         finally:
             counted.requests[model.name, client, code] += 1
+            self._quotas.spend(client, used.tokens)
 
     async def _pieces(self, model: ServedModel, question: Question) -> AsyncGenerator[list[Piece], None]:
         """Yield the model's responses.

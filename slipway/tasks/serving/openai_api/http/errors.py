@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
+RETRY_AFTER_S = 1
 TYPES = {
     HTTPStatus.NOT_FOUND: "invalid_request_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "tokens",
     HTTPStatus.INTERNAL_SERVER_ERROR: "server_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "service_unavailable",
 }
@@ -22,9 +24,11 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         status: int = HTTPStatus.BAD_REQUEST,
+        retry_after_s: int | None = None,
     ) -> None:
         super().__init__(message)
         self.message, self.param, self.code, self.status = message, param, code, status
+        self.retry_after_s = retry_after_s
 
     @property
     def body(self) -> dict[str, Any]:
@@ -68,7 +72,7 @@ def too_long(message: str, *, param: str, longest: int | None) -> ApiError:
 
 def unavailable(message: str) -> ApiError:
     """An error that a retry may cure: OpenAI's clients repeat a request after status 503."""
-    return ApiError(message, code="unavailable", status=HTTPStatus.SERVICE_UNAVAILABLE)
+    return ApiError(message, code="unavailable", status=HTTPStatus.SERVICE_UNAVAILABLE, retry_after_s=RETRY_AFTER_S)
 
 
 @contextmanager
@@ -81,7 +85,9 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
         own = names.get(name, name)
         param = f"{own}{rest}" or None
         message = f"{own}{error.message.removeprefix(name)}" if error.message.startswith(name) else error.message
-        raise ApiError(message, param=param, code=error.code, status=error.status) from error
+        raise ApiError(
+            message, param=param, code=error.code, status=error.status, retry_after_s=error.retry_after_s
+        ) from error
 
 
 def _head_of(param: str) -> tuple[str, str]:

@@ -1,0 +1,90 @@
+"""Tokens that a key may use a minute: when it is refused, for how long, and whom that concerns."""
+
+import asyncio
+import json
+
+import pytest
+
+from slipway.tasks.contracts.api_keys import CLIENT_HEADER
+from slipway.tasks.serving.openai_api.generation.generate import Generation
+from slipway.tasks.serving.openai_api.generation.inputs import Question, ServedModel
+from slipway.tasks.serving.openai_api.generation.quotas import TokenQuotas
+from slipway.tasks.serving.openai_api.http.errors import ApiError
+from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, exchanged
+
+QUOTAS = {"alice": 6, "*": 60}
+
+
+class Seconds:
+    """A clock that a test turns."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def asked(*paths, client="alice", names_clients=True, triton=None):
+    """HELLO has 7 tokens."""
+    headers = {CLIENT_HEADER: client}
+    requests = [("POST", path, {**CHAT, "max_tokens": 9}) for path in paths]
+    return exchanged(triton or Triton(HELLO), *requests, headers=headers, names_clients=names_clients, quotas=QUOTAS)
+
+
+def test_an_answer_beyond_the_quota_is_the_last_one_and_the_refusal_says_when_to_ask_again():
+    triton = Triton(HELLO)
+    (first, _, _), (status, text, headers) = asked(*["/v1/chat/completions"] * 2, triton=triton)
+    error = json.loads(text)["error"]
+
+    assert (first, status, len(triton.asked)) == (200, 429, 1)
+    assert (error["type"], error["code"]) == ("tokens", "rate_limit_exceeded")
+    assert "6 tokens a minute" in error["message"]
+    assert 10 <= int(headers["Retry-After"]) <= 20  # 2 tokens at 6 a minute, less the time since
+
+
+def test_anthropics_clients_read_a_rate_limit_in_their_own_words():
+    _, (status, text, _) = asked("/v1/chat/completions", "/v1/messages")
+
+    assert (status, json.loads(text)["error"]["type"]) == (429, "rate_limit_error")
+
+
+@pytest.mark.parametrize(("client", "names_clients"), [("bob", True), ("", True), ("alice", False)])
+def test_others_are_answered(client, names_clients):
+    answers = asked(*["/v1/chat/completions"] * 3, client=client, names_clients=names_clients)
+
+    assert [status for status, _, _ in answers] == [200] * 3
+
+
+def test_a_bucket_fills_steadily_and_holds_what_a_minute_gives():
+    seconds = Seconds()
+    quotas = TokenQuotas({"alice": 60}, seconds)
+    quotas.spend("alice", 100)
+    with pytest.raises(ApiError) as caught:
+        quotas.check("alice")
+    assert caught.value.retry_after_s == 41
+
+    seconds.now += 41
+    quotas.check("alice")
+
+    seconds.now += 3600
+    quotas.spend("alice", 60)
+    with pytest.raises(ApiError) as caught:
+        quotas.check("alice")
+    assert caught.value.retry_after_s == 1
+
+
+def test_who_leaves_before_the_end_has_used_what_arrived():
+    async def run():
+        generation = Generation(Triton([[{"text_output": "a", "finish_reason": ""}] * 9, *HELLO]), Seconds(), QUOTAS)
+        model = ServedModel("demo", frozenset(), frozenset())
+        answers = generation.answers(model, [Question({})], 1, "alice")
+        await anext(answers)
+        await answers.aclose()
+        try:
+            await anext(generation.answers(model, [Question({})], 1, "alice"))
+        finally:
+            await generation.close()
+
+    with pytest.raises(ApiError, match="tokens a minute"):
+        asyncio.run(run())
