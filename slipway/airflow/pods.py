@@ -6,13 +6,13 @@ A pod holds no secret, only references to Secrets, and meets the restricted Pod 
 
 from kubernetes.client import models as k8s
 
+from slipway.tasks.contracts.api_keys import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.fit.placement import GPU_RESOURCE, site_step
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.fit.site_objects import READS_DATASETS, SITE_CONFIG_MAP
 from slipway.tasks.contracts.fit.step_kinds import HOUR_S, STEP_KINDS, StepKind
 from slipway.tasks.contracts.fit.step_needs import needs_gpu
 from slipway.tasks.contracts.pods.writes import SCRATCH, volumes
-from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE, SECRET_KEY
 from slipway.tasks.contracts.site.site import PodShape, Site, StartBudget
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE

@@ -24,10 +24,10 @@ from slipway.tasks.adapters.telemetry import log_lines, tracing
 from slipway.tasks.adapters.telemetry.traced import TracedHub, TracedObjectStore
 from slipway.tasks.adapters.workspace import Outcome, Workspace
 from slipway.tasks.arguments import FETCH_REPOSITORY, by_hand
+from slipway.tasks.contracts.api_keys import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.base import canonical_json, read_contract, read_contract_json
 from slipway.tasks.contracts.errors import InputError, PipelineError
 from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS, StepRequest
-from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.step_names import Step

@@ -16,6 +16,10 @@ PREFIX, RANDOM_BYTES = "sk-", 32
 MOST_KEYS = 1000
 """Keys of one site. The front compares a request's key with each of them."""
 NEVER = "never"
+OWN_KEY_VARIABLE = "SLIPWAY_API_KEY"
+"""Environment variable with the key of whoever sends requests: steps and the command. Also its name in the Secret."""
+KEYS_VOLUME = "keys"
+"""Volume with the Secret of hashes, in a pod whose front asks for keys (k8s_manifests/serving)."""
 CLIENT_HEADER = "x-slipway-client"
 """Header by which OpenAI's API learns the name of the key from the front, which removes a client's own."""
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")

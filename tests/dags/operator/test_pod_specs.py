@@ -11,7 +11,8 @@ from kubernetes.client import ApiClient
 from slipway.airflow.pods import deadline_s, step_pod
 from slipway.airflow.runs import pod_name, run_identity
 from slipway.airflow.site import read_site
-from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE, Authentication
+from slipway.tasks.contracts.api_keys import OWN_KEY_VARIABLE
+from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE, Signing
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.contracts.spec_fields import GROUP_PATIENCE_S

@@ -6,9 +6,9 @@ from typing import Any
 
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.adapters.kube.kube_errors import StaleError
-from slipway.tasks.contracts.api_keys import MOST_KEYS, ApiKey, read_keys
+from slipway.tasks.contracts.api_keys import MOST_KEYS, OWN_KEY_VARIABLE, ApiKey, read_keys
 from slipway.tasks.contracts.errors import InputError, UnavailableError
-from slipway.tasks.contracts.site.authentication import KEYS_FILE, OWN_KEY_VARIABLE
+from slipway.tasks.contracts.site.authentication import KEYS_FILE
 
 ATTEMPTS = 5
 NEW_LINE = "\n"

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from slipway.tasks.adapters.triton.generate_request import Column, GenerateRequest, columns, prompt_columns, rendered
+from slipway.tasks.contracts.api_keys import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
-from slipway.tasks.contracts.site.authentication import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.wire.prompt_model import ModelInputs, Prompt, model_inputs, prompt_of
 
 UNAVAILABLE = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from slipway.tasks.contracts.api_keys import KEYS_VOLUME, OWN_KEY_VARIABLE
 from slipway.tasks.contracts.pods.pod_failures import Pod, PodFailure
-from slipway.tasks.contracts.site.authentication import KEYS_VOLUME, OWN_KEY_VARIABLE
 
 Event = dict[str, Any]
 """An Event of a pod as JSON."""

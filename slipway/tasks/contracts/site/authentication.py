@@ -4,17 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from slipway.tasks.contracts.api_keys import MOST_KEYS, NAME
+from slipway.tasks.contracts.api_keys import MOST_KEYS, NAME, OWN_KEY_VARIABLE
 from slipway.tasks.contracts.base import UserDocument
 from slipway.tasks.contracts.kubernetes_text import ObjectName
 
-OWN_KEY_VARIABLE = "SLIPWAY_API_KEY"
-"""Environment variable with the key of whoever sends requests: steps and the command. Also its name in the Secret."""
 KEYS_FILE = "keys"
 """Key of the Secret with the hashes, one API key a line: slipway/tasks/contracts/api_keys.py."""
-
-KEYS_VOLUME = "keys"
-"""Volume with that Secret, in a pod whose front asks for keys (k8s_manifests/serving)."""
 
 
 EVERY_OTHER = "*"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from slipway.tasks.adapters.kube.workload_state import DEPLOYMENT, LEADER_WORKER_SET
+from slipway.tasks.contracts.api_keys import KEYS_VOLUME
 from slipway.tasks.contracts.base import sha256_of
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.placement import GPU_PRODUCT, GPU_RESOURCE, Placement
@@ -23,7 +24,6 @@ from slipway.tasks.contracts.pods.writes import (
     ServingContainer,
     volumes,
 )
-from slipway.tasks.contracts.site.authentication import KEYS_VOLUME
 from slipway.tasks.contracts.site.site import Site, quantity
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.release import Release
