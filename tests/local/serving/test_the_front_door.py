@@ -5,6 +5,7 @@ the client's own descriptors.
 """
 
 import json
+import queue
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,6 +21,7 @@ from slipway.tasks.serving.rendered import commands, front, front_routes
 from tests.local.serving.openai_server import OpenAiServer
 from tests.local.serving.triton_server import LOOPBACK
 from tests.support.seeds import dice
+from tests.support.waiting import PATIENCE_S
 
 CONFIG = """
 name: "demo" backend: "python" max_batch_size: 0
@@ -309,6 +311,28 @@ def test_a_stream_takes_one_request_for_several_at_once_may_end_triton(door, cli
     assert streamed(door, absent)[0] == grpc.StatusCode.OK
     assert triton.process.poll() is None
     assert client.infer("demo", text(5)).as_numpy("text_output")[0] == b"5"
+
+
+def test_a_later_request_of_a_stream_is_refused_when_the_client_ends_it_and_the_first_is_answered(door, triton):
+    """docs/decisions/0015: no earlier, for Triton waits for the rest of what the front made of the second."""
+    asked, begun = queue.Queue(), triton.begun()
+    request = service_pb2.ModelInferRequest(model_name="demo")
+    request.inputs.add(name="text_input", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"\5\0\0\0hello")
+    with grpc.insecure_channel(f"{LOOPBACK}:{door.grpc_port}") as opened:
+        answers = opened.stream_stream(STREAM)(iter(asked.get, None), timeout=PATIENCE_S)
+        asked.put(request.SerializeToString())
+        first = service_pb2.ModelStreamInferResponse.FromString(next(answers))
+        asked.put(request.SerializeToString())
+        asked.put(None)
+        with pytest.raises(grpc.RpcError) as refused:
+            next(answers)
+
+    assert (first.error_message, first.infer_response.model_name) == ("", "demo")
+    assert (refused.value.code(), refused.value.details()) == (
+        grpc.StatusCode.FAILED_PRECONDITION,
+        front_routes.ONE_REQUEST,
+    )
+    assert triton.begun() == begun + 1
 
 
 ALL_ESCAPED = "".join(f"\\u{ord(letter):04X}" for letter in "classification")
