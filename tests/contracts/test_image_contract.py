@@ -71,7 +71,7 @@ def test_all_that_an_images_steps_import_is_imported_by_the_doctor(image):
 @pytest.mark.parametrize("image", SERVED)
 def test_all_that_slipways_own_models_import_is_imported_by_the_doctor(image):
     templates = REPOSITORY / "model_repository_templates"
-    files = [*(templates / "openvino" / "model" / "1" / "generation").glob("*.py")]
+    files = [*(templates / "openvino" / "model" / "1" / "generation").rglob("*.py")]
     files += [file for model in SERVED[image] for file in (templates / model / "1").glob("*.py")]
     local = {file.stem for file in files} | {"generation"}
 

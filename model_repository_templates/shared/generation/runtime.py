@@ -136,7 +136,7 @@ class Tokenizer(Protocol):
 
     @property
     def tool_call_format(self) -> str:
-        """How the model writes calls of tools, by its chat template: generation/tool_calls.py. Empty if not known."""
+        """How the model writes calls of tools, by its chat template: model_files/tool_calls.py. Empty if not known."""
 
     @property
     def longest_token(self) -> int | None:

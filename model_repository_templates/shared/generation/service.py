@@ -11,18 +11,26 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from generation.adapters import Adapter, chosen
-from generation.conversation import MESSAGES, PROMPT_IDS, REASONING, TOOLS, prompt_of, read_messages, read_tools
-from generation.delivery import CANCELLED
+from generation.answers.logprobs import logprobs_document
 from generation.grammar.ebnf import Dialect
-from generation.logprobs import logprobs_document
-from generation.question import Job, Question, RefusedError, check, job
+from generation.requests.adapters import Adapter, chosen
+from generation.requests.conversation import (
+    MESSAGES,
+    PROMPT_IDS,
+    REASONING,
+    TOOLS,
+    prompt_of,
+    read_messages,
+    read_tools,
+)
+from generation.requests.question import Job, Question, RefusedError, check, job
+from generation.requests.sampling import BAD_WORDS, JSON_SCHEMA, LOGIT_BIAS, VALUES, read_controls
+from generation.requests.template_arguments import INPUT, read_arguments
+from generation.running.delivery import CANCELLED
+from generation.running.scheduler import Scheduler, StoppedError
 from generation.runtime import Grammars, Runtime, Tokenizer, TokenLogprob, Usage
-from generation.sampling import BAD_WORDS, JSON_SCHEMA, LOGIT_BIAS, VALUES, read_controls
-from generation.scheduler import Scheduler, StoppedError
 from generation.settings import Limits
-from generation.template_arguments import INPUT, read_arguments
-from generation.worker import BusyError
+from generation.workers.worker import BusyError
 
 DRAIN_S = "SLIPWAY_DRAIN_S"
 """Environment of the serving pod: how long answers under way may take when the server ends. No parameter of

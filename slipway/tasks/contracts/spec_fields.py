@@ -110,7 +110,7 @@ TEMPLATE_NAMES = frozenset(
     }
 )
 """Names that serving gives to a chat template, or that mean a list in it. The serving code has its own copy
-(model_repository_templates/shared/generation/template_arguments.py)."""
+(model_repository_templates/shared/generation/requests/template_arguments.py)."""
 
 
 def _is_free(name: str) -> str:

@@ -155,7 +155,7 @@ def returned(found, name):
 
 def test_marks_of_thoughts_are_those_of_vllms_reasoning_parsers():
     """A parser names its pair by two properties."""
-    channels = parsed(REPOSITORY / "model_repository_templates/shared/generation/channels.py")
+    channels = parsed(REPOSITORY / "model_repository_templates/shared/generation/model_files/channels.py")
     (marks,) = [
         ast.literal_eval(node.value)
         for node in channels.body

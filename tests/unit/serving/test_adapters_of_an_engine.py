@@ -18,7 +18,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.waiting import PATIENCE_S
 
 FOLDER = REPOSITORY / "model_repository_templates" / "trt-engine" / "model" / "1"
-OURS = ("generation.service", "generation.hf_tokenizer", "engine_adapters")
+OURS = ("generation.service", "generation.model_files.hf_tokenizer", "engine_adapters")
 END = 0
 
 
@@ -66,7 +66,7 @@ def load(monkeypatch, tmp_path):
         for name in OURS:
             monkeypatch.delitem(sys.modules, name, raising=False)
         monkeypatch.setitem(sys.modules, "triton_python_backend_utils", stub.module)
-        monkeypatch.setitem(sys.modules, "generation.hf_tokenizer", tokenizer_module())
+        monkeypatch.setitem(sys.modules, "generation.model_files.hf_tokenizer", tokenizer_module())
         monkeypatch.syspath_prepend(str(FOLDER))
         spec = importlib.util.spec_from_file_location("trt_engine_model", FOLDER / "model.py")
         module = importlib.util.module_from_spec(spec)
@@ -108,7 +108,7 @@ def tokenizer_module():
         def __init__(self, *_, **__):
             pass
 
-    module = ModuleType("generation.hf_tokenizer")
+    module = ModuleType("generation.model_files.hf_tokenizer")
     module.HuggingFaceTokenizer = Tokenizer
     return module
 

@@ -1,4 +1,4 @@
-from generation.answer_text import AnswerText, StopWords
+from generation.answers.answer_text import AnswerText, StopWords
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

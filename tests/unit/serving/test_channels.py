@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from generation.channels import harmony_of
-from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.question import Job
+from generation.model_files.channels import harmony_of
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
+from generation.requests.question import Job
+from generation.running.scheduler import Scheduler
 from generation.runtime import Sampling
-from generation.scheduler import Scheduler
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.decoders import Fuse
 from tokenizers.models import WordLevel

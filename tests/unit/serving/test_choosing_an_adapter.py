@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from generation.adapters import Adapter, chosen, read_adapters
-from generation.question import Question, RefusedError, job
+from generation.requests.adapters import Adapter, chosen, read_adapters
+from generation.requests.question import Question, RefusedError, job
 from generation.settings import Limits, SettingsError
 
 ENGINE = Path("/models/demo/1/engine")

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from generation.chat_template import ChatTemplate
-from generation.conversation import prompt_of, read_messages
-from generation.question import Question, RefusedError, check
+from generation.model_files.chat_template import ChatTemplate
+from generation.requests.conversation import prompt_of, read_messages
+from generation.requests.question import Question, RefusedError, check
 from generation.settings import Limits
 
 TURNS = (

@@ -5,9 +5,9 @@ import queue
 from types import SimpleNamespace
 
 import pytest
-from generation.async_runtime import AsyncRuntime
-from generation.logprobs import token_logprobs
-from generation.question import Question, RefusedError, check
+from generation.answers.logprobs import token_logprobs
+from generation.requests.question import Question, RefusedError, check
+from generation.running.async_runtime import AsyncRuntime
 from generation.runtime import Progress, Sampling
 from generation.settings import Limits
 

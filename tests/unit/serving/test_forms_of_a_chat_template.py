@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from generation.chat_template import ChatTemplate, read_chat_template
-from generation.question import RefusedError
+from generation.model_files.chat_template import ChatTemplate, read_chat_template
+from generation.requests.question import RefusedError
 from generation.settings import SettingsError
 
 from slipway.tasks.contracts.errors import InputError

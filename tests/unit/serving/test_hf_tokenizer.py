@@ -4,9 +4,9 @@ import json
 import shutil
 
 import pytest
-from generation.chat_template import ChatTemplate, read_chat_template
-from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.question import RefusedError
+from generation.model_files.chat_template import ChatTemplate, read_chat_template
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
+from generation.requests.question import RefusedError
 from generation.settings import SettingsError
 
 from tests.support.paths import HUB

@@ -1,8 +1,8 @@
 """Chat templates that strangers wrote, and arguments that strangers send: what one may take is limited."""
 
 import pytest
-from generation.chat_template import ChatTemplate
-from generation.question import RefusedError
+from generation.model_files.chat_template import ChatTemplate
+from generation.requests.question import RefusedError
 from generation.settings import SettingsError
 
 ASKS = "{{ messages[0].content }}"

@@ -1,7 +1,7 @@
 """How large a request may be, and how many: from the model's longest prompt and the memory of its server."""
 
 import pytest
-from generation.preparers import BUDGET, COUNT
+from generation.workers.preparers import BUDGET, COUNT
 
 from slipway.tasks.serving.rendered.front_routes import COPIES, RENDERERS_BYTES, SHARE, limits_of
 from tests.fakes.releases import SPEC, release

@@ -10,10 +10,10 @@ import threading
 from types import ModuleType
 
 import pytest
-from generation.adapters import Adapter
-from generation.question import Job
+from generation.requests.adapters import Adapter
+from generation.requests.question import Job
+from generation.running.scheduler import Scheduler
 from generation.runtime import Controls, Sampling
-from generation.scheduler import Scheduler
 from generation.settings import Limits
 
 from tests.fakes import tensorrt_llm_api

@@ -2,7 +2,7 @@ import json
 import math
 
 import pytest
-from generation.question import Question, RefusedError, check, job
+from generation.requests.question import Question, RefusedError, check, job
 from generation.settings import Limits, SettingsError, check_numpy, engine_of, read_settings
 
 LIMITS = Limits(max_input_tokens=10, max_sequence_tokens=16, default_max_tokens=100)

@@ -2,7 +2,7 @@ import importlib.util
 
 import numpy as np
 import pytest
-from generation.question import Job
+from generation.requests.question import Job
 from generation.runtime import Controls, Sampling
 
 from tests.support.paths import REPOSITORY

@@ -1,7 +1,7 @@
 """What a model says of a request that is too long is what OpenAI's routes know it by: Triton passes on a text alone."""
 
 import pytest
-from generation.question import Question, RefusedError, check, job
+from generation.requests.question import Question, RefusedError, check, job
 from generation.settings import Limits
 
 from slipway.tasks.serving.openai_api.http.errors import refusal

@@ -1,7 +1,7 @@
 """An engine that is started again: who is refused, and that nobody else notices."""
 
 import pytest
-from generation.restarts import CHANGED, EngineError, RestartedEngine
+from generation.running.restarts import CHANGED, EngineError, RestartedEngine
 from generation.runtime import Sampling
 
 from tests.fakes.generation_runtime import FakeRuntime

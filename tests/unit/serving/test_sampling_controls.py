@@ -7,13 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from generation.answers.logprobs import logprobs_document
 from generation.json_schema import grammar_of
-from generation.logprobs import logprobs_document
-from generation.question import Question, RefusedError, check, job
+from generation.model_files.tool_calls import check_tools, format_of
+from generation.requests.question import Question, RefusedError, check, job
+from generation.requests.sampling import read_controls
 from generation.runtime import Controls, TokenLogprob
-from generation.sampling import read_controls
 from generation.settings import Limits
-from generation.tool_calls import check_tools, format_of
 from openvino_genai import GenerationConfig
 from openvino_runtime import OpenVinoRuntime
 

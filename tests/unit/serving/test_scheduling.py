@@ -2,10 +2,10 @@ import threading
 import time
 
 import pytest
-from generation import delivery
-from generation.question import Job
+from generation.requests.question import Job
+from generation.running import delivery
+from generation.running.scheduler import Scheduler, StoppedError
 from generation.runtime import Controls, Progress, Sampling
-from generation.scheduler import Scheduler, StoppedError
 
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
 from tests.support.waiting import PATIENCE_S, until

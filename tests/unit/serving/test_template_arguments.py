@@ -6,11 +6,11 @@ import sys
 from types import ModuleType
 
 import pytest
-from generation.chat_template import ChatTemplate
-from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.question import Question, RefusedError
+from generation.model_files.chat_template import ChatTemplate
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
+from generation.requests.question import Question, RefusedError
+from generation.requests.template_arguments import GIVEN, read_arguments
 from generation.settings import read_settings
-from generation.template_arguments import GIVEN, read_arguments
 from google.protobuf import text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 

@@ -1,4 +1,4 @@
-from generation.text_stream import WINDOW_TOKENS, TextStream
+from generation.answers.text_stream import WINDOW_TOKENS, TextStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from generation.channels import THOUGHT_MARKS, marks_of
-from generation.conversation import prompt_of
-from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.question import Question, job
+from generation.model_files.channels import THOUGHT_MARKS, marks_of
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
+from generation.requests.conversation import prompt_of
+from generation.requests.question import Question, job
+from generation.running.scheduler import Scheduler
 from generation.runtime import Controls, Progress
-from generation.scheduler import Scheduler
 from generation.settings import Limits
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder

@@ -4,7 +4,7 @@ import json
 import unicodedata
 
 import pytest
-from generation.token_bytes import NFC_SHRINKS, longest_token
+from generation.model_files.token_bytes import NFC_SHRINKS, longest_token
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -5,14 +5,14 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
-from generation.worker import Budget, BusyError, LimitError, Worker, WorkError, Workers
+from generation.workers.worker import Budget, BusyError, LimitError, Worker, WorkError, Workers
 
 from tests.support.waiting import until
 
 CHILD = """
 import os, sys, time
 from pathlib import Path
-from generation.worker import serve
+from generation.workers.worker import serve
 
 def work(request):
     if request == "pid":
@@ -127,7 +127,7 @@ def test_when_all_work_the_next_request_is_told_to_come_again(start, tmp_path):
 
 
 def test_half_of_them_may_work_for_long(start, tmp_path, monkeypatch):
-    monkeypatch.setattr("generation.worker.LONG_CPU_S", 0.01)
+    monkeypatch.setattr("generation.workers.worker.LONG_CPU_S", 0.01)
     workers = start(count=2, cpu_s=20.0)
     with ThreadPoolExecutor(2) as others:
         both = [others.submit(workers.ask, {"until": str(tmp_path), "turning": True}) for _ in range(2)]

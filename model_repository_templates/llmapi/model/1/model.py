@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import yaml
-from generation.adapters import Adapter, read_adapters
-from generation.async_runtime import AsyncRuntime
+from generation.answers.logprobs import token_logprobs
 from generation.grammar.ebnf import Dialect
-from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.logprobs import token_logprobs
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
+from generation.requests.adapters import Adapter, read_adapters
+from generation.running.async_runtime import AsyncRuntime
 from generation.runtime import Controls, Progress, Sampling
 from generation.service import Service
 from generation.settings import check_numpy, read_settings

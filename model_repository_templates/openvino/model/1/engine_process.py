@@ -17,16 +17,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from generation.restarts import EngineError
+from generation.running.restarts import EngineError
 from generation.runtime import Progress, Runtime, Sampling, TokenLogprob
-from generation.worker import python
+from generation.workers.worker import python
 
 AHEAD = 16
 """The child makes so many steps before the first of them has been read. With many more, a full socket could keep both
 sides from sending, and what follows a stop word would be computed for longer."""
 PAUSE_S = 0.01
 """Steps that end sooner after a message share the next one, AHEAD / 2 of them at most: one costs both ends 0.15 ms of
-CPU together, and clients get what was made within 10 ms in one response anyway (generation/delivery.py)."""
+CPU together, and clients get what was made within 10 ms in one response anyway (generation/running/delivery.py)."""
 END_S = 5.0
 """How long the process may take to end: it looks at its socket after each step."""
 STALL_S = 120.0

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from generation.question import RefusedError
-from generation.worker import Budget, LimitError, Worker, WorkError, serve
+from generation.requests.question import RefusedError
+from generation.workers.worker import Budget, LimitError, Worker, WorkError, serve
 
 KEPT = 1024
 """Verdicts that are remembered."""

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 from engine_process import EngineProcess
-from generation.channels import CHANNEL, Channels, harmony_of, thinking_of
-from generation.chat_template import chat_template_of, read_json
-from generation.conversation import NO_MESSAGES
-from generation.question import RefusedError
-from generation.restarts import RestartedEngine
+from generation.model_files.channels import CHANNEL, Channels, harmony_of, thinking_of
+from generation.model_files.chat_template import chat_template_of, read_json
+from generation.model_files.token_bytes import longest_token
+from generation.requests.conversation import NO_MESSAGES
+from generation.requests.question import RefusedError
+from generation.requests.template_arguments import NO_TEMPLATE
+from generation.running.restarts import RestartedEngine
 from generation.runtime import Split
 from generation.service import Service
 from generation.settings import Settings, check_numpy, read_settings
-from generation.template_arguments import NO_TEMPLATE
-from generation.token_bytes import longest_token
 from grammar_judge import GrammarJudge
 
 PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "ENABLE_CPU_PINNING": False}

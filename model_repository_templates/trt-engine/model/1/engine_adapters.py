@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from generation.adapters import Adapter
+from generation.requests.adapters import Adapter
 
 NOT_CACHED = "not found in cache"
 """Part of the error: cpp/tensorrt_llm/batch_manager/peftCacheManager.cpp, addRequestPeft."""

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from engine_adapters import identity, is_missing, with_weights
-from generation.adapters import Adapter, chosen, read_adapters
-from generation.answer_text import AnswerText
-from generation.channels import Thinking
-from generation.delivery import CANCELLED
-from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.question import RefusedError
+from generation.answers.answer_text import AnswerText
+from generation.model_files.channels import Thinking
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
+from generation.model_files.tool_calls import NO_TOOLS
+from generation.requests.adapters import Adapter, chosen, read_adapters
+from generation.requests.question import RefusedError
+from generation.requests.sampling import JSON_SCHEMA
+from generation.running.delivery import CANCELLED
 from generation.runtime import TokenLogprob, Usage
-from generation.sampling import JSON_SCHEMA
 from generation.service import Sender, lora_name_of, texts
 from generation.settings import engine_of, read_parameters
-from generation.tool_calls import NO_TOOLS
 
 PREPARED = [
     "input_ids",

@@ -3,8 +3,8 @@
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
-from generation.answer_text import AnswerText
-from generation.hf_tokenizer import HuggingFaceTokenizer
+from generation.answers.answer_text import AnswerText
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
 from generation.service import text_tensor
 from generation.settings import engine_of
 

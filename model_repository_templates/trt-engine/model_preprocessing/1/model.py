@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from generation.channels import NO_MARKS
-from generation.conversation import prompt_of
 from generation.grammar.ebnf import Dialect
-from generation.hf_tokenizer import HuggingFaceTokenizer
-from generation.question import check, job
+from generation.model_files.channels import NO_MARKS
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
+from generation.model_files.tool_calls import NO_TOOLS
+from generation.requests.conversation import prompt_of
+from generation.requests.question import check, job
 from generation.service import Readers, Sender, question_of, text_tensor
 from generation.settings import read_settings
-from generation.tool_calls import NO_TOOLS
 from request_tensors import request_tensors
 
 

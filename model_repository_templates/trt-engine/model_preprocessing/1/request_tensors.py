@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from generation.question import Job
+from generation.requests.question import Job
 
 Array = np.ndarray[Any, Any]
 

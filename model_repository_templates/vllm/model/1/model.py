@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from engine_arguments import read_arguments
-from generation.adapters import read_adapters
-from generation.hf_tokenizer import HuggingFaceTokenizer
+from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
+from generation.requests.adapters import read_adapters
 from generation.service import Service
 from generation.settings import check_numpy, read_settings
 

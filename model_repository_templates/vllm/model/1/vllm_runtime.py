@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from generation.adapters import Adapter
-from generation.async_runtime import AsyncRuntime
-from generation.logprobs import token_logprobs
+from generation.answers.logprobs import token_logprobs
+from generation.requests.adapters import Adapter
+from generation.running.async_runtime import AsyncRuntime
 from generation.runtime import Controls, Progress, Sampling
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.inputs import TokensPrompt

@@ -1,7 +1,7 @@
 """Renders a checkpoint's chat template as the servers will: a template is a program that a stranger wrote.
 
-Code and limits are those of the servers (model_repository_templates/shared/generation/chat_template.py), which render
-in a process of its own. What reads the checkpoint's documents for it is limited as well.
+Code and limits are those of the servers (model_repository_templates/shared/generation/model_files/chat_template.py),
+which render in a process of its own. What reads the checkpoint's documents for it is limited as well.
 
     python -m slipway.tasks.engines.checkpoint.chat_template FOLDER QUESTIONS
 """
@@ -63,7 +63,7 @@ def _questions(spec: "ReleaseSpec") -> dict[str, Any]:
 def main(folder: Path, questions: Path) -> None:
     """Render `questions` by the template of the tokenizer in `folder`."""
     sys.path.insert(0, str(SERVING_CODE))
-    serving: Any = import_module("generation.chat_template")
+    serving: Any = import_module("generation.model_files.chat_template")
     asked = json.loads(questions.read_bytes())
     template = serving.read_chat_template(folder, asked["arguments"])
     if template is None:

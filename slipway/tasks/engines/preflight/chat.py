@@ -19,7 +19,8 @@ PROCESSOR_TEMPLATE = "chat_template.json"
 FIELD = "chat_template"
 DOCUMENTS = (TEMPLATE_FILE, TOKENIZER_CONFIG, PROCESSOR_TEMPLATE)
 """Where a template may be; the first one counts. The serving code reads in the same order
-(model_repository_templates/shared/generation/chat_template.py). transformers' tokenizers read the first two."""
+(model_repository_templates/shared/generation/model_files/chat_template.py).
+transformers' tokenizers read the first two."""
 DEFAULT = "default"
 """The template that counts where tokenizer_config.json lists several. The files in additional_chat_templates/ are the
 others (transformers 4.57.3, utils/hub.py, CHAT_TEMPLATE_DIR), so they are not downloaded."""

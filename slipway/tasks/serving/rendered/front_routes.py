@@ -45,7 +45,7 @@ SHARE = 2
 """The part of a server's memory that requests may take is one in this many, once renderers have theirs."""
 RENDERERS_BYTES = 4 * (24 + 64) << 20
 """What the processes that render a model's chat template, and translate schemas, may take: 24 MiB for the program, and
-the budget of each (model_repository_templates/shared/generation/preparers.py)."""
+the budget of each (model_repository_templates/shared/generation/workers/preparers.py)."""
 
 TRITON_CANNOT_READ = (
     "failed to parse the request JSON buffer",

@@ -40,9 +40,9 @@ class ApiError(Exception):
 CONTEXT_LENGTH = "context_length_exceeded"
 """OpenAI's code for a request that is too long; clients shorten the conversation when they see it."""
 PROMPT_TOO_LONG, ANSWER_TOO_LONG = "this model takes at most", "prompt and max_tokens together"
-"""What a model's refusals for length contain (generation/question.py): Triton passes on a text and nothing else."""
+"""What a model's refusals for length contain (generation's question.py): Triton passes on a text and nothing else."""
 OUTSIDE_VOCABULARY = "the prompt has the token"
-"""The same for a token that the model does not have (generation/conversation.py)."""
+"""The same for a token that the model does not have (generation/requests/conversation.py)."""
 
 
 def refusal(message: str, *, prompt: str, length: str, longest: int | None) -> ApiError:

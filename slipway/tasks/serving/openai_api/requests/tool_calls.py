@@ -5,7 +5,7 @@
 - mistral (Mistral, Nemo): the whole text is `[{"name": ..., "arguments": {...}}, ...]` behind `[TOOL_CALLS]`
 
 Special tokens such as `[TOOL_CALLS]` and `<|python_tag|>` may be missing from the text. What looks like a call and is
-none stays text. The formats are named by the model, from its chat template (generation/tool_calls.py).
+none stays text. The formats are named by the model, from its chat template (generation/model_files/tool_calls.py).
 """
 
 import json

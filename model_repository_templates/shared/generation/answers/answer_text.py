@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from generation.channels import everything
+from generation.answers.text_stream import TextStream
+from generation.model_files.channels import everything
 from generation.runtime import Split, Tokenizer
-from generation.text_stream import TextStream
 
 STOP, LENGTH = "stop", "length"
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from generation.channels import Channels, harmony_of, thinking_of
-from generation.chat_template import chat_template_of, read_json, special_tokens
-from generation.conversation import NO_MESSAGES
-from generation.question import RefusedError
+from generation.model_files.channels import Channels, harmony_of, thinking_of
+from generation.model_files.chat_template import chat_template_of, read_json, special_tokens
+from generation.model_files.token_bytes import longest_token
+from generation.requests.conversation import NO_MESSAGES
+from generation.requests.question import RefusedError
+from generation.requests.template_arguments import NO_TEMPLATE
 from generation.runtime import Split
 from generation.settings import SettingsError
-from generation.template_arguments import NO_TEMPLATE
-from generation.token_bytes import longest_token
 
 
 class HuggingFaceTokenizer:

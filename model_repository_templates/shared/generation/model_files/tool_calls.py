@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from generation.question import RefusedError
+from generation.requests.question import RefusedError
 
 NO_TOOLS = "none"
 """Stands for a request without tools."""

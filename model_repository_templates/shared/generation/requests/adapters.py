@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from generation.question import RefusedError
+from generation.requests.question import RefusedError
 from generation.settings import document_in
 
 PARAMETER = "adapters"

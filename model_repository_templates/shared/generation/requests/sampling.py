@@ -10,10 +10,10 @@ from typing import Any
 
 from generation.bounded_json import Bounds, BoundsError, read
 from generation.grammar.ebnf import Dialect
-from generation.preparers import PREPARERS
-from generation.question import RefusedError
+from generation.requests.question import RefusedError
 from generation.runtime import Controls
-from generation.worker import LimitError, WorkError
+from generation.workers.preparers import PREPARERS
+from generation.workers.worker import LimitError, WorkError
 
 MAX_ALTERNATIVES = 20
 """The most tokens that are reported beside each one: the limit of OpenAI's API, and of vLLM's max_logprobs."""

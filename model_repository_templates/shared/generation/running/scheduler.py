@@ -1,8 +1,8 @@
 """Continuous batching around any Runtime: who runs, who waits, and how it all ends.
 
-One thread owns the runtime; generation/delivery.py gives out what it makes in another. Requests of any time join the
-running batch as soon as a slot is free; a client that has gone frees its slot; a failure of the runtime fails everyone
-at once instead of leaving them waiting.
+One thread owns the runtime; delivery.py gives out what it makes in another. Requests of any time join the running batch
+as soon as a slot is free; a client that has gone frees its slot; a failure of the runtime fails everyone at once
+instead of leaving them waiting.
 """
 
 import itertools
@@ -10,8 +10,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from generation.delivery import CANCELLED, Delivery, Reply, Request
-from generation.question import Job
+from generation.requests.question import Job
+from generation.running.delivery import CANCELLED, Delivery, Reply, Request
 from generation.runtime import Progress, Runtime, Tokenizer
 
 GIVE_UP_S = 2.0

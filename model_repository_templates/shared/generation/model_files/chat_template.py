@@ -1,7 +1,7 @@
 """A user's question as a chat model was trained to see it, by the Jinja2 template that comes with a checkpoint.
 
 The template is somebody else's code, and its arguments are a client's: all templates of a process are rendered by a few
-others, each of which a template may end (generation/preparers.py).
+others, each of which a template may end (generation/workers/preparers.py).
 """
 
 import json
@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from generation.channels import marks_of
-from generation.preparers import PREPARERS
-from generation.question import RefusedError
+from generation.model_files.channels import marks_of
+from generation.model_files.tool_calls import check_tools, format_of
+from generation.requests.question import RefusedError
 from generation.settings import SettingsError
-from generation.tool_calls import check_tools, format_of
-from generation.worker import LimitError, WorkError
+from generation.workers.preparers import PREPARERS
+from generation.workers.worker import LimitError, WorkError
 
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 DEFAULT = "default"

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from generation.bounded_json import Bounds, BoundsError, read
-from generation.question import Question, RefusedError
+from generation.requests.question import Question, RefusedError
+from generation.requests.template_arguments import NO_TEMPLATE
 from generation.runtime import Tokenizer
-from generation.template_arguments import NO_TEMPLATE
 
 MESSAGES, TOOLS, PROMPT_IDS, REASONING = "messages", "tools", "prompt_ids", "reasoning_content"
 MAX_MESSAGES = 4096

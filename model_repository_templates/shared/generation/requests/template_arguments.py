@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from generation.bounded_json import Bounds, BoundsError, read
-from generation.question import RefusedError
+from generation.requests.question import RefusedError
 
 INPUT = "chat_template_kwargs"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")

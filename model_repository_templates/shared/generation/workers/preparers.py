@@ -1,12 +1,12 @@
 """The processes of a model that do for a request what its client, or a model's author, could make last.
 
-They render chat templates, which are somebody else's code, and translate JSON Schemas (generation/request_program.py).
+They render chat templates, which are somebody else's code, and translate JSON Schemas (request_program.py).
 """
 
 import atexit
 from pathlib import Path
 
-from generation.worker import Budget, Workers
+from generation.workers.worker import Budget, Workers
 
 BUDGET = Budget(cpu_s=2.0, seconds=10.0, memory_bytes=64 << 20)
 """Rendering takes milliseconds, and the longest schema within its limits about a second of a CPU; the time is for a

@@ -1,4 +1,4 @@
-"""Renders chat templates and translates JSON Schemas in a process of its own, within limits (generation/worker.py).
+"""Renders chat templates and translates JSON Schemas in a process of its own, within limits (worker.py).
 
 A template is somebody else's code: it runs in Jinja2's sandbox, with the names that Hugging Face documents
 (transformers 4.57, `apply_chat_template`). The sandbox keeps it from files and processes, and not from long loops, long
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from generation.grammar.ebnf import Dialect
 from generation.json_schema import SchemaError, grammar_of
-from generation.worker import serve
+from generation.workers.worker import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from generation.answer_text import STOP, StopWords
-from generation.question import Job
+from generation.answers.answer_text import STOP, StopWords
+from generation.answers.text_stream import TextStream
+from generation.requests.question import Job
 from generation.runtime import Parts, Progress, Split, Tokenizer, TokenLogprob, Usage
-from generation.text_stream import TextStream
 
 CANCELLED = "cancelled"
 PAUSE_S = 0.01

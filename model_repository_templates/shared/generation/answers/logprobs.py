@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from generation.answers.text_stream import UNFINISHED
 from generation.runtime import Tokenizer, TokenLogprob
-from generation.text_stream import UNFINISHED
 
 LEAST = -9999.0
 """Stands for a probability of zero, as in vLLM and OpenAI's API: JSON has no infinity, and no NaN."""

@@ -1,0 +1,1 @@
+"""What the model's own files say of its texts: tokenizer, chat template, channels, calls of tools."""

@@ -1,0 +1,1 @@
+"""Runs many requests at once on one engine: scheduling, delivery, cancelling, restarts."""

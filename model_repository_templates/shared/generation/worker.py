@@ -1,1 +1,0 @@
-../../../slipway/tasks/adapters/worker.py

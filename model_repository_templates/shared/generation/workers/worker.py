@@ -1,0 +1,1 @@
+../../../../slipway/tasks/adapters/worker.py
