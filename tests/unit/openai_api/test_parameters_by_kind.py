@@ -43,6 +43,7 @@ ASKED = {
     "`response_format`, with `engine.options.guided_decoding_backend`": SCHEMA,
     "`tools`": TOOLS,
     "`parallel_tool_calls: false`": {**TOOLS, "parallel_tool_calls": False},
+    "`reasoning_effort`, where the chat template takes it": {"reasoning_effort": "low"},
     "`tool_choice`: `required` or a function": {**TOOLS, "tool_choice": "required"},
     "`logit_bias`, from -100 to 100 for at most 1,024 tokens": {"logit_bias": {"3": 1}},
     "`n`, at most 128 answers to all prompts": {"n": 2},
@@ -71,7 +72,7 @@ def refused_for(model, asked):
     if "logprobs" in asked:
         chat |= {"logprobs": True, "top_logprobs": asked["logprobs"]}
     found = set() if "prompt" in asked else {_refusal(chat_question, read_chat, chat, model)}
-    if asked and "tools" not in asked:
+    if asked and not {"tools", "reasoning_effort"} & {*asked}:
         found.add(_refusal(completion_questions, read_completion, {"model": "demo", "prompt": "Hi", **asked}, model))
     # one of the two routes calls it by another name
     (one,) = {"logprobs" if each == "top_logprobs" else each for each in found}

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from slipway.tasks.contracts.errors import InputError
 from tests.unit.openai_api.models import OURS, config_of
-from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, post
+from tests.unit.openai_api.test_routes import CHAT, HELLO, WITH_TOOLS, Triton, post
 
 GUIDED = config_of((*OURS, "json_schema", "min_tokens"))
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
@@ -93,3 +94,82 @@ def test_encrypted_thoughts_are_neither_needed_nor_read():
 
     assert status == 200, text
     assert "gAAAA" not in triton.asked[0][1]["messages"]
+
+
+F, G = ({"type": "function", "function": {"name": name}} for name in "fg")
+ALLOWED = [
+    {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [G]}},
+    {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]},
+]
+
+
+@pytest.mark.parametrize("choice", ALLOWED, ids=["of chats", "of responses"])
+def test_a_choice_of_allowed_tools_leaves_these(choice):
+    """OpenAI's reference, tool_choice; clients keep the list of tools as it is, for the cache of prompts."""
+    triton = Triton(HELLO, WITH_TOOLS)
+    status, text = post(triton, {**CHAT, "tools": [F, G], "tool_choice": choice})
+
+    assert status == 200, text
+    assert [each["function"]["name"] for each in json.loads(triton.asked[0][1]["tools"])] == ["g"]
+
+
+def test_one_of_the_allowed_tools_may_be_required():
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [G]}}
+    triton = Triton(HELLO, config_of((*OURS, "json_schema", "tools")))
+    status, text = post(triton, {**CHAT, "tools": [F, G], "tool_choice": choice})
+    (call,) = json.loads(triton.asked[0][1]["json_schema"])["anyOf"]
+
+    assert status == 200, text
+    assert call["properties"]["name"] == {"const": "g"}
+
+
+@pytest.mark.parametrize("tools", [[], 3, [{"name": "h"}], [3], None])
+@pytest.mark.parametrize("mode", ["auto", "any"])
+def test_allowed_tools_that_are_none_of_the_request_are_refused(tools, mode):
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+    status, text = post(Triton(HELLO, WITH_TOOLS), {**CHAT, "tools": [F, G], "tool_choice": choice})
+
+    assert (status, json.loads(text)["error"]["param"]) == (400, "tool_choice")
+
+
+def test_the_name_of_a_function_may_stand_beside_its_type():
+    triton = Triton(HELLO, config_of((*OURS, "json_schema", "tools")))
+    status, text = post(triton, {**CHAT, "tools": [F], "tool_choice": {"type": "function", "name": "f"}})
+
+    assert status == 200, text
+
+
+def test_hints_for_a_cache_of_prompts_change_nothing():
+    """https://github.com/earendil-works/pi/issues/7938: agents mark tools, messages and their parts."""
+    hint = {"cache_control": {"type": "ephemeral"}}
+    part = {"role": "user", "content": [{"type": "text", "text": "Hi", **hint}]}
+    triton = Triton(HELLO, WITH_TOOLS)
+    status, text = post(triton, {**CHAT, "messages": [{**USER, **hint}, part], "tools": [{**F, **hint}]})
+
+    assert status == 200, text
+    assert "cache_control" not in json.dumps(triton.asked[0][1])
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_an_effort_is_an_argument_of_the_chat_template(path):
+    """https://github.com/BerriAI/litellm/pull/38842: Codex sends it to every model."""
+    effort = {"reasoning_effort": "low"}
+    asked = CHAT | effort if "chat" in path else {"model": "demo", "input": "Hi", "reasoning": {"effort": "low"}}
+    triton = Triton(HELLO)
+    status, text = post(triton, asked, path)
+    refused = Triton([InputError("reasoning_effort has no effect: the chat template of this model does not take it.")])
+    told, why = post(refused, asked, path)
+
+    assert (status, json.loads(triton.asked[0][1]["chat_template_kwargs"])) == (200, effort), text
+    assert (told, json.loads(why)["error"]["param"]) == (
+        400,
+        next(iter(effort)) if "chat" in path else "reasoning.effort",
+    )
+
+
+def test_null_is_absence_in_arguments_of_a_template_too():
+    triton = Triton(HELLO)
+    status, text = post(triton, {**CHAT, "chat_template_kwargs": {"enable_thinking": None}})
+
+    assert status == 200, text
+    assert "chat_template_kwargs" not in triton.asked[0][1]

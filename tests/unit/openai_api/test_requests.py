@@ -242,14 +242,16 @@ def test_a_negative_seed_stands_for_one_that_engines_take():
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-CACHED = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+ODD = {"type": "text", "text": "x", "zebra": {"type": "ephemeral"}}
 
 
 @pytest.mark.parametrize(
     ("parameters", "param", "named"),
     [
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, IMAGE]}]}, "type", "image_url"),
-        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, CACHED]}]}, "cache_control", ""),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, ODD]}]}, "zebra", ""),
+        ({"chat_template_kwargs": {"a": [1]}}, "chat_template_kwargs.a", "[1]"),
+        ({"tools": [*TOOLS, *TOOLS]}, "tools", ""),
         ({"messages": [{"role": "user", "content": ["x", {"type": "text"}]}]}, "messages[0].content[0]", ""),
         ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content", "3"),
         ({"stop": ["x", ""]}, "stop[1]", "''"),

@@ -35,6 +35,30 @@ def config(kind, model, folder, **values):
     return text_format.Parse((folder / model / "config.pbtxt").read_text(), ModelConfig())
 
 
+EFFORT = "{{ messages[0].content }} ({{ reasoning_effort }})"
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "prompt"),
+    [
+        (EFFORT, {"reasoning_effort": "low"}, "Hi (low)"),
+        (EFFORT, {"reasoning_effort": "none"}, "Hi (none)"),
+        (THINKS, {"reasoning_effort": "none"}, "Hi /quick"),
+        (THINKS, {"reasoning_effort": "none", "enable_thinking": True}, "Hi"),
+    ],
+)
+def test_an_effort_reaches_a_template_that_takes_it_or_switches_thoughts(source, arguments, prompt):
+    """https://github.com/sgl-project/sglang/pull/20556, https://github.com/ggml-org/llama.cpp/pull/26045"""
+    assert ChatTemplate(source, {}).wrap("Hi", arguments) == prompt
+
+
+@pytest.mark.parametrize(("source", "effort"), [(THINKS, "low"), ("{{ messages[0].content }}", "none")])
+def test_an_effort_that_a_template_would_ignore_is_refused(source, effort):
+    """https://github.com/vllm-project/vllm/issues/39581: it is ignored there without a word."""
+    with pytest.raises(RefusedError, match="reasoning_effort has no effect"):
+        ChatTemplate(source, {}).wrap("Hi", {"reasoning_effort": effort})
+
+
 def test_a_request_overrides_the_releases_arguments():
     template = ChatTemplate(THINKS, {}, {"enable_thinking": False})
 

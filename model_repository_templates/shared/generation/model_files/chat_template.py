@@ -12,6 +12,7 @@ from typing import Any
 from generation.model_files.channels import marks_of
 from generation.model_files.tool_calls import check_tools, format_of
 from generation.requests.question import RefusedError
+from generation.requests.template_arguments import with_effort
 from generation.settings import SettingsError
 from generation.workers.preparers import PREPARERS
 from generation.workers.worker import LimitError, WorkError
@@ -73,7 +74,7 @@ class ChatTemplate:
             BusyError: too many others are being rendered.
         """
         check_tools(self._source, messages, tools)
-        named = {**(arguments or {}), **({"tools": tools} if tools else {})}
+        named = {**with_effort(self._source, arguments or {}), **({"tools": tools} if tools else {})}
         parted = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
         given = {**self._given, **named, "messages": parted if self._in_parts else messages}
         last = str(messages[-1]["content"])[:64]

@@ -1,6 +1,7 @@
 """Arguments of a chat template that a request brings, e.g. {"enable_thinking": false}. Computes only."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from generation.bounded_json import Bounds, BoundsError, read
@@ -18,6 +19,9 @@ GIVEN = frozenset(
 MAX_ARGUMENTS, MAX_CHARS = 20, 1000
 BOUNDS = Bounds(chars=MAX_ARGUMENTS * 6 * MAX_CHARS)
 """JSON may write a character in six."""
+EFFORT, NO_EFFORT, SWITCH = "reasoning_effort", "none", "enable_thinking"
+"""An argument that clients send to any model, so that a template without it would drop it without a word; and how
+OpenAI's API, and the templates of Qwen 3 and others, say that the model must not think."""
 NO_TEMPLATE = f"{INPUT} has no effect: this model applies no chat template. Leave it out."
 
 
@@ -42,3 +46,16 @@ def read_arguments(text: str) -> dict[str, Any]:
                 "a number, true or false."
             )
     return found
+
+
+def with_effort(template: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments as a chat template takes them: one that only switches thoughts on and off takes no effort as off.
+
+    Raises:
+        RefusedError: there is an effort, and the template has no word of it.
+    """
+    if EFFORT not in arguments or EFFORT in template:
+        return arguments
+    if arguments[EFFORT] != NO_EFFORT or SWITCH not in template:
+        raise RefusedError(f"{EFFORT} has no effect: the chat template of this model does not take it. Leave it out.")
+    return {SWITCH: False, **{name: each for name, each in arguments.items() if name != EFFORT}}

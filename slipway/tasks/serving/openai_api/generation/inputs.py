@@ -162,7 +162,7 @@ def chat_question(request: ChatRequest, model: ServedModel) -> Question:
 def _conversation(request: ChatRequest, model: ServedModel | None) -> dict[str, Any]:
     """Messages, tools and arguments of the chat template. Without a `model`, one takes them all."""
     messages = json.dumps([message.plain() for message in request.messages], ensure_ascii=False)
-    arguments = request.chat_template_kwargs or {}
+    arguments = request.template_arguments
     given = {TEMPLATE_ARGUMENTS: json.dumps(arguments, ensure_ascii=False)} if arguments else {}
     if request.tools and request.offers_tools:
         given[TOOLS] = json.dumps([tool.plain() for tool in request.tools], ensure_ascii=False)

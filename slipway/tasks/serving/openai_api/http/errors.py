@@ -43,6 +43,8 @@ PROMPT_TOO_LONG, ANSWER_TOO_LONG = "this model takes at most", "prompt and max_t
 """What a model's refusals for length contain (generation's question.py): Triton passes on a text and nothing else."""
 OUTSIDE_VOCABULARY = "the prompt has the token"
 """The same for a token that the model does not have (generation/requests/conversation.py)."""
+OF_PARAMETERS = ("logit_bias", "reasoning_effort", "tools")
+"""Parameters with whose names the model's refusals begin."""
 
 
 def refusal(message: str, *, prompt: str, length: str, longest: int | None) -> ApiError:
@@ -58,7 +60,8 @@ def refusal(message: str, *, prompt: str, length: str, longest: int | None) -> A
         return too_long(message, param=prompt, longest=longest)
     if ANSWER_TOO_LONG in message:
         return too_long(message, param=length, longest=longest)
-    return ApiError(message, param=prompt if OUTSIDE_VOCABULARY in message else None)
+    named = next((name for name in OF_PARAMETERS if message.startswith(f"{name} ")), None)
+    return ApiError(message, param=prompt if OUTSIDE_VOCABULARY in message else named)
 
 
 def too_long(message: str, *, param: str, longest: int | None) -> ApiError:

@@ -48,12 +48,15 @@ ANSWER_FIELDS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "images": ([],),  # litellm, types.utils.Message
         "thinking_blocks": ([],),
         "reasoning_items": ([],),
+        "reasoning_details": ([],),  # OpenRouter
     }
 )
 """Fields of an answer's message that say nothing at these values, and are refused at others."""
 OF_CLIENTS = frozenset({"parsed", "provider_specific_fields"})
 """Fields that client libraries add for their own use: openai's `parse` repeats the content as an object, and litellm
 keeps what its provider sent."""
+CACHE_HINTS = frozenset({"cache_control"})
+"""Where a prompt may be cached up to, in Anthropic's words, which LiteLLM's clients send: no answer depends on it."""
 OF_CLIENTS_IN_CALLS = frozenset({"parsed_arguments", "provider_specific_fields"})
 
 
@@ -76,6 +79,15 @@ class StreamOptions(Strict):
     include_obfuscation: Literal[False] = False
 
 
+def _without(names: frozenset[str]) -> BeforeValidator:
+    """Leaves members out before an object is validated."""
+
+    def left(value: Any) -> Any:
+        return {key: each for key, each in value.items() if key not in names} if isinstance(value, dict) else value
+
+    return BeforeValidator(left)
+
+
 class ContentPart(Strict):
     """A part of a message: text, or the text with which an assistant refused."""
 
@@ -95,7 +107,8 @@ class ContentPart(Strict):
         return self.text or self.refusal or ""
 
 
-Content = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[ContentPart], Tag(LIST)], TextOrList]
+Part = Annotated[ContentPart, _without(CACHE_HINTS)]
+Content = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[Part], Tag(LIST)], TextOrList]
 
 
 FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
@@ -115,6 +128,11 @@ class Tool(Strict):
 
     type: Literal["function"]
     function: Function
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_hints(cls, value: Any) -> Any:
+        return without_neutral(value, {}, ignored=CACHE_HINTS)
 
     def plain(self) -> dict[str, Any]:
         """The tool as chat templates expect it."""
@@ -137,15 +155,6 @@ def read_arguments(text: str) -> Any:
         return read(text or "{}", ARGUMENTS)
     except NotJsonError:
         return text
-
-
-def _without(names: frozenset[str]) -> BeforeValidator:
-    """Leaves members out before an object is validated."""
-
-    def left(value: Any) -> Any:
-        return {key: each for key, each in value.items() if key not in names} if isinstance(value, dict) else value
-
-    return BeforeValidator(left)
 
 
 class CalledFunction(Strict):
@@ -184,7 +193,7 @@ class Message(Strict):
     @model_validator(mode="before")
     @classmethod
     def _without_what_says_nothing(cls, value: Any) -> Any:
-        return without_neutral(value, ANSWER_FIELDS, ignored=OF_CLIENTS)
+        return without_neutral(value, ANSWER_FIELDS, ignored=OF_CLIENTS | CACHE_HINTS)
 
     @model_validator(mode="after")
     def _says_something(self) -> "Message":

@@ -14,6 +14,9 @@ OPENAI = "OpenAI: platform.openai.com/docs/api-reference, chat/create and comple
 VLLM = "vLLM: vllm/entrypoints/openai, ChatCompletionRequest and CompletionRequest"
 TENSORRT_LLM = "TensorRT-LLM: tensorrt_llm/serve/openai_protocol.py"
 LLAMA_CPP = "llama.cpp: tools/server/README.md"
+SGLANG = "SGLang: python/sglang/srt/entrypoints/openai/protocol.py"
+OLLAMA = "Ollama: docs/api.md"
+LM_STUDIO = "LM Studio: lmstudio.ai/docs, idle TTL"
 SAMPLING = "questions of a gate: slipway/tasks/contracts/engine/sampling.py"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 BOTH = frozenset({CHAT, COMPLETIONS})
@@ -87,9 +90,30 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("typical_p", (1,), LLAMA_CPP),
     Parameter("repeat_penalty", (1,), LLAMA_CPP),
     Parameter("mirostat", (0,), LLAMA_CPP),
+    Parameter("mirostat_tau", (5,), LLAMA_CPP),
+    Parameter("mirostat_eta", (0.1,), LLAMA_CPP),
+    Parameter("n_predict", (-1,), LLAMA_CPP),
+    Parameter("n_probs", (0,), LLAMA_CPP),
+    Parameter("n_keep", (0,), LLAMA_CPP),
+    Parameter("id_slot", (-1,), LLAMA_CPP),
+    Parameter("samplers", ([],), LLAMA_CPP),
+    Parameter("grammar", ("",), LLAMA_CPP),
+    Parameter("timings_per_token", (False,), LLAMA_CPP),
+    Parameter("return_progress", (False,), LLAMA_CPP),
+    Parameter("return_tokens", (False,), LLAMA_CPP),
+    Parameter("post_sampling_probs", (False,), LLAMA_CPP),
+    Parameter("reasoning_format", ("auto", "deepseek"), LLAMA_CPP),
+    Parameter("tfs_z", (1,), LLAMA_CPP),
+    Parameter("top_a", (0,), LLAMA_CPP),
+    Parameter("penalize_nl", (False,), LLAMA_CPP),
     Parameter("dry_multiplier", (0,), LLAMA_CPP),
     Parameter("xtc_probability", (0,), LLAMA_CPP),
     Parameter("dynatemp_range", (0,), LLAMA_CPP),
+    Parameter("separate_reasoning", (True,), SGLANG),
+    Parameter("stream_reasoning", (True,), SGLANG),
+    Parameter("no_stop_trim", (False,), SGLANG),
+    Parameter("return_hidden_states", (False,), SGLANG),
+    Parameter("options", ({},), OLLAMA),
 )
 WITHOUT_EFFECT: Mapping[str, str] = {
     "user": OPENAI,
@@ -99,8 +123,12 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "prompt_cache_options": OPENAI,
     "prompt_cache_retention": OPENAI,
     "request_id": VLLM,
+    "cache_prompt": LLAMA_CPP,
+    "rid": SGLANG,
+    "keep_alive": OLLAMA,
+    "ttl": LM_STUDIO,
 }
-"""Parameters that name the request, or say how long its prompt may stay cached: no answer depends on them."""
+"""Parameters that name the request, or say how long its prompt or the model may stay: no answer depends on them."""
 
 
 def neutral_values(route: str) -> dict[str, tuple[Any, ...]]:

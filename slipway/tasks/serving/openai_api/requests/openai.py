@@ -7,7 +7,18 @@ OpenAI does not have (top_k, min_p, ignore_eos, min_tokens, repetition_penalty, 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from slipway.tasks.contracts.engine.sampling import Sampling, StopWords, Temperature, TextOfAnAnswer
 from slipway.tasks.contracts.wire.bounded_json import Bounds, BoundsError, read
@@ -29,6 +40,7 @@ from slipway.tasks.serving.openai_api.requests.neutral import (
     neutral_values,
     without_nulls,
 )
+from slipway.tasks.serving.openai_api.requests.tool_choices import with_plain_choice
 
 BODY_BYTES = 16 << 20
 BODY = Bounds(chars=BODY_BYTES, depth=80)
@@ -42,6 +54,7 @@ DEFAULT_COMPLETION_TOKENS = 16
 """OpenAI's default for /v1/completions. Chat has none: an answer ends by itself, or where the model has no room."""
 SEEDS = 2**63
 """A seed below zero stands for the one that has the same lower 63 bits: engines take no negative ones."""
+EFFORT = "reasoning_effort"
 FOUND_CHARS = 64
 """Of a value that an error repeats."""
 
@@ -143,6 +156,22 @@ class _Request(Sampling):
         }
 
 
+def _unlike(tools: list[Tool]) -> list[Tool]:
+    names = [tool.function.name for tool in tools]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"two functions are called {twice!r}. Rename one")
+    return tools
+
+
+def _argument(value: Any) -> Any:
+    if not isinstance(value, str | bool | int | float):
+        raise ValueError("expected a text, a number, true or false")  # noqa: TRY004 - pydantic reads this class alone
+    return value
+
+
+Tools = Annotated[list[Tool], Field(max_length=MAX_TOOLS), AfterValidator(_unlike)]
+TemplateArguments = Annotated[dict[str, Annotated[Any, AfterValidator(_argument)]], BeforeValidator(without_nulls)]
+
 ModelT = TypeVar("ModelT", bound=BaseModel)
 RequestT = TypeVar("RequestT", bound=_Request)
 
@@ -156,11 +185,14 @@ class ChatRequest(_Request):
     messages: list[Message] = Field(min_length=1, max_length=MAX_MESSAGES)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
-    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tools: Tools | None = None
     tool_choice: str | dict[str, JsonValue] | None = None
     parallel_tool_calls: bool | None = None
     max_completion_tokens: AnswerTokens | None = None
-    chat_template_kwargs: dict[str, str | bool | int | float] | None = None
+    chat_template_kwargs: TemplateArguments | None = None
+    reasoning_effort: Annotated[str, Field(max_length=64)] | None = None
+
+    _choice = model_validator(mode="before")(with_plain_choice)
 
     @property
     def answer_tokens(self) -> int | None:
@@ -171,6 +203,12 @@ class ChatRequest(_Request):
     def length_parameter(self) -> str:
         """What the client called the most tokens of an answer."""
         return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+
+    @property
+    def template_arguments(self) -> dict[str, Any]:
+        """Arguments of the chat template; the model refuses an effort of which its template knows nothing."""
+        effort = {} if self.reasoning_effort is None else {EFFORT: self.reasoning_effort}
+        return {**effort, **(self.chat_template_kwargs or {})}
 
     @property
     def offers_tools(self) -> bool:

@@ -20,6 +20,7 @@ RENAMED: Mapping[str, str] = MappingProxyType(
         "max_tokens": "max_output_tokens",
         "max_completion_tokens": "max_output_tokens",
         "response_format": "text.format",
+        "reasoning_effort": "reasoning.effort",
     }
 )
 """What this route calls a parameter of the other one."""
@@ -27,7 +28,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "background": (False,),
         "include": ([], ["reasoning.encrypted_content"]),
-        "reasoning": ({}, {"effort": None, "summary": None}),
         "service_tier": ("auto", "default"),
         "store": (False,),
         "top_logprobs": (0,),
@@ -176,6 +176,13 @@ class ResponseStreamOptions(Strict):
     include_obfuscation: Literal[False] = False
 
 
+class Reasoning(Strict):
+    """How the model thinks. Its thoughts are shown as they are, whatever summary is asked for."""
+
+    effort: str | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+
+
 class ResponseRequest(Strict):
     """POST /v1/responses."""
 
@@ -195,6 +202,7 @@ class ResponseRequest(Strict):
     tools: list[FunctionTool] | None = None
     tool_choice: str | dict[str, JsonValue] | None = None
     parallel_tool_calls: bool | None = None
+    reasoning: Reasoning | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -209,7 +217,8 @@ class ResponseRequest(Strict):
         """
         same = ("model", "stream", "temperature", "top_p", "parallel_tool_calls")
         asked: dict[str, Any] = {name: getattr(self, name) for name in same}
-        asked |= {"messages": self._messages(), "max_tokens": self.max_output_tokens, "tool_choice": self._choice()}
+        asked |= {"messages": self._messages(), "max_tokens": self.max_output_tokens, "tool_choice": self.tool_choice}
+        asked["reasoning_effort"] = self.reasoning.effort if self.reasoning else None
         asked["tools"] = [
             {"type": "function", "function": tool.model_dump(exclude={"type"})} for tool in self.tools or ()
         ]
@@ -228,11 +237,6 @@ class ResponseRequest(Strict):
         for item in self.input:
             item.add_to(messages)
         return messages
-
-    def _choice(self) -> Any:
-        if isinstance(self.tool_choice, Mapping) and set(self.tool_choice) == {"type", "name"}:
-            return {"type": self.tool_choice["type"], "function": {"name": self.tool_choice["name"]}}
-        return self.tool_choice
 
 
 def _text(content: str | list[Part]) -> str:
