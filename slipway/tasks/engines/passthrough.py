@@ -7,10 +7,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
+from slipway.tasks.contracts.engine.overrides import Overrides
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import ADAPTERS_FOLDER, DRAFT_FOLDER
 from slipway.tasks.engines.checkpoint.config_reading import readable
 from slipway.tasks.engines.checkpoint.files import COMPANIONS, CONFIG, read_object
+from slipway.tasks.engines.checkpoint.overriding import overridden
 from slipway.tasks.engines.checkpoint.own_code import NAMING_DOCUMENTS, without_code
 from slipway.tasks.engines.preflight import chat
 
@@ -35,20 +37,24 @@ def link_all(checkpoint: Path, out: Path, *, leave: Collection[str] = ()) -> Non
             link_file(file, out / file.name)
 
 
-def link_readable(checkpoint: Path, out: Path) -> None:
-    """Link every file at the top of the checkpoint, with documents that all runtimes read alike, without code."""
-    changed = changed_documents(checkpoint)
+def link_readable(checkpoint: Path, out: Path, overrides: Overrides | None = None) -> None:
+    """Link every file at the top of the checkpoint, with documents that all runtimes read alike, without code.
+
+    Raises:
+        InputError: the overrides do not fit the model.
+    """
+    changed = changed_documents(checkpoint, overrides)
     link_all(checkpoint, out, leave=changed)
     for name, document in changed.items():
         _write(document, out / name)
 
 
-def changed_documents(checkpoint: Path) -> dict[str, dict[str, Any]]:
+def changed_documents(checkpoint: Path, overrides: Overrides | None = None) -> dict[str, dict[str, Any]]:
     """Documents of the checkpoint, by name, that a runtime must not get as they are."""
     written = {name: read_object(checkpoint / name) for name in NAMING_DOCUMENTS if (checkpoint / name).is_file()}
     ready = {name: without_code(document) for name, document in written.items()}
     if CONFIG in ready:
-        ready[CONFIG] = readable(ready[CONFIG])
+        ready[CONFIG] = readable(overridden(ready[CONFIG], overrides, CONFIG))
     return {name: document for name, document in ready.items() if document != written[name]}
 
 

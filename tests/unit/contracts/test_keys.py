@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS
+from slipway.tasks.contracts.engine.overrides import Overrides, RopeParameters
 from slipway.tasks.contracts.engine.speculation import Drafted, PromptLookup
 from slipway.tasks.contracts.notifications import Notifier
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
@@ -227,6 +228,9 @@ READ = {
     "engine.speculative.method": ("build", "eagle", "eagle3"),
     "engine.speculative.num_tokens": ("build", 1, 2),
     "engine.speculative.lookup_tokens": ("build", 1, 2),
+    "engine.overrides.rope_parameters.rope_type": ("build", "linear", "dynamic"),
+    "engine.overrides.rope_parameters.factor": ("build", 2.0, 4.0),
+    "engine.overrides.rope_parameters.original_max_position_embeddings": ("build", None, 4096),
     "serving.gpus": ("assemble", (0,), (1,)),
 }
 """Fields of a spec that are part of keys: the first stage that reads each, and two values of it."""
@@ -272,6 +276,7 @@ GUESSES = {
     "engine.speculative.lookup_tokens": PromptLookup(method="ngram", num_tokens=1),
     "": Drafted(method="eagle", repo="org/draft", num_tokens=1),
 }
+LONGER = Overrides(rope_parameters=RopeParameters(rope_type="yarn", factor=2.0))
 
 
 @pytest.mark.parametrize("path", sorted([*READ, *IRRELEVANT]))
@@ -281,7 +286,7 @@ def test_a_field_of_a_spec_flips_the_keys_of_the_stages_that_read_it(path):
     source = Source(repo="org/model", revision="main", commit="a" * 40, files=())
     datasets = Datasets(calibration=dataset("3" * 64), perplexity=dataset("4" * 64, "p.jsonl"))
     before = Asked(spec(quantization=calibrated), source, datasets, Tools(producers={}, templates={}), {})
-    before = in_section("engine", speculative=GUESSES.get(path, GUESSES[""]))(before)
+    before = in_section("engine", speculative=GUESSES.get(path, GUESSES[""]), overrides=LONGER)(before)
 
     for kind in ENGINE_KINDS:
         of_kind = with_field(before.spec, "engine.kind", kind)

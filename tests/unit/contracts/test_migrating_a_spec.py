@@ -282,3 +282,12 @@ def test_every_format_of_a_kind_on_gpus_has_a_size_and_each_that_a_kind_lacks_a_
 
 def test_the_command_has_every_kind_on_gpus():
     assert sorted(Target) == sorted(ON_GPUS)
+
+
+def test_overrides_of_a_configuration_stay_where_the_runtime_reads_it_and_are_refused_elsewhere():
+    overrides = {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}
+    data = document("none", kind="vllm", calibration=None, overrides=overrides)
+
+    assert migrated(data, "llmapi").document["engine"]["overrides"] == overrides
+    with refused(what="it does not read config.json", found="engine.overrides"):
+        migrated(data, "trt-engine")

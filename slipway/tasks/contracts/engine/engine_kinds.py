@@ -115,6 +115,8 @@ class EngineTraits:
     """engine.options of a kind that runs on GPUs (slipway/tasks/engines/preflight/engine_options.py)."""
     does_by_itself: frozenset[str] = frozenset()
     """engine.options of other kinds whose effect it has without a setting."""
+    reads_config: bool = False
+    """Its runtime reads config.json when it starts, so that engine.overrides can replace fields of it."""
     always_chunks: bool = False
     """Computes prompts in several steps, whatever chunked_prefill says."""
     measures_perplexity: bool = True
@@ -156,6 +158,7 @@ LLMAPI = EngineTraits(
     # which Qwen2 and Qwen2.5 have (tensorrt_llm/_torch/modules/linear.py, WeightOnlyQuantLinearMethod.apply).
     formats=frozenset({"none", "int4_awq", "w4a8_awq", "fp8", "nvfp4"}),
     flavour="trtllm",
+    reads_config=True,
     triton_releases=TRTLLM_RELEASES,
     quantized_by_modelopt=True,
     # docs/source/features/quantization.md, FP8 KV Cache, 1.2: also "for checkpoints that do not have it enabled"
@@ -181,6 +184,7 @@ LLMAPI = EngineTraits(
 VLLM = EngineTraits(
     formats=frozenset({"none", "fp8", "fp8_online", "nvfp4"}),
     flavour="vllm",
+    reads_config=True,
     triton_releases=VLLM_RELEASES,
     quantized_by_modelopt=True,
     # vllm/model_executor/layers/quantization/kv_cache.py, at v0.19.0 and v0.24.0: scale 1.0 where a checkpoint has none

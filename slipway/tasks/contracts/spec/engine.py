@@ -6,8 +6,15 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
-from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, EngineTraits, kinds_with_adapters
+from slipway.tasks.contracts.engine.engine_kinds import (
+    ENGINE_KINDS,
+    EngineKind,
+    EngineTraits,
+    kinds_with,
+    kinds_with_adapters,
+)
 from slipway.tasks.contracts.engine.expert_parallel import expert_problem
+from slipway.tasks.contracts.engine.overrides import Overrides
 from slipway.tasks.contracts.engine.sampling import SamplingParameters
 from slipway.tasks.contracts.engine.speculation import Drafted, Speculative
 from slipway.tasks.contracts.kubernetes_text import NonEmptyLabelValue
@@ -70,6 +77,11 @@ class Engine(UserDocument):
     speculative: Speculative | None = Field(
         default=None, description="llmapi and vllm: how tokens are guessed ahead; not at all when absent"
     )
+    overrides: Overrides | None = Field(
+        default=None,
+        exclude_if=lambda overrides: overrides is None,  # pods of an older version read releases without it
+        description="llmapi and vllm: fields that replace those of the model's config.json",
+    )
 
     @property
     def traits(self) -> EngineTraits:
@@ -106,6 +118,17 @@ class Engine(UserDocument):
                 f"{self.kind} cannot guess tokens by {method}: remove speculative, choose "
                 f"{', '.join(sorted(self.traits.speculative)) or 'no method'}, or engine kind {', '.join(others)}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _the_kind_reads_what_is_overridden(self) -> Self:
+        if self.overrides is not None and not self.traits.reads_config:
+            raise ValueError(
+                f"{self.kind} cannot override rope_parameters: remove overrides, or choose engine kind "
+                f"{', '.join(kinds_with('reads_config'))}"
+            )
+        if self.overrides is not None and self.draft is not None:
+            raise ValueError("overrides does not reach speculative's own model, which would have fewer positions")
         return self
 
     @model_validator(mode="after")

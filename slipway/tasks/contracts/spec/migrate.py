@@ -137,6 +137,10 @@ def _check_answers(rewriting: _Rewriting) -> None:
     if spec.engine.lora and after.adapters is None:
         names = ", ".join(adapter.name for adapter in spec.engine.lora)
         raise rewriting.refusal("it serves no LoRA adapters", names, "Remove engine.lora.")
+    if spec.engine.overrides is not None and not after.reads_config:
+        raise rewriting.refusal(
+            "it does not read config.json", "engine.overrides", "Remove it, and lower engine.max_sequence_tokens."
+        )
     engine = spec.engine.model_copy(update={"kind": rewriting.kind})
     quality = [("gate.quality", spec.gate.quality)] if spec.gate.quality else []
     for section, parameters in [*(("gate.smoke", each) for each in spec.gate.smoke), *quality]:

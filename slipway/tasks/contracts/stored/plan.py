@@ -34,7 +34,7 @@ ADAPTERS_FOLDER = "lora"
 DRAFT_FOLDER = "draft"
 """Where the same artifacts keep the model that guesses tokens (engine.speculative)."""
 
-LATER_ENGINE_FIELDS = ("expert_parallel", "attention_dp", "speculative")
+LATER_ENGINE_FIELDS = ("expert_parallel", "attention_dp", "speculative", "overrides")
 """Fields of the engine that are part of no key while they have their defaults, so that no older key changed."""
 
 SHOWN_CHARS, CONTEXT_CHARS = 40, 8

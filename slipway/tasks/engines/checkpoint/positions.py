@@ -12,6 +12,7 @@ from slipway.tasks.contracts.engine.engine_kinds import Flavour
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.engines.checkpoint.config_defaults import completed
+from slipway.tasks.engines.checkpoint.overriding import overridden
 
 Fields = Mapping[str, Any]
 
@@ -32,8 +33,9 @@ def check_limits(spec: ReleaseSpec, config: Fields) -> None:
     """Refuse a sequence longer than the runtime lets the model have.
 
     Raises:
-        InputError: engine.max_sequence_tokens is above the model's positions.
+        InputError: engine.max_sequence_tokens is above the model's positions, or engine.overrides does not fit it.
     """
+    config = overridden(config, spec.engine.overrides, spec.source.model)
     positions = positions_of(spec.engine.traits.flavour, config)
     if positions is not None and positions < spec.engine.max_sequence_tokens:
         raise InputError(

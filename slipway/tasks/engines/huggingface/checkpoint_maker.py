@@ -66,7 +66,7 @@ class CheckpointMaker(EngineMaker):
         config = read_config(checkpoint)
         check_limits(spec, config)
         check_weights(checkpoint)
-        link_readable(checkpoint, out)
+        link_readable(checkpoint, out, spec.engine.overrides)
         link_loras(checkpoint, out)
         link_draft(checkpoint, out)
         if spec.engine.draft is not None:
@@ -74,7 +74,7 @@ class CheckpointMaker(EngineMaker):
         description = {
             "kind": spec.engine.kind,
             "architecture": config["architectures"][0],
-            "max_position_embeddings": config.get("max_position_embeddings"),
+            "max_position_embeddings": read_config(out).get("max_position_embeddings"),
             "chat_template": chat_template_in(checkpoint, spec),
             "quantization": _read_back(checkpoint, spec),
             "adapters": loras_in(checkpoint, spec),

@@ -74,6 +74,7 @@ class CheckpointPlanner(EnginePlanner):
             *memory_warnings(release, source, documents),
             *format_warnings(release, source, documents),
             *class_warnings(release, source, documents),
+            *scaling_warnings(release),
         )
 
     @override
@@ -187,6 +188,18 @@ def class_warnings(release: ResolvedRelease, source: Source, documents: Document
             "transformers, with which it is loaded to be quantized, leaves them out"
         )
     return tuple(warnings)
+
+
+def scaling_warnings(release: ResolvedRelease) -> tuple[str, ...]:
+    """What a person should know about positions that the model was not trained on."""
+    overrides = release.spec.engine.overrides
+    if overrides is None:
+        return ()
+    warning = (
+        f"engine.overrides scales rotary positions by {overrides.rope_parameters.factor:g} in every prompt, short ones "
+        "too: compare their answers with those of the model as it is"
+    )
+    return (warning,)
 
 
 def check_quantizable(release: ResolvedRelease, source: Source, documents: Documents) -> None:

@@ -12,6 +12,7 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.plan import Source
 from slipway.tasks.engines.checkpoint.config_reading import check_readable, generations_of
 from slipway.tasks.engines.checkpoint.files import CONFIG, check_files
+from slipway.tasks.engines.checkpoint.overriding import overridden
 from slipway.tasks.engines.checkpoint.positions import check_limits
 from slipway.tasks.engines.preflight.chat import chat_template_of
 from slipway.tasks.engines.preflight.experts import check_experts
@@ -47,7 +48,8 @@ def check_gpu_engine(release: ResolvedRelease, source: Source, documents: Docume
     check_files(source)
     config = documents.get(CONFIG, {})
     check_limits(spec, config)
-    check_readable(config, generations_of(release.runtime), f"{source.name}")
+    read = overridden(config, spec.engine.overrides, source.name)
+    check_readable(read, generations_of(release.runtime), source.name)
     check_not_quantized_twice(spec, source, documents)
     _check_calibration(spec)
     chat_template_of(spec, documents)
