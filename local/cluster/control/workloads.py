@@ -20,9 +20,12 @@ from ..objects.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Object, Resourc
 from ..objects.status import ApiError
 from ..objects.store import Change, Store, key_of
 from .availability import deployment_conditions, is_available, is_ready
+from .backoff import Backoff
 
 REVISION = "deployment.kubernetes.io/revision"
 HASH = "pod-template-hash"
+OWN_ANNOTATIONS = {REVISION, "kubectl.kubernetes.io/last-applied-configuration"}
+"""Of a Deployment, which its ReplicaSets do not get."""
 LOOK_S = 1.0
 log = logging.getLogger(__name__)
 CreatePod = Callable[[Object], Object]
@@ -37,6 +40,7 @@ class Workloads:
         self._store, self._create_pod, self._delete = store, create_pod, delete
         self._deployment_events = EventLog(store, "deployment-controller", node)
         self._replica_set_events = EventLog(store, "replicaset-controller", node)
+        self._backoff = Backoff()
         self._changed = asyncio.Event()
         store.subscribe(self._notice)
 
@@ -83,9 +87,10 @@ class Workloads:
         highest = max((_revision(one) for one in old), default=0)
         if new is None:
             new = self._store.create(REPLICA_SETS, _new_set(deployment, wanted, highest + 1))
-        elif _revision(new) <= highest:
-            new = self._annotate(REPLICA_SETS, new, str(highest + 1))
-        self._annotate(DEPLOYMENTS, deployment, str(_revision(new)))
+        else:
+            revision = str(max(_revision(new), highest + 1))
+            new = self._annotate(REPLICA_SETS, new, _copied(deployment) | {REVISION: revision})
+        self._annotate(DEPLOYMENTS, deployment, {REVISION: str(_revision(new))})
         return new
 
     def _roll(self, deployment: Object, new: Object, old: list[Object]) -> None:
@@ -161,11 +166,7 @@ class Workloads:
 
     def _replica_set(self, one: Object) -> None:
         active = self._active(one)
-        problem: str | None = None
-        for _ in range(one["spec"]["replicas"] - len(active)):
-            problem = self._add_pod(one)
-            if problem:
-                break
+        problem = self._add_pods(one, one["spec"]["replicas"] - len(active), active)
         surplus = len(active) - one["spec"]["replicas"]
         for pod in sorted(active, key=lambda pod: (is_ready(pod), pod["metadata"]["creationTimestamp"]))[
             : max(surplus, 0)
@@ -177,6 +178,18 @@ class Workloads:
             if pod["status"].get("phase") in FINAL_PHASES and "deletionTimestamp" not in pod["metadata"]:
                 self._delete(PODS, pod, None)
         self._replica_set_status(one, problem)
+
+    def _add_pods(self, one: Object, missing: int, active: list[Object]) -> str | None:
+        """Create pods; why one was refused, now or by the last try if the next one is not due."""
+        key, seen = one["metadata"]["uid"], (one["metadata"].get("annotations"), one["spec"], active)
+        if missing > 0 and (why := self._backoff.why(key, seen)):
+            return why
+        for _ in range(missing):
+            if problem := self._add_pod(one):
+                self._backoff.refused(key, seen, problem)
+                return problem
+        self._backoff.accepted(key)
+        return None
 
     def _replica_set_status(self, one: Object, problem: str | None) -> None:
         pods = self._active(one)
@@ -230,9 +243,13 @@ class Workloads:
     def _available(self, one: Object) -> int:
         return sum(is_available(pod, one["spec"].get("minReadySeconds", 0)) for pod in self._pods(one))
 
-    def _annotate(self, resource: Resource, item: Object, revision: str) -> Object:
+    def _annotate(self, resource: Resource, item: Object, wanted: dict[str, str]) -> Object:
+        there = item["metadata"].get("annotations") or {}
+        if there.items() >= wanted.items():
+            return item
+
         def change(new: Object) -> None:
-            new["metadata"]["annotations"] = (new["metadata"].get("annotations") or {}) | {REVISION: revision}
+            new["metadata"]["annotations"] = (new["metadata"].get("annotations") or {}) | wanted
 
         return self._store.modify(resource, *key_of(item), change) or item
 
@@ -244,11 +261,6 @@ def _new_set(deployment: Object, template_hash: str, revision: int) -> Object:
     template["metadata"]["labels"] = labels
     selector = copy.deepcopy(spec["selector"])
     selector["matchLabels"] = (selector.get("matchLabels") or {}) | {HASH: template_hash}
-    annotations = {
-        key: value
-        for key, value in (meta.get("annotations") or {}).items()
-        if key != "kubectl.kubernetes.io/last-applied-configuration"
-    }
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -256,7 +268,7 @@ def _new_set(deployment: Object, template_hash: str, revision: int) -> Object:
             "name": f"{meta['name']}-{template_hash}",
             "namespace": meta["namespace"],
             "labels": labels,
-            "annotations": annotations | {REVISION: str(revision)},
+            "annotations": _copied(deployment) | {REVISION: str(revision)},
             "ownerReferences": [_owner("apps/v1", "Deployment", meta)],
         },
         "spec": {
@@ -267,6 +279,11 @@ def _new_set(deployment: Object, template_hash: str, revision: int) -> Object:
         },
         "status": {"replicas": 0},
     }
+
+
+def _copied(deployment: Object) -> dict[str, str]:
+    annotations = deployment["metadata"].get("annotations") or {}
+    return {key: value for key, value in annotations.items() if key not in OWN_ANNOTATIONS}
 
 
 def _in_progress(deployment: Object) -> bool:
