@@ -44,6 +44,7 @@ AIRFLOW_COMMANDS = (
     ("plan", "demo", "--json", "--timeout", "5"),
     ("status", "demo"),
     ("status",),
+    ("doctor", "--site", "{site}"),
     ("logs", "demo"),
     ("logs", "demo", "plan"),
     ("cancel", "demo"),

@@ -199,8 +199,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._log_in(body)
         if self.headers.get("Authorization", "").removeprefix("Bearer ") not in self.airflow.tokens:
             return self._answer(401, {"detail": "Invalid JWT token"})
-        if parts.path == "/api/v2/importErrors":
-            return self._import_errors()
+        if fixed := {"/api/v2/importErrors": self._import_errors, "/api/v2/monitor/health": self._health}.get(
+            parts.path
+        ):
+            return fixed()
         segments = [unquote(segment) for segment in parts.path.removeprefix("/api/v2/dags").strip("/").split("/")]
         if segments[0] in {"", "~"}:
             return self._of_all(parse_qs(parts.query), body)
@@ -227,6 +229,10 @@ class _Handler(BaseHTTPRequestHandler):
             if script.unreadable
         ]
         return self._answer(200, {"import_errors": errors, "total_entries": len(errors)})
+
+    def _health(self):
+        services = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+        return self._answer(200, {name: {"status": "healthy"} for name in services})
 
     def _log_in(self, body):
         if (body["username"], body["password"]) != (USER, PASSWORD):

@@ -112,6 +112,17 @@ class _ImportErrors(Document):
     import_errors: list[_ImportError]
 
 
+class _Service(Document):
+    status: str | None
+
+
+class _Health(Document):
+    metadatabase: _Service
+    scheduler: _Service
+    triggerer: _Service
+    dag_processor: _Service | None = None
+
+
 class _XCom(Document):
     value: Any
 
@@ -379,6 +390,11 @@ class Airflow:
                 first = event.error_detail[0]
                 return TaskError(first.exc_value, last_lines, remedy, final=first.exc_type == FINAL_ERROR)
         return TaskError(lines[-1] if lines else "its log is empty", last_lines, remedy)
+
+    def health(self) -> dict[str, str]:
+        """The state of each of Airflow's services by its name, such as healthy or unhealthy."""
+        services = self._session.get(_Health, "/api/v2/monitor/health").model_dump()
+        return {name: service["status"] or "absent" for name, service in services.items() if service}
 
     def dags(self, prefix: str) -> list[str]:
         """Ids of the DAGs that begin with `prefix`, at most MAX_DAGS."""

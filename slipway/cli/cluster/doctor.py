@@ -1,12 +1,14 @@
-"""`slipway doctor`: prints commands that check what Slipway cannot check itself, and how old a site's images are."""
+"""`slipway doctor`: asks every service that a release needs, and prints commands for what it cannot check itself."""
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from slipway.cli.arguments import settings_of
 from slipway.cli.cluster.image_ages import image_ages
 from slipway.cli.cluster.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
 from slipway.cli.terminal import echo
@@ -14,6 +16,9 @@ from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, TRTLLM_REL
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.document_files import read_contract_file
+
+if TYPE_CHECKING:
+    from slipway.cli.json_documents import Check
 
 RELEASE = re.compile(r"[0-9]{2}\.[0-9]{2}")
 NEWEST = max(set(TRTLLM_RELEASES) & set(VLLM_RELEASES))
@@ -38,6 +43,7 @@ def doctor(
         typer.Option("--images", help="Print how old each serving image of the site is against the newest known."),
     ] = False,
     release: Annotated[str, typer.Option(help="Triton release of NVIDIA's images.")] = NEWEST,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
     site: Annotated[
         Path | None,
         typer.Option(
@@ -45,9 +51,15 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Print commands that check the images, to run on a machine that can pull them, or how old the images are."""
+    """Ask the site's Airflow, object store, Hub and cluster whether a release can work, and say what to do if not.
+
+    The object store is asked with a small object below setup/, which is deleted. Exit 65 or 75: the worst of the
+    checks. With --images or --image-contract it prints that instead: the second prints commands to run on a machine
+    that can pull the images.
+    """
     if not image_contract and not images:
-        raise InputError("no check was selected", remedy="Give --image-contract or --images.")
+        _probe(context, site, as_json=as_json)
+        return
     if not RELEASE.fullmatch(release):
         raise InputError(
             "--release is not a Triton release",
@@ -63,6 +75,29 @@ def doctor(
         built = _of_site(read) if read else PLACEHOLDERS
         for each in CONFIRMATIONS:
             echo(_printed(each, release, built))
+
+
+def _probe(context: typer.Context, site: Path | None, *, as_json: bool) -> None:
+    # httpx takes a third of a second to import, which the other checks need not wait for
+    from slipway.cli.cluster.probes import checks  # noqa: PLC0415
+    from slipway.cli.json_documents import DoctorDocument  # noqa: PLC0415
+
+    settings = settings_of(context)
+    done: list[Check] = []
+    for check in checks(settings if site is None else replace(settings, site_file=site)):
+        done.append(check)
+        if not as_json:
+            _print(check)
+    if as_json:
+        echo(DoctorDocument(checks=done).model_dump_json(indent=2))
+    if worst := max(check.exit_code for check in done):
+        raise typer.Exit(worst)
+
+
+def _print(check: "Check") -> None:
+    echo(f"{'fails' if check.exit_code else 'works':<6} {check.name:<13} {check.text}")
+    if check.remedy:
+        echo(f"{'':<20} → {check.remedy}", bold=True)
 
 
 def _print_ages(site: Site | None) -> None:

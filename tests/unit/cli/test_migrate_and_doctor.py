@@ -124,10 +124,3 @@ def test_the_doctor_needs_a_site_for_the_ages_of_images(slipway):
 )
 def test_releases_are_months_apart(earlier, later, months):
     assert months_between(earlier, later) == months
-
-
-def test_the_doctor_says_what_it_can_look_at(slipway):
-    code, printed = slipway("doctor")
-
-    assert code == 65
-    assert "--image-contract" in printed

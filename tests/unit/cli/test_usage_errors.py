@@ -155,7 +155,7 @@ def test_the_command_calls_itself_slipway_however_it_is_started(arguments, usage
 
 
 def test_the_remedy_of_an_error_has_a_line_of_its_own_on_stderr(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["slipway", "doctor"])
+    monkeypatch.setattr(sys, "argv", ["slipway", "doctor", "--images"])
 
     with pytest.raises(SystemExit):
         main()
@@ -163,6 +163,6 @@ def test_the_remedy_of_an_error_has_a_line_of_its_own_on_stderr(monkeypatch, cap
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines() == [
-        "slipway: no check was selected.",
-        "  → Give --image-contract or --images.",
+        "slipway: --images needs a site file, whose images it looks at.",
+        "  → Name one with --site.",
     ]

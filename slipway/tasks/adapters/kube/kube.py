@@ -133,7 +133,7 @@ class Cluster:
 
     def get(self, kind: str, name: str) -> Document | None:
         """An object of the serving namespace; None when it is absent."""
-        if not self._has(kind):
+        if not self.has_kind(kind):
             return None
         try:
             with translated(f"{kind} {name}"):
@@ -146,7 +146,7 @@ class Cluster:
     def find(self, kind: str, labels: dict[str, str], *, namespace: str | None = None) -> list[Document]:
         """Objects that carry every label, of the cluster or of a namespace (default: the serving namespace)."""
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        if not self._has(kind):
+        if not self.has_kind(kind):
             return []
         with translated(f"{kind} list"):
             response = self._resource(kind).get(
@@ -166,7 +166,7 @@ class Cluster:
         Raises:
             StaleError: it is not at resource version `version`.
         """
-        if not self._has(kind):
+        if not self.has_kind(kind):
             return False
         body: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if version:
@@ -380,7 +380,7 @@ class Cluster:
         with translated(f"Lease {name}"):
             self._resource("Lease").replace(body=document, namespace=self.namespace, _request_timeout=TIMEOUT_S)
 
-    def _has(self, kind: str) -> bool:
+    def has_kind(self, kind: str) -> bool:
         """Whether the cluster has the kind, looked up once: for an unknown kind the client reads the whole API."""
         if kind in OPTIONAL_KINDS and kind not in self._known:
             try:

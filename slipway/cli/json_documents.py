@@ -1,0 +1,140 @@
+"""What `--json` prints: one document per command, described by `slipway schema --of COMMAND`.
+
+A later version may add fields, and never removes or renames one; whoever reads these documents ignores fields that it
+does not know.
+"""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from slipway.cli.airflow.api import Airflow, Run
+from slipway.cli.error_text import parts
+from slipway.tasks.contracts.errors import PipelineError
+from slipway.tasks.contracts.measured.gate import GateReport
+from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
+
+
+class Document(BaseModel):
+    """A part of what a command prints as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Problem(Document):
+    """A part that could not be read, or does not work."""
+
+    part: str
+    text: str
+    remedy: str = Field(description="empty if none is known")
+    exit_code: int = Field(description="65: correct something; 75: try again")
+
+    @classmethod
+    def of(cls, part: str, error: PipelineError) -> "Problem":
+        """The problem that an error describes."""
+        statement, remedy = parts(error)
+        return cls(part=part, text=statement, remedy=remedy, exit_code=error.exit_code)
+
+
+class Live(Document):
+    """The release that is live."""
+
+    release: str
+    since: datetime
+
+    @classmethod
+    def of(cls, entry: ChannelEntry | None) -> "Live | None":
+        """What a channel's entry says; None where nothing is live."""
+        return cls(release=entry.release_id, since=entry.since) if entry else None
+
+
+class RunState(Document):
+    """A run in Airflow."""
+
+    id: str
+    state: str = Field(description="queued, running, success or failed, as Airflow says")
+    started_at: datetime | None
+    ended_at: datetime | None
+    address: str
+
+    @classmethod
+    def of(cls, airflow: Airflow, run: Run) -> "RunState":
+        """What Airflow says of a run."""
+        return cls(
+            id=run.run_id,
+            state=run.state,
+            started_at=run.started_at,
+            ended_at=run.ended_at,
+            address=airflow.run_url(run),
+        )
+
+
+class Service(Document):
+    """Where a model answers."""
+
+    host: str
+    ports: dict[str, int]
+    pods: list[str] = Field(description="ready ones")
+
+
+class ModelStatus(Document):
+    """One model."""
+
+    name: str
+    has_dag: bool | None = Field(description="whether Airflow has its DAG; null if Airflow did not answer")
+    live: Live | None
+    previous: list[str] = Field(default=[], description="releases that a rollback can make live, newest first")
+    service: Service | None = Field(default=None, description="only with NAME")
+    candidate: Service | None = Field(default=None, description="only with NAME")
+    runs: list[RunState] = Field(description="newest first; without NAME only the newest one")
+
+
+class StatusDocument(Document):
+    """`slipway status --json`."""
+
+    models: list[ModelStatus]
+    problems: list[Problem] = []
+
+
+class ExplainDocument(Document):
+    """`slipway explain --json`."""
+
+    name: str
+    release: str
+    since: datetime
+    source: str
+    commit: str
+    promoted_by: str | None = Field(description="a run; null if that is older than the channel's history")
+    gate: GateReport | None = Field(description="null if its evidence was deleted")
+    channel: Channel
+
+
+class KeyState(Document):
+    """An API key, without what anybody could send."""
+
+    name: str
+    id: str
+    created: str
+    expires: str
+    expired: bool
+
+
+class KeysDocument(Document):
+    """`slipway key list --json`."""
+
+    keys: list[KeyState]
+
+
+class Check(Document):
+    """One of the doctor's checks."""
+
+    name: str
+    text: str
+    remedy: str = Field(description="empty if nothing is wrong")
+    exit_code: int = Field(description="0, 65 or 75")
+
+
+class DoctorDocument(Document):
+    """`slipway doctor --json`."""
+
+    checks: list[Check]
