@@ -18,6 +18,7 @@ from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.site.site import Site
 
 if TYPE_CHECKING:
+    from slipway.cli.json_documents import KeysDocument
     from slipway.tasks.adapters.kube.key_secret import KeySecret
 
 LONGEST_DAYS = 3650
@@ -49,6 +50,7 @@ def key(
     key_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="revoke: this key alone, of several with the name.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="list: print one JSON document.")] = False,
 ) -> None:
     """Create, list or revoke API keys of a site with authentication.
 
@@ -67,7 +69,9 @@ def key(
 
     cluster, now = settings.cluster(), datetime.now(UTC)
     stored = KeySecret(cluster, authentication.keys_secret)
-    if action is Action.LIST:
+    if action is Action.LIST and as_json:
+        echo(keys_document(stored.keys(), now).model_dump_json(indent=2))
+    elif action is Action.LIST:
         console_on().print(key_table(stored.keys(), now))
     elif action is Action.REVOKE:
         for each in revoke(stored, name or "", key_id):
@@ -101,6 +105,17 @@ def revoke(stored: "KeySecret", name: str, key_id: str | None) -> list[ApiKey]:
             f"there is no key {name}{f' {key_id}' if key_id else ''}", remedy="`slipway key list` shows all of them."
         )
     return removed
+
+
+def keys_document(keys: Sequence[ApiKey], now: datetime) -> "KeysDocument":
+    """The keys for a program."""
+    from slipway.cli.json_documents import KeysDocument, KeyState  # noqa: PLC0415 - imports Airflow's client
+
+    states = [
+        KeyState(name=each.name, id=each.id, created=each.created, expires=each.expires, expired=each.is_expired(now))
+        for each in keys
+    ]
+    return KeysDocument(keys=states)
 
 
 def key_table(keys: Sequence[ApiKey], now: datetime) -> Table:

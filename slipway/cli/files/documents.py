@@ -1,10 +1,12 @@
 """`slipway schema` and `slipway validate`: describe and check specs and site files. They only read files."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import BaseModel
 
 from slipway.cli.error_text import print_error
 from slipway.cli.terminal import echo
@@ -18,15 +20,44 @@ from slipway.tasks.document_files import read_regular_file
 
 CONTRACTS: dict[str, type[Contract]] = {"Release": ReleaseSpec, "Site": Site}
 FOUND_CHARS = 60
+
+
+class Printed(StrEnum):
+    """Commands that print a document with --json."""
+
+    STATUS = "status"
+    EXPLAIN = "explain"
+    KEY = "key"
+    DOCTOR = "doctor"
+    PLAN = "plan"
+
+
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema(
     site: Annotated[bool, typer.Option("--site", help="Print the schema of a site file instead.")] = False,
+    of: Annotated[
+        Printed | None, typer.Option(help="Print the schema of what this command prints with --json instead.")
+    ] = None,
 ) -> None:
     """Print the JSON Schema of a release spec, for an editor to complete and check it."""
-    document = {"$schema": DRAFT, **(Site if site else ReleaseSpec).model_json_schema()}
+    described = _printed()[of] if of else Site if site else ReleaseSpec
+    document = {"$schema": DRAFT, **described.model_json_schema(mode="serialization" if of else "validation")}
     echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def _printed() -> dict[Printed, type[BaseModel]]:
+    from slipway.cli import json_documents  # noqa: PLC0415 - imports Airflow's client, which a spec's schema need not wait for
+    from slipway.tasks.contracts.fit.forecast import Preview  # noqa: PLC0415
+
+    return {
+        Printed.STATUS: json_documents.StatusDocument,
+        Printed.EXPLAIN: json_documents.ExplainDocument,
+        Printed.KEY: json_documents.KeysDocument,
+        Printed.DOCTOR: json_documents.DoctorDocument,
+        Printed.PLAN: Preview,
+    }
 
 
 def validate(

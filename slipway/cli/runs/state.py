@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import RenderableType
@@ -14,6 +14,15 @@ from rich.text import Text
 from slipway.cli.airflow.api import Run
 from slipway.cli.arguments import Name, finite, settings_of
 from slipway.cli.error_text import parts
+from slipway.cli.json_documents import (
+    ExplainDocument,
+    Live,
+    ModelStatus,
+    Problem,
+    RunState,
+    Service,
+    StatusDocument,
+)
 from slipway.cli.kube.route import external
 from slipway.cli.model_names import model_names
 from slipway.cli.runs.releases import dag_of
@@ -32,8 +41,11 @@ from slipway.tasks.contracts.stored.lease import DagRun, lease_of
 from slipway.tasks.contracts.stored.release import Release
 
 if TYPE_CHECKING:
+    from slipway.tasks.adapters.kube.kube import Cluster
     from slipway.tasks.adapters.store.object_store import ObjectStore
     from slipway.tasks.contracts.stored.artifact import Layout
+
+T = TypeVar("T")
 
 NEWEST_RUNS = 5
 READS_AT_ONCE = 16
@@ -58,6 +70,7 @@ def status(
     every: Annotated[
         float, typer.Option(metavar="S", min=1, callback=finite, help="With --watch: seconds between two looks.")
     ] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show what is live, its address, and the newest runs.
 
@@ -65,6 +78,12 @@ def status(
     --watch it is shown in place on a terminal; elsewhere, whenever it has changed.
     """
     settings, console = settings_of(context), console_on()
+    if as_json:
+        document = model_state(settings, name) if name else StatusDocument(models=model_states(settings))
+        echo(document.model_dump_json(indent=2))
+        if worst := max((problem.exit_code for problem in document.problems), default=0):
+            raise typer.Exit(worst)
+        return
     sections = _of_one(settings, name) if name else [Section("models", lambda: _models(settings))]
     if keep_watching:
         watch(console, lambda: [part for section in sections for part in _read(section)[0]], every)
@@ -84,6 +103,7 @@ def explain(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check signatures from the Hub's commit to the pods, and print one line.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Show what is live, its commit, why it was promoted, and how to roll back.
 
@@ -95,8 +115,32 @@ def explain(
     if verify:
         echo(verified(settings, name))
         return
+    if as_json:
+        echo(explained(*settings.store(), name).model_dump_json(indent=2))
+        return
     for part in explanation(*settings.store(), name):
         console.print(part, soft_wrap=True)
+
+
+def explained(store: "ObjectStore", layout: "Layout", name: str) -> ExplainDocument:
+    """What `slipway explain --json` prints.
+
+    Raises:
+        InputError: no release of the model is live.
+    """
+    channel = read_channel(store, layout, name)
+    live, release = _live_release(store, channel)
+    promotion = _promotion(channel, live)
+    return ExplainDocument(
+        name=name,
+        release=release.id,
+        since=live.since,
+        source=release.plan.source.name,
+        commit=release.plan.source.commit,
+        promoted_by=promotion.run if promotion else None,
+        gate=_gate(store, layout, channel, live)[1] if promotion else None,
+        channel=channel,
+    )
 
 
 def explanation(store: "ObjectStore", layout: "Layout", name: str) -> Iterator[RenderableType]:
@@ -152,14 +196,15 @@ def read_channel(store: "ObjectStore", layout: "Layout", name: str) -> Channel:
     """The model's channel.
 
     Raises:
-        InputError: the model was never released.
+        InputError: no release of the model was promoted yet.
     """
     uri = layout.channel(name)
     stored = store.read_with_etag(uri)
     if stored is None:
         raise InputError(
-            f"{name} was never released here: {uri} does not exist",
-            remedy="Check the name; `slipway status` lists the models.",
+            f"no release of {name} was promoted here yet: {uri} does not exist",
+            remedy="Check the name: `slipway status` lists the models. A first release gets its channel when it is "
+            "promoted.",
         )
     return read_contract_json(Channel, stored[0], uri)
 
@@ -248,33 +293,87 @@ def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
 
 
 def _models(settings: Settings) -> Iterator[RenderableType]:
+    models = model_states(settings)
+    if not models:
+        yield Text("no model: put a spec into specs/, or check that SLIPWAY_SPECS names the right folder")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("model", "live", "since", "newest run"):
+        table.add_column(column, no_wrap=True)
+    for model in models:
+        live = model.live
+        since = f"{live.since:%Y-%m-%d %H:%M} UTC" if live else ""
+        table.add_row(model.name, live.release if live else "nothing", since, _newest(model))
+    yield table
+
+
+def _newest(model: ModelStatus) -> str:
+    if not model.runs:
+        return "none" if model.has_dag else "no DAG"
+    run = model.runs[0]
+    return f"{run.state} {run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else run.state
+
+
+def model_states(settings: Settings) -> list[ModelStatus]:
+    """Every model of Airflow and of the object store, in the order of their names."""
     store, layout = settings.store()
     suffix = ".json"
     folder = layout.channel("").removesuffix(suffix)
     released = [item.uri.removeprefix(folder).removesuffix(suffix) for item in store.list(folder)]
     with ThreadPoolExecutor(READS_AT_ONCE) as pool, settings.airflow() as airflow:
-        channels = {name: pool.submit(read_channel, store, layout, name) for name in released}
+        read = {name: pool.submit(read_channel, store, layout, name) for name in released}
         dags = airflow.dags(dag_of(""))
         newest = airflow.newest_runs(dags)
-        names = {dag.removeprefix(dag_of("")) for dag in dags}
-        if not names | channels.keys():
-            yield Text("no model: put a spec into specs/, or check that SLIPWAY_SPECS names the right folder")
-            return
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for column in ("model", "live", "since", "newest run"):
-            table.add_column(column, no_wrap=True)
-        for name in sorted(names | channels.keys()):
-            live = channels[name].result().live if name in channels else None
-            since = f"{live.since:%Y-%m-%d %H:%M} UTC" if live else ""
-            run = _newest(newest.get(dag_of(name))) if name in names else "no DAG"
-            table.add_row(name, live.release_id if live else "nothing", since, run)
-        yield table
+        names = {dag.removeprefix(dag_of("")) for dag in dags} | read.keys()
+        return [
+            ModelStatus(
+                name=name,
+                has_dag=dag_of(name) in dags,
+                live=Live.of(read[name].result().live) if name in read else None,
+                previous=[entry.release_id for entry in read[name].result().previous] if name in read else [],
+                runs=[RunState.of(airflow, newest[dag_of(name)])] if dag_of(name) in newest else [],
+            )
+            for name in sorted(names)
+        ]
 
 
-def _newest(run: Run | None) -> str:
-    if run is None:
-        return "none"
-    return f"{run.state} {run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else run.state
+def model_state(settings: Settings, name: str) -> StatusDocument:
+    """One model, with a problem for each part that cannot be read."""
+    problems: list[Problem] = []
+
+    def read(part: str, reading: Callable[[], T]) -> T | None:
+        try:
+            return reading()
+        except PipelineError as error:
+            problems.append(Problem.of(part, error))
+            return None
+
+    channel = read("channel", lambda: read_channel(*settings.store(), name))
+    service = read("service", lambda: _address(settings.cluster(), name))
+    candidate = read("candidate", lambda: _address(settings.cluster(), f"{name}-candidate"))
+    runs = read("runs", lambda: _run_states(settings, name))
+    model = ModelStatus(
+        name=name,
+        has_dag=None if runs is None else True,
+        live=Live.of(channel.live) if channel else None,
+        previous=[entry.release_id for entry in channel.previous] if channel else [],
+        service=service,
+        candidate=candidate,
+        runs=runs or [],
+    )
+    return StatusDocument(models=[model], problems=problems)
+
+
+def _address(cluster: "Cluster", service: str) -> Service | None:
+    address = cluster.service_address(service)
+    if address is None:
+        return None
+    return Service(host=address.host, ports=dict(address.ports), pods=sorted(cluster.endpoints(service)))
+
+
+def _run_states(settings: Settings, name: str) -> list[RunState]:
+    with settings.airflow() as airflow:
+        return [RunState.of(airflow, run) for run in airflow.runs(dag_of(name), NEWEST_RUNS)]
 
 
 def _run_line(run: Run) -> str:
@@ -304,14 +403,24 @@ def _why(store: "ObjectStore", layout: "Layout", channel: Channel, live: Channel
         yield Text("its promotion is older than the channel's history")
         return
     yield Text(f"promoted by run {event.run} at {event.at:%Y-%m-%d %H:%M:%S} UTC")
+    evidence, gate = _gate(store, layout, channel, live)
+    if gate is None:
+        yield Text(f"{evidence}/gate.json no longer exists")
+        return
+    yield gate_table(gate)
+    yield Text(f"report: {store.link(f'{evidence}/report.html')}")
+
+
+def _gate(
+    store: "ObjectStore", layout: "Layout", channel: Channel, live: ChannelEntry
+) -> tuple[str, GateReport | None]:
+    """The folder of the evidence of the promotion, and the gate's report there; None if it was deleted."""
+    event = _promotion(channel, live)
+    assert event is not None
     evidence = layout.evidence(channel.name, live.release_id, event.run)
     uri = f"{evidence}/gate.json"
     stored = store.read_with_etag(uri)
-    if stored is None:
-        yield Text(f"{uri} no longer exists")
-        return
-    yield gate_table(read_contract_json(GateReport, stored[0], uri))
-    yield Text(f"report: {store.link(f'{evidence}/report.html')}")
+    return evidence, read_contract_json(GateReport, stored[0], uri) if stored else None
 
 
 def _promotion(channel: Channel, live: ChannelEntry) -> ChannelEvent | None:

@@ -22,7 +22,7 @@ def test_a_model_that_was_never_released_has_no_page():
     with pytest.raises(InputError) as caught:
         page(Documents(), LAYOUT, "demo", "https://hub.example")
 
-    assert "was never released" in caught.value.what
+    assert "no release of demo was promoted here yet" in caught.value.what
 
 
 def test_a_page_that_cannot_be_written_is_a_wrong_input(tmp_path):

@@ -112,11 +112,11 @@ def test_evidence_that_is_gone_is_said_to_be_gone():
     assert "gate.json no longer exists" in explained(Documents(channel()))
 
 
-def test_a_model_that_was_never_released_is_a_wrong_input():
+def test_a_model_without_a_channel_is_a_wrong_input():
     with pytest.raises(InputError) as caught:
         read_channel(Documents(), LAYOUT, "demo")
 
-    assert caught.value.what.startswith("demo was never released here")
+    assert caught.value.what.startswith("no release of demo was promoted here yet")
     assert "`slipway status`" in caught.value.remedy
 
 
