@@ -10,7 +10,10 @@ from pathlib import Path
 
 from slipway.tasks.contracts.errors import InputError
 
-FILE = Path(__file__).resolve().parents[2] / ".slipway" / "stack" / "client.json"
+REPOSITORY = Path(__file__).resolve().parents[2]
+FILE = REPOSITORY / ".slipway" / "stack" / "client.json"
+MAKEFILE = REPOSITORY / "Makefile"
+"""A wheel has none."""
 
 RUNNING = "is running"
 STATES = {"running": RUNNING, "stopped": "was stopped"}
@@ -20,7 +23,8 @@ STATES = {"running": RUNNING, "stopped": "was stopped"}
 class LocalStack:
     """The state of the stack, and the environment of its clients while it runs."""
 
-    state: str
+    state: str | None
+    """None where there is no checkout, as beside an installed wheel."""
     environment: dict[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -36,7 +40,7 @@ def read_local_stack(file: Path = FILE) -> LocalStack:
         environment = document["environment"] if state == RUNNING else {}
         return LocalStack(state, {str(name): str(value) for name, value in environment.items()})
     except FileNotFoundError:
-        return LocalStack("was never started")
+        return LocalStack("was never started" if MAKEFILE.exists() else None)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(
             f"{file} does not describe a stack",

@@ -149,7 +149,8 @@ class Settings:
 
     def _missing(self, what: str, variable: str, option: str) -> InputError:
         stack = f", and the stack of this checkout {self.local_stack}" if self.local_stack else ""
+        instead = ", or run `make up` for a stack on this machine" if self.local_stack else ""
         return InputError(
             f"no {what} is known: {variable} is not set, {option} is not given{stack}",
-            remedy=f"Set {variable}, or run `make up` in a checkout for a stack on this machine.",
+            remedy=f"Set {variable}{instead}.",
         )

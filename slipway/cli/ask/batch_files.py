@@ -15,7 +15,14 @@ from typing import Self
 from pydantic import Field
 
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
-from slipway.tasks.contracts.base import Contract, canonical_json, read_contract_json, sha256_of
+from slipway.tasks.contracts.base import (
+    Contract,
+    canonical_json,
+    parse_json,
+    read_contract,
+    read_contract_json,
+    sha256_of,
+)
 from slipway.tasks.contracts.engine.sampling import SamplingParameters
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec_fields import MAX_TOKENS, TemplateArguments
@@ -91,7 +98,7 @@ def read_prompts(file: Path) -> list[Prompt]:
         if not line.strip():
             continue
         where = f"{file}, line {number}"
-        prompt = read_contract_json(Prompt, line, where)
+        prompt = read_contract(Prompt, parse_json(line, where, expected="a prompt", remedy=Prompt.if_invalid), where)
         prompt = prompt if prompt.id else prompt.model_copy(update={"id": str(number)})
         if prompt.id in prompts:
             raise InputError(

@@ -24,6 +24,9 @@ DOCUMENT = Bounds(chars=256 << 20, depth=100, values=10_000_000)
 """A document of the object store, or an answer of a server: as large as the tables of a benchmark can be."""
 
 
+WAS_IT_CUT = "Check whether it was truncated or overwritten."
+
+
 class Contract(BaseModel):
     """A closed and frozen document: an unknown key is an error, and a checked value never changes."""
 
@@ -54,7 +57,7 @@ def sha256_of(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
-def parse_json(data: bytes | str, what: str, *, expected: str = "JSON") -> Any:
+def parse_json(data: bytes | str, what: str, *, expected: str = "JSON", remedy: str = WAS_IT_CUT) -> Any:
     """The value of a JSON document that others wrote.
 
     Raises:
@@ -66,7 +69,7 @@ def parse_json(data: bytes | str, what: str, *, expected: str = "JSON") -> Any:
         raise InputError(
             f"{what} {redacted(str(error))}",
             expected=expected,
-            remedy="Check whether it was truncated or overwritten.",
+            remedy=remedy,
         ) from error
 
 

@@ -233,7 +233,7 @@ def test_prompts_that_wait_for_the_rate_are_not_sent_when_the_batch_stops(triton
             '{"prompt": "a"}\n{"promt": "b"}\n',
             "line 2: prompt: is required; promt: is not a field (did you mean prompt?)",
         ),
-        ("What is the capital of France?\n", "line 1"),
+        ("What is the capital of France?\n", "expected a prompt.\n  → Write one JSON object per line, such as {"),
         ('{"id": "2", "prompt": "a"}\n{"prompt": "b"}\n', "line 2: the id '2' is that of an earlier prompt"),
     ],
 )
