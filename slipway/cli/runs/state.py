@@ -34,6 +34,7 @@ from slipway.cli.settings import Settings
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import InputError, PipelineError
+from slipway.tasks.contracts.fit.ledger import Ledger
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.artifact import STAGES
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry, ChannelEvent
@@ -408,6 +409,9 @@ def _why(store: "ObjectStore", layout: "Layout", channel: Channel, live: Channel
         yield Text(f"{evidence}/gate.json no longer exists")
         return
     yield gate_table(gate)
+    costs_uri = f"{evidence}/cost.json"
+    if costs := store.read_with_etag(costs_uri):
+        yield from _costs(read_contract_json(Ledger, costs[0], costs_uri))
     yield Text(f"report: {store.link(f'{evidence}/report.html')}")
 
 
@@ -421,6 +425,18 @@ def _gate(
     uri = f"{evidence}/gate.json"
     stored = store.read_with_etag(uri)
     return evidence, read_contract_json(GateReport, stored[0], uri) if stored else None
+
+
+def _costs(costs: Ledger) -> Iterator[Text]:
+    """What the release cost until its gate, and what its tokens cost under the measured load."""
+    if costs.currency is None:
+        yield Text(f"cost: {costs.gpu_hours:.3g} GPU-hours until its gate; the site names no prices")
+        return
+    total = "no price" if costs.cost is None else f"{costs.cost:.4g} {costs.currency}"
+    yield Text(f"cost: {costs.gpu_hours:.3g} GPU-hours and {total} until its gate")
+    for level in costs.levels:
+        if (cost := level.cost_per_million_tokens) is not None:
+            yield Text(f"  {cost:.4g} {costs.currency} per million output tokens at {level.level}")
 
 
 def _promotion(channel: Channel, live: ChannelEntry) -> ChannelEvent | None:

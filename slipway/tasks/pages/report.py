@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from slipway.tasks.contracts.fit.ledger import Ledger
 from slipway.tasks.contracts.measured.evidence import Evidence
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.measured.measurement import LevelSummary
@@ -19,6 +20,7 @@ def report_page(
     *,
     past: Sequence[Point] = (),
     quality: Sequence[str] = (),
+    costs: Ledger | None = None,
     hub: str = "",
 ) -> str:
     """The page. `past` are earlier candidates, the oldest first; `hub` is the address that commits are linked to."""
@@ -32,5 +34,6 @@ def report_page(
         evidence.harness,
         tuple(quality),
         tuple(past),
+        costs,
     )
     return render("report.html.j2", trial=trial, hub=hub)

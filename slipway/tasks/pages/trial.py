@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+from slipway.tasks.contracts.fit.ledger import Ledger
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from slipway.tasks.contracts.measured.harness import HarnessReport
 from slipway.tasks.contracts.measured.measurement import AnswerRow, Flaw, LevelSummary
@@ -59,6 +60,7 @@ class Trial:
     """What quantize measured of the model itself, as sentences."""
     past: tuple[Point, ...] = ()
     """Earlier candidates, the oldest first."""
+    costs: Ledger | None = None
     problems: tuple[str, ...] = ()
 
     @property
@@ -129,7 +131,7 @@ def read_trial(channel: Channel, release_id: str, run: str, layout: Layout, read
     name, evidence = channel.name, layout.evidence(channel.name, release_id, run)
     uris = {
         "release": layout.release(name, release_id),
-        **{file: f"{evidence}/{file}.json" for file in ("gate", "answers", "summary", "harness")},
+        **{file: f"{evidence}/{file}.json" for file in ("gate", "answers", "summary", "harness", "cost")},
     }
     parse = {
         "release": reading.RELEASE,
@@ -137,6 +139,7 @@ def read_trial(channel: Channel, release_id: str, run: str, layout: Layout, read
         "answers": reading.ANSWERS,
         "summary": reading.SUMMARIES,
         "harness": reading.HARNESS,
+        "cost": reading.COSTS,
     }
     found = reader.read({uri: parse[what] for what, uri in uris.items()})
     documents = {what: found[uri] for what, uri in uris.items()}
@@ -149,5 +152,6 @@ def read_trial(channel: Channel, release_id: str, run: str, layout: Layout, read
         documents["summary"].value or (),
         documents["harness"].value,
         past=read_points(channel, layout, reader),
+        costs=documents["cost"].value,
         problems=problems_of(documents),
     )

@@ -10,6 +10,8 @@ from slipway.tasks.adapters.judge import expectations
 from slipway.tasks.adapters.judge.comparison import Comparison, compare, of_texts
 from slipway.tasks.adapters.store.evidence_folder import EvidenceFolder
 from slipway.tasks.adapters.workspace import Outcome, Workspace
+from slipway.tasks.contracts.fit.ledger import Ledger, ledger
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.measured.evidence import Evidence, Line, TextLosses, lines
 from slipway.tasks.contracts.measured.gate import GateReport, Interval, Judgement, Verdict, interval_words, worst
 from slipway.tasks.contracts.measured.harness import HarnessLine, HarnessReport, harness_lines, unjudged
@@ -17,8 +19,9 @@ from slipway.tasks.contracts.measured.measurement import AnswerRow, LevelSummary
 from slipway.tasks.contracts.spec.gate import OF_TEXTS, Benchmark, Expectation
 from slipway.tasks.contracts.spec.harness import HarnessLimit
 from slipway.tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.contracts.step_names import STEPS
 from slipway.tasks.contracts.stored.release import Release
-from slipway.tasks.pages.reading import StoreReader
+from slipway.tasks.pages.reading import RESULT, StoreReader
 from slipway.tasks.pages.report import report_page
 from slipway.tasks.pages.timeline import Point, read_points
 
@@ -26,21 +29,30 @@ DIVERGENCE = Expectation(metric="kl_divergence", at_most=0)
 
 
 def run(release: Release, workspace: Workspace) -> Outcome:
-    """Judge every expectation of the spec; write gate.json, the suites' documents and report.html.
+    """Judge every expectation of the spec; write gate.json, cost.json, the suites' documents and report.html.
 
     Missing data makes a line inconclusive; it never raises.
     """
     folder = workspace.evidence(release)
     summaries = _summaries(folder)
     quantized = workspace.artifacts.find("quantize", release.plan.stages["quantize"].key)
-    evidence = _evidence(release, folder, quantized.metrics if quantized else {}, summaries)
+    costs = _costs(release, workspace, summaries)
+    folder.write("cost.json", costs.model_dump(mode="json"))
+    evidence = _evidence(release, folder, quantized.metrics if quantized else {}, summaries, costs)
     verdict, documents = judge(release, evidence)
     folder.write("expectations.json", documents)
     document = verdict.model_dump(mode="json")
     folder.write("gate.json", document)
     past = _past(release, workspace)
     page = report_page(
-        release, verdict, evidence, summaries, past=past, quality=_quality(evidence), hub=workspace.site.hub.endpoint
+        release,
+        verdict,
+        evidence,
+        summaries,
+        past=past,
+        quality=_quality(evidence),
+        costs=costs,
+        hub=workspace.site.hub.endpoint,
     )
     folder.write_bytes("report.html", page.encode(), content_type="text/html; charset=utf-8")
     refused = [judgement.why for judgement in verdict.judgements if judgement.verdict is not Verdict.PASSED]
@@ -50,8 +62,31 @@ def run(release: Release, workspace: Workspace) -> Outcome:
     return Outcome("; ".join([summary, *refused]), data)
 
 
+def _costs(release: Release, workspace: Workspace, summaries: Sequence[LevelSummary]) -> Ledger:
+    """What the run has cost, and what the candidate's tokens cost under the measured load."""
+    layout, spec = workspace.layout, release.spec
+    uris = [layout.result(spec.name, release.id, step) for step in STEPS]
+    stored = StoreReader(workspace.store).read(dict.fromkeys(uris, RESULT)).values()
+    results = [each.value for each in stored if each.value and each.value.run == release.plan.run]
+    live = workspace.documents.release(layout.release(spec.name, release.plan.live)) if release.plan.live else None
+    tokens = {each.level: each.output_tokens_per_s for each in summaries if each.target == "candidate"}
+    resolved = ResolvedRelease(spec, workspace.site)
+    return ledger(resolved, release.plan.estimate, results, tokens, live=live.spec if live else None)
+
+
+def _token_costs(summaries: Sequence[LevelSummary], costs: Ledger) -> dict[LoadLevel, float]:
+    """What a million tokens of the candidate cost at each level, where that is known."""
+    known = {each.level: each.cost_per_million_tokens for each in costs.levels}
+    levels = {each.level for each in summaries}
+    return {level: cost for level in levels if (cost := known.get(str(level))) is not None}
+
+
 def _evidence(
-    release: Release, folder: EvidenceFolder, metrics: Mapping[str, Any], summaries: Sequence[LevelSummary]
+    release: Release,
+    folder: EvidenceFolder,
+    metrics: Mapping[str, Any],
+    summaries: Sequence[LevelSummary],
+    costs: Ledger,
 ) -> Evidence:
     """What this run recorded, and quantize measured; a missing document counts as no rows."""
     harness = folder.read("harness.json")
@@ -65,6 +100,7 @@ def _evidence(
         harness=HarnessReport.model_validate_json(harness) if harness else None,
         client_busy=_most(summaries, "client_busy"),
         client_chunks=_most(summaries, "client_chunks"),
+        token_costs=_token_costs(summaries, costs),
     )
 
 

@@ -14,6 +14,7 @@ from slipway.cli.settings import Settings
 from slipway.tasks.adapters.kube.lease_object import LeaseHolder
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.ledger import Ledger, LevelCost, StepCost
 from slipway.tasks.contracts.measured.gate import GateReport, Verdict
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
@@ -88,6 +89,19 @@ def test_what_runs_is_explained_by_its_commit_and_the_gate_that_it_passed():
     assert "promoted by run run-2" in text
     assert "answer_accuracy" in text
     assert f"report: https://console.example/models/releases/demo/{LIVE}/evidence/run-2/report.html" in text
+
+
+def test_what_a_release_and_its_tokens_cost_is_explained_by_its_ledger():
+    store = Documents(channel(), gate=gate_json())
+    level = LevelCost(level="concurrency 4", tokens_per_s=200, cost_per_million_tokens=1.5)
+    step = StepCost(step="build", seconds=1800, gpu_hours=0.5, cost=2.25)
+    costs = Ledger(currency="EUR", steps=(step,), cost_per_hour=3.0, levels=(level,))
+    store.documents[f"{LAYOUT.evidence('demo', LIVE, 'run-2')}/cost.json"] = costs.model_dump_json().encode()
+
+    text = explained(store)
+
+    assert "cost: 0.5 GPU-hours and 2.25 EUR until its gate" in text
+    assert "1.5 EUR per million output tokens at concurrency 4" in text
 
 
 def test_the_way_back_is_the_newest_previous_release():

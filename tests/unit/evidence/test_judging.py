@@ -360,3 +360,18 @@ def test_without_texts_there_is_no_divergence():
 
 def test_one_text_is_too_few():
     assert of_texts({"metric": "kl_divergence", "at_most": 1}, 1.0, count=1).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        ({LoadLevel(concurrency=1): 1.5}, Verdict.PASSED),
+        ({LoadLevel(concurrency=1): 2.5}, Verdict.FAILED),
+        ({}, Verdict.INCONCLUSIVE),
+    ],
+    ids=["within", "beyond", "without a price"],
+)
+def test_the_cost_of_tokens_is_judged_at_each_level(costs, expected):
+    released = gated({"metric": "cost_per_million_tokens", "at_most": 2})
+
+    assert verdict_of(released, evidence(requests("candidate", [100] * 4), token_costs=costs)) is expected

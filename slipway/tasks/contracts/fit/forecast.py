@@ -155,7 +155,7 @@ def forecast(
     """What the plan's steps will take if they take as long as they did in `past`, beside the live release."""
     prices = release.site.prices
     placement = release.serving
-    replicas, shared = _candidate(release.spec, live)
+    replicas, shared = candidate_share(release.spec, live)
     shapes = {step: release.step(step, plan.estimate).shape for step in steps_of(release.spec) if _runs(step, plan)}
     pods = [
         (_step(step, _expected_s(step, plan, moved, past) if past else None, shape.gpus), quantity(shape.cpu))
@@ -181,9 +181,7 @@ def forecast(
         gpu=release.spec.engine.gpu,
         candidate_gpu_hours=candidate.gpu_hours,
         gpu_hours=gpu_hours,
-        cost=None
-        if prices is None or gpu_hours is None
-        else _cost(prices, release.spec.engine.gpu, gpu_hours, cpu_hours),
+        cost=None if gpu_hours is None else price_of(prices, release.spec.engine.gpu, gpu_hours, cpu_hours),
         currency=prices.currency if prices else None,
     )
 
@@ -252,7 +250,7 @@ def needed_requests(gate: Gate, report: GateReport) -> tuple[NeededRequests, ...
     return tuple(needed)
 
 
-def _candidate(spec: ReleaseSpec, live: ReleaseSpec | None) -> tuple[int, int]:
+def candidate_share(spec: ReleaseSpec, live: ReleaseSpec | None) -> tuple[int, int]:
     """The candidate's replicas, and how many GPUs (without GPUs: replicas) of the live release they take over."""
     if live is None or spec.rollout.surge == "full":
         return spec.serving.replicas.min, 0
@@ -283,7 +281,8 @@ def _step(step: Step, seconds: float | None, gpus: int) -> StepForecast:
     )
 
 
-def _cost(prices: Prices, product: str | None, gpu_hours: float, cpu_hours: float) -> float | None:
-    if product is not None and product not in prices.gpu_hour:
+def price_of(prices: Prices | None, product: str | None, gpu_hours: float, cpu_hours: float) -> float | None:
+    """What GPUs of a product and CPUs cost for these hours; None where the site has no price for them."""
+    if prices is None or (product is not None and product not in prices.gpu_hour):
         return None
     return gpu_hours * (prices.gpu_hour[product] if product else 0.0) + cpu_hours * prices.cpu_hour

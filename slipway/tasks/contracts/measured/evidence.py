@@ -38,6 +38,7 @@ UNITS = {
     "output_tokens_per_s": "tokens/s",
     "requests_per_s": "requests/s",
     "goodput_per_s": "requests/s",
+    "cost_per_million_tokens": "",
     "perplexity": "",
     "kl_divergence": "nats",
 }
@@ -72,6 +73,8 @@ class Evidence:
     """Share of its time in which the load generator computed, by level, where that is known."""
     client_chunks: Mapping[LoadLevel, float] = field(default_factory=dict)
     """Chunks that arrived, as a share of those that the load generator can stamp, by level, where that is known."""
+    token_costs: Mapping[LoadLevel, float] = field(default_factory=dict)
+    """What a million output tokens of the candidate cost, by level, where the site has prices."""
 
     def level(self, target: Target, level: LoadLevel) -> list[RequestRow]:
         """Rows of one target at one level."""
@@ -166,6 +169,8 @@ def _outcomes(metric: str, answers: Sequence[AnswerRow]) -> list[bool]:
 
 def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) -> Line:
     candidate = evidence.level("candidate", level)
+    if expectation.metric == "cost_per_million_tokens":
+        return _of_cost(expectation, level, evidence.token_costs.get(level), len(candidate))
     samples = _samples(expectation, candidate, evidence.goodput)
     count = len(samples) if expectation.metric in PER_REQUEST_METRICS else len(candidate)
     baseline: tuple[float, ...] = ()
@@ -180,6 +185,12 @@ def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) ->
     return _checked(
         replace(line, client_busy=evidence.client_busy.get(level), client_chunks=evidence.client_chunks.get(level))
     )
+
+
+def _of_cost(expectation: Expectation, level: LoadLevel, cost: float | None, count: int) -> Line:
+    if cost is None:
+        return Line(expectation, level, problem="no cost is known: no tokens, or no price in the site's prices")
+    return _checked(Line(expectation, level, (cost,), count=count))
 
 
 def _samples(expectation: Expectation, rows: Sequence[RequestRow], goodput: Goodput) -> tuple[float, ...]:

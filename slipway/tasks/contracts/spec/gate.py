@@ -40,6 +40,7 @@ Metric = Literal[
     "output_tokens_per_s",
     "requests_per_s",
     "goodput_per_s",
+    "cost_per_million_tokens",
     "perplexity",
     "kl_divergence",
 ]
@@ -49,13 +50,14 @@ PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
     "output_tokens_per_s",
     "requests_per_s",
     "goodput_per_s",
+    "cost_per_million_tokens",
 }
 """Metrics of the load test: one value at each level of load. The others are for the release as a whole."""
 OF_QUALITY: frozenset[str] = frozenset({"answer_accuracy", "empty_rate", "repetition_rate", "truncated_rate"})
 """Metrics of the answers to gate.quality.dataset."""
 OF_TEXTS: frozenset[str] = frozenset({"perplexity", "kl_divergence"})
 """Metrics over the texts of gate.quality.perplexity."""
-COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate"}
+COMPARED_WITH_LIVE: frozenset[str] = PER_LEVEL_METRICS - {"error_rate", "cost_per_million_tokens"}
 
 
 Concurrency = Annotated[int, Field(ge=1, le=1024)]
