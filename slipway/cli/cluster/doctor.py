@@ -12,7 +12,8 @@ from slipway.cli.arguments import settings_of
 from slipway.cli.cluster.image_ages import image_ages
 from slipway.cli.cluster.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
 from slipway.cli.terminal import echo
-from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, TRTLLM_RELEASES, VLLM_RELEASES, Flavour
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, TRTLLM_RELEASES, VLLM_RELEASES
+from slipway.tasks.contracts.engine.triton_releases import Flavour
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.document_files import read_contract_file

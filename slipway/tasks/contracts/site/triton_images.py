@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, Flavour, outlasting
-from slipway.tasks.contracts.engine.triton_releases import ROWS, Row
+from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind, outlasting
+from slipway.tasks.contracts.engine.triton_releases import ROWS, Flavour, Row
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.site import Gpu
 

@@ -8,7 +8,7 @@ TensorRT-LLM leaves the positions of yarn as they are; transformers, which openv
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
-from slipway.tasks.contracts.engine.engine_kinds import Flavour
+from slipway.tasks.contracts.engine.triton_releases import Flavour
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.engines.checkpoint.config_defaults import completed
