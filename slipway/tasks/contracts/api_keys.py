@@ -20,6 +20,8 @@ OWN_KEY_VARIABLE = "SLIPWAY_API_KEY"
 """Environment variable with the key of whoever sends requests: steps and the command. Also its name in the Secret."""
 KEYS_VOLUME = "keys"
 """Volume with the Secret of hashes, in a pod whose front asks for keys (k8s_manifests/serving)."""
+SUBJECT_PREFIX = "jwt:"
+"""What the name of a client begins with that has a token and no key; the token's subject follows."""
 CLIENT_HEADER = "x-slipway-client"
 """Header by which OpenAI's API learns the name of the key from the front, which removes a client's own."""
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")

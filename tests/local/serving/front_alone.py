@@ -35,7 +35,7 @@ class Front:
     `keys` is a file of API keys. A `locked` front without one asks for keys, and is not told where they are.
     """
 
-    def __init__(self, triton_port, folder, keys=None, origins=(), quotas=(), locked=False):
+    def __init__(self, triton_port, folder, keys=None, origins=(), quotas=(), jwt=None, locked=False):
         self.port, self.grpc_port, self.probe_port, self.stats_port = free_ports(4)
         ports = {PORTS["http"]: self.port, PORTS["grpc"]: self.grpc_port, front.PROBE_PORT: self.probe_port}
         ports[front.STATS_PORT] = self.stats_port
@@ -46,7 +46,7 @@ class Front:
             TEMPLATES,
             front.STATS_PORT,
             limits=Limits(4096, 4096, REQUESTS),
-            access=Access(bool(keys or locked), quotas, origins),
+            access=Access(bool(keys or locked), quotas, origins, jwt),
         )
         document = json.loads(text, object_hook=lambda each: each | shorter(each, ports))
         command = [ENVIRONMENTS / "front/bin/envoy", "--disable-hot-restart", "--concurrency", "2"]

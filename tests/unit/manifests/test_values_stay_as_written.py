@@ -31,10 +31,14 @@ def shape(**changes):
     return {name: {**value, **changes} for name, value in EKS["shapes"].items()}
 
 
+TOKENS = {"issuer": "https://a.b", "audiences": ["models"], "jwks_uri": "https://a.b/jwks.json"}
 PLACES = {
     "bind_address": lambda text: {"serving": {"bind_address": text}},
     "browser_origins": lambda text: {"serving": {"browser_origins": [text]}},
     "keys_secret": lambda text: {"serving": {"authentication": {"keys_secret": text}}},
+    "issuer": lambda text: {"serving": {"authentication": {"jwt": {**TOKENS, "issuer": text}}}},
+    "audience": lambda text: {"serving": {"authentication": {"jwt": {**TOKENS, "audiences": [text]}}}},
+    "jwks_uri": lambda text: {"serving": {"authentication": {"jwt": {**TOKENS, "jwks_uri": f"https://a.b/{text}"}}}},
     "mpi_secret": lambda text: {"serving": {"mpi_secret": text}},
     "namespace": lambda text: {"kubernetes": {"serving_namespace": text}},
     "credentials": lambda text: {"object_store": {**EKS["object_store"], "credentials_secret": text}},

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from slipway.tasks.contracts.api_keys import MOST_KEYS, NAME, OWN_KEY_VARIABLE
+from slipway.tasks.contracts.api_keys import MOST_KEYS, NAME, OWN_KEY_VARIABLE, SUBJECT_PREFIX
 from slipway.tasks.contracts.base import UserDocument
 from slipway.tasks.contracts.kubernetes_text import ObjectName
 
@@ -14,7 +14,9 @@ KEYS_FILE = "keys"
 
 EVERY_OTHER = "*"
 """Name of the quota of all keys that have none of their own."""
-QuotaName = Annotated[str, Field(pattern=rf"^(\*|{NAME.pattern})$")]
+QuotaName = Annotated[str, Field(pattern=rf"^(\*|(?:{SUBJECT_PREFIX})?{NAME.pattern})$")]
+Claim = Annotated[str, Field(max_length=256, pattern=r"^[!-#%-~]+$")]
+"""Without a dollar, which Kubernetes would expand in the front's command."""
 
 
 class Quota(UserDocument):
@@ -28,6 +30,20 @@ class Quota(UserDocument):
         ge=1,
         le=1_000_000_000,
         description="tokens of prompts and answers of OpenAI's API, counted when an answer ends",
+    )
+
+
+class TokenIssuer(UserDocument):
+    """Who issues tokens (JSON Web Tokens, as of OpenID Connect) that are as good as a key."""
+
+    issuer: Claim = Field(description="claim iss, such as https://id.example")
+    audiences: tuple[Claim, ...] = Field(
+        min_length=1, max_length=16, description="claim aud: a token names one of them"
+    )
+    jwks_uri: str = Field(
+        max_length=512,
+        pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?/[A-Za-z0-9/._~-]*$",
+        description="where the front reads the issuer's keys, every five minutes",
     )
 
 
@@ -47,3 +63,4 @@ class Authentication(UserDocument):
         max_length=MOST_KEYS,
         description=f"quotas by name of keys; {EVERY_OTHER} is for each other name, Slipway's own among them",
     )
+    jwt: TokenIssuer | None = Field(default=None, description="whose tokens are taken beside keys; absent: nobody's")

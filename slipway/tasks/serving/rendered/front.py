@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from slipway.tasks.contracts.api_keys import CLIENT_HEADER
-from slipway.tasks.contracts.site.authentication import KEYS_FILE, Quota
+from slipway.tasks.contracts.site.authentication import KEYS_FILE, Quota, TokenIssuer
 from slipway.tasks.contracts.site.site import ServingSite, Site
 from slipway.tasks.serving.openai_api.generation.grammars import BUDGET, TRANSLATORS
 from slipway.tasks.serving.rendered import front_keys, front_routes
@@ -101,6 +101,8 @@ class Access:
     """Requests a minute by name of keys; `*` is for each other name."""
     origins: tuple[str, ...] = ()
     """Origins whose pages may use OpenAI's API."""
+    jwt: TokenIssuer | None = None
+    """Whose tokens are taken beside keys."""
 
 
 def values(
@@ -208,6 +210,8 @@ def config(
             "origins": access.origins,
             "quotas": front_keys.request_quotas(access.quotas) if access.quotas else None,
             "client_header": CLIENT_HEADER,
+            "tokens": front_keys.token_check(access.jwt) if access.jwt else None,
+            "jwks": front_keys.jwks_cluster(access.jwt.jwks_uri) if access.jwt else None,
             "over_quota": front_keys.OVER_QUOTA,
             "openai_over_quota": {"error": OPENAI_OVER_QUOTA},
             "anthropic_over_quota": {"type": "error", "error": ANTHROPIC_OVER_QUOTA},
@@ -235,7 +239,10 @@ def _access(serving: ServingSite) -> Access:
     requests = tuple(
         (name, each.requests_per_minute or front_keys.UNLIMITED_REQUESTS) for name, each in _quotas(serving)
     )
-    return Access(serving.authentication != "none", requests, tuple(serving.browser_origins))
+    origins = tuple(serving.browser_origins)
+    if serving.authentication == "none":
+        return Access(origins=origins)
+    return Access(True, requests, origins, serving.authentication.jwt)
 
 
 def _quotas(serving: ServingSite) -> list[tuple[str, Quota]]:

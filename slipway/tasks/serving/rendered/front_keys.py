@@ -6,9 +6,10 @@ docs/decisions/0047-api-keys-in-the-front.md.
 
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from slipway.tasks.contracts import api_keys
-from slipway.tasks.contracts.site.authentication import EVERY_OTHER
+from slipway.tasks.contracts.site.authentication import EVERY_OTHER, TokenIssuer
 from slipway.tasks.serving.rendered import front_routes
 
 FOLDER = "/run/keys"
@@ -38,6 +39,9 @@ COUNTER = {
 """The same requests, counted: over HTTP and gRPC, whichever server answers."""
 COUNTER_SCOPE = {"prefix": "slipway", "max_counters": 20 * api_keys.MOST_KEYS}
 """Names of keys are bounded, and statuses are few."""
+TOKEN, JWKS, JWKS_CACHE = "token", "jwks", "300s"
+CA_FILE = "/etc/ssl/certs/ca-certificates.crt"
+"""Of Debian's images and of those without a distribution, Envoy's among them."""
 ALWAYS = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
 UNLIMITED_REQUESTS = 1_000_000_000
 UNLIMITED = {"max_tokens": UNLIMITED_REQUESTS, "tokens_per_fill": UNLIMITED_REQUESTS, "fill_interval": "1s"}
@@ -173,6 +177,15 @@ local function client_or_none(handle, secret)
   handle:logErr(name)
 end
 
+-- Of a token that Envoy has checked. Other letters than those of a name could break a line of a log or of metrics
+local function token_subject(handle)
+  local checked = handle:streamInfo():dynamicMetadata():get("envoy.filters.http.jwt_authn")
+  local subject = checked and checked["TOKEN_FIELD"] and checked["TOKEN_FIELD"]["sub"]
+  if type(subject) == "string" and subject ~= "" then
+    return "SUBJECT_PREFIX" .. subject:lower():gsub("[^a-z0-9._-]", "_"):sub(1, LONGEST_NAME)
+  end
+end
+
 function envoy_on_request(handle)
   local headers = handle:headers()
   local bearer = (headers:get("authorization") or ""):match("^[Bb][Ee][Aa][Rr][Ee][Rr] +(%S+)$")
@@ -183,7 +196,7 @@ function envoy_on_request(handle)
   if is_open(headers) then
     return
   end
-  local name = secret and #secret > 0 and #secret <= LONGEST and client_or_none(handle, secret)
+  local name = token_subject(handle) or secret and #secret > 0 and #secret <= LONGEST and client_or_none(handle, secret)
   if not name then
     handle:respond({[":status"] = "401", ["www-authenticate"] = "Bearer"}, secret and "WRONG_KEY" or "NO_KEY")
     return
@@ -233,6 +246,62 @@ def request_quotas(per_minute: Iterable[tuple[str, int]]) -> dict[str, Any]:
     }
 
 
+def token_check(issuer: TokenIssuer) -> dict[str, Any]:
+    """Envoy's filter that checks tokens. It refuses nothing: whoever has no token may have a key."""
+    return {
+        "providers": {
+            "site": {
+                "issuer": issuer.issuer,
+                "audiences": list(issuer.audiences),
+                "require_expiration": True,
+                "from_headers": [{"name": "Authorization", "value_prefix": "Bearer "}],
+                "payload_in_metadata": TOKEN,
+                "remote_jwks": {
+                    "http_uri": {"uri": issuer.jwks_uri, "cluster": JWKS, "timeout": "5s"},
+                    "cache_duration": JWKS_CACHE,
+                    "async_fetch": {"fast_listener": True},
+                },
+            }
+        },
+        "rules": [
+            {
+                "match": {"prefix": "/"},
+                "requires": {
+                    "requires_any": {"requirements": [{"provider_name": "site"}, {"allow_missing_or_failed": {}}]}
+                },
+            }
+        ],
+    }
+
+
+def jwks_cluster(uri: str) -> dict[str, Any]:
+    """Where Envoy fetches the issuer's keys."""
+    address = urlsplit(uri)
+    host, is_tls = str(address.hostname), address.scheme == "https"
+    socket = {"address": host, "port_value": address.port or (443 if is_tls else 80)}
+    cluster: dict[str, Any] = {
+        "name": JWKS,
+        "type": "STRICT_DNS",
+        "connect_timeout": "5s",
+        "load_assignment": {
+            "cluster_name": JWKS,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"socket_address": socket}}}]}],
+        },
+    }
+    if is_tls:
+        names = [{"san_type": "DNS", "matcher": {"exact": host}}]
+        trusted = {"trusted_ca": {"filename": CA_FILE}, "match_typed_subject_alt_names": names}
+        cluster["transport_socket"] = {
+            "name": "envoy.transport_sockets.tls",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+                "sni": host,
+                "common_tls_context": {"validation_context": trusted},
+            },
+        }
+    return cluster
+
+
 def http_guard() -> str:
     """The filter of the HTTP port."""
     return _guard(HTTP_OPEN, "GET")
@@ -252,6 +321,8 @@ def _guard(paths: tuple[str, ...], method: str) -> str:
         "NEVER": api_keys.NEVER,
         "CLIENT_HEADER": api_keys.CLIENT_HEADER,
         "METADATA": METADATA,
+        "TOKEN_FIELD": TOKEN,
+        "SUBJECT_PREFIX": api_keys.SUBJECT_PREFIX,
         "CLIENT_FIELD": CLIENT,
         "NO_KEY": NO_KEY,
         "WRONG_KEY": WRONG_KEY,
