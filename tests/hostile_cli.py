@@ -85,6 +85,7 @@ FILE_COMMANDS = (
     ("--site", "{site}", "export", "demo", "--to", "{}"),
     ("--site", "{site}", "setup", "--iam-policies", "{}"),
     ("--site", "{}", "status", "demo"),
+    ("--site", "{}", "init", "acme/model"),
     ("plan", "{}"),
 )
 FULL_COMMANDS = (

@@ -31,6 +31,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 COMMANDS = {
     "validate": "slipway.cli.files.documents",
     "schema": "slipway.cli.files.documents",
+    "init": "slipway.cli.runs.init",
     "migrate": "slipway.cli.files.migrate",
     "doctor": "slipway.cli.cluster.doctor",
     "setup": "slipway.cli.cluster.setup",

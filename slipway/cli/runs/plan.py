@@ -78,14 +78,14 @@ def _preview(
                 found=what,
                 remedy="Leave it out, or give the model's name.",
             )
-        return _here(Path(what), settings, revision, force=force)
+        return plan_here(Path(what), settings, revision, force=force)
     from slipway.cli.runs.plan_in_airflow import plan_in_airflow  # noqa: PLC0415 - imports what a file's plan need not wait for
 
     return plan_in_airflow(what, settings, revision, force=force, timeout=timeout, run_id=run_id, failed=failed)
 
 
-def _here(file: Path, settings: Settings, revision: str | None, *, force: bool) -> "Preview":
-    """Plan in the environment of the steps: the versions of its tools are part of the keys."""
+def plan_here(file: Path, settings: Settings, revision: str | None, *, force: bool) -> "Preview":
+    """Plan a spec's file in the environment of the steps: the versions of its tools are part of the keys."""
     arguments = ["plan", "--spec", str(file), "--run", BY_HAND]
     options = [*([f"--revision={revision}"] if revision else []), *(["--force"] if force else [])]
     with tempfile.TemporaryDirectory(prefix="slipway-plan-") as folder:

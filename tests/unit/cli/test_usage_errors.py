@@ -24,6 +24,7 @@ ARGUMENTS = {
     "approve": ["demo"],
     "rollback": ["demo"],
     "explain": ["demo"],
+    "init": ["acme/model"],
     "logs": ["demo"],
     "cancel": ["demo"],
     "open": ["demo"],

@@ -1,0 +1,83 @@
+"""`slipway init` writes a spec with an engine that plan does not refuse."""
+
+import pytest
+
+from slipway.cli.runs.init import Choice, Model, engines, fitting, positions_of, spec_text
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.documents import parse_contract
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.document_files import read_document
+from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
+
+MODEL = Model("acme/Big.Model-7B", "main", 131072)
+
+
+@pytest.fixture
+def site():
+    return read_contract(Site, read_document(REPOSITORY / "sites/eks.yaml"), "eks.yaml")
+
+
+def planner(*, least_gpus):
+    """Plan of a model that needs this many GPUs in each weight format; others never fit."""
+
+    def plan(text):
+        spec = parse_contract(ReleaseSpec, text.encode(), "spec.yaml")
+        needed = least_gpus.get(spec.quantization.format)
+        if needed is None:
+            raise InputError("the architecture is not served")
+        if needed > spec.engine.tensor_parallel:
+            raise InputError("it does not fit", remedy=f"Set tensor_parallel {needed}.")
+
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("least_gpus", "weights", "gpus"),
+    [
+        ({"none": 1, "fp8_online": 1}, "none", 1),
+        ({"none": 2, "fp8_online": 1}, "fp8_online", 1),
+        ({"none": 4}, "none", 4),
+    ],
+)
+def test_the_most_accurate_format_on_the_fewest_gpus_is_chosen(site, least_gpus, weights, gpus):
+    gpu = next(iter(site.gpus))
+
+    assert fitting(MODEL, "vllm", gpu, planner(least_gpus=least_gpus)) == Choice("vllm", gpu, weights, gpus)
+
+
+def test_the_spec_is_valid_and_says_what_else_fits_and_what_does_not(site):
+    plan = planner(least_gpus={"fp8_online": 1})
+    tried = [fitting(MODEL, kind, gpu, plan) for kind, gpu in engines(site)]
+
+    text = spec_text(MODEL, site, tried)
+
+    spec = parse_contract(ReleaseSpec, text.encode(), "spec.yaml")
+    assert (spec.name, spec.engine.kind, spec.quantization.format) == ("big-model-7b", "vllm", "fp8_online")
+    assert spec.engine.max_sequence_tokens == 8192
+    assert text.count("fits with format fp8_online") == len(site.gpus)
+    assert "# " in text
+    assert "openvino on CPU: the architecture is not served" in text
+
+
+def test_a_model_that_fits_nowhere_gets_no_spec(site):
+    tried = [fitting(MODEL, "vllm", gpu, planner(least_gpus={})) for gpu in site.gpus]
+
+    with refused(what="no engine of site", found="the architecture is not served", remedy="smaller model"):
+        spec_text(MODEL, site, tried)
+
+
+@pytest.mark.parametrize(
+    ("config", "positions"),
+    [
+        ({"max_position_embeddings": 2048}, 2048),
+        ({"text_config": {"max_position_embeddings": 512}}, 512),
+        ({}, 4096),
+        ([], 4096),
+        ({"max_position_embeddings": "many"}, 4096),
+    ],
+)
+def test_positions_are_those_of_the_language_model(config, positions):
+    assert positions_of(config) == positions
