@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import httpx
 from huggingface_hub import errors, get_session, hf_raise_for_status
-from huggingface_hub.utils import build_hf_headers
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # imported there, in no __all__
 from typing_extensions import override
 
 from slipway.tasks.adapters.bounded_http import FILE_BODY
