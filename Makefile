@@ -2,6 +2,7 @@
 # make test        every tier of tests; TIER=unit runs one: unit, contracts, dags, cluster, local, or a folder of tests
 # make test-vllm   the real vLLM on CPU behind the real Triton: an environment of 3.4 GB, made in minutes (requirements/README.md)
 # make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
+# make docs        the documentation site, in .slipway/docs/site
 # make wheel       the slipway command as a wheel, in .slipway/wheel
 # make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
 # make kind        a cluster of kind with registry, S3, Hub and Airflow, and a release in it: needs Docker (docs/cluster-setup.md)
@@ -18,7 +19,7 @@ GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
 # Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
 SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
 
-.PHONY: demo test test-vllm check lint types wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
+.PHONY: demo test test-vllm check lint types docs wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
 
 demo:
 	@$(PYTHON) -m local.environments $(LAPTOP) --then -m demo --began $(BEGAN) $(if $(CANARY),--canary)
@@ -69,6 +70,12 @@ types-scripts:
 
 types-layers:
 	@$(ENVS)/dev/bin/lint-imports
+
+docs: environments
+	@$(PYTHON) -m local.environments docs
+	@rm -rf .slipway/docs
+	@$(ENVS)/local/bin/python docs/build_pages.py .slipway/docs/pages
+	@$(ENVS)/docs/bin/mkdocs build --quiet
 
 wheel: dev
 	@rm -rf .slipway/wheel

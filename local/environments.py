@@ -44,6 +44,7 @@ NAMES = (
     "peers",
     "local",
     "dev",
+    "docs",
     "vllm",
     "vllm-0.24.0",
     "vllm-0.27.1",
