@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from slipway.tasks.contracts.measured.gate import GateReport
+from slipway.tasks.contracts.measured.measurement import LevelSummary
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEvent
 from slipway.tasks.contracts.stored.release import Release
@@ -52,6 +53,8 @@ class ModelRow:
     live: Release | None = None
     gate: GateReport | None = None
     """The report behind the newest event, if that is a refusal by the gate."""
+    measured: LevelSummary | None = None
+    """What the gate measured of the live release at the lowest level of load."""
     problem: str = ""
     """Why the channel or the live release cannot be shown."""
 
@@ -104,6 +107,12 @@ def gate_uri(layout: Layout, name: str, event: ChannelEvent) -> str:
     return f"{layout.evidence(name, event.release_id, event.run)}/gate.json"
 
 
+def promotion(channel: Channel) -> ChannelEvent | None:
+    """The promotion of the live release; None if the channel no longer remembers it."""
+    live = channel.live.release_id if channel.live else None
+    return next((each for each in channel.history if each.event == "promoted" and each.release_id == live), None)
+
+
 def read_rows(names: Collection[str], layout: Layout, reader: Reader) -> list[ModelRow]:
     """A row for each model, in that order; two rounds of reading, however many there are."""
     channels = reader.read({layout.channel(name): reading.CHANNEL for name in names})
@@ -112,10 +121,16 @@ def read_rows(names: Collection[str], layout: Layout, reader: Reader) -> list[Mo
         channel = channels[layout.channel(name)].value
         if channel and channel.live:
             wanted[channel.live.release_uri] = reading.RELEASE
+        if channel and (promoted := promotion(channel)):
+            wanted[_summary_uri(layout, name, promoted)] = reading.SUMMARIES
         if channel and channel.history and channel.history[0].event == "refused":
             wanted[gate_uri(layout, name, channel.history[0])] = reading.GATE
     documents = reader.read(wanted)
     return [_row(name, channels[layout.channel(name)], documents, layout) for name in names]
+
+
+def _summary_uri(layout: Layout, name: str, event: ChannelEvent) -> str:
+    return f"{layout.evidence(name, event.release_id, event.run)}/summary.json"
 
 
 def _row(name: str, stored: reading.Stored, documents: dict[str, reading.Stored], layout: Layout) -> ModelRow:
@@ -124,5 +139,9 @@ def _row(name: str, stored: reading.Stored, documents: dict[str, reading.Stored]
         return ModelRow(name, problem=f"its channel cannot be shown: {stored.problem}" if stored.problem else "")
     live = documents.get(channel.live.release_uri) if channel.live else None
     gate = documents.get(gate_uri(layout, name, channel.history[0])) if channel.history else None
+    promoted = promotion(channel)
+    summaries = documents[_summary_uri(layout, name, promoted)].value if promoted else None
+    own = [each for each in summaries or () if each.target == "candidate"]
+    measured = min(own, key=lambda each: each.level, default=None)
     problem = f"its live release cannot be shown: {live.problem}" if live and live.problem else ""
-    return ModelRow(name, channel, live.value if live else None, gate.value if gate else None, problem)
+    return ModelRow(name, channel, live.value if live else None, gate.value if gate else None, measured, problem)

@@ -9,7 +9,7 @@ from slipway.tasks.pages.models import DAYS, PAGE_ROWS, Doing, Link, read_rows, 
 from slipway.tasks.pages.reading import Stored
 from slipway.tasks.pages.templates import render
 from tests.fakes.page_documents import PageDocuments
-from tests.fakes.refused_release import LIVE, documents
+from tests.fakes.refused_release import LIVE, SUMMARIES, documents
 from tests.support.strange_pages import Structure
 
 LAYOUT = Layout("s3://bucket")
@@ -52,6 +52,16 @@ def test_a_row_says_what_is_live_why_the_last_one_was_refused_and_what_runs():
     for expected in (LIVE.id, "slipway/demo-llama@aaaaaaaa", "openvino", "int8", "benchmark", "Release"):
         assert expected in text
     assert "refused: 2 of 3 smoke answers wrong, and 1 more" in text
+
+
+def test_a_row_says_what_the_gate_measured_of_the_live_release():
+    own = [each for each in SUMMARIES if each.target == "candidate"]
+    measured = own[0].model_copy(update={"errors": 2, "concurrency": 1})
+    uri = f"{LAYOUT.evidence('demo', LIVE.id, 'one')}/summary.json"
+
+    text = page(["demo"], PageDocuments({**documents(LAYOUT), uri: [*own, measured]})).text
+
+    assert "TTFT p95 324 msconcurrency 12 of 64 requests failed" in text  # a line each
 
 
 def test_the_strip_goes_back_thirty_days():
