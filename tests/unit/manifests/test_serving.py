@@ -16,11 +16,11 @@ from pydantic import ValidationError
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.site.authentication import Authentication
+from slipway.tasks.contracts.site.authentication import Authentication, Quota
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from slipway.tasks.serving.pod import drain, lead
-from slipway.tasks.serving.rendered import manifests
+from slipway.tasks.serving.rendered import front_keys, manifests
 from tests.contracts.recorded import check_object, check_writable, contract
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC
@@ -223,6 +223,25 @@ def test_with_cloud_identities_there_are_no_credentials_at_all():
     text = yaml.safe_dump(pods(rendered("eks", {}))[0])
 
     assert "secretKeyRef" not in text
+
+
+def test_quotas_of_a_site_reach_the_front_and_openais_api():
+    quotas = {"alice": Quota(requests_per_minute=5, tokens_per_minute=7), "bob": Quota(tokens_per_minute=9)}
+    place = site("local")
+    access = Authentication(quotas=quotas)
+    place = place.model_copy(update={"serving": place.serving.model_copy(update={"authentication": access})})
+    pod = pods(manifests.deployment(version(1), URI, place, TEMPLATES))[0]
+    commands = {each["name"]: each.get("command") for each in pod["initContainers"]}
+
+    assert "--clients" in commands["openai"]
+    assert [word for word in commands["openai"] if "per-minute" in word] == [
+        "--tokens-per-minute=alice=7",
+        "--tokens-per-minute=bob=9",
+    ]
+    buckets = re.findall(
+        r'"value":"(\w+)"}],"token_bucket":{"fill_interval":"60s","max_tokens":(\d+)', str(commands["front"])
+    )
+    assert set(buckets) == {("alice", "5"), ("bob", str(front_keys.UNLIMITED_REQUESTS))}
 
 
 def test_a_site_with_authentication_mounts_the_hashes_of_keys_in_the_front_alone():
