@@ -5,16 +5,12 @@ import json
 import pytest
 import yaml
 
-from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.stored.plan import PlanRequest, Source
-from slipway.tasks.contracts.stored.release import Release
-from slipway.tasks.steps import plan
-from tests.fakes.clock import ManualClock
+from slipway.tasks.contracts.stored.plan import Source
 from tests.fakes.eks_site import eks
 from tests.fakes.hub_with_adapters import HubWithAdapters
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.planned_release import release_of
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
 
@@ -41,20 +37,8 @@ def planned(tmp_path, hub):
 
     def run(*adapters, hub=hub, site=(), **engine):
         spec = {**SPEC, "engine": {**SPEC["engine"], "lora": adapters, **engine}}
-        scratch = tmp_path / str(len(list(tmp_path.iterdir())))
-        scratch.mkdir()
-        store = MemoryObjectStore()
-        workspace = Workspace(
-            Site.model_validate({**EKS, **dict(site)}),
-            store,
-            ManualClock(),
-            scratch,
-            REPOSITORY,
-            lambda: hub,
-            lambda _: 2**45,
-        )
-        outcome = plan.run(PlanRequest(spec=ReleaseSpec.model_validate(spec), run="run-1"), workspace)
-        return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
+        place = Site.model_validate({**EKS, **dict(site)})
+        return release_of(ReleaseSpec.model_validate(spec), place, hub, tmp_path)
 
     return run
 

@@ -5,19 +5,14 @@ import json
 import pytest
 import yaml
 
-from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, kinds_with_adapters
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.stored.plan import PlanRequest
-from slipway.tasks.contracts.stored.release import Release
 from slipway.tasks.engines.preflight.lora_memory import lora_bytes
 from slipway.tasks.engines.preflight.model_shape import shape_of
-from slipway.tasks.steps import plan
-from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.hub_with_adapters import HubWithAdapters
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.planned_release import release_of
 from tests.fakes.public_hub import MODELS
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
@@ -58,14 +53,8 @@ def planned(tmp_path):
             "quantization": quantization,
             "engine": {"kind": kind, "lora": lora, **settings},
         }
-        scratch = tmp_path / str(len(list(tmp_path.iterdir())))
-        scratch.mkdir()
-        store = MemoryObjectStore()
         hub = HubWithAdapters(model, polite={"main": files(**dict(adapter))})
-        site = Site.model_validate(eks())
-        workspace = Workspace(site, store, ManualClock(), scratch, REPOSITORY, lambda: hub, lambda _: 2**45)
-        outcome = plan.run(PlanRequest(spec=ReleaseSpec.model_validate({**SPEC, **changes}), run="run-1"), workspace)
-        return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
+        return release_of(ReleaseSpec.model_validate({**SPEC, **changes}), Site.model_validate(eks()), hub, tmp_path)
 
     return run
 

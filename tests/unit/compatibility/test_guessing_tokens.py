@@ -6,18 +6,13 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.stored.plan import PlanRequest
-from slipway.tasks.contracts.stored.release import Release
 from slipway.tasks.engines.huggingface.speculation import vllm_eagle3
 from slipway.tasks.engines.preflight.speculation import check_speculation
-from slipway.tasks.steps import plan
-from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.hub import MemoryHub
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.planned_release import release_of
 from tests.fakes.public_hub import MODELS, PublicHub
 from tests.fakes.releases import SPEC as DEMO
 from tests.fakes.releases import spec as demo
@@ -67,20 +62,8 @@ def planned(tmp_path):
         data["engine"] = {**data["engine"], **({"speculative": speculative} if speculative else {}), **engine}
         data["name"] = engine.pop("model_name", data["name"])
         data["engine"].pop("model_name", None)
-        scratch = tmp_path / str(len(list(tmp_path.iterdir())))
-        scratch.mkdir()
-        store = MemoryObjectStore()
-        workspace = Workspace(
-            Site.model_validate(eks()),
-            store,
-            ManualClock(),
-            scratch,
-            REPOSITORY,
-            lambda: hub or HubWithDraft(),
-            lambda _: 2**45,
-        )
-        outcome = plan.run(PlanRequest(spec=ReleaseSpec.model_validate(data), run="run-1"), workspace)
-        return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
+        spec, site = ReleaseSpec.model_validate(data), Site.model_validate(eks())
+        return release_of(spec, site, hub or HubWithDraft(), tmp_path)
 
     return run
 

@@ -3,15 +3,10 @@
 import pytest
 import yaml
 
-from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
-from slipway.tasks.contracts.stored.plan import PlanRequest
-from slipway.tasks.contracts.stored.release import Release
-from slipway.tasks.steps import plan
-from tests.fakes.clock import ManualClock
-from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.planned_release import release_of
 from tests.fakes.public_hub import MODELS, PublicHub
 from tests.support.paths import REPOSITORY
 from tests.support.refused import refused
@@ -30,14 +25,8 @@ def planned(tmp_path):
     def run(name, site, **shapes):
         data = document("sites", site)
         data["shapes"] |= {shape: data["shapes"][shape] | changed for shape, changed in shapes.items()}
-        store, scratch = MemoryObjectStore(), tmp_path / str(len(list(tmp_path.iterdir())))
-        scratch.mkdir()
-        workspace = Workspace(
-            read_contract(Site, data, site), store, ManualClock(), scratch, REPOSITORY, PublicHub, lambda _: 2**45
-        )
         spec = read_contract(ReleaseSpec, document("specs", name), name)
-        outcome = plan.run(PlanRequest(spec=spec, run="run-1"), workspace)
-        return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
+        return release_of(spec, read_contract(Site, data, site), PublicHub(), tmp_path)
 
     return run
 

@@ -3,7 +3,6 @@
 import pytest
 import yaml
 
-from slipway.tasks.adapters.workspace import Workspace
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.engine.engine_kinds import kinds_with
 from slipway.tasks.contracts.errors import InputError
@@ -14,13 +13,10 @@ from slipway.tasks.contracts.spec.migrate import migrate
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
-from slipway.tasks.contracts.stored.plan import PlanRequest
-from slipway.tasks.contracts.stored.release import Release
 from slipway.tasks.engines.preflight.memory_fit import GIB
-from slipway.tasks.steps import plan
-from tests.fakes.clock import ManualClock
 from tests.fakes.eks_site import eks
 from tests.fakes.object_store import MemoryObjectStore
+from tests.fakes.planned_release import release_of
 from tests.fakes.public_hub import PublicHub
 from tests.fakes.releases import release
 from tests.support.paths import REPOSITORY
@@ -50,20 +46,7 @@ def planned(tmp_path):
     """Plan against the site that ships, with sections replaced; the release."""
 
     def run(spec, hub=None, store=None, **site):
-        store = store or MemoryObjectStore()
-        scratch = tmp_path / str(len(list(tmp_path.iterdir())))
-        scratch.mkdir()
-        workspace = Workspace(
-            Site.model_validate({**EKS, **site}),
-            store,
-            ManualClock(),
-            scratch,
-            REPOSITORY,
-            lambda: hub or PublicHub(),
-            lambda _: 2**45,
-        )
-        outcome = plan.run(PlanRequest(spec=spec, run="run-1"), workspace)
-        return Release.model_validate_json(store.read_bytes(outcome.data["release"]))
+        return release_of(spec, Site.model_validate({**EKS, **site}), hub or PublicHub(), tmp_path, store)
 
     return run
 
