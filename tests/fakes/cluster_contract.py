@@ -9,6 +9,7 @@ from slipway.tasks.adapters.kube.event_object import MoveEvent
 from slipway.tasks.adapters.kube.key_secret import KeySecret
 from slipway.tasks.contracts.api_keys import ApiKey, sha256_of_key
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.serving.rendered import exposure, scaling
 from tests.fakes.rollouts import version
 from tests.fakes.workspace import site
@@ -145,7 +146,7 @@ def test_a_scaler_gets_another_target_when_it_is_applied_again(cluster):
 
 def test_an_ingress_is_applied_found_and_deleted(cluster):
     places = site(serving={"routes": {"kind": "ingress", "host": "{name}.example.com"}})
-    [ingress] = exposure.routes(version(1, serving={"exposure": "ingress"}).spec, places, TEMPLATES)
+    [ingress] = exposure.routes(ResolvedRelease(version(1, serving={"exposure": "ingress"}).spec, places), TEMPLATES)
 
     cluster.apply([ingress | {"metadata": ingress["metadata"] | {"namespace": cluster.namespace}}])
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from slipway.tasks.contracts.fit.resolution import resolve
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease, resolve
 from slipway.tasks.contracts.site.exposure import Routes, Split
 from slipway.tasks.serving.rendered import exposure, manifests
 from tests.contracts.recorded import check_object, contract
@@ -38,9 +38,13 @@ GATEWAY = {"kind": "gateway", **HOSTS, "gateway": {"name": "models", "namespace"
 EXPOSED = {"exposure": "ingress"}
 
 
+def resolved(routes, **changes):
+    return ResolvedRelease(spec(**changes), site(serving={"routes": routes}))
+
+
 def routes(asked, **changes):
     serving = {**EXPOSED, "drain_s": 300}
-    return exposure.routes(spec(serving=serving, **changes), site(serving={"routes": asked}), TEMPLATES)
+    return exposure.routes(resolved(asked, serving=serving, **changes), TEMPLATES)
 
 
 def check(item):
@@ -120,9 +124,7 @@ def test_a_route_passes_every_path_and_lets_a_request_take_as_long_as_the_spec_s
 
 @pytest.mark.parametrize("split", [Split(5), Split(0, mirror_percent=10)])
 def test_a_canary_divides_the_requests_and_its_routes_follow_their_schemas(split):
-    found = exposure.routes(
-        spec(serving={**EXPOSED, "drain_s": 300}), site(serving={"routes": GATEWAY}), TEMPLATES, split
-    )
+    found = exposure.routes(resolved(GATEWAY, serving={**EXPOSED, "drain_s": 300}), TEMPLATES, split)
 
     for item in found:
         check(item)
@@ -137,8 +139,8 @@ def test_a_canary_divides_the_requests_and_its_routes_follow_their_schemas(split
 def test_a_route_that_gives_a_canary_nothing_is_the_live_releases_own():
     plain = routes(GATEWAY)
 
-    asked = spec(serving={**EXPOSED, "drain_s": 300})
-    assert exposure.routes(asked, site(serving={"routes": GATEWAY}), TEMPLATES, Split(0)) == plain
+    exposed = resolved(GATEWAY, serving={**EXPOSED, "drain_s": 300})
+    assert exposure.routes(exposed, TEMPLATES, Split(0)) == plain
 
 
 def test_everything_that_is_rendered_is_looked_for_when_it_has_to_go():
@@ -169,7 +171,7 @@ def test_the_examples_of_the_page_are_accepted(field):
 
 
 def test_a_model_that_is_not_exposed_has_none():
-    assert exposure.routes(spec(), site(serving={"routes": INGRESS}), TEMPLATES) == []
+    assert exposure.routes(resolved(INGRESS), TEMPLATES) == []
 
 
 @pytest.mark.parametrize(
@@ -200,8 +202,8 @@ AWS = "service.beta.kubernetes.io/aws-load-balancer-"
 
 def balanced(settings, *, candidate=False):
     where = site(serving={"load_balancer": settings} if settings is not None else {})
-    asked = spec(serving={"exposure": "load-balancer"})
-    [item] = manifests.service("demo-1", asked, where, TEMPLATES, candidate=candidate)
+    exposed = ResolvedRelease(spec(serving={"exposure": "load-balancer"}), where)
+    [item] = manifests.service("demo-1", exposed, TEMPLATES, candidate=candidate)
     validate(item)
     return item
 

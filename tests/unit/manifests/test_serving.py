@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.authentication import Authentication, Quota
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
@@ -58,8 +59,8 @@ def rendered(name, changes):
     made, place = version(1, **changes), site(name)
     return [
         *manifests.deployment(made, URI, place, TEMPLATES),
-        *manifests.service(made.id, made.spec, place, TEMPLATES, candidate=True),
-        *manifests.service(made.id, made.spec, place, TEMPLATES, candidate=False),
+        *manifests.service(made.id, ResolvedRelease(made.spec, place), TEMPLATES, candidate=True),
+        *manifests.service(made.id, ResolvedRelease(made.spec, place), TEMPLATES, candidate=False),
     ]
 
 
@@ -441,7 +442,7 @@ def test_a_value_that_a_template_misses_is_an_error(tmp_path):
     (tmp_path / "service.yaml.j2").write_text("name: {{ nmae | tojson }}")
 
     with refused(what="nmae"):
-        manifests.service("demo-1", version(1).spec, site_of(), tmp_path, candidate=False)
+        manifests.service("demo-1", ResolvedRelease(version(1).spec, site_of()), tmp_path, candidate=False)
 
 
 def test_every_value_of_a_template_is_written_as_json():

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.serving.pod import lead
 from slipway.tasks.serving.rendered import groups, manifests
@@ -49,7 +50,7 @@ def rendered(names):
     releases = [made(name) for name in names]
     if releases[0].spec.serving.group is None:
         (one,) = releases
-        services = manifests.service(one.id, one.spec, SITE, TEMPLATES, candidate=False)
+        services = manifests.service(one.id, ResolvedRelease(one.spec, SITE), TEMPLATES, candidate=False)
         return [*manifests.deployment(one, uri(one), SITE, TEMPLATES), *services]
     members = [groups.Member(each, uri(each)) for each in releases]
     services = [item for each in members for item in groups.service(each, SITE, TEMPLATES, candidate=False)]

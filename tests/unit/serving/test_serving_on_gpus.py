@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from slipway.tasks.arguments import parse
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.serving.rendered import commands, front, manifests
 from tests.fakes.gpu_site import MULTINODE, gpu_site
 from tests.fakes.releases import SPEC
@@ -189,7 +190,9 @@ def test_nodes_run_the_image_with_sshd_whatever_image_serves_on_one():
 
 def test_services_reach_leaders_and_no_workers():
     made = version(1, **CASES["gpu-two-nodes"])
-    selector = manifests.service(made.id, made.spec, gpu_site(), TEMPLATES, candidate=False)[0]["spec"]["selector"]
+    selector = manifests.service(made.id, ResolvedRelease(made.spec, gpu_site()), TEMPLATES, candidate=False)[0][
+        "spec"
+    ]["selector"]
     pods = templates_of(rendered("gpu-two-nodes")[0])
 
     assert selector.items() <= pods["leader"]["metadata"]["labels"].items()

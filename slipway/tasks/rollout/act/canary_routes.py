@@ -8,6 +8,7 @@ from typing import Any
 
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.stored.release import Release
 from slipway.tasks.rollout.decide import canary
@@ -46,7 +47,7 @@ class CanaryRoutes:
             InputError: there is no route of ours.
         """
         split = canary.split(state, canary.plan_of(self.release.spec.rollout))
-        for item in exposure.routes(self.live.spec, self.site, self.templates, split):
+        for item in exposure.routes(ResolvedRelease(self.live.spec, self.site), self.templates, split):
             there = self._own(item["kind"])
             if item["kind"] == exposure.HTTP_ROUTE:
                 item["metadata"]["annotations"][STATE] = _document(state, self.release.id, self.run)

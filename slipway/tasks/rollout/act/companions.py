@@ -87,7 +87,7 @@ class Companions:
             return {}
         serving = self.site.serving
         objects = scaling.scaler(live, self.site, self.templates) if serving.scaler and scaled else []
-        objects += exposure.routes(live.spec, self.site, self.templates) if serving.routes else []
+        objects += exposure.routes(ResolvedRelease(live.spec, self.site), self.templates) if serving.routes else []
         return {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
     def _there(self) -> dict[Place, Document]:

@@ -256,7 +256,7 @@ def check_live_is_routed(spec: ReleaseSpec, live: Release) -> None:
 def service(release: Release, release_uri: str, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
     """The model's live Service, or its candidate's, selecting every pod that serves the release."""
     if release.spec.serving.group is None:
-        return manifests.service(release.id, release.spec, site, templates, candidate=candidate)
+        return manifests.service(release.id, ResolvedRelease(release.spec, site), templates, candidate=candidate)
     return groups.service(Member(release, release_uri), site, templates, candidate=candidate)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.exposure import Routes, Split, filled
-from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.serving.rendered import manifests
 from slipway.tasks.serving.rendered.commands import PORTS
@@ -22,34 +21,33 @@ def places(model: str) -> tuple[tuple[str, str], ...]:
     return (INGRESS, model), (INGRESS, f"{model}.grpc"), (HTTP_ROUTE, model), (GRPC_ROUTE, model)
 
 
-def routes(spec: ReleaseSpec, site: Site, templates: Path, split: Split | None = None) -> list[Document]:
+def routes(release: ResolvedRelease, templates: Path, split: Split | None = None) -> list[Document]:
     """The Ingresses or routes of the model; none unless `serving.exposure` is ingress.
 
     Args:
-        spec: of the release that is live.
-        site: the site.
+        release: the one that is live.
         templates: the templates.
         split: how routes of the Gateway API divide the requests; the live Service gets all when absent.
 
     Raises:
         InputError: the site does not say how it exposes models.
     """
-    asked = ResolvedRelease(spec, site).routes
-    if asked is None:
+    settings, spec = release.routes, release.spec
+    if settings is None:
         return []
     values = {
-        "namespace": site.kubernetes.serving_namespace,
+        "namespace": release.site.kubernetes.serving_namespace,
         "labels": {**manifests.OWN_LABELS, manifests.MODEL_LABEL: spec.name},
         "timeout_s": spec.drain_s,
-        "class_name": asked.class_name,
-        "tls_secret": f"{spec.name}-tls" if asked.tls else None,
-        "parent": _parent(asked),
+        "class_name": settings.class_name,
+        "tls_secret": f"{spec.name}-tls" if settings.tls else None,
+        "parent": _parent(settings),
     }
-    http, grpc = (INGRESS, INGRESS) if asked.kind == "ingress" else (HTTP_ROUTE, GRPC_ROUTE)
-    ends: list[tuple[str, str, str, int, dict[str, str]]] = [(http, spec.name, asked.host, PORTS["http"], {})]
-    if asked.grpc_host is not None:
+    http, grpc = (INGRESS, INGRESS) if settings.kind == "ingress" else (HTTP_ROUTE, GRPC_ROUTE)
+    ends: list[tuple[str, str, str, int, dict[str, str]]] = [(http, spec.name, settings.host, PORTS["http"], {})]
+    if settings.grpc_host is not None:
         name = f"{spec.name}.grpc" if grpc == INGRESS else spec.name
-        ends.append((grpc, name, asked.grpc_host, PORTS["grpc"], asked.grpc_annotations))
+        ends.append((grpc, name, settings.grpc_host, PORTS["grpc"], settings.grpc_annotations))
     return [
         document
         for kind, name, host, port, more in ends
@@ -64,7 +62,7 @@ def routes(spec: ReleaseSpec, site: Site, templates: Path, split: Split | None =
                 "mirror": _mirror(spec.name, port, split),
                 "service": spec.name,
                 "port": port,
-                "annotations": _filled({**asked.annotations, **more}, spec),
+                "annotations": _filled({**settings.annotations, **more}, spec),
             },
         )
     ]
@@ -83,12 +81,12 @@ def _mirror(model: str, port: int, split: Split | None) -> dict[str, Any] | None
     return {"backendRef": {"name": f"{model}-candidate", "port": port}, "percent": split.mirror_percent}
 
 
-def _filled(given: dict[str, str], spec: ReleaseSpec) -> dict[str, str]:
-    return {key: filled(value, spec.name, spec.drain_s) for key, value in given.items()}
+def _filled(annotations: dict[str, str], spec: ReleaseSpec) -> dict[str, str]:
+    return {key: filled(value, spec.name, spec.drain_s) for key, value in annotations.items()}
 
 
-def _parent(asked: Routes) -> dict[str, str] | None:
-    if asked.gateway is None:
+def _parent(settings: Routes) -> dict[str, str] | None:
+    if settings.gateway is None:
         return None
-    optional = {"namespace": asked.gateway.namespace, "sectionName": asked.gateway.listener}
-    return {"name": asked.gateway.name, **{key: value for key, value in optional.items() if value}}
+    optional = {"namespace": settings.gateway.namespace, "sectionName": settings.gateway.listener}
+    return {"name": settings.gateway.name, **{key: value for key, value in optional.items() if value}}

@@ -135,9 +135,7 @@ def deployment(members: Sequence[Member], site: Site, templates: Path) -> list[D
 
 def service(member: Member, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
     """The member's live Service, or its candidate's: it selects every combination that holds this release."""
-    return manifests.service_selecting(
-        selector_of_member(member), member.release.spec, site, templates, candidate=candidate
-    )
+    return manifests.service_selecting(selector_of_member(member), member.on(site), templates, candidate=candidate)
 
 
 def placed_together(releases: Sequence[ResolvedRelease]) -> Placement:

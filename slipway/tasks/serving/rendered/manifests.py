@@ -78,7 +78,8 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
             f"{spec.name} is in group {spec.serving.group}, whose manifest needs the releases of its other models",
             remedy="Remove serving.group to give the model a server of its own.",
         )
-    where = ResolvedRelease(spec, site).serving
+    resolved = ResolvedRelease(spec, site)
+    where = resolved.serving
     selector = selector_of(spec.name, release.id)
     labels = {**OWN_LABELS, NAME_LABEL: spec.name, ENGINE_LABEL: spec.engine.kind}
     ready_timeout_s = spec.serving.ready_timeout_s + _workers_start_s(site, where)
@@ -96,7 +97,7 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
         "ready_path": f"/v2/models/{spec.name}/ready",
         **probes(spec, ready_timeout_s=ready_timeout_s),
         "fetched": [{"name": "fetch-repository", "release_uri": release_uri}],
-        **_running(spec, site, where),
+        **_running(resolved),
         **pod_values(site, where),
         **front.values(
             site,
@@ -106,18 +107,18 @@ def deployment(release: Release, release_uri: str, site: Site, templates: Path) 
             connection_age_s=spec.serving.connection_age_s,
             drain_s=spec.drain_s,
             limits=limits_of([spec], int(quantity(where.shape.memory))),
-            counted=is_counted(spec, site),
+            counted=is_counted(resolved),
         ),
     }
     template = "leaderworkerset.yaml.j2" if where.nodes > 1 else "deployment.yaml.j2"
     return workload(templates, template, values)
 
 
-def is_counted(spec: ReleaseSpec, site: Site) -> bool:
+def is_counted(release: ResolvedRelease) -> bool:
     """Whether the pods' fronts show what they count: for a scaler, or for a canary that a Gateway's route allows."""
-    routes, scaled = site.serving.routes, spec.serving.autoscale
-    by_gateway = spec.serving.exposure == "ingress" and routes is not None and routes.kind == "gateway"
-    return by_gateway or (scaled is not None and scaled.counted_by_the_front)
+    routes, serving = release.site.serving.routes, release.spec.serving
+    by_gateway = serving.exposure == "ingress" and routes is not None and routes.kind == "gateway"
+    return by_gateway or (serving.autoscale is not None and serving.autoscale.counted_by_the_front)
 
 
 def probes(*specs: ReleaseSpec, ready_timeout_s: int) -> dict[str, Any]:
@@ -149,15 +150,16 @@ def selector_of(model: str, release_id: str) -> dict[str, str]:
     return {MODEL_LABEL: model, RELEASE_LABEL: release_id}
 
 
-def service(release_id: str, spec: ReleaseSpec, site: Site, templates: Path, *, candidate: bool) -> list[Document]:
-    """The model's live Service as `spec` exposes it, or its candidate's, selecting one release."""
-    return service_selecting(selector_of(spec.name, release_id), spec, site, templates, candidate=candidate)
+def service(release_id: str, release: ResolvedRelease, templates: Path, *, candidate: bool) -> list[Document]:
+    """The model's live Service as its spec exposes it, or its candidate's, selecting one release."""
+    return service_selecting(selector_of(release.spec.name, release_id), release, templates, candidate=candidate)
 
 
 def service_selecting(
-    selector: dict[str, str], spec: ReleaseSpec, site: Site, templates: Path, *, candidate: bool
+    selector: dict[str, str], release: ResolvedRelease, templates: Path, *, candidate: bool
 ) -> list[Document]:
     """As `service`, with another selector."""
+    spec, site = release.spec, release.site
     balanced = spec.serving.exposure == "load-balancer" and not candidate
     values = {
         "name": f"{spec.name}-candidate" if candidate else spec.name,
@@ -211,12 +213,13 @@ def keys_secret(workload: Document) -> str | None:
     return secrets.get(KEYS_VOLUME)
 
 
-def _running(spec: ReleaseSpec, site: Site, where: Placement) -> dict[str, Any]:
+def _running(release: ResolvedRelease) -> dict[str, Any]:
     """The server's command, and its time to end: the front's drain, then the server's own end.
 
     mpirun passes SIGTERM on to every rank, and a rank that ends takes its requests with it. The front has none left by
     then. A single server could finish requests after the signal; it is given that time in case the drain fails.
     """
+    spec, site, where = release.spec, release.site, release.serving
     alone = Server(
         site.serving.bind_address,
         exit_timeout_s(spec.drain_s),
