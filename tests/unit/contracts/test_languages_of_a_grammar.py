@@ -3,10 +3,13 @@
 That runtimes read the written grammar so is seen in tests/local/serving/test_grammars_of_schemas.py.
 """
 
+import ipaddress
 import json
 import random
 import re
+from decimal import Decimal
 
+import pydantic
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -104,11 +107,61 @@ def test_a_number_within_bounds_is_in_the_language(schema, number, divisor):
     assert (re.fullmatch(written(language), text) is not None) == valid
 
 
+PRICE = {"type": "number", "multipleOf": 0.01, "minimum": 0}
+CENTS = {"type": "number", "multipleOf": 0.01, "minimum": 0, "maximum": 9}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        PRICE,
+        {"type": "number", "multipleOf": 0.05, "minimum": -2, "maximum": 1e6},
+        {"type": "number", "multipleOf": 0.3, "exclusiveMinimum": 0, "maximum": 30},
+        {"type": "integer", "multipleOf": 0.1},
+    ],
+    ids=str,
+)
+def test_a_multiple_of_a_decimal_is_one_by_division_of_doubles(schema):
+    chance = random.Random(7)  # noqa: S311 - texts of a test
+    language = number_language(number_bounds(schema, "#", whole=schema["type"] == "integer"))
+    for text in (drawn(language, chance) for _ in range(100)):
+        assert Draft202012Validator(schema).is_valid(json.loads(text)), text
+
+
+def test_every_price_that_is_one_by_division_of_doubles_can_be_written():
+    prices = [number / 100 for number in range(901)]
+    language = re.compile(written(number_language(number_bounds(CENTS, "#", whole=False))))
+
+    valid = [price for price in prices if Draft202012Validator(CENTS).is_valid(price)]
+    assert [price for price in prices if language.fullmatch(f"{price:g}")] == valid
+
+
 def test_each_format_of_json_schema_has_a_checker():
-    """Without its package a checker says yes to everything. The others are zod's own, and nobody else checks them."""
+    """Without its package a checker says yes to everything. The others are libraries' own, and nobody else checks them."""
     of_zod = {"base64", "base64url", "cidrv4", "cidrv6", "e164", "cuid", "cuid2", "ulid", "xid", "ksuid", "nanoid"}
 
-    assert set(PATTERNS) - set(CHECKER.checkers) == of_zod
+    assert set(PATTERNS) - set(CHECKER.checkers) == of_zod | set(OF_PYTHON)
+
+
+OF_PYTHON = {
+    **{f"uuid{number}": getattr(pydantic, f"UUID{number}") for number in (1, 3, 4, 5, 6, 7, 8)},
+    "ipvanyaddress": pydantic.IPvAnyAddress,
+    "ipvanynetwork": pydantic.IPvAnyNetwork,
+    "ipvanyinterface": pydantic.IPvAnyInterface,
+    "ipv4network": ipaddress.IPv4Network,
+    "ipv6network": ipaddress.IPv6Network,
+    "ipv4interface": ipaddress.IPv4Interface,
+    "ipv6interface": ipaddress.IPv6Interface,
+    "decimal": Decimal,
+}
+"""Formats that pydantic or msgspec write, and the types that they write them for."""
+
+
+@pytest.mark.parametrize(("name", "kind"), OF_PYTHON.items())
+def test_pydantic_reads_every_text_of_its_own_formats(name, kind):
+    chance = random.Random(name)  # noqa: S311 - texts of a test
+    for text in (drawn(format_language(name), chance) for _ in range(50)):
+        assert pydantic.TypeAdapter(kind).validate_json(json.dumps(text)) is not None, text
 
 
 @pytest.mark.parametrize("name", PATTERNS)

@@ -49,6 +49,10 @@ _DURATION = "|".join(
     ]
 )
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+_NETWORK4, _NETWORK6 = rf"{_IPV4}(?:/32)?", rf"(?:{_IPV6})(?:/128)?"
+"""Those of one host: an address with bits beyond its prefix is no network."""
+_CIDR4, _CIDR6 = rf"{_IPV4}/(?:3[0-2]|[12]\d|\d)", rf"(?:{_IPV6})/(?:12[0-8]|1[01]\d|[1-9]?\d)"
+_POINTER = r"(?:/[A-Za-z0-9._-]*)*"
 _BASE64 = r"(?:[0-9a-zA-Z+/]{4})*(?:[0-9a-zA-Z+/][AQgw]==|[0-9a-zA-Z+/]{2}[AEIMQUYcgkosw048]=)?"
 
 PATTERNS: Mapping[str, str] = {
@@ -62,10 +66,17 @@ PATTERNS: Mapping[str, str] = {
     "ipv6": _IPV6,
     "uri": _URI,
     "uuid": _UUID,
+    "idn-email": rf"{_LOCAL}@{_DOMAIN}",
+    "idn-hostname": _HOST,
+    "iri": _URI,
+    "iri-reference": _URI,
+    "uri-reference": _URI,
+    "uri-template": _URI,
+    "json-pointer": _POINTER,
     "base64": _BASE64,
     "base64url": r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?",
-    "cidrv4": rf"{_IPV4}/(?:3[0-2]|[12]\d|\d)",
-    "cidrv6": rf"(?:{_IPV6})/(?:12[0-8]|1[01]\d|[1-9]?\d)",
+    "cidrv4": _CIDR4,
+    "cidrv6": _CIDR6,
     "e164": r"\+[1-9]\d{6,14}",
     "cuid": r"[cC][0-9a-z]{8,32}",
     "cuid2": r"[0-9a-z]{1,32}",
@@ -73,8 +84,21 @@ PATTERNS: Mapping[str, str] = {
     "xid": r"[0-9a-v]{20}",
     "ksuid": r"[A-Za-z0-9]{27}",
     "nanoid": r"[a-zA-Z0-9_-]{21}",
+    **{
+        f"uuid{n}": rf"[0-9a-f]{{8}}-[0-9a-f]{{4}}-{n}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}"
+        for n in (1, 3, 4, 5, 6, 7, 8)
+    },
+    "ipvanyaddress": rf"{_IPV4}|{_IPV6}",
+    "ipv4network": _NETWORK4,
+    "ipv6network": _NETWORK6,
+    "ipvanynetwork": rf"{_NETWORK4}|{_NETWORK6}",
+    "ipv4interface": _CIDR4,
+    "ipv6interface": _CIDR6,
+    "ipvanyinterface": rf"{_CIDR4}|{_CIDR6}",
+    "decimal": r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,10})?",
 }
-"""Those of JSON Schema first, then what zod 4 names (packages/zod/src/v4/core/regexes.ts, 01c8a947)."""
+"""Those of JSON Schema first, then what zod 4 names (packages/zod/src/v4/core/regexes.ts, 01c8a947), and what pydantic
+2.14 and msgspec 0.21 name."""
 ANY_TEXT = frozenset(
     {"password", "binary", "path", "file-path", "directory-path"}
     | {"starts_with", "ends_with", "includes", "lowercase", "uppercase"}

@@ -5,9 +5,12 @@ what is below a bound in decimals is below it in every program that reads it (IE
 """
 
 import itertools
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from . import GrammarError
 from .regular import DIGIT, EMPTY, Chars, Regex, Repeat, Shared, chain, choice, one_of, optional, text
@@ -17,8 +20,13 @@ MAX_FRACTION = 40
 """Digits after the point, for bounds that are close to zero."""
 MAX_RESIDUES = 1024
 """Remainders times places of digits: the parts of which numbers that are multiples of another are made."""
-MAX_AGREED = 1024
-"""Multiples within bounds of a decimal that doubles do not hold."""
+MAX_AGREED = 100_000
+"""Multiples of a decimal that doubles do not hold, which are looked at one by one: 0.1 s of a CPU."""
+SURELY_ROUNDED = Fraction(1, 2**54)
+"""The error of a divisor by which no quotient that is a whole number is rounded to another one: half of the last bit
+of a double below a power of two."""
+QUARTERS, HELD_PLACES = 4, 2
+"""The finest part of a multiple that doubles hold, and its digits behind the point."""
 MAX_LISTED = 64
 """Multiples within bounds that are listed rather than computed digit by digit."""
 
@@ -48,6 +56,16 @@ class Bounds:
         """Whether every number will do."""
         return self.low is None and self.high is None and self.multiple_of is None
 
+    def allow(self, number: float) -> bool:
+        """Whether a number is within the bounds, and a multiple by decimals and by doubles alike."""
+        value = Decimal(repr(number))
+        if self.low is not None and (value < self.low or (self.above_low and value == self.low)):
+            return False
+        if self.high is not None and (value > self.high or (self.below_high and value == self.high)):
+            return False
+        step = self.multiple_of
+        return not step or (value % step == 0 and (number / float(step)).is_integer())
+
 
 def number_language(bounds: Bounds) -> Regex:
     """The numbers within bounds, as JSON writes them.
@@ -60,18 +78,17 @@ def number_language(bounds: Bounds) -> Regex:
     multiple = bounds.multiple_of
     if multiple is not None and multiple <= 0:
         raise GrammarError(f"multipleOf is {multiple}; expected a number above 0")
-    if multiple is not None and not _is_held_by_doubles(multiple):
-        return _agreed_multiples(bounds, multiple)
+    magnitudes = _magnitudes if multiple is None or _is_held_by_doubles(multiple) else _agreed_magnitudes
     options: list[Regex] = []
     if bounds.high is None or bounds.high > 0 or (bounds.high == 0 and not bounds.below_high):
         from_zero = bounds.low is None or bounds.low < 0
         low = Decimal(0) if from_zero or bounds.low is None else bounds.low
-        options += _magnitudes(_Span(low, bounds.high, bounds.above_low and not from_zero, bounds.below_high), bounds)
+        options += magnitudes(_Span(low, bounds.high, bounds.above_low and not from_zero, bounds.below_high), bounds)
     if bounds.low is None or bounds.low < 0:
         from_zero = bounds.high is None or bounds.high >= 0
         low = Decimal(0) if from_zero or bounds.high is None else -bounds.high
         most = None if bounds.low is None else -bounds.low
-        below = _magnitudes(_Span(low, most, from_zero or bounds.below_high, bounds.above_low), bounds)
+        below = magnitudes(_Span(low, most, from_zero or bounds.below_high, bounds.above_low), bounds)
         options += [chain(text("-"), each) for each in below]
     if not options:
         raise GrammarError(f"there is no such number with at most {DIGITS} digits")
@@ -91,37 +108,89 @@ def _is_held_by_doubles(multiple: Decimal) -> bool:
     return Fraction(float(multiple)) == Fraction(multiple)
 
 
-def _agreed_multiples(bounds: Bounds, multiple: Decimal) -> Regex:
+def _agreed_magnitudes(span: "_Span", bounds: Bounds) -> list[Regex]:
     """Multiples of a decimal that doubles do not hold, of which those that divide doubles say the same.
 
     jsonschema 4.26 and ajv 8 take a number whose quotient has no fraction, by which 0.07 is not a multiple of 0.01.
+    Those near zero are looked at one by one. Beyond them are the multiples that doubles hold, as 0.25 is of 0.01.
     """
-    steps = None if bounds.low is None or bounds.high is None else (bounds.high - bounds.low) / multiple
-    if steps is None or steps >= MAX_AGREED or _exponent(multiple) > DIGITS:
+    step = Fraction(bounds.multiple_of or 1)
+    places = _exponent(bounds.multiple_of or Decimal(1))
+    edge = Decimal(10) ** (len(str(int(MAX_AGREED * step))) - 1)
+    first = _rounded_fraction(Fraction(span.low) / step, up=True, beyond=span.above_low)
+    last = (
+        None if span.high is None else _rounded_fraction(Fraction(span.high) / step, up=False, beyond=span.below_high)
+    )
+    if last is not None and last - first < MAX_AGREED:
+        return [*_agreed(range(first, last + 1), step, places, whole=bounds.whole)]
+    near = range(first, math.ceil(Fraction(edge) / step))
+    held = step * 5 ** max(fives for fives in range(places + 1) if step.denominator % 5**fives == 0)
+    while held.denominator > QUARTERS:
+        held *= 2
+    if places > DIGITS - len(str(edge)) or abs(Fraction(float(step)) / step - 1) > SURELY_ROUNDED:
         raise GrammarError(
-            f"multipleOf is {multiple}, which doubles do not hold, so that validators disagree about some. It "
-            f"is enforced between a minimum and a maximum with at most {MAX_AGREED} multiples. Add bounds, or use a "
-            "whole number, or halves of one"
+            f"multipleOf is {bounds.multiple_of}, about whose multiples validators disagree. It is enforced between a "
+            f"minimum and a maximum with at most {MAX_AGREED} multiples. Add bounds, or use a number that doubles hold"
         )
-    assert bounds.low is not None
-    assert bounds.high is not None
-    first = _rounded(bounds.low / multiple, up=True, beyond=bounds.above_low)
-    last = _rounded(bounds.high / multiple, up=False, beyond=bounds.below_high)
-    values = [multiple * number for number in range(first, last + 1)]
-    agreed = [
-        value
-        for value in values
-        if (float(value) / float(multiple)).is_integer()
-        and len(value.as_tuple().digits) <= DIGITS
-        and not (bounds.whole and _exponent(value))
-    ]
-    if not agreed:
-        raise GrammarError(f"there is no such number with at most {DIGITS} digits")
-    return one_of(_plain(value) for value in agreed)
+    return [*_agreed(near, step, places, whole=bounds.whole), *_held_beyond(edge, held, span, bounds)]
 
 
-def _plain(value: Decimal) -> str:
-    return format(value.normalize(), "f") if value else "0"
+def _held_beyond(edge: Decimal, held: Fraction, span: "_Span", bounds: Bounds) -> list[Regex]:
+    """The numbers of a span from a power of ten on that are multiples of another one, which doubles hold."""
+    if span.high is None and span.low <= edge and held.numerator == 1:
+        parts = [] if bounds.whole else [str(Decimal(n) / held.denominator)[1:] for n in range(1, held.denominator)]
+        digits = chain(Chars(((ord("1"), ord("9")),)), Repeat(DIGIT, len(str(edge)) - 1, DIGITS - 1 - HELD_PLACES))
+        return [chain(digits, optional(one_of(parts)) if parts else EMPTY)]
+    beyond = _Span(max(span.low, edge), span.high, span.above_low and span.low >= edge, span.below_high)
+    return _magnitudes(beyond, replace(bounds, multiple_of=Decimal(held.numerator) / Decimal(held.denominator)))
+
+
+@lru_cache(maxsize=8)
+def _agreed(multiples: range, step: Fraction, places: int, *, whole: bool) -> tuple[Regex, ...]:
+    """The numbers that are so many steps, and whose quotient by the step has no fraction in doubles either."""
+    size, scale = float(step), 10**places // step.denominator
+    behind: dict[int, list[int]] = {}
+    for number in multiples:
+        dividend = number * step.numerator
+        if (dividend / step.denominator / size).is_integer():
+            before, rest = divmod(dividend, step.denominator)
+            if not (whole and rest):
+                behind.setdefault(before, []).append(rest * scale)
+    shared: dict[tuple[object, ...], Regex] = {}
+    sets = {each: _fractions(each, places, shared) for each in {tuple(found) for found in behind.values()}}
+    ends = {str(before): sets[tuple(found)] for before, found in behind.items()}
+    return (_digit_tree(sorted(ends), 0, ends, shared),) if ends else ()
+
+
+def _fractions(numbers: Sequence[int], places: int, shared: dict[tuple[object, ...], Regex]) -> Regex:
+    """What may follow the digits before the point: so many of the smallest places."""
+    digits = [str(number).zfill(places).rstrip("0") for number in numbers if number]
+    if not digits:
+        return EMPTY
+    behind = chain(text("."), _digit_tree(sorted(digits), 0, dict.fromkeys(digits, EMPTY), shared))
+    return optional(behind) if 0 in numbers else behind
+
+
+def _digit_tree(
+    numbers: Sequence[str], place: int, ends: Mapping[str, Regex], shared: dict[tuple[object, ...], Regex]
+) -> Regex:
+    """These digits, all alike up to `place`, and what may follow them; what several have in common is written once."""
+    end = ends[numbers[0]] if len(numbers[0]) == place else None
+    longer = numbers if end is None else numbers[1:]
+    groups: dict[Regex, list[int]] = {}
+    for digit, alike in itertools.groupby(longer, key=lambda number: number[place]):
+        groups.setdefault(_digit_tree(list(alike), place + 1, ends, shared), []).append(int(digit))
+    if not groups:
+        return end or EMPTY
+    key = (end, *((rest, *digits) for rest, digits in groups.items()))
+    if key not in shared:
+        options = [chain(_digit_set(digits), rest) for rest, digits in groups.items()]
+        shared[key] = Shared(choice([*([] if end is None else [end]), *options]))
+    return shared[key]
+
+
+def _digit_set(digits: list[int]) -> Chars:
+    return Chars(tuple((48 + first, 48 + last) for first, last in _runs(digits)))
 
 
 @dataclass(frozen=True)
@@ -241,10 +310,7 @@ class _Places:
             )
             if rest is not None:
                 groups.setdefault(rest, []).append(digit)
-        options = [
-            chain(Chars(tuple((48 + first, 48 + last) for first, last in _runs(digits))), rest)
-            for rest, digits in groups.items()
-        ]
+        options = [chain(_digit_set(digits), rest) for rest, digits in groups.items()]
         return choice(options) if options else None
 
     def _any_digits(self, place: int) -> Regex:
@@ -264,6 +330,14 @@ def _runs(digits: list[int]) -> list[tuple[int, int]]:
 def _rounded(value: Decimal, *, up: bool, beyond: bool) -> int:
     """The nearest whole number on this side of a bound, or beyond it where the bound itself is excluded."""
     rounded = int(value.to_integral_value(ROUND_CEILING if up else ROUND_FLOOR, Context(prec=400)))
+    if beyond and rounded == value:
+        return rounded + 1 if up else rounded - 1
+    return rounded
+
+
+def _rounded_fraction(value: Fraction, *, up: bool, beyond: bool) -> int:
+    """As _rounded."""
+    rounded = math.ceil(value) if up else math.floor(value)
     if beyond and rounded == value:
         return rounded + 1 if up else rounded - 1
     return rounded

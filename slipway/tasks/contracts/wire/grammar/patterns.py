@@ -205,7 +205,7 @@ class _Reader:
             if self._take("=") or self._take("!"):
                 ahead = self._pattern[self._at - 1] == "="
             elif not self._take(":"):
-                name = re.compile(r"<[A-Za-z_$][\w$]*>").match(self._pattern, self._at)
+                name = re.compile(r"P?<[A-Za-z_$][\w$]*>").match(self._pattern, self._at)
                 if name is None:
                     raise GrammarError("it has a group of a kind that is not taken")
                 self._at = name.end()

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..grammar.disjoint import distinct, is_never, listed_values
+from ..grammar.disjoint import distinct, is_never
 from ..grammar.ebnf import BLANK
+from .counting import values_of
 from .document import Document
 from .expressions import bracketed
 from .keywords import items_of
@@ -46,11 +47,11 @@ class Arrays:
     def _unique(self, words: Mapping[str, Any], at: str) -> str:
         """An array of different ones of some values, in their order: no grammar remembers which were there."""
         first, rest, least, most = items_of(words, at)
-        listed = [] if first else listed_values(self._document.resolved(rest, f"{at}/items")) or []
+        listed = [] if first else values_of(rest, self._document, f"{at}/items") or []
         if words["uniqueItems"] is not True or not 0 < len(listed) <= MAX_REPEATS:
             raise SchemaError(
-                f"{at[:128]} has uniqueItems, which is enforced for items with an enum of at most {MAX_REPEATS} values "
-                "or with maxItems of at most 1. Name the values, or leave it out."
+                f"{at[:128]} has uniqueItems, which is enforced for items of at most {MAX_REPEATS} values, such as an "
+                "enum or whole numbers within bounds, or with maxItems of at most 1. Name the values, or leave it out."
             )
         self._value(rest, f"{at}/items", 0)
         values = distinct(listed)

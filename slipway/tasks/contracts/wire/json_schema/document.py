@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,13 +11,15 @@ from ..grammar.disjoint import contradict, is_never
 from ..grammar.merging import merged
 from .keywords import CHOICES, is_patterns, is_several, words_of
 from .limits import MAX_DEPTH, MAX_SCHEMAS, SchemaError
+from .plain_form import plain_form
 
 
 class Document:
     """The schemas of one document, of which at most MAX_SCHEMAS are read."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root, self._left = root, MAX_SCHEMAS
+        self._root, self._left = plain_form(root), MAX_SCHEMAS
+        self._named = dict(_names_of(self._root, ""))
         self._merges: dict[int, Mapping[str, Any]] = {}
         for group in ("$defs", "definitions"):
             if not isinstance(root.get(group, {}), dict):
@@ -49,13 +51,21 @@ class Document:
                 return None
         return found
 
+    def place(self, reference: Any) -> str | None:
+        """The place that a `$ref` names, by its path, `$anchor` or `$id`; None where it is not of this document."""
+        if not isinstance(reference, str):
+            return None
+        if re.fullmatch(r"#(/.{1,512})?", reference, re.DOTALL):
+            return reference
+        return self._named.get(reference)
+
     def resolved(self, schema: Any, at: str) -> Mapping[str, Any]:
         """The keywords of a schema, those of another one where it only refers to that."""
         for _ in range(MAX_DEPTH):
             words = words_of(schema, at)
             if set(words) != {"$ref"}:
                 return words
-            target = pointer(words["$ref"])
+            target = self.place(words["$ref"])
             schema = None if target is None else self.at(target)
         raise SchemaError(f"{at[:128]} refers to itself without end.")
 
@@ -129,8 +139,12 @@ class Document:
         return found
 
 
-def pointer(reference: Any) -> str | None:
-    """The place that a `$ref` names; None where it is not one of the same document."""
-    if not isinstance(reference, str) or not re.fullmatch(r"#(/.{1,512})?", reference, re.DOTALL):
-        return None
-    return reference
+def _names_of(schema: Any, at: str) -> Iterator[tuple[str, str]]:
+    """Places by their names. Values that are no schemas may have members of such a name, to which nobody refers."""
+    if isinstance(schema, dict):
+        for word, before in (("$id", ""), ("$anchor", "#")):
+            if isinstance(schema.get(word), str):
+                yield before + schema[word], f"#{at}"
+    members = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    for name, each in members:
+        yield from _names_of(each, f"{at}/{str(name).replace('~', '~0').replace('/', '~1').replace('%', '%25')}")

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from ..grammar.disjoint import is_never
-from .document import Document, pointer
+from .document import Document
 from .keywords import CHOICES, is_several, items_of, properties_of, types_of, words_of
 from .limits import SchemaError
 
@@ -38,7 +38,7 @@ def _ends(schema: Any, at: str, ending: AbstractSet[str], document: Document) ->
 
     words = words_of(schema, at)
     if "$ref" in words:
-        return pointer(words["$ref"]) in ending
+        return document.place(words["$ref"]) in ending
     if not words or "enum" in words or "const" in words:
         return True
     if is_several(words):

@@ -33,6 +33,8 @@ BY_TYPE: Mapping[str, frozenset[str]] = {
     "null": frozenset(),
 }
 CHOICES = ("anyOf", "oneOf")
+OF_NO_LANGUAGE = frozenset({"regex", "relative-json-pointer"})
+"""Formats of JSON Schema that are not written. Others that are not known are what the pattern beside them says."""
 WHOLE = ("$ref", "enum", "const", "anyOf", "oneOf", "allOf", "not")
 """Keywords that say what a value is without `type`."""
 
@@ -47,6 +49,11 @@ def words_of(schema: Any, at: str) -> dict[str, Any]:
     for name, neutral in (("uniqueItems", False), ("nullable", False)):
         if words.get(name) is neutral:
             del words[name]
+    for name, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if words.get(exclusive) is False or (
+            words.get(exclusive) is True and name in words
+        ):  # of draft 4 and OpenAPI 3.0
+            words |= {exclusive: words.pop(name)} if words.pop(exclusive) else {}
     return words
 
 
@@ -157,13 +164,13 @@ def languages_of(words: Mapping[str, Any], at: str) -> list[Regex]:
     """What the format and the patterns of a text say."""
     found: list[Regex] = []
     name = words.get("format")
-    if name is not None and name not in ANY_TEXT:
-        if name not in PATTERNS:
-            raise SchemaError(
-                f"{at[:128]} has the format {str(name)[:64]!r}; expected {', '.join(sorted(PATTERNS))}. Use one of "
-                "these, a pattern, or leave it out."
-            )
+    if name in PATTERNS:
         found.append(format_language(name))
+    elif name is not None and name not in ANY_TEXT and (name in OF_NO_LANGUAGE or "pattern" not in words):
+        raise SchemaError(
+            f"{at[:128]} has the format {str(name)[:64]!r}; expected {', '.join(sorted(PATTERNS))}. Use one of "
+            "these, a pattern, or leave it out."
+        )
     patterns = [words["pattern"]] if "pattern" in words else []
     others = words.get("allOf", [])
     if not isinstance(others, list):

@@ -60,6 +60,10 @@ class Objects:
         self, members: Sequence[tuple[str, bool]], extra: str | None, words: Mapping[str, Any], at: str
     ) -> str:
         least, most = bounds_of(words, "minProperties", "maxProperties", at)
+        if least <= sum(needed for _, needed in members):
+            least = 0
+        if most is not None and extra is None and len(members) <= most:
+            most = None
         if (least, most) != (0, None):
             if members or least > 1:
                 raise SchemaError(

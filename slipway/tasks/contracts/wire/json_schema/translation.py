@@ -7,7 +7,7 @@ from typing import Any
 from ..grammar.disjoint import all_apart, is_never, objects_apart, telling_property, types_apart
 from ..grammar.ebnf import BLANK, VALUE, Dialect, Grammar, literal
 from .arrays import Arrays
-from .document import Document, pointer
+from .document import Document
 from .ending import check_ends
 from .expressions import either
 from .keywords import BY_TYPE, CHOICES, check_alone, is_several, types_of, words_of
@@ -71,7 +71,7 @@ class Translation:
         return self._typed(words, at, depth, required)
 
     def _reference(self, reference: Any, at: str, whole: str | None, required: str = "") -> str:
-        target = pointer(reference)
+        target = self._document.place(reference)
         if target is None or self._document.at(target) is None:
             raise SchemaError(
                 f"{at[:128]} has $ref {str(reference)[:64]!r}; expected #, or #/$defs/ and a name that is there."

@@ -13,8 +13,12 @@ from ..grammar.numbers import number_language
 from ..grammar.patterns import ANYTHING
 from ..grammar.regular import ANY, Regex, Repeat, one_of, text
 from .expressions import bracketed, either, quoted
-from .keywords import BY_TYPE, bounds_of, enum_of, languages_of, number_bounds, types_of
+from .keywords import BY_TYPE, bounds_of, check_alone, enum_of, languages_of, number_bounds, types_of
 from .limits import MAX_ALL_REPEATS, SchemaError
+
+OF_LISTED = frozenset({"enum", "const", "type"})
+OF_TEXTS = BY_TYPE["string"] - {"allOf"}
+OF_NUMBERS = BY_TYPE["number"] - {"format"}
 
 
 class Values:
@@ -25,13 +29,9 @@ class Values:
 
     def enum(self, words: Mapping[str, Any], at: str) -> str:
         """One of the values that `enum` and `const` name, as far as `type` allows them."""
-        values = enum_of(words, at)
-        kinds = types_of(words, at) if "type" in words else list(BY_TYPE)
-        fitting = [value for value in values if any(kind in kinds for kind in kinds_of(value))]
-        if "const" in words:
-            fitting = [value for value in fitting if key(value) == key(words["const"])]
+        fitting = fitting_values(words, at)
         if not fitting:
-            raise SchemaError(f"{at[:128]} names no value that its type allows. Change the type or the values.")
+            raise SchemaError(f"{at[:128]} names no value that the keywords beside allow. Change them or the values.")
         return self.listed(fitting, at)
 
     def listed(self, values: Sequence[Any], at: str) -> str:
@@ -123,3 +123,25 @@ def machine_of(languages: Sequence[Regex], least: int, most: int | None, exclude
     """What recognizes texts of all these languages, of a length, and none of those that are excluded."""
     bounds = [Repeat(ANY, least, most)] if (least, most) != (0, None) else []
     return common([*languages, *bounds] or [ANYTHING], [text(name) for name in excluded])
+
+
+def fitting_values(words: Mapping[str, Any], at: str) -> list[Any]:
+    """The values of `enum` and `const` that the keywords beside them allow.
+
+    Raises:
+        SchemaError: there are too many, or keywords beside them say something of arrays or objects.
+    """
+    check_alone(words, OF_LISTED | OF_TEXTS | OF_NUMBERS, at)
+    values = enum_of({name: each for name, each in words.items() if name in OF_LISTED}, at)
+    kinds = types_of(words, at) if "type" in words else list(BY_TYPE)
+    fitting = [value for value in values if any(kind in kinds for kind in kinds_of(value))]
+    if "const" in words:
+        fitting = [value for value in fitting if key(value) == key(words["const"])]
+    if OF_TEXTS & {*words} and any(isinstance(value, str) for value in fitting):
+        least, most = bounds_of(words, "minLength", "maxLength", at)
+        machine = machine_of(languages_of(words, at), least, most)
+        fitting = [value for value in fitting if not isinstance(value, str) or machine.matches(value)]
+    if OF_NUMBERS & {*words} and any("number" in kinds_of(value) for value in fitting):
+        bounds = number_bounds(words, at, whole=False)
+        fitting = [value for value in fitting if "number" not in kinds_of(value) or bounds.allow(value)]
+    return fitting
