@@ -7,6 +7,8 @@ from tests.support.paths import REPOSITORY
 
 IMAGE = f"slipway/tasks-gpu:0.1.0-26.08-vllm@sha256:{'0' * 64}"
 PRODUCT = "NVIDIA-L4"
+READY_S = 3600
+"""vLLM imports all of torch twice before it loads anything: a minute on an idle machine, ten where the load is 40."""
 LIVE_AND_CANDIDATE = 2
 NODE = (f"--device=nvidia.com/gpu={LIVE_AND_CANDIDATE}", f"--label=nvidia.com/gpu.product={PRODUCT}")
 GATE = ("smoke_accuracy", "answer_accuracy", "error_rate")
@@ -38,7 +40,7 @@ def _spec():
             "max_sequence_tokens": 192,
             "options": {"enforce_eager": True},
         },
-        "serving": {"exposure": "ingress", "ready_timeout_s": 900},
+        "serving": {"exposure": "ingress", "ready_timeout_s": READY_S},
         "gate": gate
         | {
             "benchmark": {"concurrency": [1, 4], "requests": 16, "warmup": 2},

@@ -12,9 +12,9 @@ from tests.local.chain.whole_chain import MODEL
 from tests.vllm import laptop
 from tests.vllm.conftest import ON_CPU
 
-pytestmark = pytest.mark.timeout(7200)
+pytestmark = pytest.mark.timeout(6 * laptop.READY_S)
 
-RUN_TIMEOUT_S = 3000  # vLLM starts twice in a release, for a minute each on an idle machine
+RUN_TIMEOUT_S = 2 * laptop.READY_S  # a release that goes live or is refused starts vLLM once, a canary's at most twice
 
 CITY = {
     "type": "object",
