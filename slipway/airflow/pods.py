@@ -14,7 +14,7 @@ from slipway.tasks.contracts.fit.step_kinds import HOUR_S, STEP_KINDS, StepKind
 from slipway.tasks.contracts.fit.step_needs import needs_gpu
 from slipway.tasks.contracts.pods.writes import SCRATCH, volumes
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE, SECRET_KEY
-from slipway.tasks.contracts.site.site import PodShape, Site, StartBudget
+from slipway.tasks.contracts.site.site import MLFLOW_TOKEN_VARIABLE, PodShape, Site, StartBudget
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from slipway.tasks.contracts.site.telemetry import HEADERS_VARIABLE
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
@@ -146,6 +146,9 @@ def _environment(kind: StepKind, spec: ReleaseSpec | None, site: Site, run: str)
     token = ResolvedRelease(spec, site).hub_token_secret if spec else None
     if token and kind.hub_access:
         secrets["HF_TOKEN"] = token
+    if kind.hub_access and site.mlflow and site.mlflow.token_secret:
+        secret, _, key = site.mlflow.token_secret.partition("/")
+        secrets[MLFLOW_TOKEN_VARIABLE] = (secret, key)
     if kind.asks_models and site.serving.authentication != "none":
         secrets[OWN_KEY_VARIABLE] = (site.serving.authentication.own_key_secret, OWN_KEY_VARIABLE)
     if kind.signs and site.signing and site.signing.key_secret:

@@ -144,7 +144,7 @@ def _workspace(site: Site, scratch: Path, environment: Mapping[str, str]) -> Wor
         os.environ |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
         from slipway.tasks.adapters.hub.sources import sources
 
-        return sources(site, store, environment.get("HF_TOKEN") or None, clock)
+        return sources(site, store, environment, clock)
 
     return Workspace(
         site,

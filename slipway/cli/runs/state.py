@@ -180,7 +180,7 @@ def verified(settings: Settings, name: str) -> str:
     from slipway.tasks.adapters.store.artifacts import ArtifactStore  # noqa: PLC0415
 
     clock = SystemClock()
-    hub = sources(site, store, os.environ.get("HF_TOKEN"), clock)
+    hub = sources(site, store, os.environ, clock)
     signatures = Signatures(store, layout, site.signing.public_keys)
     return Verification(ArtifactStore(store, layout, clock), signatures, hub, settings.cluster()).of(release)
 

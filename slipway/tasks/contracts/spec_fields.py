@@ -88,6 +88,15 @@ S3FolderUri = Annotated[
 ]
 """`s3://<bucket>/<prefix>` without a slash at its end; no part of the prefix begins with a dot."""
 
+MLFLOW = "mlflow:"
+MlflowUri = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^mlflow:[A-Za-z0-9_][A-Za-z0-9_. -]*(@[A-Za-z0-9_][A-Za-z0-9_-]*|/[1-9][0-9]{0,9})$", max_length=300
+    ),
+]
+"""`mlflow:<registered model>@<alias>` or `mlflow:<registered model>/<version>`."""
+
 Revision = Annotated[
     str,
     StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]+$", min_length=1, max_length=MAX_REVISION_CHARS),

@@ -14,6 +14,7 @@ from slipway.airflow.site import read_site
 from slipway.tasks.contracts.api_keys import OWN_KEY_VARIABLE
 from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.site.signing import KEY_VARIABLE, Signing
+from slipway.tasks.contracts.site.site import MlflowSite
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.contracts.spec_fields import GROUP_PATIENCE_S
 from slipway.tasks.contracts.step_names import STEPS, Step
@@ -323,6 +324,21 @@ def test_every_step_of_a_run_continues_one_trace_and_reads_what_authenticates_it
     headers = steps[0]["OTEL_EXPORTER_OTLP_HEADERS"]
     assert (headers.value, headers.value_from.secret_key_ref.name) == (None, "otel-headers")
     assert not {"TRACEPARENT", "OTEL_EXPORTER_OTLP_HEADERS"} & environment("plan", site, "run-1").keys()
+
+
+def test_steps_that_fetch_models_read_mlflows_token_from_its_secret_and_no_other_step_does():
+    mlflow = MlflowSite(endpoint="https://mlflow.example", token_secret="mlflow/token")
+    site = read_site(SITE).model_copy(update={"mlflow": mlflow})
+
+    def secret(step):
+        variables = {variable.name: variable for variable in step_pod(step, spec(), site).spec.containers[0].env}
+        found = variables.get("MLFLOW_TRACKING_TOKEN")
+        return found and (found.value_from.secret_key_ref.name, found.value_from.secret_key_ref.key)
+
+    assert {step: found for step in get_args(Step) if (found := secret(step))} == {
+        "plan": ("mlflow", "token"),
+        "download": ("mlflow", "token"),
+    }
 
 
 def test_promote_has_time_for_every_look_at_every_step_of_a_canary():

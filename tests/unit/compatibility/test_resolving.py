@@ -5,6 +5,7 @@ import pytest
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease, resolve
 from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.site.signing import Signing
+from slipway.tasks.contracts.site.site import MlflowSite
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.contracts.stored.plan import Estimate
 from tests.fakes.gpu_site import GPUS, MULTINODE, SERVING, gpu_site
@@ -129,6 +130,15 @@ def test_what_authenticates_traces_is_not_sent_to_the_hub():
 
     with refused(found="otel-headers", expected="a Secret that holds a Hub token"):
         resolve(asked, site)
+
+
+def test_mlflows_token_is_not_sent_to_the_hub():
+    site = gpu_site().model_copy(
+        update={"mlflow": MlflowSite(endpoint="https://mlflow.x", token_secret="mlflow/token")}
+    )
+
+    with refused(found="mlflow", expected="a Secret that holds a Hub token"):
+        resolve(spec(source={**SPEC["source"], "token_secret": "mlflow/token"}), site)
 
 
 def test_a_hub_token_has_a_secret_and_a_key():

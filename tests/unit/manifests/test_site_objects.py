@@ -16,9 +16,9 @@ from tests.unit.manifests.objects import named
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "canary"}
 
 
-def site(hub=None, store=None):
+def site(hub=None, store=None, mlflow=None):
     text = (REPOSITORY / "sites" / "kind.yaml").read_text()
-    document = yaml.safe_load(text) | ({"hub": hub} if hub else {})
+    document = yaml.safe_load(text) | ({"hub": hub} if hub else {}) | ({"mlflow": mlflow} if mlflow else {})
     document["object_store"] = store or {"bucket": "slipway", "credentials_secret": "slipway-s3"}
     return read_contract(Site, document, "kind.yaml"), text
 
@@ -77,6 +77,12 @@ def test_an_object_store_on_a_port_of_its_own_is_reachable_from_steps_and_server
     assert policies(store=store) == {
         ("slipway", "site-object-store"): (["192.168.7.0/24"], 7480),
         ("slipway-serving", "site-object-store"): (["192.168.7.0/24"], 7480),
+    }
+
+
+def test_mlflows_server_at_a_private_address_is_reachable_from_plan():
+    assert policies(mlflow={"endpoint": "http://10.250.0.7:5000"}) == {
+        ("slipway", "site-mlflow"): (["10.250.0.7/32"], 5000)
     }
 
 

@@ -1,6 +1,6 @@
-"""Where models come from: the Hub, and folders of an object store. Steps see one Hub and need not know which."""
+"""Where models come from: the Hub, folders of an object store, MLflow's registry. Steps see one Hub."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from typing_extensions import override
@@ -8,21 +8,24 @@ from typing_extensions import override
 from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.hub.folders import ObjectStoreFolders
 from slipway.tasks.adapters.hub.hub import Hub, HuggingFaceHub
+from slipway.tasks.adapters.hub.mlflow_models import MlflowModels
 from slipway.tasks.adapters.hub.reading import ModelHub
 from slipway.tasks.adapters.store.object_store import ByteSource, ObjectStore
 from slipway.tasks.adapters.store.transfer import Count
-from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.site.site import MLFLOW_TOKEN_VARIABLE, Site
 from slipway.tasks.contracts.stored.artifact import Layout
-from slipway.tasks.contracts.stored.plan import S3, DatasetFile, HubFile, Source
+from slipway.tasks.contracts.stored.plan import DatasetFile, HubFile, Source
 
 R = TypeVar("R")
 
 
 class Sources(Hub):
-    """A Hub whose repositories may also be folders, by `s3://<bucket>/<prefix>`."""
+    """A Hub whose repositories may also be folders, and versions of registered models, by their URIs."""
 
-    def __init__(self, hub: Hub, folders: ModelHub) -> None:
-        self._hub, self._folders = hub, folders
+    def __init__(self, hub: Hub, others: Mapping[str, ModelHub]) -> None:
+        """`others` holds models by the scheme of their URIs."""
+        self._hub, self._others = hub, others
 
     @override
     def resolve(self, repo: str, revision: str) -> Source:
@@ -49,20 +52,30 @@ class Sources(Hub):
         return self._hub.read_dataset(dataset)
 
     def _of(self, repo: str) -> ModelHub:
-        return self._folders if repo.startswith(S3) else self._hub
+        scheme, separator, _ = repo.partition(":")
+        if separator and scheme not in self._others:
+            raise InputError(
+                f"the site names no server for {repo}",
+                expected=f"the section {scheme} in the site file",
+                remedy="Add it, or name a source of another kind.",
+            )
+        return self._others[scheme] if separator else self._hub
 
 
-def sources(site: Site, store: ObjectStore, token: str | None, clock: Clock) -> Hub:
+def sources(site: Site, store: ObjectStore, environment: Mapping[str, str], clock: Clock) -> Hub:
     """The site's sources of models.
 
     Args:
         site: which Hub.
         store: reads folders, with the access that the site's steps have.
-        token: the only one that is ever sent to the Hub.
+        environment: has the tokens, each of which is sent to its own server alone.
         clock: of waits.
 
     Raises:
         InputError: as HuggingFaceHub.
     """
     folders = ObjectStoreFolders(store, Layout(site.object_store.root))
-    return Sources(HuggingFaceHub(site.hub.endpoint, token, clock), folders)
+    others: dict[str, ModelHub] = {"s3": folders}
+    if site.mlflow:
+        others["mlflow"] = MlflowModels(site.mlflow, environment.get(MLFLOW_TOKEN_VARIABLE) or None, folders)
+    return Sources(HuggingFaceHub(site.hub.endpoint, environment.get("HF_TOKEN") or None, clock), others)

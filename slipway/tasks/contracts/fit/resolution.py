@@ -132,6 +132,7 @@ class ResolvedRelease:
         if site.serving.authentication != "none":
             owned |= {site.serving.authentication.keys_secret, site.serving.authentication.own_key_secret}
         owned.add(site.telemetry.traces.headers_secret if site.telemetry.traces else None)
+        owned.add(site.mlflow.token_secret.partition("/")[0] if site.mlflow and site.mlflow.token_secret else None)
         if secret in owned:
             raise InputError(
                 "source.token_secret names a Secret of the platform, which would be sent to the Hub",

@@ -19,6 +19,7 @@ SITE_CONFIG_MAP = "slipway-site"
 SITE_FILE = "site.yaml"
 HUB_POLICY = "site-hub"
 OBJECT_STORE_POLICY = "site-object-store"
+MLFLOW_POLICY = "site-mlflow"
 HUB_STEPS = ("plan", "download")
 """The steps that talk to the Hub, as in k8s_manifests/base/networkpolicy-slipway-hub.yaml."""
 
@@ -87,6 +88,7 @@ def unneeded_policies(site: Site) -> list[tuple[str, str]]:
     possible = [
         (pipeline, HUB_POLICY),
         (pipeline, DATASETS_POLICY),
+        (pipeline, MLFLOW_POLICY),
         (pipeline, OBJECT_STORE_POLICY),
         (serving, OBJECT_STORE_POLICY),
     ]
@@ -112,6 +114,10 @@ def _policies(site: Site) -> list[Document]:
         policies.append(_egress(HUB_POLICY, site.kubernetes.pipeline_namespace, hub_pods, ranges, port))
         reads_datasets = {"matchLabels": {READS_DATASETS: "true"}}
         policies.append(_egress(DATASETS_POLICY, site.kubernetes.pipeline_namespace, reads_datasets, ranges, port))
+    if site.mlflow and (ranges := site.mlflow.ranges):
+        resolving = {"matchLabels": {"slipway.dev/step": "plan"}}
+        port = endpoint_port(site.mlflow.endpoint)
+        policies.append(_egress(MLFLOW_POLICY, site.kubernetes.pipeline_namespace, resolving, ranges, port))
     if (ranges := site.object_store.ranges) and site.object_store.endpoint is not None:
         port = endpoint_port(site.object_store.endpoint)
         namespaces = (site.kubernetes.pipeline_namespace, site.kubernetes.serving_namespace)

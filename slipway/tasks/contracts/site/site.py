@@ -26,7 +26,7 @@ from slipway.tasks.contracts.site.network_check import NetworkFloor
 from slipway.tasks.contracts.site.retention import RetentionPolicy
 from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.site.telemetry import Telemetry
-from slipway.tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD
+from slipway.tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD, SecretRef
 from slipway.tasks.contracts.step_names import Step
 
 POD_IP = "$(POD_IP)"
@@ -206,6 +206,25 @@ class HubSite(UserDocument):
 
     endpoint: Endpoint = "https://huggingface.co"
     networks: tuple[Cidr, ...] = NETWORKS
+
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """Address ranges that need a network policy of their own; none where the base policies suffice."""
+        return _ranges(self.endpoint, self.networks)
+
+
+MLFLOW_TOKEN_VARIABLE = "MLFLOW_TRACKING_TOKEN"  # noqa: S105 - the variable's name
+"""Environment variable with the token of mlflow.token_secret, as MLflow's own clients name it."""
+
+
+class MlflowSite(UserDocument):
+    """MLflow's tracking server, whose registry may name models for source.uri."""
+
+    endpoint: Endpoint
+    networks: tuple[Cidr, ...] = NETWORKS
+    token_secret: SecretRef | None = Field(
+        default=None, description="Secret that holds a bearer token of the server: <name>/<key>"
+    )
 
     @property
     def ranges(self) -> tuple[str, ...]:
@@ -405,6 +424,11 @@ class Site(UserDocument):
     kubernetes: Kubernetes = Kubernetes()
     object_store: ObjectStoreSite
     hub: HubSite = HubSite()
+    mlflow: MlflowSite | None = Field(
+        default=None,
+        exclude_if=lambda mlflow: mlflow is None,  # pods of an older version read site files without it
+        description="whose registered models specs may release",
+    )
     images: Images
     shapes: dict[Literal["small", "transfer", "compute", "serving", "gpu"], PodShape]
     gpus: dict[NonEmptyLabelValue, Gpu] = Field(

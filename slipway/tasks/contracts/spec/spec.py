@@ -19,6 +19,7 @@ from slipway.tasks.contracts.spec_fields import (
     MAX_TOKENS,
     HubFileUri,
     HubRepo,
+    MlflowUri,
     Revision,
     S3FolderUri,
     SecretRef,
@@ -37,11 +38,12 @@ class Source(UserDocument):
     repo: HubRepo | None = Field(default=None, description="<org>/<name> on the Hub")
     revision: Revision = Field(default=MAIN, description="branch, tag or commit of repo; plan resolves it")
     token_secret: SecretRef | None = Field(default=None, description="Secret that holds a Hub token: <name>/<key>")
-    uri: S3FolderUri | None = Field(
+    uri: S3FolderUri | MlflowUri | None = Field(
         default=None,
         exclude_if=lambda uri: uri is None,  # pods of an older version read releases of the Hub
         description="in place of repo: s3://<bucket>/<prefix> of a checkpoint's files, read with the access that the "
-        "site's steps have to their object store",
+        "site's steps have to their object store; or mlflow:<model>@<alias> or mlflow:<model>/<version>, a registered "
+        "model whose files are in such a folder",
     )
 
     @property
