@@ -96,7 +96,7 @@ def init(
             plan_here(spec, settings, None, force=False)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        tried = list(pool.map(lambda pair: fitting(model, *pair, plan), engines(site)))
+        tried = list(pool.map(lambda pair: fitting(model, pair[0], pair[1], plan), engines(site)))
     text = spec_text(model, site, tried)
     parse_contract(ReleaseSpec, text.encode(), str(file))
     with file.open("x", encoding="utf-8") as new:
