@@ -25,6 +25,7 @@ from airflow.providers.cncf.kubernetes.utils.pod_manager import (
 )
 from airflow.triggers.base import TriggerEvent
 from kubernetes import client
+from urllib3.exceptions import HTTPError
 
 from slipway.airflow.outages import PatientHook
 from slipway.airflow.pod_ends import wait_for_end
@@ -55,7 +56,7 @@ LONGEST_LOOK_S = 2.0
 SHORTEST_TRIGGER_LOOK_S, SHARE_OF_TIME = 0.25, 0.05
 """The triggerer asks for a pod that cannot be watched so often that its end is noticed late by at most this share of
 its time."""
-FORBIDDEN, CONFLICT = 403, 409
+FORBIDDEN, CONFLICT, SERVER_ERROR = 403, 409, 500
 
 
 class PodCannotStartError(PodLaunchTimeoutException):
@@ -171,6 +172,20 @@ class StepPodManager(PodManager):
         """Read the pod as the parent does."""
         self.seen = super().read_pod(pod)
         return self.seen
+
+    def read_pod_logs(self, pod: Any, *arguments: Any, **options: Any) -> Any:
+        """Read the log as the parent does; but if the pod's node does not answer, the reading ends and not the task.
+
+        Raises:
+            HTTPError: the node does not answer. The parent reads on as long as the pod counts as running.
+        """
+        try:
+            return super().read_pod_logs(pod, *arguments, **options)
+        except client.ApiException as error:
+            if int(error.status or 0) < SERVER_ERROR:
+                raise
+            what = f"the log of pod {pod.metadata.name} cannot be read: its node does not answer ({error.status})"
+            raise HTTPError(what) from error
 
     def run_pod_async(self, pod: Any, **options: Any) -> Any:
         """Create the pod, once. While a quota of the namespace has no room for it, wait, as a Deployment does.

@@ -47,6 +47,8 @@ class PodServer:
     leases: dict[str, dict[str, Any]] = field(default_factory=dict)
     during_log: Callable[[], None] = lambda: None
     """What happens while a pod's log is read."""
+    unread_logs: int = 0
+    """How often a pod's log cannot be read, because its node does not answer."""
     during_watch: Callable[[dict[str, Any]], None] = lambda _: None
     """What happens to a pod while it is watched; then the watch reports it and ends, as one whose time is up."""
     watch_refusal: str = ""
@@ -140,8 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
             events = self.pods.events if EVENTS.match(parts.path) else []
             return self._answer(200, {"apiVersion": "v1", "items": events})
         if found["log"]:
-            self.pods.during_log()
-            return self._answer(200, b"2026-01-01T00:00:00Z working\n")
+            return self._answer_log()
         if found["name"]:
             return self._answer_pod(self.pods.pods.get(found["name"]))
         query = parse_qs(parts.query)
@@ -149,6 +150,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self._watch(query["fieldSelector"][0].removeprefix("metadata.name="))
         selector = query.get("labelSelector", [""])[0]
         return self._answer(200, {"kind": "PodList", "apiVersion": "v1", "items": self.pods.selected(selector)})
+
+    def _answer_log(self):
+        if self.pods.unread_logs:
+            self.pods.unread_logs -= 1
+            return self._answer(500, {"kind": "Status", "status": "Failure", "code": 500})
+        self.pods.during_log()
+        return self._answer(200, b"2026-01-01T00:00:00Z working\n")
 
     def _answer_lease(self, name):
         if name is None:

@@ -1,13 +1,15 @@
 """The task's error when its pod did not end by itself, awaited in the task and in the triggerer."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
+from airflow.providers.cncf.kubernetes.utils.pod_manager import PodManager
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from slipway.airflow.starting import StepPodTrigger
-from tests.fakes.kubernetes_pods import PodEnd
+from tests.fakes.kubernetes_pods import PodEnd, status
 
 SCHEDULED = [{"type": "PodScheduled", "status": "True"}]
 BAD_IMAGE = {
@@ -146,6 +148,23 @@ def test_a_pod_that_vanishes_is_named_instead_of_a_number(runs, moment):
 
     assert not isinstance(caught.value, AirflowFailException)
     assert "404" not in str(caught.value)
+
+
+def test_a_node_that_does_not_answer_for_a_while_costs_the_log_and_not_the_step(runs, monkeypatch):
+    monkeypatch.setattr(PodManager.read_pod_logs.retry, "sleep", lambda _: None)
+    runs.planned()
+    runs.ends(runs.result("build"), phase="Running")
+    runs.cluster.unread_logs, began = 6, datetime.now(UTC)
+
+    def end():
+        for pod in runs.cluster.pods.values():
+            pod["status"] = status(PodEnd(), began)
+
+    runs.cluster.during_log = end
+    runs.execute("build")
+
+    assert runs.xcoms["build", "return_value"]["outcome"] == "done"
+    assert len(runs.cluster.created) == 1
 
 
 def test_a_pod_that_was_preempted_says_so_when_it_is_gone(runs):
