@@ -48,6 +48,8 @@ TRTLLM_RELEASES = _serving("trtllm")
 """tests/contracts records their tools; each record names what is not confirmed."""
 VLLM_RELEASES = _serving("vllm")
 """Those whose vLLM has a table in slipway/tasks/engines/upstream."""
+NEWEST_VLLM = next(row[1] for row in ROWS["vllm"] if row[-1])
+"""It knows most classes, of those that generate and of the others."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from slipway.tasks.contracts.engine.engine_kinds import NEWEST_VLLM
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.host_cache import GIB, HOST_CACHE, host_cache_bytes
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
@@ -22,7 +23,7 @@ from slipway.tasks.engines.huggingface.lora import vllm_arguments
 from slipway.tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from slipway.tasks.engines.preflight.engine_options import CHUNKED_PREFILL
 from slipway.tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, stated_quantization
-from slipway.tasks.engines.preflight.known_classes import NEWEST, architectures_of
+from slipway.tasks.engines.preflight.known_classes import architectures_of
 from slipway.tasks.engines.preflight.layer_kinds import CACHING
 from slipway.tasks.engines.preflight.loras import check_loras
 from slipway.tasks.engines.preflight.memory_fit import batched_tokens
@@ -145,7 +146,7 @@ def _check_state(release: ResolvedRelease, source: Source, documents: Documents)
 
 def _is_hybrid(config: Mapping[str, Any]) -> bool:
     """Whether vLLM counts a model as hybrid: by its class, unless all layers are attention (vllm/config/model.py)."""
-    classes = (table_of("vllm", NEWEST) or {}).get("hybrid", ())
+    classes = (table_of("vllm", NEWEST_VLLM) or {}).get("hybrid", ())
     if any(each in classes for each in architectures_of(config)):
         types = completed(config).get("layer_types")
         return not isinstance(types, list) or not all(each in CACHING for each in types)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slipway.tasks.contracts.engine.engine_kinds import VLLM_RELEASES
+from slipway.tasks.contracts.engine.engine_kinds import NEWEST_VLLM
 from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.site.triton_images import STATED_IMAGES, TritonImage
+from slipway.tasks.contracts.site.triton_images import TritonImage
 from slipway.tasks.engines.upstream.tables import OLDEST_WITH_VERSION_5, PACKAGES, Table, table_of
 
 VERSION_4 = "4.57.3"
@@ -21,9 +21,6 @@ NO_TEXT = (
     *("ForQuestionAnswering", "ForImageClassification", "ForRetrieval", "ForTextEmbedding", "EmbeddingModel"),
 )
 """How classes end that do not generate text (vllm/config/model.py, _SUFFIX_TO_DEFAULTS)."""
-
-NEWEST = STATED_IMAGES["vllm", VLLM_RELEASES[-1]].runtime
-"""The newest vLLM that an image has: it knows most classes, of those that generate and of the others."""
 
 FAMILY_CHARS, SHOWN = 6, 6
 """Letters by which names of one family are found, and names that a message shows."""
@@ -83,7 +80,7 @@ def check_generates(config: Mapping[str, Any], what: str) -> None:
 
 
 def _generates_nothing(architecture: str) -> bool:
-    newest = table_of("vllm", NEWEST) or {}
+    newest = table_of("vllm", NEWEST_VLLM) or {}
     generators, others = newest.get("generators", ()), newest.get("pooling", ())
     return architecture not in generators and (architecture in others or architecture.endswith(NO_TEXT))
 
