@@ -33,7 +33,7 @@ def test_a_template_that_renders_the_questions_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("template", "changes", "found"),
     [
-        (ENDLESS, {}, "took more than 2 s of a CPU"),
+        (ENDLESS, {}, "took more than"),
         ("{% for", {}, "unexpected"),
         ("{{ 'x' * 99999999999 }}", {}, "MemoryError"),
         (SPECIAL + "{{ messages[-1].content }}", {"gate": GATE, "engine": ARGUMENTS}, "brief"),
