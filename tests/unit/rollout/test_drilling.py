@@ -198,7 +198,7 @@ def test_a_live_release_that_does_not_serve_is_restored_first_and_not_drilled(wo
     with pytest.raises(InputError) as caught:
         drilled(workspace, load)
 
-    assert "--to live" in caught.value.remedy
+    assert "slipway restore demo" in caught.value.remedy
     assert standing(cluster)["leases"] == []
 
 
