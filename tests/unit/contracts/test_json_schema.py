@@ -4,14 +4,19 @@ import json
 from contextlib import suppress
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from slipway.tasks.contracts.wire.grammar.ebnf import Dialect
 from slipway.tasks.contracts.wire.grammar.formats import ANY_TEXT, NUMBERS, PATTERNS
 from slipway.tasks.contracts.wire.json_schema import SchemaError, compact_schema, grammar_of
+from slipway.tasks.contracts.wire.json_schema.counting import values_of
+from slipway.tasks.contracts.wire.json_schema.document import Document
 from slipway.tasks.contracts.wire.json_schema.keywords import BY_TYPE, WHOLE
 from slipway.tasks.contracts.wire.json_schema.limits import MAX_CHARS, MAX_SCHEMAS
+from slipway.tasks.contracts.wire.json_schema.values import fitting_values
 from tests.support.json_schemas import TABLE
 
+NULL = {"type": "null"}
 NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
 CAT = {"type": "object", "properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}}, "required": ["kind"]}
 DOG = {"type": "object", "properties": {"kind": {"enum": ["dog", "wolf"]}}, "required": ["kind"]}
@@ -67,6 +72,37 @@ def test_annotations_change_nothing_whatever_they_say(annotation, value):
     )
 
     assert grammar_of(text.replace('"@"', value)) == grammar(plain)
+
+
+@pytest.mark.parametrize("step", [0.7, 0.1, 2.5, 3])
+def test_whole_numbers_that_are_counted_are_those_that_obey_their_schema(step):
+    items = {"type": "integer", "minimum": 0, "exclusiveMaximum": 200, "multipleOf": step}
+
+    valid = [number for number in range(201) if Draft202012Validator(items).is_valid(number)]
+    assert values_of(items, Document(items), "#") == valid
+
+
+@pytest.mark.parametrize("data", [{"$id": "Node", "type": "boolean"}, [{"$anchor": "n"}], {"$ref": "#"}])
+@pytest.mark.parametrize("keyword", ["examples", "default"])
+@pytest.mark.parametrize("reference", ["Node", "#n", "Inner", "Inner#m"])
+def test_a_reference_by_name_never_leads_into_data(reference, keyword, data):
+    inner = {"$id": "Inner", "type": "integer", "$anchor": "m"}
+    schema = {
+        "properties": {"a": {"$ref": reference}},
+        "required": ["a"],
+        "$defs": {"N": {"$id": "Node", "type": "integer"}, "n": {"$anchor": "n", "type": "integer"}, "i": inner},
+    }
+    validator = Draft202012Validator(schema)
+
+    assert [validator.is_valid({"a": value}) for value in (1, True, "x")] == [True, False, False]
+    assert grammar({**schema, keyword: data}) == grammar(schema) == grammar({**schema, "$id": "Root"})
+
+
+def test_listed_numbers_are_multiples_whatever_their_size():
+    numbers = [1e30, 2e300, 5, 0.07, 0.29, 1e-300]
+    schema = {"enum": numbers, "multipleOf": 0.01}
+
+    assert fitting_values(schema, "#") == [each for each in numbers if Draft202012Validator(schema).is_valid(each)]
 
 
 def test_a_walk_is_made_for_every_keyword_and_format():
@@ -178,13 +214,34 @@ def test_bounds_of_many_digits_make_small_grammars(digits):
         ({"type": "number", "multipleOf": 0.7}, "multipleOf"),
         ({"type": "number", "multipleOf": 0.7, "minimum": 0, "maximum": 1e6}, "at most 100000"),
         ({"type": "number", "multipleOf": 0.1, "minimum": 0.29, "maximum": 0.31}, "no such number"),
-        ({"type": "integer", "multipleOf": 0}, "multipleOf"),
+        ({"type": "number", "multipleOf": 1e-8, "minimum": 0}, "multipleOf is 1E-8: validators disagree"),
+        (
+            {"type": "number", "multipleOf": 12345.67, "minimum": 0, "maximum": 1e9},
+            "multipleOf is 12345.67: it has too",
+        ),
+        ({"type": "number", "multipleOf": 0.0123457, "minimum": 0, "maximum": 999}, "0.0123457: it has too"),
+        ({"type": "number", "multipleOf": 1e-16, "minimum": 0, "maximum": 1e-15}, "16 digits behind the point"),
+        ({"type": "number", "multipleOf": 0.15}, "multipleOf is 0.15"),
+        ({"type": "integer", "multipleOf": 0}, "multipleOf is 0; expected a number above 0"),
+        ({"enum": [5], "multipleOf": 0}, "multipleOf is 0"),
+        ({"enum": [5], "multipleOf": -1}, "multipleOf is -1"),
+        ({"type": "string", "format": ["date"]}, "#/format is \"['date']\"; expected a text"),
+        ({"type": "number", "format": {}}, "#/format is '{}'"),
         ({"type": "integer", "multipleOf": 98765}, "multipleOf"),
         ({"type": "object", "properties": 3}, "properties"),
         ({"type": "object", "required": 3}, "required"),
         ({"type": "object", "properties": {"a": True}, "required": ["b"]}, "'b'"),
         ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "#/properties/a"),
+        ({"allOf": None}, "allOf is not a list"),
         ({"$ref": "#/$defs/none"}, "none"),
+        ({"$ref": "N", "$defs": {"A": {"$id": "N", "type": "null"}, "B": {"$id": "N"}}}, "'N' names two schemas"),
+        ({"$ref": "#n", "$defs": {"A": {"$anchor": "n", "type": "null"}, "B": {"$anchor": "n"}}}, "'#n' names two"),
+        ({"properties": {"a": {"$id": "N", "anyOf": [{"$ref": "#"}, NULL]}}}, "#/properties/a/anyOf/0 has $ref '#'"),
+        ({"properties": {"a": {"$id": "N", "items": {"$ref": "#/x"}}}}, "'#/x', which is relative to the $id 'N'"),
+        ({"properties": {"a": {"$id": "urn:a:n", "items": {"$ref": "#x"}}}}, "'#x', which is relative"),
+        ({"properties": {"a": {"$id": "b/", "items": {"$ref": "N"}}}, "$defs": {"N": {"$id": "N"}}}, "'N', which is"),
+        ({"properties": {"a": {"$id": "http://[", "$anchor": "n"}}}, "no URI reference"),
+        ({"$ref": "#n", "$defs": {"A": {"$id": "N", "$defs": {"B": {"$anchor": "n"}}}}}, "'#n'"),
         ({"$ref": "http://example.org/x"}, "$ref"),
         ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, "without end"),
         ({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}]}}}, "without end"),
@@ -203,8 +260,8 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_its_place(schema, said
     assert said in str(refused.value)
 
 
-ITSELF, NULL = {"$ref": "#/$defs/A"}, {"type": "null"}
-"""A place, and what may stand there instead."""
+ITSELF = {"$ref": "#/$defs/A"}
+"""A place; NULL may stand there instead."""
 REQUIRES = {
     "a property": lambda each: {"type": "object", "properties": {"a": each}, "required": ["a"]},
     "one of other properties": lambda each: {"type": "object", "additionalProperties": each, "required": ["a"]},

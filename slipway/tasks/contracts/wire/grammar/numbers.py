@@ -21,7 +21,10 @@ MAX_FRACTION = 40
 MAX_RESIDUES = 1024
 """Remainders times places of digits: the parts of which numbers that are multiples of another are made."""
 MAX_AGREED = 100_000
-"""Multiples of a decimal that doubles do not hold, which are looked at one by one: 0.1 s of a CPU."""
+"""Multiples of a decimal that doubles do not hold, which are looked at one by one: with MAX_ENDS, within a second of a
+CPU."""
+MAX_ENDS = 12_000
+"""Beginnings of such multiples, and different ends. Each end is a part of a grammar, of which there are no more."""
 SURELY_ROUNDED = Fraction(1, 2**54)
 """The error of a divisor by which no quotient that is a whole number is rounded to another one: half of the last bit
 of a double below a power of two."""
@@ -41,7 +44,7 @@ class Bounds:
 
     Attributes:
         whole: without a point.
-        multiple_of: every number is this one times a whole number; None for all.
+        multiple_of: above 0; every number is this one times a whole number. None for all.
     """
 
     whole: bool
@@ -64,7 +67,9 @@ class Bounds:
         if self.high is not None and (value > self.high or (self.below_high and value == self.high)):
             return False
         step = self.multiple_of
-        return not step or (value % step == 0 and (number / float(step)).is_integer())
+        if step is None:
+            return True
+        return (Fraction(value) / Fraction(step)).denominator == 1 and (number / float(step)).is_integer()
 
 
 def number_language(bounds: Bounds) -> Regex:
@@ -76,8 +81,17 @@ def number_language(bounds: Bounds) -> Regex:
     if bounds.is_free:
         return _free(whole=bounds.whole)
     multiple = bounds.multiple_of
-    if multiple is not None and multiple <= 0:
-        raise GrammarError(f"multipleOf is {multiple}; expected a number above 0")
+    if multiple is None:
+        return _language(bounds)
+    try:
+        return _language(bounds)
+    except GrammarError as error:
+        raise GrammarError(f"multipleOf is {multiple}: {error}") from error
+
+
+def _language(bounds: Bounds) -> Regex:
+    """As number_language, of numbers that are not free."""
+    multiple = bounds.multiple_of
     magnitudes = _magnitudes if multiple is None or _is_held_by_doubles(multiple) else _agreed_magnitudes
     options: list[Regex] = []
     if bounds.high is None or bounds.high > 0 or (bounds.high == 0 and not bounds.below_high):
@@ -116,6 +130,8 @@ def _agreed_magnitudes(span: "_Span", bounds: Bounds) -> list[Regex]:
     """
     step = Fraction(bounds.multiple_of or 1)
     places = _exponent(bounds.multiple_of or Decimal(1))
+    if places > DIGITS:
+        raise GrammarError(f"it has {places} digits behind the point; expected at most {DIGITS}")
     edge = Decimal(10) ** (len(str(int(MAX_AGREED * step))) - 1)
     first = _rounded_fraction(Fraction(span.low) / step, up=True, beyond=span.above_low)
     last = (
@@ -123,15 +139,16 @@ def _agreed_magnitudes(span: "_Span", bounds: Bounds) -> list[Regex]:
     )
     if last is not None and last - first < MAX_AGREED:
         return [*_agreed(range(first, last + 1), step, places, whole=bounds.whole)]
-    near = range(first, math.ceil(Fraction(edge) / step))
     held = step * 5 ** max(fives for fives in range(places + 1) if step.denominator % 5**fives == 0)
     while held.denominator > QUARTERS:
         held *= 2
-    if places > DIGITS - len(str(edge)) or abs(Fraction(float(step)) / step - 1) > SURELY_ROUNDED:
+    is_rounded = abs(Fraction(float(step)) / step - 1) > SURELY_ROUNDED
+    if places > DIGITS - len(str(edge)) or is_rounded or MAX_AGREED * step < 1:
         raise GrammarError(
-            f"multipleOf is {bounds.multiple_of}, about whose multiples validators disagree. It is enforced between a "
-            f"minimum and a maximum with at most {MAX_AGREED} multiples. Add bounds, or use a number that doubles hold"
+            "validators disagree about its multiples. It is enforced between a minimum and a maximum with at most "
+            f"{MAX_AGREED} multiples. Add bounds, or use a number that doubles hold"
         )
+    near = range(first, math.ceil(Fraction(edge) / step))
     return [*_agreed(near, step, places, whole=bounds.whole), *_held_beyond(edge, held, span, bounds)]
 
 
@@ -156,6 +173,8 @@ def _agreed(multiples: range, step: Fraction, places: int, *, whole: bool) -> tu
             before, rest = divmod(dividend, step.denominator)
             if not (whole and rest):
                 behind.setdefault(before, []).append(rest * scale)
+        if len(behind) > MAX_ENDS:
+            raise _too_many()
     shared: dict[tuple[object, ...], Regex] = {}
     sets = {each: _fractions(each, places, shared) for each in {tuple(found) for found in behind.values()}}
     ends = {str(before): sets[tuple(found)] for before, found in behind.items()}
@@ -184,9 +203,15 @@ def _digit_tree(
         return end or EMPTY
     key = (end, *((rest, *digits) for rest, digits in groups.items()))
     if key not in shared:
+        if len(shared) >= MAX_ENDS:
+            raise _too_many()
         options = [chain(_digit_set(digits), rest) for rest, digits in groups.items()]
         shared[key] = Shared(choice([*([] if end is None else [end]), *options]))
     return shared[key]
+
+
+def _too_many() -> GrammarError:
+    return GrammarError("it has too many multiples there. Use a smaller one, or narrower bounds")
 
 
 def _digit_set(digits: list[int]) -> Chars:
@@ -250,7 +275,7 @@ class _Places:
         if step > 1 and (last - first) // step < MAX_LISTED:
             return one_of(self._written(value) for value in range(first, last + 1, step))
         if step > 1 and step * (self._whole + self._fraction) > MAX_RESIDUES:
-            raise GrammarError(f"multipleOf {step} has too many multiples there. Use a smaller one, or narrower bounds")
+            raise _too_many()
         width = self._whole + self._fraction
         self._digits_low = tuple(map(int, str(self._low).zfill(width)))
         self._digits_high = tuple(map(int, str(self._high).zfill(width)))

@@ -36,15 +36,7 @@ def _of_type(kind: str, words: Mapping[str, Any], at: str) -> list[Any] | None:
     bounds = number_bounds(words, at, whole=True)
     if bounds.low is None or bounds.high is None or bounds.high - bounds.low > MAX_REPEATS:
         return None
-    step = bounds.multiple_of or 1
-    inside = range(math.ceil(bounds.low), math.floor(bounds.high) + 1)
-    return [
-        number
-        for number in inside
-        if number % step == 0
-        and not (bounds.above_low and number == bounds.low)
-        and not (bounds.below_high and number == bounds.high)
-    ]
+    return [number for number in range(math.ceil(bounds.low), math.floor(bounds.high) + 1) if bounds.allow(number)]
 
 
 def _together(found: list[list[Any] | None]) -> list[Any] | None:

@@ -2,16 +2,17 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 from ..grammar import GrammarError
 from ..grammar.disjoint import contradict, is_never
 from ..grammar.merging import merged
 from .keywords import CHOICES, is_patterns, is_several, words_of
 from .limits import MAX_DEPTH, MAX_SCHEMAS, SchemaError
-from .plain_form import plain_form
+from .plain_form import NAMED, VALUES, plain_form
 
 
 class Document:
@@ -19,7 +20,8 @@ class Document:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root, self._left = plain_form(root), MAX_SCHEMAS
-        self._named = dict(_names_of(self._root, ""))
+        names = [*_names_of(self._root, "")]
+        self._named, self._names = dict(names), Counter(name for name, _ in names)
         self._merges: dict[int, Mapping[str, Any]] = {}
         for group in ("$defs", "definitions"):
             if not isinstance(root.get(group, {}), dict):
@@ -52,11 +54,17 @@ class Document:
         return found
 
     def place(self, reference: Any) -> str | None:
-        """The place that a `$ref` names, by its path, `$anchor` or `$id`; None where it is not of this document."""
+        """The place that a `$ref` names, by its path, `$anchor` or `$id`; None where it is not of this document.
+
+        Raises:
+            SchemaError: two places have that name.
+        """
         if not isinstance(reference, str):
             return None
         if re.fullmatch(r"#(/.{1,512})?", reference, re.DOTALL):
             return reference
+        if self._names[reference] > 1:
+            raise SchemaError(f"$ref {reference[:64]!r} names two schemas. Give each a name of its own.")
         return self._named.get(reference)
 
     def resolved(self, schema: Any, at: str) -> Mapping[str, Any]:
@@ -124,7 +132,7 @@ class Document:
         """What is beside `allOf`, and then all schemas in it, without any `allOf` but of patterns."""
         self.spend(at, depth)
         inner = words.get("allOf")
-        if inner is None or is_patterns(inner):
+        if "allOf" not in words or is_patterns(inner):
             return [words]
         if not isinstance(inner, list) or not inner:
             raise SchemaError(f"{at[:128]}/allOf is not a list of schemas.")
@@ -139,12 +147,55 @@ class Document:
         return found
 
 
-def _names_of(schema: Any, at: str) -> Iterator[tuple[str, str]]:
-    """Places by their names. Values that are no schemas may have members of such a name, to which nobody refers."""
+def _names_of(schema: Any, at: str, base: str = "") -> Iterator[tuple[str, str]]:
+    """Names and places of a schema, or several, and of those within. Values that are no schemas name none.
+
+    `base` is the `$id` of the nearest schema around them, but for the root's.
+
+    Raises:
+        SchemaError: a `$ref` means another place there than it does elsewhere.
+    """
     if isinstance(schema, dict):
         for word, before in (("$id", ""), ("$anchor", "#")):
             if isinstance(schema.get(word), str):
-                yield before + schema[word], f"#{at}"
+                name = _joined(base, before + schema[word], at)
+                yield name, f"#{at}"
+                base = name if word == "$id" and at and not schema[word].startswith("#") else base
+        _check_reference(schema.get("$ref"), at, base)
+    for place, each in _schemas_in(schema, at):
+        yield from _names_of(each, place, base)
+
+
+def _schemas_in(schema: Any, at: str) -> Iterator[tuple[str, Any]]:
+    """What may be a schema within one, and where."""
     members = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
     for name, each in members:
-        yield from _names_of(each, f"{at}/{str(name).replace('~', '~0').replace('/', '~1').replace('%', '%25')}")
+        place = f"{at}/{_token(name)}"
+        if name in NAMED and isinstance(each, dict):
+            yield from ((f"{place}/{_token(key)}", inner) for key, inner in each.items())
+        elif name not in VALUES:
+            yield place, each
+
+
+def _token(name: str | int) -> str:
+    return str(name).replace("~", "~0").replace("/", "~1").replace("%", "%25")
+
+
+def _check_reference(reference: Any, at: str, base: str) -> None:
+    if not isinstance(reference, str) or not base:
+        return
+    if reference.startswith("#") or _joined(base, reference, at) != reference:
+        raise SchemaError(
+            f"#{at[:127]} has $ref {reference[:64]!r}, which is relative to the $id {base[:64]!r} around it. Refer to "
+            "the $id itself, or leave it out."
+        )
+
+
+def _joined(base: str, reference: str, at: str) -> str:
+    """The reference as it is below a base (RFC 3986)."""
+    try:
+        return urljoin(base, reference)
+    except ValueError as error:
+        raise SchemaError(
+            f"#{at[:127]} has {reference[:64]!r}, which is no URI reference below {base[:64]!r}."
+        ) from error

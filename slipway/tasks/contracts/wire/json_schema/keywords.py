@@ -147,11 +147,13 @@ def number_bounds(words: Mapping[str, Any], at: str, *, whole: bool) -> NumberBo
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise SchemaError(f"{at[:128]}/{name} is {str(value)[:64]!r}; expected a number.")
             numbers[name] = Decimal(repr(value))
+    if numbers.get("multipleOf", 1) <= 0:
+        raise SchemaError(f"{at[:128]}: multipleOf is {numbers['multipleOf']}; expected a number above 0.")
     lows = [(numbers[name], name != "minimum") for name in ("minimum", "exclusiveMinimum") if name in numbers]
     highs = [(numbers[name], name == "maximum") for name in ("maximum", "exclusiveMaximum") if name in numbers]
-    known = words.get("format")
+    known = _format_of(words, at)
     if known is not None and known not in NUMBERS:
-        raise SchemaError(f"{at[:128]} has the format {str(known)[:64]!r}; expected {', '.join(NUMBERS)}.")
+        raise SchemaError(f"{at[:128]} has the format {known[:64]!r}; expected {', '.join(NUMBERS)}.")
     least, most = NUMBERS.get(str(known), (None, None))
     lows += [] if least is None else [(Decimal(least), False)]
     highs += [] if most is None else [(Decimal(most), True)]
@@ -160,15 +162,22 @@ def number_bounds(words: Mapping[str, Any], at: str, *, whole: bool) -> NumberBo
     return NumberBounds(whole, low, high, above, not reached, numbers.get("multipleOf"))
 
 
+def _format_of(words: Mapping[str, Any], at: str) -> str | None:
+    name = words.get("format")
+    if name is not None and not isinstance(name, str):
+        raise SchemaError(f"{at[:128]}/format is {str(name)[:64]!r}; expected a text.")
+    return name
+
+
 def languages_of(words: Mapping[str, Any], at: str) -> list[Regex]:
     """What the format and the patterns of a text say."""
     found: list[Regex] = []
-    name = words.get("format")
+    name = _format_of(words, at)
     if name in PATTERNS:
         found.append(format_language(name))
     elif name is not None and name not in ANY_TEXT and (name in OF_NO_LANGUAGE or "pattern" not in words):
         raise SchemaError(
-            f"{at[:128]} has the format {str(name)[:64]!r}; expected {', '.join(sorted(PATTERNS))}. Use one of "
+            f"{at[:128]} has the format {name[:64]!r}; expected {', '.join(sorted(PATTERNS))}. Use one of "
             "these, a pattern, or leave it out."
         )
     patterns = [words["pattern"]] if "pattern" in words else []
