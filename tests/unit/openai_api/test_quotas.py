@@ -29,7 +29,8 @@ def asked(*paths, client="alice", names_clients=True, triton=None):
     """HELLO has 7 tokens."""
     headers = {CLIENT_HEADER: client}
     requests = [("POST", path, {**CHAT, "max_tokens": 9}) for path in paths]
-    return exchanged(triton or Triton(HELLO), *requests, headers=headers, names_clients=names_clients, quotas=QUOTAS)
+    options = {"names_clients": names_clients, "quotas": QUOTAS, "clock": Seconds()}
+    return exchanged(triton or Triton(HELLO), *requests, headers=headers, **options)
 
 
 def test_an_answer_beyond_the_quota_is_the_last_one_and_the_refusal_says_when_to_ask_again():
@@ -40,7 +41,7 @@ def test_an_answer_beyond_the_quota_is_the_last_one_and_the_refusal_says_when_to
     assert (first, status, len(triton.asked)) == (200, 429, 1)
     assert (error["type"], error["code"]) == ("tokens", "rate_limit_exceeded")
     assert "6 tokens a minute" in error["message"]
-    assert 10 <= int(headers["Retry-After"]) <= 20  # 2 tokens at 6 a minute, less the time since
+    assert headers["Retry-After"] == "20"  # 2 tokens at 6 a minute
 
 
 def test_anthropics_clients_read_a_rate_limit_in_their_own_words():
@@ -74,17 +75,36 @@ def test_a_bucket_fills_steadily_and_holds_what_a_minute_gives():
     assert caught.value.retry_after_s == 1
 
 
-def test_who_leaves_before_the_end_has_used_what_arrived():
+def test_the_prompt_that_another_model_makes_is_counted_by_its_messages():
+    assert Question({"temperature": 0}, {"text_input": "", "messages": LONG}).prompt_tokens == 25_000
+
+
+LONG = "a" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("question", "pieces", "longest", "used"),
+    [
+        (Question({}), 9, None, 9),
+        (Question({"text_input": LONG}), 1, None, 25_001),
+        (Question({"text_input": "", "messages": LONG}), 1, None, 25_001),
+        (Question({"text_input": "", "prompt_ids": [7] * 500}), 1, None, 501),
+        (Question({"text_input": LONG}), 1, 2_048, 2_049),
+    ],
+)
+def test_who_leaves_before_the_end_has_used_the_prompt_and_what_arrived(question, pieces, longest, used):
     async def run():
-        generation = Generation(Triton([[{"text_output": "a", "finish_reason": ""}] * 9, *HELLO]), Seconds(), QUOTAS)
-        model = ServedModel("demo", frozenset(), frozenset())
-        answers = generation.answers(model, [Question({})], 1, "alice")
+        triton = Triton([[{"text_output": "a", "finish_reason": ""}] * pieces, *HELLO])
+        generation = Generation(triton, Seconds(), {"alice": 6})
+        model = ServedModel("demo", frozenset(), frozenset(), max_input_tokens=longest)
+        answers = generation.answers(model, [question], 1, "alice")
         await anext(answers)
         await answers.aclose()
         try:
-            await anext(generation.answers(model, [Question({})], 1, "alice"))
+            await anext(generation.answers(model, [question], 1, "alice"))
         finally:
             await generation.close()
 
-    with pytest.raises(ApiError, match="tokens a minute"):
+    with pytest.raises(ApiError, match="tokens a minute") as caught:
         asyncio.run(run())
+    assert caught.value.retry_after_s == (1 + used - 6) * 10

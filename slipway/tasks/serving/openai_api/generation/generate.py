@@ -30,8 +30,12 @@ class Generated:
 
 @dataclass
 class Used:
-    """Tokens of an answer: those that the model counts, or the pieces of one that never came to its end."""
+    """Tokens of an answer: those that the model counts, or the prompt's and the pieces of one that told none.
 
+    `prompt` is about how many the prompt has.
+    """
+
+    prompt: int
     told: int = 0
     pieces: int = 0
 
@@ -42,8 +46,8 @@ class Used:
 
     @property
     def tokens(self) -> int:
-        """The larger of the two."""
-        return max(self.told, self.pieces)
+        """Those that were told; before, what is known without the model."""
+        return self.told or self.prompt + self.pieces
 
 
 class Generation:
@@ -90,7 +94,8 @@ class Generation:
 
     async def _timed(self, model: ServedModel, question: Question, client: str) -> AsyncGenerator[list[Piece], None]:
         """Yield what `_pieces` does, and count it. Errors before a request reaches the model are not counted."""
-        counted, code, before, has_text, used = self.counted, CLIENT_LEFT, self._clock(), False, Used()
+        counted, code, before, has_text = self.counted, CLIENT_LEFT, self._clock(), False
+        used = Used(min(question.prompt_tokens, model.max_input_tokens or question.prompt_tokens))
         try:
             async with aclosing(self._pieces(model, question)) as arriving:
                 async for together in arriving:
@@ -104,10 +109,10 @@ class Generation:
                     yield together
             code = int(HTTPStatus.OK)
         except InputError:
-            code = int(HTTPStatus.BAD_REQUEST)
+            code, used.prompt = int(HTTPStatus.BAD_REQUEST), 0
             raise
         except UnavailableError:
-            code = int(HTTPStatus.SERVICE_UNAVAILABLE)
+            code, used.prompt = int(HTTPStatus.SERVICE_UNAVAILABLE), 0
             raise
         finally:
             counted.requests[model.name, client, code] += 1

@@ -27,6 +27,7 @@ STREAM = "stream"
 BYTES_PER_TOKEN, LEAST_BYTES = 512, 65_536
 """What is longer than so many bytes for each token that a model takes is not handed on: no vocabulary has such tokens.
 The model itself knows its longest one. A prompt of LEAST_BYTES is always handed on."""
+USUAL_BYTES_PER_TOKEN = 4
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,13 @@ class Question:
             return self
         sampling = json.loads(self.inputs[VLLM_SAMPLING]) | {"structured_outputs": json.dumps({"grammar": grammar})}
         return replace(self, inputs={**self.inputs, VLLM_SAMPLING: json.dumps(sampling, ensure_ascii=False)})
+
+    @property
+    def prompt_tokens(self) -> int:
+        """About how many tokens the prompt has: the model tells when its answer ends, or never."""
+        asked = self.inputs if self.to_render is None else self.to_render
+        size = sum(len(asked.get(name, "").encode()) for name in ("text_input", MESSAGES, TOOLS))
+        return len(asked.get(PROMPT_IDS, ())) + size // USUAL_BYTES_PER_TOKEN
 
     def again(self, number: int) -> "Question":
         """The question of a further answer to the same prompt: where a seed decides, it is another one."""
