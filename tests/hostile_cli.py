@@ -20,12 +20,14 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from slipway.cli.__main__ import COMMANDS, main
 from slipway.cli.runs.follow import ORDER
 from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer, Frame, Script, ScriptedRun
-from tests.fakes.hostile_proxy import DEEP, TERMINAL, HostileProxy
+from tests.fakes.hostile_proxy import DEEP, SILENT, TERMINAL, TRANSPORTS, HostileProxy
+from tests.fakes.loopback_server import LoopbackServer
 from tests.fakes.triton_http import TritonHttpServer
 from tests.unit.cli.runs import failed, promoted, refused
 
@@ -63,6 +65,10 @@ NUMBERS = (
     ("batch", "demo", "{prompts}", "-o", "{new}", "--rate", "{}", "--host", "{triton}"),
     ("batch", "demo", "{prompts}", "-o", "{new}", "--timeout", "{}", "--host", "{triton}"),
     ("gc", "--timeout", "{}"),
+)
+HUB_COMMANDS = (
+    ("--site", "{hub site}", "release", "demo", "--revision", "v1", "--timeout", "5"),
+    ("--site", "{hub site}", "init", "acme/model", "-o", "{new}"),
 )
 TRITON_COMMANDS = (
     ("ask", "demo", "q", "--host", "{triton}", "--stats"),
@@ -108,6 +114,8 @@ class Case:
     kubeconfig: str | None = None
     stdout_full: bool = False
     proxied: bool = False
+    hub: str | None = None
+    """How the answers of the site's Hub are wrong."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,7 @@ def cases(count, seed, files):
     fixed += [Case(_with(command, str(file))) for command in FILE_COMMANDS for file in files]
     fixed += [Case(("--site", "{site}", "ask", "demo", "q"), kubeconfig=str(file)) for file in files]
     fixed += [Case(command, stdout_full=True) for command in FULL_COMMANDS]
+    fixed += [Case(command, hub=wrong) for command in HUB_COMMANDS for wrong in (SILENT, "value", *TRANSPORTS)]
     rng = random.Random(seed)  # noqa: S311
     if count < len(fixed):
         fixed = rng.sample(fixed, count)
@@ -166,7 +175,24 @@ def scripts(seed):
     waiting = Script([Frame("running", dict.fromkeys(ORDER, "success") | {"approval": "awaiting_input"})])
     hostile = failed("publish", "InputError", f"no such {TERMINAL}", f"Do {TERMINAL}.")
     script = (promoted(), refused(), hostile, waiting)[seed % 4]
+    script.description = "acme/model → none → vllm"
     return dict.fromkeys(("release__demo", "rollback__demo", "retention"), script)
+
+
+class OneRevision(BaseHTTPRequestHandler):
+    """A Hub that knows a revision of a model, and has none of its files."""
+
+    def do_GET(self):
+        """Answer with the revision."""
+        model = {"id": "acme/model", "sha": "a" * 40, "siblings": []}
+        body = json.dumps(model).encode()
+        self.send_response(200 if "/revision/" in self.path else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Print nothing."""
 
 
 def run_case(case, seed, folder):
@@ -177,8 +203,11 @@ def run_case(case, seed, folder):
             name, script = "release__demo", airflow.dags["release__demo"]
             airflow.runs[name, "manual__0"] = ScriptedRun("manual__0", {}, script, frame=9)
         triton = stack.enter_context(TritonHttpServer(answers=ANSWER))
-        ports = {"airflow": int(airflow.address.rpartition(":")[2]), "triton": triton.port}
+        ports = {"airflow": _port(airflow.address), "triton": triton.port}
         proxies = {}
+        if case.hub:
+            ports = {"hub": _port(stack.enter_context(LoopbackServer(OneRevision)).endpoint), **ports}
+            proxies = {"hub": stack.enter_context(HostileProxy(ports["hub"], seed, case.hub))}
         if case.proxied:
             proxies = {name: stack.enter_context(HostileProxy(port, seed)) for name, port in ports.items()}
         hosts = {name: proxies[name].host if name in proxies else f"127.0.0.1:{port}" for name, port in ports.items()}
@@ -190,6 +219,8 @@ def run_case(case, seed, folder):
             "{site}": str(REPOSITORY / "sites/kind.yaml"),
             "{spec}": str(REPOSITORY / "specs/llama-3-8b-awq-l4.yaml"),
         }
+        if case.hub:
+            places["{hub site}"] = _site_with_hub(folder, f"http://{hosts['hub']}")
         arguments = []
         for part in case.command:
             for name, value in places.items():
@@ -211,6 +242,16 @@ def run_case(case, seed, folder):
         problem, detail = _forked(arguments, environment, folder, full=case.stdout_full)
         wrong = "; ".join(proxy.what for proxy in proxies.values() if proxy.answers > proxy.at)
         return Ended(case, problem, f"{wrong}: {detail}" if wrong else detail)
+
+
+def _port(address):
+    return int(address.rpartition(":")[2])
+
+
+def _site_with_hub(folder, endpoint):
+    site = folder / "hub.yaml"
+    site.write_text((REPOSITORY / "sites/kind.yaml").read_text(encoding="utf-8") + f"hub: {{endpoint: {endpoint}}}\n")
+    return str(site)
 
 
 def _forked(arguments, environment, folder, *, full):

@@ -34,15 +34,18 @@ WHOLE = {
     "304": (304, b""),
 }
 TRANSPORTS = ["endless", "drip", "slow headers", "many headers", "cut", "closed", "redirect", *WHOLE]
+SILENT = "silent"
 
 
 class HostileProxy:
-    """Forwards to `port`; the answer number `at` is wrong. A context manager."""
+    """Forwards to `port`; the answer number `at` is wrong. A context manager. `wrong`: how the first answer is."""
 
-    def __init__(self, port, seed):
+    def __init__(self, port, seed, wrong=None):
         self.port, self.random = port, random.Random(seed)  # noqa: S311
         self.at = self.random.choice((0, 0, 1, 1, 2, 3, 4, 6))
         self.wrong = self.random.choice(TRANSPORTS) if self.random.random() < 0.3 else "value"
+        if wrong:
+            self.at, self.wrong = 0, wrong
         self.answers, self.what = 0, "nothing"
         self.ended = threading.Event()
 
@@ -144,6 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"HTTP/1.1 200 OK\r\n")
                 while not self.proxy.ended.wait(0.2):
                     self.wfile.write(b"A: b\r\n")
+            case "silent":
+                self.proxy.ended.wait()
             case "many headers":
                 self._head(b"".join(b"A%d: b\r\n" % number for number in range(5000)))
             case "cut":

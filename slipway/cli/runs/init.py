@@ -13,12 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from slipway.cli.arguments import settings_of
+from slipway.cli.deadline import within
 from slipway.cli.runs.plan import plan_here
 from slipway.cli.terminal import echo
 from slipway.tasks.contracts.base import parse_json
 from slipway.tasks.contracts.documents import parse_contract
 from slipway.tasks.contracts.engine.engine_kinds import ENGINE_KINDS, EngineKind
-from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 
@@ -32,6 +33,7 @@ BATCH = 8
 SUGGESTED = re.compile(r"tensor_parallel (\d+)")
 """In the remedy of a plan that refuses a model too large for one GPU."""
 AT_ONCE = 4
+ANSWER_S = 20.0
 REASON_CHARS = 160
 
 Plan = Callable[[str], None]
@@ -109,14 +111,22 @@ def read_model(site: Site, repo: str, revision: str) -> Model:
 
     Raises:
         InputError: there is no such model or revision, or its config.json cannot be used.
+        UnavailableError: the Hub does not answer in time.
     """
     # the Hub's client takes half a second to import, which `slipway init --help` need not wait for
     from slipway.tasks.adapters.clock import SystemClock  # noqa: PLC0415
     from slipway.tasks.adapters.hub.hub import HuggingFaceHub  # noqa: PLC0415
 
     hub = HuggingFaceHub(site.hub.endpoint, os.environ.get("HF_TOKEN"), SystemClock())
-    config = parse_json(hub.read_file(hub.resolve(repo, revision), "config.json"), f"config.json of {repo}")
-    return Model(repo, revision, positions_of(config))
+    try:
+        config = within(ANSWER_S, lambda: hub.read_file(hub.resolve(repo, revision), "config.json"))
+    except TimeoutError as error:
+        raise UnavailableError(
+            f"{site.hub.endpoint} does not answer for {repo}",
+            found=error,
+            remedy="Check hub.endpoint in the site file, and the way there.",
+        ) from error
+    return Model(repo, revision, positions_of(parse_json(config, f"config.json of {repo}")))
 
 
 def positions_of(config: Any) -> int:

@@ -3,6 +3,7 @@
 import os
 
 from slipway.cli.airflow.api import Airflow
+from slipway.cli.deadline import within
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 
@@ -30,8 +31,9 @@ def check_revision(settings: Settings, airflow: Airflow, dag_id: str, revision: 
 
     try:
         endpoint = settings.site().hub.endpoint
-        HuggingFaceHub(endpoint, os.environ.get("HF_TOKEN"), SystemClock(), answer_s=ANSWER_S).resolve(repo, revision)
+        hub = HuggingFaceHub(endpoint, os.environ.get("HF_TOKEN"), SystemClock())
+        within(ANSWER_S, lambda: hub.resolve(repo, revision))
     except NoSuchRevisionError:
         raise
-    except (InputError, UnavailableError):
+    except (InputError, UnavailableError, TimeoutError):
         return

@@ -1,12 +1,15 @@
 """`slipway init` writes a spec with an engine that plan does not refuse."""
 
+import socket
+
 import pytest
 
+from slipway.cli.runs import init
 from slipway.cli.runs.init import Choice, Model, engines, fitting, positions_of, spec_text
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.documents import parse_contract
-from slipway.tasks.contracts.errors import InputError
-from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.site.site import HubSite, Site
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.document_files import read_document
 from tests.support.paths import REPOSITORY
@@ -67,6 +70,15 @@ def test_a_model_that_fits_nowhere_gets_no_spec(site):
 
     with refused(what="no engine of site", found="the architecture is not served", remedy="smaller model"):
         spec_text(MODEL, site, tried)
+
+
+def test_a_silent_hub_is_not_waited_for(site, monkeypatch):
+    monkeypatch.setattr(init, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hub = HubSite(endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+        with pytest.raises(UnavailableError, match="does not answer for acme/model"):
+            init.read_model(site.model_copy(update={"hub": hub}), "acme/model", "main")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from slipway.cli import step_process
+from slipway.cli.runs import revision_check
 from slipway.cli.runs.follow import ORDER
 from tests.fakes.airflow_server import Frame, Script
 from tests.fakes.loopback_server import LoopbackServer
@@ -303,6 +305,20 @@ def test_a_revision_that_the_hub_does_not_have_starts_no_run(airflow, slipway, t
 
     assert (code, bool(airflow.runs)) == (0 if starts else 65, starts)
     assert starts or "model slipway/demo-llama has no revision 'v9': expected one of v1, or a commit" in printed
+
+
+def test_a_silent_hub_does_not_keep_a_release_from_starting(airflow, slipway, tmp_path, monkeypatch):
+    monkeypatch.setattr(revision_check, "ANSWER_S", 0.1)
+    site = tmp_path / "site.yaml"
+    airflow.dags[DAG] = promoted()
+    airflow.dags[DAG].description = "slipway/demo-llama → int8 → openvino"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        site.write_text(yaml.safe_dump({**SITE, "hub": {"endpoint": endpoint}}))
+
+        code, _ = slipway("--site", str(site), "release", "demo", "--revision", "v1", "--no-wait")
+
+    assert (code, len(airflow.runs)) == (0, 1)
 
 
 def test_a_direct_rollback_runs_the_step_here_and_asks_no_airflow(airflow, slipway, monkeypatch, tmp_path):

@@ -89,6 +89,7 @@ class HuggingFaceHub(Hub):
                 remedy="Put the token alone into the key of the Secret that source.token_secret names.",
             )
         self._endpoint, self.token, self.clock, self.stall_s = endpoint.rstrip("/"), token, clock, stall_s
+        # model_info and dataset_info replace its time limit by their argument, which is none by default
         set_client_factory(partial(_client, stall_s, answer_s))
         self._api = HfApi(endpoint=self._endpoint, token=token or False)
         self._errors = HubErrors(self._endpoint, bool(token), self._revisions)
@@ -96,7 +97,7 @@ class HuggingFaceHub(Hub):
     @override
     def resolve(self, repo: str, revision: str) -> Source:
         with self._errors.translated("model", repo, revision):
-            info = self._api.model_info(repo, revision=revision, files_metadata=True)
+            info = self._api.model_info(repo, revision=revision, timeout=self.stall_s, files_metadata=True)
             if info.gated:
                 self._api.auth_check(repo)
             siblings = sorted(info.siblings or [], key=lambda sibling: sibling.rfilename)
@@ -119,7 +120,7 @@ class HuggingFaceHub(Hub):
             )
         repo, revision, name = parts["repo"], unquote(parts["revision"]), parts["file"]
         with self._errors.translated("dataset", repo, revision, name):
-            info = self._api.dataset_info(repo, revision=revision)
+            info = self._api.dataset_info(repo, revision=revision, timeout=self.stall_s)
             if info.gated:
                 self._api.auth_check(repo, repo_type="dataset")
             paths = self._api.get_paths_info(repo, [name], revision=info.sha, repo_type="dataset")
@@ -141,7 +142,7 @@ class HuggingFaceHub(Hub):
     @override
     def commit_of_dataset(self, repo: str) -> str:
         with self._errors.translated("dataset", repo, MAIN):
-            info = self._api.dataset_info(repo, revision=MAIN)
+            info = self._api.dataset_info(repo, revision=MAIN, timeout=self.stall_s)
             if info.gated:
                 self._api.auth_check(repo, repo_type="dataset")
             return str(info.sha)
