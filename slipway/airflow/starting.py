@@ -30,7 +30,7 @@ from urllib3.exceptions import HTTPError
 from slipway.airflow.outages import PatientHook
 from slipway.airflow.pod_ends import wait_for_end
 from slipway.airflow.trigger_events import send_events
-from slipway.tasks.contracts.pods.pod_failures import Pod, PodFailure
+from slipway.tasks.contracts.pods.pod_failures import Pod, PodFailure, abandoned
 from slipway.tasks.contracts.pods.pod_starts import StartWatch
 from slipway.tasks.contracts.pods.start_phases import (
     EXCEEDED,
@@ -60,7 +60,7 @@ FORBIDDEN, CONFLICT, SERVER_ERROR = 403, 409, 500
 
 
 class PodCannotStartError(PodLaunchTimeoutException):
-    """The pod will not start. The trigger reports an exception of this base class to the task without a retry."""
+    """The pod will not start, or not end. The trigger reports an exception of this base class without a retry."""
 
     def __init__(self, failure: PodFailure) -> None:
         super().__init__(str(failure))
@@ -178,12 +178,14 @@ class StepPodManager(PodManager):
 
         Raises:
             HTTPError: the node does not answer. The parent reads on as long as the pod counts as running.
+            PodCannotStartError: the pod was deleted meanwhile, and its node is too late to end it.
         """
         try:
             return super().read_pod_logs(pod, *arguments, **options)
         except client.ApiException as error:
             if int(error.status or 0) < SERVER_ERROR:
                 raise
+            give_up_if_abandoned(self.read_pod(pod), str(options["container_name"]))
             what = f"the log of pod {pod.metadata.name} cannot be read: its node does not answer ({error.status})"
             raise HTTPError(what) from error
 
@@ -311,13 +313,22 @@ class StepPodTrigger(KubernetesPodTrigger):
             yield event
             await send_events()
 
+    async def _read_pod(self) -> Any:
+        pod = await self._get_pod()
+        try:
+            give_up_if_abandoned(pod, self.base_container_name)
+        except PodCannotStartError as error:
+            self.pod_manager.failure = error.failure
+            raise
+        return pod
+
     async def _wait_for_container_completion(self) -> TriggerEvent:
         """Look at the pod as the parent does, which repeats it, but only once a watch has reported its end."""
         deadline = self.trigger_kwargs.get("_execution_deadline")
         remaining_s = None if deadline is None else deadline - time.time()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(remaining_s):
-                await wait_for_end(self.hook, self._get_pod, self._has_ended, self._pause)
+                await wait_for_end(self.hook, self._read_pod, self._has_ended, self._pause)
         return await super()._wait_for_container_completion()
 
     def _has_ended(self, pod: Any) -> bool:
@@ -331,6 +342,13 @@ class StepPodTrigger(KubernetesPodTrigger):
 def look_interval_s(elapsed_s: float, longest_s: float) -> float:
     """Seconds between two looks at a pod that has run for `elapsed_s`."""
     return min(longest_s, max(SHORTEST_TRIGGER_LOOK_S, SHARE_OF_TIME * elapsed_s))
+
+
+def give_up_if_abandoned(pod: Any, container: str) -> None:
+    """Raise PodCannotStartError if a deleted pod, of either client, should be gone and still counts as running."""
+    running = pod.status.phase == PodPhase.RUNNING
+    if running and (failure := abandoned(as_json(pod), container, datetime.now(UTC))):
+        raise PodCannotStartError(failure)
 
 
 def _have_succeeded(pod: Any) -> bool:

@@ -49,6 +49,8 @@ class PodServer:
     """What happens while a pod's log is read."""
     unread_logs: int = 0
     """How often a pod's log cannot be read, because its node does not answer."""
+    during_unread_log: Callable[[], None] = lambda: None
+    """What happens while a pod's log cannot be read."""
     during_watch: Callable[[dict[str, Any]], None] = lambda _: None
     """What happens to a pod while it is watched; then the watch reports it and ends, as one whose time is up."""
     watch_refusal: str = ""
@@ -154,6 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_log(self):
         if self.pods.unread_logs:
             self.pods.unread_logs -= 1
+            self.pods.during_unread_log()
             return self._answer(500, {"kind": "Status", "status": "Failure", "code": 500})
         self.pods.during_log()
         return self._answer(200, b"2026-01-01T00:00:00Z working\n")

@@ -1,7 +1,7 @@
 """The task's error when its pod did not end by itself, awaited in the task and in the triggerer."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.providers.cncf.kubernetes.utils.pod_manager import PodManager
@@ -165,6 +165,59 @@ def test_a_node_that_does_not_answer_for_a_while_costs_the_log_and_not_the_step(
 
     assert runs.xcoms["build", "return_value"]["outcome"] == "done"
     assert len(runs.cluster.created) == 1
+
+
+TAINTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+TAINTED["message"] = "Taint manager: deleting due to NoExecute taint"
+
+
+def leaves(pod, seconds):
+    """Let a pod be deleted, as from a node that does not answer, whose grace period ends in so many seconds."""
+    pod["metadata"]["deletionTimestamp"] = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+    pod["status"]["conditions"] = [TAINTED]
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("conditions", "said"), [([TAINTED], "Taint manager: deleting"), ([], r"pod slipway/demo-\S+ was to end by ")]
+)
+def test_a_deleted_pod_whose_node_stays_silent_leaves_its_place_to_the_next_try(
+    runs, monkeypatch, awaited, conditions, said
+):
+    monkeypatch.setattr(PodManager.read_pod_logs.retry, "sleep", lambda _: None)
+    runs.planned()
+    runs.ends(None, phase="Running")
+    runs.cluster.unread_logs = 1000
+
+    def lost(*_):
+        for name, pod in runs.cluster.pods.items():
+            leaves(pod, -60)
+            pod["status"]["conditions"] = conditions
+            runs.cluster.lingering.add(name)
+
+    runs.deferred, runs.cluster.during_unread_log = lost, lost
+    with pytest.raises(AirflowException, match=f"build: .*{said}") as caught:
+        awaited(runs, "build")
+    assert not isinstance(caught.value, AirflowFailException)
+
+    runs.cluster.unread_logs, runs.deferred = 0, lambda: None
+    runs.ends(runs.result("build"))
+    awaited(runs, "build")
+    assert runs.xcoms["build", "return_value"]["outcome"] == "done"
+    assert len(runs.cluster.created) == 2
+
+
+def test_a_deleted_pod_may_still_work_until_its_grace_period_is_over(runs, monkeypatch):
+    monkeypatch.setattr(PodManager.read_pod_logs.retry, "sleep", lambda _: None)
+    runs.planned()
+    runs.ends(runs.result("build"), phase="Running")
+    runs.cluster.unread_logs, began = 6, datetime.now(UTC)
+    runs.cluster.during_unread_log = lambda: [leaves(pod, 3600) for pod in runs.cluster.pods.values()]
+    runs.cluster.during_log = lambda: [pod.update(status=status(PodEnd(), began)) for pod in runs.cluster.pods.values()]
+
+    runs.execute("build")
+
+    assert runs.xcoms["build", "return_value"]["outcome"] == "done"
 
 
 def test_a_pod_that_was_preempted_says_so_when_it_is_gone(runs):

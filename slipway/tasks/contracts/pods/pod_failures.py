@@ -10,6 +10,7 @@ server sends them.
 import re
 import signal
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
@@ -19,6 +20,8 @@ Pod = dict[str, Any]
 
 SIGNALLED = 128
 LINE_CHARS = 256
+LOST_AFTER = timedelta(seconds=30)
+"""A kubelet that answers has ended a pod, and removed it, this long after its grace period."""
 UNREADABLE = "Error on reading termination "
 """Prefix of the kubelet's text when it can no longer read a termination message."""
 
@@ -135,6 +138,19 @@ class PodFailure:
 def gone(pod: str) -> PodFailure:
     """The failure of a pod that does not exist any more; `pod` is its name with its namespace."""
     return PodFailure("gone", f"pod {pod} no longer exists, and it did not report how it ended")
+
+
+def abandoned(pod: Pod, container: str, now: datetime) -> PodFailure | None:
+    """Why a deleted pod counts as lost: its node has not ended it. None while it may still do so.
+
+    `metadata.deletionTimestamp` is the end of the grace period, and not its start.
+    """
+    meta = pod["metadata"]
+    until = meta.get("deletionTimestamp")
+    if until is None or now < datetime.fromisoformat(until) + LOST_AFTER:
+        return None
+    what = f"pod {meta['namespace']}/{meta['name']} was to end by {until}, and its node does not answer"
+    return failure_of(pod, container, "") or PodFailure("gone", what)
 
 
 def failure_of(pod: Pod, container: str, shape: str) -> PodFailure | None:
