@@ -4,14 +4,16 @@ from datetime import UTC, datetime
 
 import pytest
 
+from slipway.tasks.contracts.fit.forecast import PastTimes, forecast
 from slipway.tasks.contracts.fit.ledger import cost_per_hour, ledger, per_million_tokens
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.spec.load_level import LoadLevel
+from slipway.tasks.contracts.stored.bytes_to_move import StoredFiles, bytes_to_move
 from slipway.tasks.contracts.stored.release import StepResult
 from tests.fakes.gpu_site import gpu_site
 from tests.fakes.releases import spec
 from tests.fakes.workspace import site
-from tests.unit.contracts.test_forecast import ON_GPUS, PRICES
+from tests.unit.contracts.test_forecast import ON_GPUS, PRICES, planned
 
 LEVEL = LoadLevel(concurrency=4)
 
@@ -48,9 +50,28 @@ def test_steps_that_ran_are_in_it_and_stored_ones_are_not():
     )
 
     assert [each.step for each in found.steps] == ["download", "build"]
+    assert found.candidate.cost == 0
     assert found.cost == pytest.approx(sum(each.cost for each in found.steps))
     assert found.steps[0].cost == pytest.approx(2 * found.steps[1].cost)
     assert found.levels[0].level == "concurrency 4"
+
+
+@pytest.mark.parametrize("surge", ["full", "none"])
+@pytest.mark.parametrize("changes", [ON_GPUS, {}])
+def test_a_release_that_took_what_its_forecast_said_cost_what_it_said(changes, surge):
+    on = gpu_site(prices=PRICES)
+    asked, plan = planned(rollout={"surge": surge}, **changes)
+    live = asked.model_copy(update={"rollout": spec().rollout})
+    took = {"build": 300.0, "assemble": 60.0, "roll-out": 120.0, "benchmark": 240.0}
+    past = PastTimes("demo-000000000000", plan.download_bytes, took)
+
+    foreseen = forecast(ResolvedRelease(asked, on), plan, past, moved=bytes_to_move(plan, StoredFiles()), live=live)
+    results = [result(step, seconds) for step, seconds in took.items()]
+    found = ledger(ResolvedRelease(asked, on), plan.estimate, results, {}, live=live)
+
+    assert (found.gpu_hours, found.cost) == pytest.approx((foreseen.gpu_hours, foreseen.cost))
+    assert found.candidate.gpu_hours == pytest.approx(foreseen.candidate_gpu_hours)
+    assert found.cost > 0
 
 
 def test_without_a_price_hours_are_known_and_no_cost_is():

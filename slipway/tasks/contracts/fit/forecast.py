@@ -162,10 +162,7 @@ def forecast(
         for step, shape in shapes.items()
     ]
     served = [each.seconds for each, _ in pods if each.step in CANDIDATE_STEPS and each.seconds is not None]
-    if placement.ranks:
-        added, cpus = replicas * placement.ranks - shared, 0.0
-    else:
-        added, cpus = 0, (replicas - shared) * quantity(placement.shape.cpu)
+    added, cpus = candidate_adds(release, live)
     candidate = _step("roll-out", sum(served) if served else None, added)
     pods.append((candidate, cpus))
     gpu_hours_of_pods = [each.gpu_hours for each, _ in pods if each.gpu_hours is not None]
@@ -256,6 +253,14 @@ def candidate_share(spec: ReleaseSpec, live: ReleaseSpec | None) -> tuple[int, i
         return spec.serving.replicas.min, 0
     serving = live.serving.replicas.min
     return shares(live, serving, spec).candidate, handed_over(live, serving, spec)
+
+
+def candidate_adds(release: ResolvedRelease, live: ReleaseSpec | None) -> tuple[int, float]:
+    """GPUs, or without these CPUs, that the candidate's pods need besides those that the live release gives up."""
+    placement, (replicas, shared) = release.serving, candidate_share(release.spec, live)
+    if placement.ranks:
+        return replicas * placement.ranks - shared, 0.0
+    return 0, (replicas - shared) * quantity(placement.shape.cpu)
 
 
 def _runs(step: Step, plan: Plan) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pydantic import Field
 
 from slipway.tasks.contracts.base import Contract
-from slipway.tasks.contracts.fit.forecast import HOUR_S, candidate_share, price_of
+from slipway.tasks.contracts.fit.forecast import HOUR_S, candidate_adds, candidate_share, price_of
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
-from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
+from slipway.tasks.contracts.fit.step_kinds import CANDIDATE_STEPS, STEP_KINDS
 from slipway.tasks.contracts.site.site import quantity
 from slipway.tasks.contracts.spec.load_level import LoadLevel
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
@@ -30,6 +30,14 @@ class StepCost(Contract):
     cost: float | None = Field(ge=0, description="null: the site has no price for it")
 
 
+class CandidateCost(Contract):
+    """What the candidate's pods took beside the steps, without GPUs that the live release gave up for them."""
+
+    seconds: float = Field(ge=0, description="of the steps beside which they ran")
+    gpu_hours: float = Field(ge=0)
+    cost: float | None = Field(ge=0, description="null: the site has no price for it")
+
+
 class LevelCost(Contract):
     """What tokens cost at one level of load."""
 
@@ -43,19 +51,24 @@ class Ledger(Contract):
 
     currency: str | None = Field(description="ISO 4217; null: the site has no prices")
     steps: tuple[StepCost, ...] = Field(description="that this run executed until its gate")
+    candidate: CandidateCost | None = Field(default=None, description="null: an earlier version did not count it")
     cost_per_hour: float | None = Field(ge=0, description="of the candidate's pods; null: the site has no price")
     levels: tuple[LevelCost, ...] = Field(default=(), description="of the load test")
 
     @property
+    def _pods(self) -> tuple[StepCost | CandidateCost, ...]:
+        return self.steps if self.candidate is None else (*self.steps, self.candidate)
+
+    @property
     def gpu_hours(self) -> float:
-        """Of all steps."""
-        return sum(each.gpu_hours for each in self.steps)
+        """Of all steps and of the candidate."""
+        return sum(each.gpu_hours for each in self._pods)
 
     @property
     def cost(self) -> float | None:
-        """Of all steps; None where one has no price."""
-        costs = [each.cost for each in self.steps if each.cost is not None]
-        return sum(costs) if len(costs) == len(self.steps) else None
+        """Of all steps and of the candidate; None where one has no price."""
+        costs = [each.cost for each in self._pods if each.cost is not None]
+        return sum(costs) if len(costs) == len(self._pods) else None
 
 
 def ledger(
@@ -76,6 +89,7 @@ def ledger(
     return Ledger(
         currency=prices.currency if prices else None,
         steps=tuple(_step(release, estimate, each) for each in ran),
+        candidate=_candidate(release, live, sum(each.seconds for each in ran if each.step in CANDIDATE_STEPS)),
         cost_per_hour=hourly,
         levels=tuple(levels),
     )
@@ -101,3 +115,9 @@ def _step(release: ResolvedRelease, estimate: Estimate | None, result: StepResul
     gpu_hours = hours * shape.gpus
     cost = price_of(release.site.prices, release.spec.engine.gpu, gpu_hours, cpu_hours)
     return StepCost(step=result.step, seconds=result.seconds, gpu_hours=gpu_hours, cost=cost)
+
+
+def _candidate(release: ResolvedRelease, live: ReleaseSpec | None, seconds: float) -> CandidateCost:
+    (gpus, cpus), hours = candidate_adds(release, live), seconds / HOUR_S
+    cost = price_of(release.site.prices, release.spec.engine.gpu, gpus * hours, cpus * hours)
+    return CandidateCost(seconds=seconds, gpu_hours=gpus * hours, cost=cost)
