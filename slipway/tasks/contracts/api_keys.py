@@ -7,7 +7,7 @@ they are in order as text; the front compares them so (slipway/tasks/serving/ren
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,6 +22,10 @@ KEYS_VOLUME = "keys"
 """Volume with the Secret of hashes, in a pod whose front asks for keys (k8s_manifests/serving)."""
 SUBJECT_PREFIX = "jwt:"
 """What the name of a client begins with that has a token and no key; the token's subject follows."""
+OTHER_SUBJECTS = f"{SUBJECT_PREFIX}*"
+"""What metrics call all such clients without a quota of their own."""
+MOST_LETTERS = 128
+"""Letters of a subject that count; Kubernetes' longest, system:serviceaccount:NAMESPACE:NAME, may have more."""
 CLIENT_HEADER = "x-slipway-client"
 """Header by which OpenAI's API learns the name of the key from the front, which removes a client's own."""
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
@@ -52,6 +56,11 @@ class ApiKey:
     def is_expired(self, now: datetime) -> bool:
         """Whether the front refuses it."""
         return self.expires != NEVER and self.expires <= time_text(now)
+
+
+def label_of(client: str, quotas: Container[str]) -> str:
+    """What metrics call a client, by the names that have quotas: of subjects an issuer may have any number."""
+    return OTHER_SUBJECTS if client.startswith(SUBJECT_PREFIX) and client not in quotas else client
 
 
 def new_secret() -> str:

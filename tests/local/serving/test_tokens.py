@@ -1,6 +1,7 @@
 """Tokens of an identity provider at the real front: made by PyJWT, checked by Envoy against the provider's own keys."""
 
 import json
+import re
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,8 @@ from tests.support.paths import ENVIRONMENTS
 from tests.support.waiting import until
 
 ISSUER, AUDIENCE, KEY = "https://id.example", "models", new_secret()
+LONG = "system_serviceaccount_" + "a" * 63 + "_" + "b" * 41
+"""A subject that has a quota, of 127 letters."""
 MAKE = """
 import json, sys, time
 import jwt
@@ -37,6 +40,7 @@ def made(key=ours, algorithm="RS256", **changes):
 print(json.dumps({
     "jwks": {"keys": [public]},
     "right": made(),
+    "long": [made(sub=sys.argv[3]), made(sub=sys.argv[3] + "2")],
     "wrong": {
         "of another key": made(other),
         "of another issuer": made(iss="https://evil.example"),
@@ -53,7 +57,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def made():
-    command = [ENVIRONMENTS / "airflow/bin/python", "-W", "ignore", "-c", MAKE, ISSUER, AUDIENCE]
+    command = [ENVIRONMENTS / "airflow/bin/python", "-W", "ignore", "-c", MAKE, ISSUER, AUDIENCE, LONG]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -79,9 +83,10 @@ def door(made, tmp_path_factory):
     ):
         for server in (triton, provider, api):
             threading.Thread(target=server.serve_forever, daemon=True).start()
-        uri = f"http://{LOOPBACK}:{provider.server_port}/jwks.json"
+        # of its addresses, the provider listens on that of IPv4 alone
+        uri = f"http://localhost:{provider.server_port}/jwks.json"
         issuer = TokenIssuer(issuer=ISSUER, audiences=(AUDIENCE,), jwks_uri=uri)
-        with Front(triton.server_port, folder, keys=keys, jwt=issuer) as running:
+        with Front(triton.server_port, folder, keys=keys, jwt=issuer, quotas=((f"jwt:{LONG}", 1000),)) as running:
             running.url = f"http://{LOOPBACK}:{running.port}"
             # the front fetches the provider's keys once it has started
             until(lambda: httpx.get(f"{running.url}/v1/models", headers=bearer(made["right"])).status_code == 200)
@@ -96,6 +101,24 @@ def test_a_token_lets_in_and_its_subject_goes_on_and_it_does_not(door, made, pat
 
     assert (answer.status_code, answer.json()[CLIENT_HEADER]) == (200, "jwt:carol_1_id.example")
     assert "authorization" not in answer.json()
+
+
+def test_long_subjects_are_told_apart(door, made):
+    answers = [httpx.get(f"{door.url}/v1/models", headers=bearer(token)).json() for token in made["long"]]
+
+    assert [each[CLIENT_HEADER] for each in answers] == [f"jwt:{LONG}", f"jwt:{LONG}2"]
+
+
+def test_metrics_name_no_subject_without_a_quota_of_its_own(door, made):
+    for token in (made["right"], made["long"][0], KEY):
+        httpx.get(f"{door.url}/v1/models", headers=bearer(token))
+
+    def clients():
+        page = httpx.get(f"http://{LOOPBACK}:{door.stats_port}/metrics").text
+        return set(re.findall(r'envoy_slipway_requests\{[^}]*client="([^"]*)"', page))
+
+    until(lambda: {"alice", "jwt:*", f"jwt:{LONG}"} <= clients())
+    assert not any("carol" in name or name.endswith("2") for name in clients())
 
 
 def test_every_token_that_is_wrong_is_refused(door, made):

@@ -17,11 +17,11 @@ from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NA
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
-from slipway.tasks.contracts.site.authentication import Authentication, Quota
+from slipway.tasks.contracts.site.authentication import MOST_QUOTAS, Authentication, Quota, TokenIssuer
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from slipway.tasks.serving.pod import drain, lead
-from slipway.tasks.serving.rendered import front_keys, manifests
+from slipway.tasks.serving.rendered import front, front_keys, manifests
 from tests.contracts.recorded import check_object, check_writable, contract
 from tests.fakes.eks_site import eks
 from tests.fakes.releases import SPEC
@@ -228,10 +228,7 @@ def test_with_cloud_identities_there_are_no_credentials_at_all():
 
 def test_quotas_of_a_site_reach_the_front_and_openais_api():
     quotas = {"alice": Quota(requests_per_minute=5, tokens_per_minute=7), "bob": Quota(tokens_per_minute=9)}
-    place = site("local")
-    access = Authentication(quotas=quotas)
-    place = place.model_copy(update={"serving": place.serving.model_copy(update={"authentication": access})})
-    pod = pods(manifests.deployment(version(1), URI, place, TEMPLATES))[0]
+    pod = pods(manifests.deployment(version(1), URI, with_quotas(quotas), TEMPLATES))[0]
     commands = {each["name"]: each.get("command") for each in pod["initContainers"]}
 
     assert "--clients" in commands["openai"]
@@ -243,6 +240,48 @@ def test_quotas_of_a_site_reach_the_front_and_openais_api():
         r'"value":"(\w+)"}],"token_bucket":{"fill_interval":"60s","max_tokens":(\d+)', str(commands["front"])
     )
     assert set(buckets) == {("alice", "5"), ("bob", str(front_keys.UNLIMITED_REQUESTS))}
+
+
+def with_quotas(quotas):
+    place, access = site("local"), Authentication(quotas=quotas)
+    return place.model_copy(update={"serving": place.serving.model_copy(update={"authentication": access})})
+
+
+def test_the_fronts_argument_holds_all_quotas_that_a_site_may_have_or_is_refused():
+    names = [f"team-{number}" for number in range(MOST_QUOTAS)]
+    quota = Quota(requests_per_minute=1_000_000, tokens_per_minute=1_000_000_000)
+    manifests.deployment(version(1), URI, with_quotas(dict.fromkeys(names, quota)), TEMPLATES)
+
+    long = [f"jwt:{number:0128}" for number in range(MOST_QUOTAS)]
+    with pytest.raises(InputError, match="configuration is too long") as caught:
+        manifests.deployment(version(1), URI, with_quotas(dict.fromkeys(long, quota)), TEMPLATES)
+    assert "`*`" in caught.value.remedy
+    with pytest.raises(ValidationError, match="at most 200 items"):
+        Authentication(quotas=dict.fromkeys([*names, "one-more"], quota))
+
+
+@pytest.mark.parametrize(
+    ("quota", "policy"), [(Quota(tokens_per_minute=9), "MAGLEV"), (Quota(requests_per_minute=9), "LEAST_REQUEST")]
+)
+def test_only_a_quota_of_tokens_keeps_a_name_at_one_process(quota, policy):
+    pod = {"models": ["demo"], "cpu": "16", "connection_age_s": 600, "drain_s": 60, "limits": front.DEFAULT_LIMITS}
+    text = front.values(with_quotas({"alice": quota}), TEMPLATES, **pod)["front"]["config"]
+
+    assert (f'"lb_policy":"{policy}"' in text, "hash_policy" in text) == (True, policy == "MAGLEV")
+
+
+@pytest.mark.parametrize(
+    ("port", "is_one"), [("", True), (":1", True), (":65535", True), (":65536", False), (":0", False)]
+)
+def test_the_address_of_an_issuers_keys_has_a_port_that_there_is(port, is_one):
+    def made():
+        return TokenIssuer(issuer="a", audiences=("b",), jwks_uri=f"https://id.example{port}/keys")
+
+    if is_one:
+        assert front_keys.jwks_cluster(made().jwks_uri)
+    else:
+        with pytest.raises(ValidationError, match="expected 1 to 65535"):
+            made()
 
 
 def test_a_site_with_authentication_mounts_the_hashes_of_keys_in_the_front_alone():

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from slipway.tasks.contracts.api_keys import CLIENT_HEADER
+from slipway.tasks.contracts.api_keys import CLIENT_HEADER, MOST_KEYS
 from slipway.tasks.serving.openai_api.generation.generate import Generation
 from slipway.tasks.serving.openai_api.generation.inputs import Question, ServedModel
 from slipway.tasks.serving.openai_api.generation.quotas import TokenQuotas
@@ -73,6 +73,27 @@ def test_a_bucket_fills_steadily_and_holds_what_a_minute_gives():
     with pytest.raises(ApiError) as caught:
         quotas.check("alice")
     assert caught.value.retry_after_s == 1
+
+
+def test_full_buckets_of_strangers_are_forgotten_and_debts_are_not():
+    seconds = Seconds()
+    quotas = TokenQuotas({"*": 60}, seconds)
+    for number in range(MOST_KEYS - 1):
+        quotas.spend(f"jwt:{number}", 1)
+    quotas.spend("jwt:owing", 10_000)
+    seconds.now += 60
+    quotas.spend("jwt:next", 1)
+
+    assert set(quotas._left) == {"jwt:owing", "jwt:next"}
+    with pytest.raises(ApiError):
+        quotas.check("jwt:owing")
+
+
+@pytest.mark.parametrize(
+    ("client", "label"), [("alice", "alice"), ("bob", "bob"), ("jwt:a", "jwt:a"), ("jwt:b", "jwt:*"), ("", "")]
+)
+def test_metrics_name_keys_and_subjects_that_have_a_quota(client, label):
+    assert TokenQuotas({"jwt:a": 60, "*": 60}, Seconds()).label_of(client) == label
 
 
 def test_the_prompt_that_another_model_makes_is_counted_by_its_messages():

@@ -1,10 +1,11 @@
 """Who may use the models of a site: API keys, whose hashes are in a Secret."""
 
+import re
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from slipway.tasks.contracts.api_keys import MOST_KEYS, NAME, OWN_KEY_VARIABLE, SUBJECT_PREFIX
+from slipway.tasks.contracts.api_keys import MOST_LETTERS, NAME, OWN_KEY_VARIABLE, SUBJECT_PREFIX
 from slipway.tasks.contracts.base import UserDocument
 from slipway.tasks.contracts.kubernetes_text import ObjectName
 
@@ -14,7 +15,10 @@ KEYS_FILE = "keys"
 
 EVERY_OTHER = "*"
 """Name of the quota of all keys that have none of their own."""
-QuotaName = Annotated[str, Field(pattern=rf"^(\*|(?:{SUBJECT_PREFIX})?{NAME.pattern})$")]
+QuotaName = Annotated[str, Field(pattern=rf"^(\*|{NAME.pattern}|{SUBJECT_PREFIX}[a-z0-9._-]{{1,{MOST_LETTERS}}})$")]
+MOST_QUOTAS = 200
+"""The front has all of them in one argument."""
+MOST_PORT = 65_535
 Claim = Annotated[str, Field(max_length=256, pattern=r"^[!-#%-~]+$")]
 """Without a dollar, which Kubernetes would expand in the front's command."""
 
@@ -46,6 +50,14 @@ class TokenIssuer(UserDocument):
         description="where the front reads the issuer's keys, every five minutes",
     )
 
+    @field_validator("jwks_uri")
+    @classmethod
+    def _has_a_port(cls, uri: str) -> str:
+        port = re.search(r":([0-9]+)/", uri)
+        if port and not 0 < int(port[1]) <= MOST_PORT:
+            raise ValueError(f"the port is {port[1]}; expected 1 to {MOST_PORT}")
+        return uri
+
 
 class Authentication(UserDocument):
     """API keys that every request to /v1, /v2 and gRPC needs."""
@@ -60,7 +72,7 @@ class Authentication(UserDocument):
     )
     quotas: dict[QuotaName, Quota] = Field(
         default={},
-        max_length=MOST_KEYS,
+        max_length=MOST_QUOTAS,
         description=f"quotas by name of keys; {EVERY_OTHER} is for each other name, Slipway's own among them",
     )
     jwt: TokenIssuer | None = Field(default=None, description="whose tokens are taken beside keys; absent: nobody's")

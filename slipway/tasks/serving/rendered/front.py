@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from slipway.tasks.contracts.api_keys import CLIENT_HEADER
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.authentication import KEYS_FILE, Quota, TokenIssuer
 from slipway.tasks.contracts.site.site import ServingSite, Site
 from slipway.tasks.serving.openai_api.generation.grammars import BUDGET, TRANSLATORS
@@ -52,6 +53,8 @@ HEAP_BYTES = MEMORY_MIB * 4 // 5 << 20
 """The most that it may hold of requests and answers; beyond, it resets the largest streams."""
 CONNECTIONS = 4096
 """Connections of clients at once, HTTP and gRPC together: an idle one takes about 30 KiB."""
+MOST_ARGUMENT_BYTES = 120_000
+"""Linux takes 131,072 of one argument (MAX_ARG_STRLEN), and a bind_address becomes longer in the pod."""
 UNLIMITED_TOKENS = 1_000_000_000
 """Tokens a minute of a key whose quota names none."""
 HEADERS_S, UPLOAD_S = 10, 60
@@ -103,6 +106,8 @@ class Access:
     """Origins whose pages may use OpenAI's API."""
     jwt: TokenIssuer | None = None
     """Whose tokens are taken beside keys."""
+    counts_tokens: bool = False
+    """Whether some quota is one of tokens."""
 
 
 def values(
@@ -174,8 +179,13 @@ def config(
     limits: Limits = DEFAULT_LIMITS,
     access: Access | None = None,
 ) -> str:
-    """Envoy's bootstrap as JSON, which its --config-yaml takes. Without `access`, everybody may ask."""
+    """Envoy's bootstrap as JSON, which its --config-yaml takes. Without `access`, everybody may ask.
+
+    Raises:
+        InputError: it is longer than an argument may be.
+    """
     access = access or Access()
+    named = [name for name, _ in access.quotas]
     text = template_files.text(
         folder,
         "front_config.yaml.j2",
@@ -203,13 +213,14 @@ def config(
             "grpc_paths": front_routes.GRPC_PATHS,
             "json_guard": front_routes.json_guard(),
             "grpc_guard": front_routes.grpc_guard(limits.body_bytes, TOO_LARGE),
-            "http_keys": front_keys.http_guard() if access.keys else None,
-            "grpc_keys": front_keys.grpc_guard() if access.keys else None,
+            "http_keys": front_keys.http_guard(named) if access.keys else None,
+            "grpc_keys": front_keys.grpc_guard(named) if access.keys else None,
             "metadata": front_keys.METADATA,
             "client": front_keys.CLIENT,
             "origins": access.origins,
             "quotas": front_keys.request_quotas(access.quotas) if access.quotas else None,
             "client_header": CLIENT_HEADER,
+            "counts_tokens": access.counts_tokens,
             "tokens": front_keys.token_check(access.jwt) if access.jwt else None,
             "jwks": front_keys.jwks_cluster(access.jwt.jwks_uri) if access.jwt else None,
             "over_quota": front_keys.OVER_QUOTA,
@@ -232,7 +243,18 @@ def config(
             "anthropic_too_large": {"type": "error", "error": ANTHROPIC_TOO_LARGE},
         },
     )
-    return json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True)
+    return _argument(json.dumps(yaml.safe_load(text), separators=(",", ":"), sort_keys=True))
+
+
+def _argument(text: str) -> str:
+    if len(text.encode()) > MOST_ARGUMENT_BYTES:
+        raise InputError(
+            "the front's configuration is too long",
+            found=f"{len(text.encode())} bytes",
+            expected=f"at most {MOST_ARGUMENT_BYTES}, which an argument of a process may have",
+            remedy="Name fewer serving.authentication.quotas: `*` is for each other name. Or fewer browser_origins.",
+        )
+    return text
 
 
 def _access(serving: ServingSite) -> Access:
@@ -242,7 +264,8 @@ def _access(serving: ServingSite) -> Access:
     origins = tuple(serving.browser_origins)
     if serving.authentication == "none":
         return Access(origins=origins)
-    return Access(True, requests, origins, serving.authentication.jwt)
+    counts_tokens = any(each.tokens_per_minute for _, each in _quotas(serving))
+    return Access(True, requests, origins, serving.authentication.jwt, counts_tokens)
 
 
 def _quotas(serving: ServingSite) -> list[tuple[str, Quota]]:

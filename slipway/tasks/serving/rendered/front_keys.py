@@ -16,8 +16,8 @@ FOLDER = "/run/keys"
 """Where the front's container has the Secret."""
 VARIABLE = "SLIPWAY_KEYS"
 """Variable of the front's container that names the file of hashes."""
-METADATA, CLIENT = "slipway", "client"
-"""Where the filter leaves the name of the key for other filters and the access log."""
+METADATA, CLIENT, LABEL = "slipway", "client", "label"
+"""Where the filter leaves the name of the key for other filters and the access log, and what metrics call it."""
 ACCESS_LOG = {
     "time": "%START_TIME%",
     "client": f"%DYNAMIC_METADATA({METADATA}:{CLIENT})%",
@@ -31,14 +31,14 @@ ACCESS_LOG = {
 COUNTER = {
     "name": "requests",
     "tags": [
-        {"name": "client", "value_format": ACCESS_LOG["client"]},
+        {"name": "client", "value_format": f"%DYNAMIC_METADATA({METADATA}:{LABEL})%"},
         {"name": "code", "value_format": ACCESS_LOG["status"]},
         {"name": "grpc_status", "value_format": ACCESS_LOG["grpc_status"]},
     ],
 }
 """The same requests, counted: over HTTP and gRPC, whichever server answers."""
 COUNTER_SCOPE = {"prefix": "slipway", "max_counters": 20 * api_keys.MOST_KEYS}
-"""Names of keys are bounded, and statuses are few."""
+"""Names of keys and quotas are bounded, and statuses are few."""
 TOKEN, JWKS, JWKS_CACHE = "token", "jwks", "300s"
 CA_FILE = "/etc/ssl/certs/ca-certificates.crt"
 """Of Debian's images and of those without a distribution, Envoy's among them."""
@@ -168,9 +168,9 @@ local function is_open(headers)
   return headers:get(":method") == "OPEN_METHOD" and OPEN[headers:get(":path"):match("^[^?]*")]
 end
 
--- Envoy lets a request pass whose script fails, so a failure is no key
-local function client_or_none(handle, secret)
-  local worked, name = pcall(client_of, secret)
+-- Envoy lets a request pass whose script fails, so a failure is no client
+local function found_or_none(handle, find, given)
+  local worked, name = pcall(find, given)
   if worked then
     return name
   end
@@ -182,8 +182,15 @@ local function token_subject(handle)
   local checked = handle:streamInfo():dynamicMetadata():get("envoy.filters.http.jwt_authn")
   local subject = checked and checked["TOKEN_FIELD"] and checked["TOKEN_FIELD"]["sub"]
   if type(subject) == "string" and subject ~= "" then
-    return "SUBJECT_PREFIX" .. subject:lower():gsub("[^a-z0-9._-]", "_"):sub(1, LONGEST_NAME)
+    return "SUBJECT_PREFIX" .. subject:lower():gsub("[^a-z0-9._-]", "_"):sub(1, MOST_LETTERS)
   end
+end
+
+-- Metrics name keys, which a site makes, and subjects that have a quota of their own. An issuer may have any number
+local QUOTA_OF = {QUOTA_SUBJECTS}
+
+local function label_of(name)
+  return name:sub(1, #"SUBJECT_PREFIX") ~= "SUBJECT_PREFIX" and name or QUOTA_OF[name] and name or "OTHER_SUBJECTS"
 end
 
 function envoy_on_request(handle)
@@ -196,13 +203,15 @@ function envoy_on_request(handle)
   if is_open(headers) then
     return
   end
-  local name = token_subject(handle) or secret and #secret > 0 and #secret <= LONGEST and client_or_none(handle, secret)
+  local name = found_or_none(handle, token_subject, handle)
+    or secret and #secret > 0 and #secret <= LONGEST and found_or_none(handle, client_of, secret)
   if not name then
     handle:respond({[":status"] = "401", ["www-authenticate"] = "Bearer"}, secret and "WRONG_KEY" or "NO_KEY")
     return
   end
   headers:add("CLIENT_HEADER", name)
   handle:streamInfo():dynamicMetadata():set("METADATA", "CLIENT_FIELD", name)
+  handle:streamInfo():dynamicMetadata():set("METADATA", "LABEL_FIELD", label_of(name))
 end
 
 -- Clients of OpenAI and Anthropic wait as long as this header says
@@ -275,13 +284,18 @@ def token_check(issuer: TokenIssuer) -> dict[str, Any]:
 
 
 def jwks_cluster(uri: str) -> dict[str, Any]:
-    """Where Envoy fetches the issuer's keys."""
+    """Where Envoy fetches the issuer's keys.
+
+    By default Envoy takes an address of IPv6 wherever there is one, also where only IPv4 leads out. Of all addresses of
+    a logical cluster it tries one family after the other (Happy Eyeballs).
+    """
     address = urlsplit(uri)
     host, is_tls = str(address.hostname), address.scheme == "https"
     socket = {"address": host, "port_value": address.port or (443 if is_tls else 80)}
     cluster: dict[str, Any] = {
         "name": JWKS,
-        "type": "STRICT_DNS",
+        "type": "LOGICAL_DNS",
+        "dns_lookup_family": "ALL",
         "connect_timeout": "5s",
         "load_assignment": {
             "cluster_name": JWKS,
@@ -302,19 +316,24 @@ def jwks_cluster(uri: str) -> dict[str, Any]:
     return cluster
 
 
-def http_guard() -> str:
-    """The filter of the HTTP port."""
-    return _guard(HTTP_OPEN, "GET")
+def http_guard(quotas: Iterable[str]) -> str:
+    """The filter of the HTTP port, by the names that have quotas of their own."""
+    return _guard(HTTP_OPEN, "GET", quotas)
 
 
-def grpc_guard() -> str:
+def grpc_guard(quotas: Iterable[str]) -> str:
     """The filter of the gRPC port. Envoy writes status 401 as UNAUTHENTICATED."""
-    return _guard(GRPC_OPEN, "POST")
+    return _guard(GRPC_OPEN, "POST", quotas)
 
 
-def _guard(paths: tuple[str, ...], method: str) -> str:
+def _guard(paths: tuple[str, ...], method: str, quotas: Iterable[str]) -> str:
+    subjects = [name for name in quotas if name.startswith(api_keys.SUBJECT_PREFIX)]
     values = {
-        "OPEN_PATHS": ", ".join(f'["{path}"] = true' for path in paths),
+        "QUOTA_SUBJECTS": _lua_set(subjects),
+        "OTHER_SUBJECTS": api_keys.OTHER_SUBJECTS,
+        "MOST_LETTERS": str(api_keys.MOST_LETTERS),
+        "LABEL_FIELD": LABEL,
+        "OPEN_PATHS": _lua_set(paths),
         "OPEN_METHOD": method,
         "VARIABLE": VARIABLE,
         "MOST_KEYS": str(api_keys.MOST_KEYS),
@@ -328,3 +347,7 @@ def _guard(paths: tuple[str, ...], method: str) -> str:
         "WRONG_KEY": WRONG_KEY,
     }
     return front_routes.filled(_GUARD, values)
+
+
+def _lua_set(texts: Iterable[str]) -> str:
+    return ", ".join(f'["{text}"] = true' for text in texts)

@@ -95,6 +95,7 @@ class Generation:
     async def _timed(self, model: ServedModel, question: Question, client: str) -> AsyncGenerator[list[Piece], None]:
         """Yield what `_pieces` does, and count it. Errors before a request reaches the model are not counted."""
         counted, code, before, has_text = self.counted, CLIENT_LEFT, self._clock(), False
+        label = self._quotas.label_of(client)
         used = Used(min(question.prompt_tokens, model.max_input_tokens or question.prompt_tokens))
         try:
             async with aclosing(self._pieces(model, question)) as arriving:
@@ -104,7 +105,7 @@ class Generation:
                         count = counted.next_tokens if has_text else counted.first_tokens
                         count(model.name, now - before, texts)
                         before, has_text = now, True
-                    counted.count_tokens(model.name, client, together)
+                    counted.count_tokens(model.name, label, together)
                     used.add(together)
                     yield together
             code = int(HTTPStatus.OK)
@@ -115,7 +116,7 @@ class Generation:
             code, used.prompt = int(HTTPStatus.SERVICE_UNAVAILABLE), 0
             raise
         finally:
-            counted.requests[model.name, client, code] += 1
+            counted.requests[model.name, label, code] += 1
             self._quotas.spend(client, used.tokens)
 
     async def _pieces(self, model: ServedModel, question: Question) -> AsyncGenerator[list[Piece], None]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
+from slipway.tasks.contracts import api_keys
 from slipway.tasks.contracts.site.authentication import EVERY_OTHER
 from slipway.tasks.serving.openai_api.http.errors import ApiError
 
@@ -42,8 +43,22 @@ class TokenQuotas:
     def spend(self, client: str, tokens: int) -> None:
         """Take what an answer used."""
         quota = self._quota(client)
-        if quota is not None:
-            self._left[client] = (self._tokens(client, quota) - tokens, self._clock())
+        if quota is None:
+            return
+        if client not in self._left and len(self._left) >= api_keys.MOST_KEYS:
+            self._forget_full()
+        self._left[client] = (self._tokens(client, quota) - tokens, self._clock())
+
+    def label_of(self, client: str) -> str:
+        """What metrics call a client."""
+        return api_keys.label_of(client, self._per_minute)
+
+    def _forget_full(self) -> None:
+        """Of tokens' subjects an issuer may have any number."""
+        for client in list(self._left):
+            quota = self._quota(client)
+            if quota is None or self._tokens(client, quota) >= quota:
+                del self._left[client]
 
     def _quota(self, client: str) -> int | None:
         return self._per_minute.get(client, self._per_minute.get(EVERY_OTHER)) if client else None
