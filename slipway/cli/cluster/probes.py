@@ -12,10 +12,12 @@ from slipway.cli.json_documents import Check
 from slipway.cli.settings import Settings
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
 from slipway.tasks.contracts.fit.placement import GPU_PRODUCT, GPU_RESOURCE
+from slipway.tasks.contracts.site.site import quantity
+from slipway.tasks.contracts.stored.lease import lease_of
 
 ANSWER_S = 10.0
-READ = ("Deployment", "EndpointSlice", "Lease", "Pod", "Service")
-"""Kinds of the serving namespace that `status` and `ask` read."""
+LISTED = ("EndpointSlice", "Pod", "Service")
+"""Kinds of the serving namespace that `status` and `ask` list, as Role slipway-user allows. Leases they get by name."""
 
 
 def checks(settings: Settings) -> Iterator[Check]:
@@ -84,16 +86,19 @@ def _status(address: str) -> int:
 
 def _rights(settings: Settings) -> str:
     cluster = settings.cluster()
-    for kind in READ:
+    for kind in LISTED:
         cluster.find(kind, {})
-    return f"this user may read {', '.join(READ)} in namespace {cluster.namespace}"
+    cluster.get("Lease", lease_of("doctor"))
+    return f"this user may read {', '.join(LISTED)} and Lease in namespace {cluster.namespace}"
 
 
 def _kinds(settings: Settings) -> str:
     site, cluster = settings.site(), settings.cluster()
+    routes = site.serving.routes if site.serving.routes and site.serving.routes.kind == "gateway" else None
     wanted = {
         "LeaderWorkerSet": site.images.multinode is not None,
-        "HTTPRoute": site.serving.routes is not None and site.serving.routes.kind == "gateway",
+        "HTTPRoute": routes is not None,
+        "GRPCRoute": routes is not None and routes.grpc_host is not None,
         "NodePool": any(gpu.nodes for gpu in site.gpus.values()),
     }
     needed = [kind for kind, is_wanted in wanted.items() if is_wanted]
@@ -133,11 +138,11 @@ def _quotas(settings: Settings) -> str:
         for quota in quotas
         if (status := quota.get("status") or {}).get("used")
         for name, hard in (status.get("hard") or {}).items()
-        if status["used"].get(name) == hard
+        if quantity(status["used"].get(name, "0")) >= quantity(hard) > 0
     ]
     if full:
         raise InputError(
-            "a quota is full", found=", ".join(full), remedy="Raise it, or delete what is not needed: `slipway gc`."
+            "a quota is full", found=", ".join(full), remedy="Raise it, or remove what uses it in that namespace."
         )
     return f"{len(quotas)} in {' and '.join(namespaces)}, none is full"
 

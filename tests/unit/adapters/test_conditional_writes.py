@@ -2,6 +2,7 @@
 
 import pytest
 
+from slipway.cli.cluster.setup import conditional_writes
 from slipway.tasks.adapters.store.conditional_writes import check_conditional_writes
 from slipway.tasks.adapters.store.object_store import DeniedError, LostRaceError, UnsupportedError
 from slipway.tasks.contracts.errors import InputError, UnavailableError
@@ -72,12 +73,14 @@ def test_what_may_not_be_deleted_again_is_named():
 
 
 def test_credentials_that_may_not_write_are_no_reason_to_refuse_the_store():
-    said = check_conditional_writes(Failing(DeniedError("the store rejects the credentials")), ROOT)
+    said = conditional_writes(Failing(DeniedError("the store rejects the credentials")), ROOT)
 
     assert said == "conditional writes were not checked: the store rejects the credentials"
 
 
-@pytest.mark.parametrize("error", [UnavailableError("no answer"), InputError("the bucket is in another region")])
+@pytest.mark.parametrize(
+    "error", [UnavailableError("no answer"), DeniedError("rejected"), InputError("the bucket is in another region")]
+)
 def test_another_error_is_not_taken_for_missing_conditions(error):
     with pytest.raises(type(error)) as caught:
         check_conditional_writes(Failing(error), ROOT)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from slipway.cli.settings import Settings
-from slipway.tasks.adapters.store.object_store import LostRaceError
+from slipway.tasks.adapters.store.object_store import DeniedError, LostRaceError
 from slipway.tasks.contracts.stored.artifact import Layout
 from tests.support.paths import REPOSITORY
 
@@ -15,14 +15,19 @@ class Whole:
     """A cluster and a store with all that a site needs."""
 
     namespace = "serving"
-    gpus, used, kinds = 8, "1", True
+    gpus, used, hard, absent = 8, "1", "9", ()
 
     def find(self, kind, labels, *, namespace=None):
-        status = {"used": {"pods": self.used}, "hard": {"pods": "9"}}
+        # Role slipway-user, and what docs/command.md asks for besides
+        assert kind in {"EndpointSlice", "Pod", "Service", "ResourceQuota"}
+        status = {"used": {"cpu": self.used}, "hard": {"cpu": self.hard}}
         return [{"metadata": {"namespace": namespace}, "status": status}] if kind == "ResourceQuota" else []
 
     def has_kind(self, kind):
-        return self.kinds
+        return kind not in self.absent
+
+    def get(self, kind, name):
+        assert kind == "Lease"
 
     def nodes(self, labels):
         return [{"status": {"allocatable": {"nvidia.com/gpu": str(self.gpus)}}}]
@@ -32,6 +37,9 @@ class Whole:
 def site_of_gpus(tmp_path, airflow, monkeypatch):
     """A site with a GPU and servers over several nodes, whose Hub is any HTTP server, with a cluster and a store."""
     document = yaml.safe_load((REPOSITORY / "sites" / "eks.yaml").read_text())
+    gateway = {"name": "inside", "namespace": "gateways"}
+    hosts = {"host": "{name}.example.com", "grpc_host": "{name}.grpc.example.com"}
+    document["serving"] = document.get("serving", {}) | {"routes": {"kind": "gateway", "gateway": gateway, **hosts}}
     document["hub"] = {"endpoint": airflow.address}
     for gpu in document["gpus"].values():
         gpu.pop("nodes", None)
@@ -45,10 +53,12 @@ def site_of_gpus(tmp_path, airflow, monkeypatch):
 class ConditionalWrites:
     """One object of a store that keeps the conditions of writes, or ignores them."""
 
-    keeps = True
+    keeps = allowed = True
     etag = None
 
     def put_if(self, uri, data, *, etag):
+        if not self.allowed:
+            raise DeniedError("the store rejects the credentials")
         if self.keeps and etag != self.etag:
             raise LostRaceError("changed")
         self.etag = f'"{data.hex()}"'
@@ -79,8 +89,12 @@ def test_the_doctor_finds_that_everything_works(slipway, site_of_gpus):
     ("part", "change", "name", "told"),
     [
         (1, {"gpus": 0}, "gpu nodes", "GPU feature discovery"),
-        (1, {"used": "9"}, "quotas", "slipway gc"),
-        (1, {"kinds": False}, "kinds", "docs/cluster-setup.md"),
+        (1, {"used": "9"}, "quotas", "Raise it"),
+        (1, {"used": "12"}, "quotas", "uses 12 of 9 cpu"),
+        (1, {"used": "2", "hard": "2000m"}, "quotas", "uses 2 of 2000m cpu"),
+        (1, {"absent": ("LeaderWorkerSet",)}, "kinds", "docs/cluster-setup.md"),
+        (1, {"absent": ("GRPCRoute",)}, "kinds", "no GRPCRoute"),
+        (2, {"allowed": False}, "object store", "rejects the credentials"),
         (2, {"keeps": False}, "object store", "conditions"),
     ],
 )
@@ -92,6 +106,12 @@ def test_the_doctor_says_what_to_do_about_what_does_not_work(slipway, site_of_gp
 
     assert (code, [each["name"] for each in found.values() if each["exit_code"]]) == (65, [name])
     assert told in found[name]["text"] + found[name]["remedy"]
+
+
+def test_a_quota_of_nothing_is_a_ban_and_not_full(slipway, site_of_gpus):
+    site_of_gpus[1].used = site_of_gpus[1].hard = "0"
+
+    assert findings(slipway, site_of_gpus[0])[0] == 0
 
 
 def test_the_doctor_without_a_site_or_an_airflow_says_so_and_goes_on(slipway, monkeypatch):

@@ -3,7 +3,7 @@
 import contextlib
 import uuid
 
-from slipway.tasks.adapters.store.object_store import DeniedError, LostRaceError, ObjectStore, UnsupportedError
+from slipway.tasks.adapters.store.object_store import LostRaceError, ObjectStore, UnsupportedError
 from slipway.tasks.contracts.errors import InputError, PipelineError
 
 FOLDER = "setup"
@@ -18,14 +18,13 @@ def check_conditional_writes(store: ObjectStore, root: str) -> str:
     writes in one step cannot be seen from here.
 
     Raises:
+        DeniedError: the credentials may not write there.
         InputError: the store does not keep the conditions.
         UnavailableError: it does not answer.
     """
     uri = f"{root}/{FOLDER}/{uuid.uuid4().hex}"
     try:
         _try_conditions(store, uri)
-    except DeniedError as error:
-        return f"conditional writes were not checked: {error}"
     except PipelineError:
         with contextlib.suppress(PipelineError):
             store.delete([uri])

@@ -34,15 +34,15 @@ POD_IP = "$(POD_IP)"
 MAX_ENTRIES = 100
 
 SUFFIXES: dict[str, float] = {
-    "m": 1e-3,
-    **{unit: 1024 ** (power + 1) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti"))},
-    **{unit: 1000 ** (power + 1) for power, unit in enumerate(("k", "M", "G", "T"))},
+    **{unit: 1000.0 ** (power - 3) for power, unit in enumerate(("n", "u", "m"))},
+    **{unit: 1024 ** (power + 1) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))},
+    **{unit: 1000 ** (power + 1) for power, unit in enumerate(("k", "M", "G", "T", "P", "E"))},
 }
 
 
 def quantity(text: str) -> float:
-    """The number that a quantity means: bytes for memory and storage."""
-    number = text.rstrip("mKMGTki")
+    """The number that a quantity of Kubernetes means: bytes for memory and storage."""
+    number = text.rstrip("numKMGTPEki")
     return float(number) * SUFFIXES.get(text[len(number) :], 1)
 
 
