@@ -30,8 +30,8 @@ LONGEST_SEQUENCE, POSITIONS = 8192, 4096
 """Tokens of a sequence where the model has more positions, and where it does not say how many it has."""
 INPUT_SHARE = 0.75
 BATCH = 8
-SUGGESTED = re.compile(r"tensor_parallel (\d+)")
-"""In the remedy of a plan that refuses a model too large for one GPU."""
+SUGGESTED = re.compile(r"(?<![.\w])tensor_parallel ([2-9]|[1-9]\d+)\b")
+"""In the text of a plan that refuses a model too large for one GPU. The step's process gives one text of all parts."""
 AT_ONCE = 4
 ANSWER_S = 20.0
 REASON_CHARS = 160
@@ -95,10 +95,16 @@ def init(
         with tempfile.TemporaryDirectory(prefix="slipway-init-") as folder:
             spec = Path(folder, "spec.yaml")
             spec.write_text(text, encoding="utf-8")
-            plan_here(spec, settings, None, force=False)
+            try:
+                plan_here(spec, settings, None, force=False)
+            except InputError as refusal:
+                raise InputError(str(refusal).replace(str(spec), str(file))) from refusal
 
+    pairs = list(engines(site))
+    for kind, gpu in pairs[:1]:  # what is wrong in every document is no engine's fault
+        parse_contract(ReleaseSpec, document(model, Choice(kind, gpu, formats_of(kind)[0])).encode(), str(file))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        tried = list(pool.map(lambda pair: fitting(model, pair[0], pair[1], plan), engines(site)))
+        tried = list(pool.map(lambda pair: fitting(model, pair[0], pair[1], plan), pairs))
     text = spec_text(model, site, tried)
     parse_contract(ReleaseSpec, text.encode(), str(file))
     with file.open("x", encoding="utf-8") as new:
@@ -145,17 +151,21 @@ def engines(site: Site) -> Iterator[tuple[EngineKind, str | None]]:
             yield kind, None
 
 
+def formats_of(kind: EngineKind) -> list[str]:
+    """Weight formats to try, the most accurate first."""
+    return [weights for weights in FORMATS if weights in ENGINE_KINDS[kind].formats]
+
+
 def fitting(model: Model, kind: EngineKind, gpu: str | None, plan: Plan) -> Choice:
     """The most accurate weight format that fits one GPU, or else several GPUs of one node, as plan suggests them."""
-    formats = [weights for weights in FORMATS if weights in ENGINE_KINDS[kind].formats]
     refusals: list[tuple[Choice, InputError]] = []
-    for weights in formats:
+    for weights in formats_of(kind):
         choice = Choice(kind, gpu, weights)
         if (refusal := _refusal(model, choice, plan)) is None:
             return choice
         refusals.append((choice, refusal))
     for choice, refusal in refusals:
-        if suggested := SUGGESTED.search(refusal.remedy):
+        if suggested := SUGGESTED.search(str(refusal)):
             several = replace(choice, gpus=int(suggested[1]))
             if _refusal(model, several, plan) is None:
                 return several
@@ -192,14 +202,14 @@ def spec_text(model: Model, site: Site, tried: Sequence[Choice]) -> str:
 def document(model: Model, choice: Choice) -> str:
     """The text of a spec."""
     longest = min(LONGEST_SEQUENCE, model.positions)
-    gpu = f"\n  gpu: {choice.gpu}" if choice.gpu else ""
+    gpu = f"\n  gpu: {json.dumps(choice.gpu)}" if choice.gpu else ""
     tensor = f"\n  tensor_parallel: {choice.gpus}" if choice.gpus > 1 else ""
     return f"""\
 apiVersion: slipway/v1
 kind: Release
-name: {model.name}
+name: {json.dumps(model.name)}
 source:
-  repo: {model.repo}
+  repo: {json.dumps(model.repo)}
   revision: {json.dumps(model.revision)}  # a tag or a commit is released once; a branch, whenever it has moved
 quantization:
   format: {choice.weights}

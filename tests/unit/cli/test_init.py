@@ -32,7 +32,9 @@ def planner(*, least_gpus):
         if needed is None:
             raise InputError("the architecture is not served")
         if needed > spec.engine.tensor_parallel:
-            raise InputError("it does not fit", remedy=f"Set tensor_parallel {needed}.")
+            raise InputError(
+                f"engine.tensor_parallel 1 is too few. Set tensor_parallel {needed}."
+            )  # as a step's process ends
 
     return plan
 
@@ -79,6 +81,35 @@ def test_a_silent_hub_is_not_waited_for(site, monkeypatch):
 
         with pytest.raises(UnavailableError, match="does not answer for acme/model"):
             init.read_model(site.model_copy(update={"hub": hub}), "acme/model", "main")
+
+
+@pytest.mark.parametrize("repo", ["org/On", "org/null", "org/1e3"])
+def test_a_name_that_yaml_reads_otherwise_is_in_quotes(repo):
+    text = init.document(Model(repo, "main", 4096), Choice("vllm", "NVIDIA-L4", "none"))
+
+    assert parse_contract(ReleaseSpec, text.encode(), "spec.yaml").source.repo == repo
+
+
+@pytest.mark.parametrize(
+    ("repo", "refusal", "said"),
+    [
+        ("gpt2", "", "gpt2.yaml:5:3: source.repo: must be a repository of the Hub"),
+        ("org/demo", "it does not fit", "demo.yaml: it does not fit"),
+    ],
+)
+def test_why_there_is_no_spec_names_the_file_that_was_asked_for(monkeypatch, slipway, tmp_path, repo, refusal, said):
+    def plan_here(spec, *_, **__):
+        raise InputError(f"{spec}: {refusal}")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init, "read_model", lambda *_: Model(repo, "main", 4096))
+    monkeypatch.setattr(init, "plan_here", plan_here)
+
+    code, printed = slipway("--site", str(REPOSITORY / "sites/kind.yaml"), "init", repo)
+
+    assert code == 65
+    assert said in " ".join(printed.split())
+    assert "slipway-init-" not in printed
 
 
 @pytest.mark.parametrize(
