@@ -27,10 +27,10 @@ UNKNOWN = {"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "Registered model
 
 
 @contextmanager
-def registry(status="READY", artifact_uri=FOLDER, code=None, token=TOKEN):
+def registry(status="READY", artifact_uri=FOLDER, code=None, token=TOKEN, version="3", answer=None, kind="text/plain"):
     """A server with version 3 of `demo` as `champion`, and models at it."""
     answers = {
-        ("registered-models/alias", "champion"): {"model_version": VERSION},
+        ("registered-models/alias", "champion"): {"model_version": {**VERSION, "version": version}},
         ("model-versions/get", "3"): {"model_version": {**VERSION, "status": status}},
         ("model-versions/get-download-uri", "3"): {"artifact_uri": artifact_uri},
     }
@@ -43,7 +43,8 @@ def registry(status="READY", artifact_uri=FOLDER, code=None, token=TOKEN):
             found = answers.get((path, which)) if query["name"] == "demo" else None
             denied = self.headers.get("Authorization") != f"Bearer {TOKEN}"
             self.send_response(code or (401 if denied else 200 if found else 404))
-            body = json.dumps(found or UNKNOWN).encode()
+            body = json.dumps(found or UNKNOWN).encode() if answer is None else answer
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -76,7 +77,7 @@ def test_a_name_is_resolved_to_the_version_and_to_files_with_digests(uri):
         (
             "mlflow:demo/3",
             {"artifact_uri": "mlflow-artifacts:/1/models/m-abc/artifacts"},
-            {"what": "not in a folder of an object store", "remedy": "--no-serve-artifacts"},
+            {"what": "not in a folder of an object store", "remedy": "whose source is such a folder"},
         ),
         ("mlflow:demo/3", {"token": None}, {"found": "401", "remedy": "mlflow.token_secret"}),
     ],
@@ -86,8 +87,27 @@ def test_what_names_no_files_is_refused(uri, given, fields):
         models.resolve(uri, "main")
 
 
-def test_a_server_that_fails_may_be_asked_again():
-    with registry(code=503) as models, refused(UnavailableError, found="503"):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"answer": b"[" * 200_000},
+        {"answer": b"zipped", "code": 400, "kind": "text/plain; charset=zlib_codec"},
+        {"version": None},
+        {"version": {"a": 1}},
+        {"version": "3\n\x1b[31m"},
+        {"version": "3" * 3000},
+    ],
+)
+def test_an_answer_that_is_not_mlflows_is_refused(given):
+    with registry(**given) as models, pytest.raises(InputError, match="does not name mlflow:demo@champion") as refusal:
+        models.resolve("mlflow:demo@champion", "main")
+
+    assert len(str(refusal.value)) < 800
+
+
+@pytest.mark.parametrize("code", [408, 429, 503])
+def test_a_server_that_fails_may_be_asked_again(code):
+    with registry(code=code) as models, refused(UnavailableError, found=str(code)):
         models.resolve("mlflow:demo/3", "main")
 
 

@@ -13,9 +13,11 @@ from typing_extensions import override
 
 from slipway.tasks.adapters.bounded_http import UnboundedAnswerError, bound
 from slipway.tasks.adapters.hub.header_token import header_token
+from slipway.tasks.adapters.hub.hub_errors import is_transient
 from slipway.tasks.adapters.hub.reading import ModelHub
 from slipway.tasks.adapters.store.object_store import ByteSource
 from slipway.tasks.adapters.store.transfer import Count
+from slipway.tasks.contracts.base import parse_json
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import MlflowSite
 from slipway.tasks.contracts.spec_fields import MLFLOW, S3FolderUri
@@ -28,6 +30,7 @@ ANSWER_S = 30.0
 QUOTED_CHARS = 200
 NAMED = re.compile(rf"{MLFLOW}(?P<name>.+?)(?:@(?P<alias>[^@/]+)|/(?P<version>[0-9]+))")
 """`mlflow:<name>@<alias>` or `mlflow:<name>/<version>`, as a spec may have it."""
+VERSION = re.compile(r"[1-9][0-9]{0,9}")
 READY = "READY"
 FOLDER: TypeAdapter[str] = TypeAdapter(S3FolderUri)
 
@@ -52,11 +55,15 @@ class MlflowModels(ModelHub):
         named = NAMED.fullmatch(repo)
         assert named is not None, repo
         version = named["version"] or self._version(repo, named["name"], named["alias"])
+        if not VERSION.fullmatch(version):
+            raise self._wrong(repo, f"version {version[:QUOTED_CHARS]!r}")
         which = {"name": named["name"], "version": version}
         state = self._get(repo, "model-versions/get", which, "model_version").get("status")
         if state != READY:
             raise InputError(
-                f"version {version} of {named['name']} is not complete in MLflow", found=str(state), expected=READY
+                f"version {version} of {named['name']} is not complete in MLflow",
+                found=repr(state)[:QUOTED_CHARS],
+                expected=READY,
             )
         folder = self._folder(repo, self._get(repo, "model-versions/get-download-uri", which).get("artifact_uri"))
         source = self._folders.resolve(folder, "")
@@ -88,8 +95,7 @@ class MlflowModels(ModelHub):
                 f"the files of {repo} are not in a folder of an object store",
                 found=repr(uri)[:QUOTED_CHARS],
                 expected="s3://<bucket>/<prefix>, whose objects have digests",
-                remedy="Register a version whose source is such a folder; or start the tracking server with "
-                "--no-serve-artifacts and --default-artifact-root s3://..., and log the model again.",
+                remedy="Register a version whose source is such a folder: docs/cluster-setup.md.",
             ) from error
 
     def _get(self, repo: str, path: str, which: Mapping[str, str], part: str | None = None) -> Mapping[str, Any]:
@@ -102,15 +108,17 @@ class MlflowModels(ModelHub):
         try:
             answer = self._client.get(path, params=which)
             if answer.is_success:
-                found: Any = answer.json()
+                found: Any = parse_json(answer.content, "the answer")
                 return dict(found[part] if part else found)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unavailable(repo, f"{type(error).__name__}: {error}") from error
-        except (UnboundedAnswerError, ValueError, KeyError, TypeError) as error:
+        except (UnboundedAnswerError, InputError, ValueError, KeyError, TypeError) as error:
             raise self._wrong(repo, type(error).__name__) from error
-        if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        if is_transient(answer.status_code):
             raise self._unavailable(repo, f"status {answer.status_code}")
-        raise self._wrong(repo, f"status {answer.status_code}: {answer.text}")
+        # the server names the encoding of its text, and may name one that is none
+        text = answer.content[: 4 * QUOTED_CHARS].decode(errors="replace")
+        raise self._wrong(repo, f"status {answer.status_code}: {text}")
 
     def _wrong(self, repo: str, found: str) -> InputError:
         return InputError(
