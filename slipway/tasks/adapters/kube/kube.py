@@ -128,7 +128,7 @@ class Cluster:
         Raises:
             StaleError: another client has created it.
         """
-        with translated(f"{item['kind']} {item['metadata']['name']}"):
+        with translated(f"{item['kind']} {self.namespace}/{item['metadata']['name']}"):
             self._resource(item["kind"]).create(body=item, namespace=self.namespace, _request_timeout=TIMEOUT_S)
 
     def get(self, kind: str, name: str) -> Document | None:
@@ -172,10 +172,9 @@ class Cluster:
         if version:
             body["preconditions"] = {"resourceVersion": version}
         try:
-            with translated(f"{kind} {name}"):
-                self._resource(kind).delete(
-                    name=name, namespace=namespace or self.namespace, body=body, _request_timeout=TIMEOUT_S
-                )
+            place = namespace or self.namespace
+            with translated(f"{kind} {place}/{name}"):
+                self._resource(kind).delete(name=name, namespace=place, body=body, _request_timeout=TIMEOUT_S)
         except MissingError:
             return False
         return True
@@ -202,7 +201,7 @@ class Cluster:
         self._merge(kind, name, body)
 
     def _merge(self, kind: str, name: str, body: Document) -> None:
-        with translated(f"{kind} {name}"):
+        with translated(f"{kind} {self.namespace}/{name}"):
             self._resource(kind).patch(
                 body=body,
                 name=name,

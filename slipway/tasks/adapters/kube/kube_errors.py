@@ -71,7 +71,7 @@ def _of_response(subject: str, error: Any) -> PipelineError:
         return StaleError(
             f"{subject} was changed by another client at the same time ({message})", remedy="Run the step again."
         )
-    if status in DENIED:
+    if status in DENIED or (status in refusals.FINAL and refusals.denies(message)):
         return _denied(subject, message)
     if status >= SERVER_ERROR or status in {0, TOO_MANY_REQUESTS}:
         return UnavailableError(f"{subject}: the cluster answered {status} ({message})", remedy="Run the step again.")
@@ -88,7 +88,7 @@ def _denied(subject: str, message: str) -> PipelineError:
             remedy="Raise that ResourceQuota, or run fewer releases at once.",
         )
     place = NAMESPACED.match(subject)
-    if place and refusals.lasts(message) and NOT_ALLOWED not in message:
+    if place and refusals.lasts(message) and not NOT_ALLOWED.search(message):
         remedy = refusals.remedy(message, place["namespace"], "of its pods")
     else:
         remedy = "Check the service account's Role."

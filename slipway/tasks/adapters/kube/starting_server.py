@@ -5,15 +5,16 @@ a Role that is missing would fail a release for good.
 """
 
 import logging
+import re
 from typing import Any
 
 from slipway.tasks.adapters.clock import Clock
 
 STARTING_S, PAUSE_S, READY_TIMEOUT_S = 60.0, 1.0, 5
 UNAUTHORIZED, FORBIDDEN = 401, 403
-NOT_ALLOWED = " cannot "
-"""In the words of a refusal by RBAC; one by admission was allowed to ask (apiserver/pkg/endpoints/handlers/
-responsewriters, Kubernetes 1.36)."""
+NOT_ALLOWED = re.compile(r'forbidden: User \\?".*" cannot \w+ (?:resource|path) ')
+"""The words of a refusal by RBAC, in JSON or not; one by admission was allowed to ask
+(apiserver/pkg/endpoints/handlers/responsewriters, Kubernetes 1.36)."""
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +22,8 @@ log = logging.getLogger(__name__)
 def wait_while_starting(api: Any, clock: Clock) -> None:
     """Let a kubernetes.client.ApiClient repeat a request that may have been refused too early.
 
-    It is repeated until /readyz says that the server had started beforehand, for STARTING_S at most.
+    It is repeated until /readyz says that the server had started beforehand, for STARTING_S at most. That is asked
+    without credentials, which may be what is refused, and is let through before any Role is known.
     """
     send = api.rest_client.request
 
@@ -35,8 +37,8 @@ def wait_while_starting(api: Any, clock: Clock) -> None:
             except ApiException as error:
                 if not _of_authorizer(error) or is_ready or clock.monotonic() - began >= STARTING_S:
                     raise
-                log.info("refused with %s; asking whether the API server is still starting", error.status)
-            is_ready = _is_ready(send, api.configuration.host, options.get("headers"))
+                log.warning("refused with %s; asking whether the API server is still starting", error.status)
+            is_ready = _is_ready(send, api.configuration.host)
             if not is_ready:
                 clock.sleep(PAUSE_S)
 
@@ -44,15 +46,21 @@ def wait_while_starting(api: Any, clock: Clock) -> None:
 
 
 def _of_authorizer(error: Any) -> bool:
-    return error.status == UNAUTHORIZED or (error.status == FORBIDDEN and NOT_ALLOWED in str(error.body))
+    return error.status == UNAUTHORIZED or (error.status == FORBIDDEN and bool(NOT_ALLOWED.search(_text(error.body))))
 
 
-def _is_ready(send: Any, host: str, headers: Any) -> bool:
+def _text(body: Any) -> str:
+    return body.decode(errors="replace") if isinstance(body, bytes) else str(body)
+
+
+def _is_ready(send: Any, host: str) -> bool:
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
     try:
-        send("GET", f"{host}/readyz", headers=headers, _request_timeout=READY_TIMEOUT_S)
-    except (ApiException, HTTPError):
+        send("GET", f"{host}/readyz", _request_timeout=READY_TIMEOUT_S)
+    except ApiException as error:
+        return error.status in {UNAUTHORIZED, FORBIDDEN}  # it tells strangers nothing, so nothing is to be waited for
+    except HTTPError:
         return False
     return True

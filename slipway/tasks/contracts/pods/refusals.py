@@ -63,7 +63,9 @@ REFUSALS = (
     ),
 )
 OTHERWISE = "Change what the cluster names."
-LASTING = re.compile(r"is forbidden: |is invalid: |denied the request")
+DENYING = re.compile(r"is forbidden: |denied (?:the )?request")
+"""In the words of RBAC and of admission. A ValidatingAdmissionPolicy's status is that of a wrong field, 422."""
+LASTING = re.compile(rf"{DENYING.pattern}|is invalid: ")
 """In the words of a refusal that stays. A webhook that does not answer, for example, is a failure and not a refusal."""
 
 
@@ -83,6 +85,11 @@ def rejection(status: int, message: str, namespace: str, shape: str) -> str:
 def lasts(message: str) -> bool:
     """Whether the API server refuses a pod until a person changes something, judged by its words alone."""
     return bool(LASTING.search(message)) and EXCEEDED not in message
+
+
+def denies(message: str) -> bool:
+    """Whether the API server refuses a request that it understands, and not a field of it."""
+    return bool(DENYING.search(message))
 
 
 def remedy(message: str, namespace: str, shape: str) -> str:
