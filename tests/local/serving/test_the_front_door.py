@@ -417,6 +417,49 @@ def test_an_id_and_the_text_of_a_parameter_may_be_that_word(door):
     assert streamed(door, request) == (grpc.StatusCode.OK, "")
 
 
+def test_a_prompt_may_be_that_word_over_grpc(door):
+    request = service_pb2.ModelInferRequest(model_name="demo")
+    request.inputs.add(name="text_input", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"classification")
+
+    assert streamed(door, request) == (grpc.StatusCode.OK, "")
+
+
+def frame(kind, flags, stream, payload):
+    """A frame of HTTP/2 (RFC 9113)."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def answered(port, *parts):
+    """The body of the answer to a call of ModelInfer whose message is sent in these frames."""
+    headers = {":method": "POST", ":scheme": "http", ":authority": "x"}
+    headers |= {":path": "/inference.GRPCInferenceService/ModelInfer"}
+    headers |= {"te": "trailers", "content-type": "application/grpc"}
+    block = b"".join(
+        bytes([0, len(name)]) + name.encode() + bytes([len(each)]) + each.encode() for name, each in headers.items()
+    )
+    data = [frame(0, part is parts[-1], 1, part) for part in parts]
+    sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, block) + b"".join(data)
+    with socket.create_connection((LOOPBACK, port), timeout=60) as connection:
+        connection.sendall(sent)
+        coming, received, is_over = connection.makefile("rb"), b"", False
+        while not is_over:
+            head = coming.read(9)
+            payload = coming.read(int.from_bytes(head[:3], "big"))
+            received += payload if head[3] == 0 else b""
+            is_over = head[3] == 1 and bool(head[4] & 1)
+    return received
+
+
+@pytest.mark.parametrize("end", [13, 20, 43, 44, 45])
+def test_an_id_may_be_that_word_wherever_a_frame_ends(door, end):
+    request = service_pb2.ModelInferRequest(model_name="demo", id="classification")
+    request.inputs.add(name="text_input", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"hello")
+    message = request.SerializeToString()
+    sent = b"\0" + len(message).to_bytes(4, "big") + message
+
+    assert b"\x0eclassification" in answered(door.grpc_port, sent[:end], sent[end:])
+
+
 def test_a_compressed_request_is_not_unpacked(door, client):
     packed = httpx.post(f"{door.url}/v2/models/demo/generate", content=b"x", headers={"Content-Encoding": "gzip"})
     with pytest.raises(InferenceServerException) as refused:

@@ -176,14 +176,15 @@ end
 -- The name of a parameter follows its length, 14, which may be written in more bytes than it needs
 local CLASSES = {"()(\\14classificatio)n", "()(\\142\\128*%zclassificatio)n"}
 -- The model's name may be that word too: after 5 bytes and its tag comes its length. So may an id and a parameter's
--- text, field 3 of their messages: no tag of a name, field 1, ends in that byte
-local MODEL, THIRD = 7, 26
+-- text, field 3 of their messages, and an element of bytes_contents, field 8: no tag of a name, field 1, ends so
+local MODEL, TEXTS = 7, {[26] = true, [66] = true}
 
 local function without_classes(handle, chunk, before, passed)
   local text, found = before .. chunk:getBytes(0, chunk:length()), false
   for _, name in ipairs(CLASSES) do
     text = text:gsub(name, function(at, start)
-      if passed - #before + at ~= MODEL and text:byte(at - 1) ~= THIRD then
+      local is_new = at + #start > #before
+      if is_new and passed - #before + at ~= MODEL and not TEXTS[text:byte(at - 1)] then
         found = true
         return start .. "_"
       end
