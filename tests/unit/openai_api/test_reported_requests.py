@@ -150,6 +150,28 @@ def test_hints_for_a_cache_of_prompts_change_nothing():
     assert "cache_control" not in json.dumps(triton.asked[0][1])
 
 
+def test_hints_for_a_cache_change_nothing_in_responses():
+    hint = {"cache_control": {"type": "ephemeral"}}
+    item = {"role": "user", "content": [{"type": "input_text", "text": "Hi", **hint}], **hint}
+    asked = {"model": "demo", "input": [item], "tools": [{"type": "function", "name": "f", **hint}]}
+    triton = Triton(HELLO, WITH_TOOLS)
+    status, text = post(triton, asked, "/v1/responses")
+
+    assert status == 200, text
+    assert "cache_control" not in json.dumps(triton.asked[0][1])
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_what_is_wrong_with_tools_is_said_in_our_own_words(path):
+    function = {"name": "f", "parameters": {"type": "object"}}
+    tool = {"type": "function", **(function if path == "/v1/responses" else {"function": function})}
+    asked = {"model": "demo", "input": "Hi"} if path == "/v1/responses" else CHAT
+    status, text = post(Triton(HELLO, WITH_TOOLS), {**asked, "tools": [tool, tool]}, path)
+
+    assert status == 400
+    assert json.loads(text)["error"]["message"].startswith("tools: two functions are called 'f'. Rename one.")
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
 def test_an_effort_is_an_argument_of_the_chat_template(path):
     """https://github.com/BerriAI/litellm/pull/38842: Codex sends it to every model."""

@@ -63,6 +63,7 @@ def test_biases_are_numbers_by_token():
 @pytest.mark.parametrize(
     "text",
     [
+        '{"' + "1" * 5000 + '": 1}',
         "[]",
         "{",
         '{"a": 1}',

@@ -30,6 +30,9 @@ BIAS = 100.0
 MAX_BIASED = 1024
 """Tokens with a bias. Each engine has a row of them for every request, which takes time at every token."""
 
+MOST_DIGITS = 10
+"""Of the id of a token."""
+
 BAD_WORDS, JSON_SCHEMA, LOGIT_BIAS = "bad_words", "json_schema", "logit_bias"
 BIAS_BOUNDS = Bounds(chars=64 * MAX_BIASED)
 VALUES = (
@@ -100,7 +103,7 @@ def _biases(text: str) -> tuple[tuple[int, float], ...]:
 
 
 def _token(name: str) -> int:
-    if not (name.isascii() and name.isdigit()):
+    if not (name.isascii() and name.isdigit() and len(name) <= MOST_DIGITS):
         raise RefusedError(
             f"{LOGIT_BIAS} has {name[:64]!r}; expected the id of a token. Use the model's own tokenizer."
         )

@@ -322,7 +322,7 @@ def wrong_request(error: ValidationError) -> ApiError:
     place = [part for part in first["loc"] if isinstance(part, int) or part.isidentifier()]
     param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
     found = "" if first["type"] == "missing" else f" Found {str(first['input'])[:FOUND_CHARS]!r}."
-    message = MESSAGES.get(first["type"], first["msg"])
+    message = MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
     return ApiError(f"{param or 'the request'}: {message}.{found}", param=param or None)
 
 

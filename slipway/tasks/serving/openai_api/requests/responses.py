@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, JsonValue, Tag, ValidationError, model_validator
 
-from slipway.tasks.serving.openai_api.requests.messages import LIST, TEXT, FunctionName, Strict, TextOrList
+from slipway.tasks.serving.openai_api.requests.messages import CACHE_HINTS, LIST, TEXT, FunctionName, Strict, TextOrList
 from slipway.tasks.serving.openai_api.requests.neutral import without_neutral
 from slipway.tasks.serving.openai_api.requests.openai import MAX_MESSAGES, ChatRequest, read_request, wrong_request
 
@@ -41,8 +41,8 @@ IGNORED = frozenset(
     }
 )
 """Parameters that name the request, as on the other routes."""
-OF_ANSWERS = frozenset({"annotations", "id", "logprobs", "parsed", "parsed_arguments", "phase", "status"})
-"""Fields of items and of their parts that an answer has and a request need not."""
+OF_ANSWERS = CACHE_HINTS | frozenset({"annotations", "id", "logprobs", "parsed", "parsed_arguments", "phase", "status"})
+"""Fields of items and of their parts that an answer has and a request need not, and hints for a cache."""
 
 
 class Item(Strict):
@@ -161,6 +161,11 @@ class FunctionTool(Strict):
     description: str | None = None
     parameters: dict[str, JsonValue] | None = None
     strict: bool | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_hints(cls, value: Any) -> Any:
+        return without_neutral(value, {}, ignored=CACHE_HINTS)
 
 
 class TextOptions(Strict):
