@@ -430,7 +430,7 @@ def frame(kind, flags, stream, payload):
 
 
 def answered(port, *parts):
-    """The body of the answer to a call of ModelInfer whose message is sent in these frames."""
+    """The body and the trailers, packed, of the answer to a call of ModelInfer whose message is sent in these frames."""
     headers = {":method": "POST", ":scheme": "http", ":authority": "x"}
     headers |= {":path": "/inference.GRPCInferenceService/ModelInfer"}
     headers |= {"te": "trailers", "content-type": "application/grpc"}
@@ -445,7 +445,7 @@ def answered(port, *parts):
         while not is_over:
             head = coming.read(9)
             payload = coming.read(int.from_bytes(head[:3], "big"))
-            received += payload if head[3] == 0 else b""
+            received += payload if head[3] == 0 or head[4] & 1 else b""
             is_over = head[3] == 1 and bool(head[4] & 1)
     return received
 
@@ -457,7 +457,7 @@ def test_an_id_may_be_that_word_wherever_a_frame_ends(door, end):
     message = request.SerializeToString()
     sent = b"\0" + len(message).to_bytes(4, "big") + message
 
-    assert b"\x0eclassification" in answered(door.grpc_port, sent[:end], sent[end:])
+    assert answered(door.grpc_port, sent[:end], sent[end:]) == answered(door.grpc_port, sent)
 
 
 def test_a_compressed_request_is_not_unpacked(door, client):
