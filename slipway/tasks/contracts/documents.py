@@ -8,6 +8,7 @@ and depth, aliases included, are checked before anything is built, so that no do
 import math
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NoReturn
 
 import yaml
@@ -79,8 +80,12 @@ def parse_contract(model: type[C], data: bytes, what: str) -> C:
 def positions_in(data: bytes) -> Positions:
     """Find places in a document that parse_document has read: a value, or the key of an unknown field."""
 
+    @cache
+    def root() -> Any:
+        return yaml.compose(data.decode("utf-8-sig"), Loader=_Loader)
+
     def position(loc: Loc) -> tuple[int, int] | None:
-        node = yaml.compose(data.decode("utf-8-sig"), Loader=_Loader)
+        node = root()
         mark = node.start_mark if node else None
         for part in loc:
             key, value = _child(node, part)

@@ -80,22 +80,15 @@ HubRepo = Annotated[
 HubFileUri = Annotated[str, StringConstraints(pattern=r"^hf://datasets/[^@\s]+/[^@\s]+@[^/\s]+/\S+$")]
 """`hf://datasets/<org>/<name>@<revision>/<file>`."""
 
-S3FolderUri = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_][A-Za-z0-9._=+-]*)+$", max_length=512
-    ),
-]
+S3_FOLDER = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_][A-Za-z0-9._=+-]*)+"
+MAX_URI_CHARS = 512
+S3FolderUri = Annotated[str, StringConstraints(pattern=rf"^{S3_FOLDER}$", max_length=MAX_URI_CHARS)]
 """`s3://<bucket>/<prefix>` without a slash at its end; no part of the prefix begins with a dot."""
 
 MLFLOW = "mlflow:"
-MlflowUri = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^mlflow:[A-Za-z0-9_][A-Za-z0-9_. -]*(@[A-Za-z0-9_][A-Za-z0-9_-]*|/[1-9][0-9]{0,9})$", max_length=300
-    ),
-]
-"""`mlflow:<registered model>@<alias>` or `mlflow:<registered model>/<version>`."""
+MLFLOW_MODEL = rf"{MLFLOW}[A-Za-z0-9_][A-Za-z0-9_. -]*(@[A-Za-z0-9_][A-Za-z0-9_-]*|/[1-9][0-9]{{0,9}})"
+SourceUri = Annotated[str, StringConstraints(pattern=rf"^({S3_FOLDER}|{MLFLOW_MODEL})$", max_length=MAX_URI_CHARS)]
+"""An S3FolderUri, `mlflow:<registered model>@<alias>` or `mlflow:<registered model>/<version>`."""
 
 Revision = Annotated[
     str,

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from slipway.tasks.contracts.redaction import TOKEN, field_name, redacted
+from slipway.tasks.contracts.spec_fields import MLFLOW_MODEL, S3_FOLDER
 
 Loc = tuple[int | str, ...]
 Positions = Callable[[Loc], tuple[int, int] | None]
@@ -20,7 +21,7 @@ PLACE_CHARS = 1000
 FIELDS_LISTED = 12
 LIKE, LIKELY = 0.6, 0.8
 """How alike two names are, as difflib counts it; LIKE is its own default."""
-UNKNOWN = "extra_forbidden"
+UNKNOWN, TOO_SHORT = "extra_forbidden", "too_short"
 SECRETIVE = re.compile(r"(?i)token_secret|password|credential|api_key")
 WORDS = {
     "missing": "is required",
@@ -29,10 +30,10 @@ WORDS = {
     "enum": "must be {expected}",
     "string_type": "must be text, in quotes if it looks like a number, a date or true/false",
     "string_pattern_mismatch": "must match {pattern}",
-    "string_too_short": "must have at least {min_length} characters",
-    "string_too_long": "must have at most {max_length} characters",
-    "too_short": "must have at least {min_length} entries",
-    "too_long": "must have at most {max_length} entries",
+    "string_too_short": "must have at least {min_length} character{s}",
+    "string_too_long": "must have at most {max_length} character{s}",
+    TOO_SHORT: "must have at least {min_length} entr{ies}",
+    "too_long": "must have at most {max_length} entr{ies}",
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be less than {lt}",
@@ -76,7 +77,9 @@ PATTERNS = {
     r"^hf://datasets/[^@\s]+/[^@\s]+@[^/\s]+/\S+$": (
         "must be a file of a dataset, hf://datasets/OWNER/NAME@REVISION/FILE"
     ),
-    r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_][A-Za-z0-9._=+-]*)+$": "must be a folder such as s3://bucket/folder",
+    rf"^({S3_FOLDER}|{MLFLOW_MODEL})$": (
+        "must be a folder such as s3://bucket/folder, or a model such as mlflow:chat@champion or mlflow:chat/3"
+    ),
     r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$": "must be the name of an image such as registry.example/slipway/tasks-cpu:1.0",
     r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$": "must be a bucket: 3 to 63 lower-case letters, digits, dots and dashes",
     r"^https?://[!-~]+$": "must be an address that begins with http:// or https://",
@@ -98,7 +101,8 @@ def violations_of(error: ValidationError, model: type[BaseModel], what: str, pos
         what: the name of the document.
         positions: finds a place in the document, if it has lines.
     """
-    violations = error.errors(include_url=False)
+    errors = error.errors(include_url=False)
+    violations = [each for each in errors if each["type"] != TOO_SHORT or not _has_below(errors, each["loc"])]
     texts: list[str] = []
     for violation in violations[:VIOLATIONS]:
         position = positions(violation["loc"]) if positions else None
@@ -108,6 +112,11 @@ def violations_of(error: ValidationError, model: type[BaseModel], what: str, pos
     if more := len(violations) - len(texts):
         texts.append(f"and {more} more")
     return "; ".join(texts)
+
+
+def _has_below(violations: list[Any], place: Loc) -> bool:
+    """Whether an entry of a place is wrong: pydantic does not count it among the entries."""
+    return any(len(each["loc"]) > len(place) and each["loc"][: len(place)] == place for each in violations)
 
 
 def violation_text(violation: Any, model: type[BaseModel]) -> str:
@@ -121,10 +130,11 @@ def violation_text(violation: Any, model: type[BaseModel]) -> str:
 
 def _rule(violation: Any) -> str:
     context = violation.get("ctx", {})
+    one = context.get("min_length", context.get("max_length")) == 1
     if (pattern := context.get("pattern")) in PATTERNS:
         return PATTERNS[pattern]
     try:
-        return WORDS[violation["type"]].format(**context)
+        return WORDS[violation["type"]].format(s="" if one else "s", ies="y" if one else "ies", **context)
     except KeyError:
         return "is not valid"
 

@@ -13,11 +13,17 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.violations import PATTERNS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-FILES = {ReleaseSpec: REPOSITORY / "specs/llama-3-8b-awq-l4.yaml", Site: REPOSITORY / "sites/local.yaml"}
 DEMO = (REPOSITORY / "specs/demo.yaml").read_text()
-LOCAL = FILES[Site].read_text()
+LOCAL = (REPOSITORY / "sites/local.yaml").read_text()
+REPO = "  repo: slipway/demo-llama\n  revision: v1\n"
+EXPECT = DEMO[DEMO.index("  expect:") : DEMO.index("rollout:")]
+FILES = [
+    (ReleaseSpec, (REPOSITORY / "specs/llama-3-8b-awq-l4.yaml").read_text()),
+    (ReleaseSpec, DEMO.replace(REPO, "  uri: mlflow:demo@champion\n")),
+    (Site, LOCAL),
+]
 WORDS_OF_PYDANTIC = re.compile(
-    "Input should|inputs are not permitted|Field required|should (be|have|match|contain)|Value error|Unable to|pydantic"
+    "Input should|inputs are not permitted|Field required|should (be|have|match|contain)|Value error|Unable to|pydantic|constrained"
 )
 ODD = (None, True, -1, 1.5, 10**9, "", "wr ong", "x" * 2000, [], [1], {}, {"colour": 1})
 
@@ -43,6 +49,12 @@ def refusal(model, text):
         ("- {metric: error_rate, at_most: 0.0}", "- error_rate", "f.yaml:35:7: gate.expect.4: must be a mapping"),
         ("concurrency: [1, 4, 8]", "concurrency: 4", "f.yaml:27:5: gate.benchmark.concurrency: must be a list"),
         ("rollout:", "replicas: 3\nrollout:", "replicas: is not a field (did you mean serving.replicas?)"),
+        (
+            REPO,
+            "  uri: s3://b\n",
+            "f.yaml:6:3: source.uri: must be a folder such as s3://bucket/folder, or a model such",
+        ),
+        (EXPECT, "  expect: []\n", "gate.expect: must have at least 1 entry (found "),
         ("rollout:", "rollouts:", "rollouts: is not a field (did you mean rollout?)"),
     ],
 )
@@ -55,6 +67,28 @@ def test_every_mistake_has_its_own_line():
 
     assert refusal(ReleaseSpec, text).startswith("f.yaml:9:3: quantization.format: must be ")
     assert "; line 41:3: rollout.keep: must be at least 1 (found 0)" in refusal(ReleaseSpec, text)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (REPO, "  uri: s3://b\n"),
+        (EXPECT, "  expect: [error_rate]\n"),
+        ("- {metric: error_rate, at_most: 0.0}", "- error_rate"),
+        ("keep: 2", "keep: 0"),
+    ],
+)
+def test_a_mistake_is_told_once(right, wrong):
+    assert "; line" not in refusal(ReleaseSpec, DEMO.replace(right, wrong))
+
+
+def test_a_document_with_many_mistakes_is_composed_once(monkeypatch):
+    composed, compose = [], yaml.compose
+    monkeypatch.setattr(yaml, "compose", lambda *args, **options: composed.append(1) or compose(*args, **options))
+
+    refusal(ReleaseSpec, DEMO.replace("keep: 2", "keep: 0").replace("format: int8", "format: int3"))
+
+    assert composed == [1]
 
 
 def test_the_value_of_an_unknown_field_is_not_shown():
@@ -80,9 +114,9 @@ def replaced(document, path, value):
     return copy
 
 
-@pytest.mark.parametrize("model", FILES)
-def test_no_words_of_pydantic_reach_a_person(model):
-    document = yaml.safe_load(FILES[model].read_text())
+@pytest.mark.parametrize(("model", "text"), FILES)
+def test_no_words_of_pydantic_reach_a_person(model, text):
+    document = yaml.safe_load(text)
     told = []
 
     for path in places(document):
@@ -108,6 +142,6 @@ def patterns(schema):
 
 
 def test_every_pattern_that_has_words_is_one_of_a_spec_or_a_site():
-    used = {pattern for model in FILES for pattern in patterns(model.model_json_schema())}
+    used = {pattern for model, _ in FILES for pattern in patterns(model.model_json_schema())}
 
     assert set(PATTERNS) <= used

@@ -19,10 +19,9 @@ from slipway.tasks.contracts.spec_fields import (
     MAX_TOKENS,
     HubFileUri,
     HubRepo,
-    MlflowUri,
     Revision,
-    S3FolderUri,
     SecretRef,
+    SourceUri,
 )
 
 CALIBRATED: frozenset[str] = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
@@ -38,7 +37,7 @@ class Source(UserDocument):
     repo: HubRepo | None = Field(default=None, description="<org>/<name> on the Hub")
     revision: Revision = Field(default=MAIN, description="branch, tag or commit of repo; plan resolves it")
     token_secret: SecretRef | None = Field(default=None, description="Secret that holds a Hub token: <name>/<key>")
-    uri: S3FolderUri | MlflowUri | None = Field(
+    uri: SourceUri | None = Field(
         default=None,
         exclude_if=lambda uri: uri is None,  # pods of an older version read releases of the Hub
         description="in place of repo: s3://<bucket>/<prefix> of a checkpoint's files, read with the access that the "

@@ -67,7 +67,9 @@ class Source(Contract):
     """A model revision, or a folder in an object store, resolved to a commit and to the files to download."""
 
     repo: str = Field(description="repository of the Hub, or s3://<bucket>/<prefix>")
-    revision: str = Field(description="as the spec or the run names it; empty for a folder, which has none")
+    revision: str = Field(
+        description="as the spec or the run names it; empty for a folder; of MLflow, models:/<name>/<version>"
+    )
     commit: str = Field(
         pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$", description="git's, or the sha256 of what plan saw in the folder"
     )
@@ -214,7 +216,7 @@ class PlanRequest(Contract):
                 f"{self.spec.source.uri} has no revisions",
                 found=f"revision {self.revision}",
                 expected=f"none, or {MAIN}",
-                remedy="Leave the revision out, or put the other files below another prefix and name that.",
+                remedy="Leave the revision out, or name other files in source.uri.",
             )
         source = self.spec.source.model_copy(update={"revision": self.revision})
         return self.spec.model_copy(update={"source": source})
