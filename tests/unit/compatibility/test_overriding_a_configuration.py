@@ -70,6 +70,19 @@ def test_positions_that_cannot_be_scaled_are_refused(changed):
         plan(Brought({**SHORT, **changed}), "vllm", "NVIDIA-L4", overrides={"rope_parameters": YARN})
 
 
+def test_more_positions_than_the_model_has_are_not_scaled():
+    rope = {**YARN, "original_max_position_embeddings": 1_000_000}
+
+    with refused(what="scales more positions than org/model has", found="1000000", expected="at most 40960"):
+        plan(Brought(SHORT), "vllm", "NVIDIA-L4", overrides={"rope_parameters": rope})
+
+
+@pytest.mark.parametrize("rope_type", ["linear", "dynamic"])
+def test_positions_that_a_scaling_does_not_read_are_refused(rope_type):
+    with refused(what="original_max_position_embeddings is of yarn"):
+        spec_of("vllm", "NVIDIA-L4", overrides={"rope_parameters": {**YARN, "rope_type": rope_type}})
+
+
 @pytest.mark.parametrize(("kind", "gpu"), [("openvino", None), ("trt-engine", "NVIDIA-L4")])
 def test_a_kind_that_does_not_read_the_file_refuses_by_name(kind, gpu):
     with refused(what="remove overrides, or choose engine kind llmapi, vllm"):

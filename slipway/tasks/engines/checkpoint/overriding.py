@@ -26,7 +26,7 @@ def overridden(config: Fields, overrides: Overrides | None, what: str) -> Fields
         what: the source, for the message.
 
     Raises:
-        InputError: the model has no rotary positions that a scaling could replace.
+        InputError: the model has no rotary positions that a scaling could replace, or fewer than are to be scaled.
     """
     if overrides is None:
         return config
@@ -45,6 +45,13 @@ def _scaled(config: Fields, rope: RopeParameters, what: str) -> Fields:
             found=f"rope_theta {bases.get('rope_theta')}, rope_type {kind}, {POSITIONS} {positions}",
             expected="one rope_theta for all layers, positions that are not scaled yet, and their number",
             remedy="Remove it, or choose a checkpoint whose config.json states the scaling.",
+        )
+    if (original := rope.original_max_position_embeddings or positions) > positions:
+        raise InputError(
+            f"engine.overrides.rope_parameters scales more positions than {what} has",
+            found=f"original_max_position_embeddings {original}",
+            expected=f"at most {positions}, the model's {POSITIONS}",
+            remedy="Correct it, or leave it out.",
         )
     return {**config, SCALING: None, **bases, **_lengthened(rope, bases, positions)}
 
