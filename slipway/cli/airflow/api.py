@@ -59,6 +59,10 @@ class _Run(Document):
         return Run(self.dag_id, self.dag_run_id, self.state, self.start_date, self.end_date, self.conf or {})
 
 
+class _Noted(Document):
+    note: str | None
+
+
 class _Runs(Document):
     dag_runs: list[_Run]
     total_entries: int
@@ -284,9 +288,11 @@ class Airflow:
         return self._session.get(_Described, _path(dag_id), missing=_no_such_dag(dag_id)).description or ""
 
     def annotate(self, run: Run, note: str) -> None:
-        """Write a note on the run, which Airflow shows beside it. Whoever may not is left in peace."""
+        """Write a note on a run that has none, which Airflow shows beside it. Whoever may not is left in peace."""
         path = _path(run.dag_id, "dagRuns", run.run_id)
         with contextlib.suppress(InputError, UnavailableError):
+            if self._session.get(_Noted, path).note:
+                return
             self._session.send("PATCH", path, params={"update_mask": "note"}, json={"note": note[:NOTE_CHARS]})
 
     def fail(self, run: Run) -> None:

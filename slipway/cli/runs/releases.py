@@ -124,8 +124,8 @@ def rollback(
     credentials of the object store that may do what the step may.
     """
     console, settings = console_on(), settings_of(context)
-    why = _reason(reason)
     if direct:
+        why = _reason(reason)
         if timeout is not None:
             raise InputError(
                 "--timeout limits how long a run of Airflow is followed, and --direct starts none",
@@ -138,12 +138,15 @@ def rollback(
         end(console, Outcome(DONE, said))
         return
     with settings.airflow(timeout) as airflow:
-        conf = {"reason": why, **({"to": to} if to else {})}
-        started, new = start(airflow, f"rollback__{name}", conf, run_id)
+        dag_id = f"rollback__{name}"
+        known = _conf_of(airflow, dag_id, run_id) if run_id and reason is None else None
+        why = _reason(reason) if known is None else known.get("reason", "")
+        conf = {**({"reason": why} if why else {}), **({"to": to} if to else {})}
+        started, new = start(airflow, dag_id, conf, run_id)
         announce(console, airflow, started, new=new)
         view = followed(console, airflow, started, timeout)
         outcome = _moved(airflow, view, "rolled back", name)
-        airflow.annotate(started, f"{outcome.text}. Reason: {why}")
+        airflow.annotate(started, f"{outcome.text}. Reason: {why}" if why else outcome.text)
     end(console, outcome)
 
 
@@ -169,6 +172,14 @@ def _moved(airflow: Airflow, view: RunView, what: str, name: str) -> Outcome:
         return patiently(lambda: outcome_of(airflow, view))
     done = [result.summary for result in view.results.values()]
     return Outcome(DONE, f"{what}: {'; '.join(done) or name}")
+
+
+def _conf_of(airflow: Airflow, dag_id: str, run_id: str) -> Mapping[str, Any] | None:
+    """The parameters of a run that is to be followed; None if it is not there yet."""
+    try:
+        return airflow.run(dag_id, run_id).conf
+    except InputError:
+        return None
 
 
 def _reason(given: str | None) -> str:

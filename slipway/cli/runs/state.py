@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slipway.cli.airflow.api import Run
+from slipway.cli.airflow.api import NoSuchDagError, Run
 from slipway.cli.arguments import Name, finite, settings_of
 from slipway.cli.error_text import parts
 from slipway.cli.json_documents import (
@@ -79,6 +79,8 @@ def status(
     --watch it is shown in place on a terminal; elsewhere, whenever it has changed.
     """
     settings, console = settings_of(context), console_on()
+    if as_json and keep_watching:
+        raise InputError("--json prints one document, and --watch shows many", remedy="Leave one of the two out.")
     if as_json:
         document = model_state(settings, name) if name else StatusDocument(models=model_states(settings))
         echo(document.model_dump_json(indent=2))
@@ -352,15 +354,21 @@ def model_state(settings: Settings, name: str) -> StatusDocument:
     channel = read("channel", lambda: read_channel(*settings.store(), name))
     service = read("service", lambda: _address(settings.cluster(), name))
     candidate = read("candidate", lambda: _address(settings.cluster(), f"{name}-candidate"))
-    runs = read("runs", lambda: _run_states(settings, name))
+    runs: list[RunState] = []
+    has_dag: bool | None = True
+    try:
+        runs = _run_states(settings, name)
+    except PipelineError as error:
+        problems.append(Problem.of("runs", error))
+        has_dag = False if isinstance(error, NoSuchDagError) else None
     model = ModelStatus(
         name=name,
-        has_dag=None if runs is None else True,
+        has_dag=has_dag,
         live=Live.of(channel.live) if channel else None,
         previous=[entry.release_id for entry in channel.previous] if channel else [],
         service=service,
         candidate=candidate,
-        runs=runs or [],
+        runs=runs,
     )
     return StatusDocument(models=[model], problems=problems)
 

@@ -81,6 +81,19 @@ def test_the_status_of_one_model_has_its_address_and_what_a_rollback_returns_to(
     assert (model.previous, model.service.pods, model.candidate) == ([OLDER], ["demo-pod"], None)
 
 
+def test_a_model_without_a_dag_is_said_to_have_none(slipway):
+    code, printed = slipway("status", "absent", "--json")
+
+    (model,) = StatusDocument.model_validate_json(printed.out).models
+    assert (code, model.has_dag) == (65, False)
+
+
+def test_one_document_is_not_watched(slipway):
+    code, printed = slipway("status", "demo", "--json", "--watch")
+
+    assert (code, "Leave one of the two out" in printed) == (65, True)
+
+
 def test_a_part_of_the_status_that_cannot_be_read_is_a_problem_with_its_exit_code(slipway, airflow):
     airflow.dags[DAG] = promoted()
 

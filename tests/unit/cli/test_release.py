@@ -267,6 +267,25 @@ def test_a_run_that_was_refused_has_a_note_that_says_why(airflow, slipway):
     assert note.endswith("answer_accuracy is 0.333, at least 0.95 (n=96)")
 
 
+def test_the_note_of_a_person_stays(airflow, slipway):
+    airflow.dags[DAG] = refused()
+    slipway("release", "demo", "--run-id", "one", "--no-wait")
+    airflow.runs[DAG, "one"].note = "a test, please ignore"
+
+    slipway("release", "demo", "--run-id", "one")
+
+    assert airflow.runs[DAG, "one"].note == "a test, please ignore"
+
+
+def test_a_rollback_that_goes_on_is_followed_without_its_reason(airflow, slipway):
+    airflow.dags["rollback__demo"] = Script([Frame("success", {"revert": "success"})])
+    slipway("rollback", "demo", "--reason", "slow", "--run-id", "one")
+
+    code, _ = slipway("rollback", "demo", "--run-id", "one")
+
+    assert (code, airflow.runs["rollback__demo", "one"].conf) == (0, {"reason": "slow"})
+
+
 @pytest.fixture
 def hub():
     """A Hub with one model, which has one revision; its address."""
