@@ -18,6 +18,7 @@ from slipway.tasks.contracts.site.site import MLFLOW_TOKEN_VARIABLE, PodShape, S
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
 from slipway.tasks.contracts.site.telemetry import HEADERS_VARIABLE
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec_fields import MLFLOW
 from slipway.tasks.contracts.step_names import Step
 from slipway.tasks.contracts.stored.lease import DAG_RUN, DAG_RUN_VARIABLE, ENDED_HOLDERS, ENDED_HOLDERS_VARIABLE
 from slipway.tasks.contracts.stored.plan import Estimate
@@ -146,7 +147,9 @@ def _environment(kind: StepKind, spec: ReleaseSpec | None, site: Site, run: str)
     token = ResolvedRelease(spec, site).hub_token_secret if spec else None
     if token and kind.hub_access:
         secrets["HF_TOKEN"] = token
-    if kind.hub_access and site.mlflow and site.mlflow.token_secret:
+    # plan alone asks MLflow: its plan names the folder with the files
+    named = kind.plans and spec is not None and (spec.source.uri or "").startswith(MLFLOW)
+    if named and site.mlflow and site.mlflow.token_secret:
         secret, _, key = site.mlflow.token_secret.partition("/")
         secrets[MLFLOW_TOKEN_VARIABLE] = (secret, key)
     if kind.asks_models and site.serving.authentication != "none":

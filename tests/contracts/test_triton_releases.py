@@ -51,10 +51,14 @@ def test_a_release_whose_runtime_plan_does_not_know_is_recorded_and_does_not_ser
     assert words in outcome(like[1], row, None)
 
 
+def test_rows_of_a_runtime_that_the_page_no_longer_has_stay():
+    assert added(UPSTREAM[: UPSTREAM.index("## Container Name: vllm-")]) == {}
+
+
 def test_a_row_that_upstream_corrected_is_replaced_and_says_so():
     page = UPSTREAM.replace("0.24.0+092c4842", "0.24.1+092c4842")
 
     row = added(page)["vllm", "26.07"]
 
-    assert row[:2] == ("26.07", "0.24.1")
+    assert (row[:2], row[-1]) == (("26.07", "0.24.1"), False)
     assert "recorded before: 0.24.0" in outcome("vllm", row, ROWS["vllm"][1])

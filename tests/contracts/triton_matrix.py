@@ -22,7 +22,7 @@ def matrix_of(text):
     """Rows of each flavour's table as (release, runtime, TensorRT, CUDA), as written in compatibility.md."""
     sections = re.split(r"^## Container Name: (\w+)-python-py3$", text, flags=re.MULTILINE)[1:]
     tables = dict(zip(sections[::2], map(cells, sections[1::2]), strict=True))
-    return {flavour: [stated(row, RUNTIMES[flavour]) for row in tables[flavour]] for flavour in RUNTIMES}
+    return {flavour: [stated(row, RUNTIMES[flavour]) for row in tables.get(flavour, [])] for flavour in RUNTIMES}
 
 
 def cells(section):
@@ -57,7 +57,7 @@ def merged(known, found, commit):
         for row in (each for each in found[flavour] if each[0] >= oldest):
             new = row[0] > max(serves) and not missing(flavour, row[1])
             if before.get(row[0], ())[:4] != row or new:
-                after[row[0]] = (*row, commit, new or row[0] in serves)
+                after[row[0]] = (*row, commit, (new or row[0] in serves) and not missing(flavour, row[1]))
         rows[flavour] = tuple(after[release] for release in sorted(after, reverse=True))
     return rows
 

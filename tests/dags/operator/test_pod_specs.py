@@ -326,19 +326,21 @@ def test_every_step_of_a_run_continues_one_trace_and_reads_what_authenticates_it
     assert not {"TRACEPARENT", "OTEL_EXPORTER_OTLP_HEADERS"} & environment("plan", site, "run-1").keys()
 
 
-def test_steps_that_fetch_models_read_mlflows_token_from_its_secret_and_no_other_step_does():
+@pytest.mark.parametrize(
+    ("source", "steps"), [({"uri": "mlflow:chat@champion"}, {"plan": ("mlflow", "token")}), ({"repo": "org/model"}, {})]
+)
+def test_only_plan_of_a_model_of_mlflow_reads_mlflows_token_from_its_secret(source, steps):
     mlflow = MlflowSite(endpoint="https://mlflow.example", token_secret="mlflow/token")
     site = read_site(SITE).model_copy(update={"mlflow": mlflow})
 
     def secret(step):
-        variables = {variable.name: variable for variable in step_pod(step, spec(), site).spec.containers[0].env}
+        variables = {
+            variable.name: variable for variable in step_pod(step, spec(source=source), site).spec.containers[0].env
+        }
         found = variables.get("MLFLOW_TRACKING_TOKEN")
         return found and (found.value_from.secret_key_ref.name, found.value_from.secret_key_ref.key)
 
-    assert {step: found for step in get_args(Step) if (found := secret(step))} == {
-        "plan": ("mlflow", "token"),
-        "download": ("mlflow", "token"),
-    }
+    assert {step: found for step in get_args(Step) if (found := secret(step))} == steps
 
 
 def test_promote_has_time_for_every_look_at_every_step_of_a_canary():
