@@ -117,6 +117,12 @@ def test_whoever_filled_the_scratch_volume_is_told_which_setting_to_raise():
             False,
             "executable file not found",
         ),
+        (
+            {"exitCode": 128, "reason": "StartError", "message": "error mounting: no space left on device"},
+            "container",
+            True,
+            "no space left on device",
+        ),
     ],
 )
 def test_a_container_that_could_not_say_why_it_ended_is_explained(terminated, kind, retry, words):

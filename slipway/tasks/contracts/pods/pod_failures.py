@@ -107,6 +107,10 @@ NOT_ADMITTED = re.compile(r"^(OutOf.+|UnexpectedAdmissionError|NodeAffinity|Node
 DISRUPTION = "DisruptionTarget"
 """The condition by which those who end a pod from outside say so beforehand."""
 START_ERRORS = {"StartError", "ContainerCannotRun"}
+NO_PROGRAM = re.compile(
+    r"executable file not found|exec format error|exec: .*(no such file or directory|permission denied)"
+)
+"""In what runc says of an image without the program. Other errors are the node's: a full disk, or a failed mount."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,8 @@ def failure_of(pod: Pod, container: str, shape: str) -> PodFailure | None:
     if reason == "OOMKilled":
         return PodFailure("OOMKilled", f"container {container} exceeded its memory limit and was killed", shape)
     if reason in START_ERRORS:
-        return PodFailure("StartError", f"container {container} could not be started: {message or reason}", shape)
+        cause = "StartError" if NO_PROGRAM.search(message) else "container"
+        return PodFailure(cause, f"container {container} could not be started: {message or reason}", shape)
     return _signalled(container, code, message) if code > SIGNALLED else None
 
 
