@@ -9,7 +9,7 @@ from slipway.tasks.pages.differences import Piece, pieces
 from slipway.tasks.pages.templates import render
 
 WHOLE_CHARS = 1 << 20
-"""The part of an answer that is shown: all that a model says at once."""
+"""The part of a prompt or an answer that is shown: all that a model says at once."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ class Pair:
         """Both answers, or what went wrong."""
         first, second = (answer.answer if isinstance(answer, Result) else str(answer) for answer in self.answers)
         return first, second
+
+    @property
+    def asked(self) -> Sequence[Piece]:
+        """The prompt, as it is shown."""
+        return pieces(self.prompt.prompt, self.prompt.prompt, WHOLE_CHARS)
 
     @property
     def answered(self) -> bool:
