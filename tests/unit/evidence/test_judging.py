@@ -375,3 +375,11 @@ def test_the_cost_of_tokens_is_judged_at_each_level(costs, expected):
     released = gated({"metric": "cost_per_million_tokens", "at_most": 2})
 
     assert verdict_of(released, evidence(requests("candidate", [100] * 4), token_costs=costs)) is expected
+
+
+@pytest.mark.parametrize(("cost", "expected"), [(1.5, Verdict.PASSED), (2.5, Verdict.INCONCLUSIVE)])
+def test_a_cost_that_a_busy_load_generator_measured_is_no_reason_to_refuse(cost, expected):
+    level = LoadLevel(concurrency=1)
+    found = evidence(requests("candidate", [100] * 4), token_costs={level: cost}, client_busy={level: 0.95})
+
+    assert verdict_of(gated({"metric": "cost_per_million_tokens", "at_most": 2}), found) is expected

@@ -25,6 +25,8 @@ from slipway.tasks.contracts.measured.measurement import (
 from slipway.tasks.contracts.spec.gate import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
 from slipway.tasks.contracts.spec.load_level import LoadLevel
 
+COST = "cost_per_million_tokens"
+NO_DATA = {COST: "no cost is known: no tokens, or no price in the site's prices"}
 UNITS = {
     "answer_accuracy": "",
     "empty_rate": "",
@@ -38,7 +40,7 @@ UNITS = {
     "output_tokens_per_s": "tokens/s",
     "requests_per_s": "requests/s",
     "goodput_per_s": "requests/s",
-    "cost_per_million_tokens": "",
+    COST: "",
     "perplexity": "",
     "kl_divergence": "nats",
 }
@@ -169,9 +171,12 @@ def _outcomes(metric: str, answers: Sequence[AnswerRow]) -> list[bool]:
 
 def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) -> Line:
     candidate = evidence.level("candidate", level)
-    if expectation.metric == "cost_per_million_tokens":
-        return _of_cost(expectation, level, evidence.token_costs.get(level), len(candidate))
-    samples = _samples(expectation, candidate, evidence.goodput)
+    samples: tuple[float, ...]
+    if expectation.metric == COST:
+        cost = evidence.token_costs.get(level)
+        samples = () if cost is None else (cost,)
+    else:
+        samples = _samples(expectation, candidate, evidence.goodput)
     count = len(samples) if expectation.metric in PER_REQUEST_METRICS else len(candidate)
     baseline: tuple[float, ...] = ()
     late = [lateness(candidate)]
@@ -187,12 +192,6 @@ def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) ->
     )
 
 
-def _of_cost(expectation: Expectation, level: LoadLevel, cost: float | None, count: int) -> Line:
-    if cost is None:
-        return Line(expectation, level, problem="no cost is known: no tokens, or no price in the site's prices")
-    return _checked(Line(expectation, level, (cost,), count=count))
-
-
 def _samples(expectation: Expectation, rows: Sequence[RequestRow], goodput: Goodput) -> tuple[float, ...]:
     if expectation.metric in PER_REQUEST_METRICS:
         return tuple(values(rows, expectation.metric))
@@ -202,7 +201,7 @@ def _samples(expectation: Expectation, rows: Sequence[RequestRow], goodput: Good
 def _checked(line: Line) -> Line:
     problem = None
     if not line.samples:
-        problem = "no data"
+        problem = NO_DATA.get(line.expectation.metric, "no data")
     elif not all(map(math.isfinite, (*line.samples, *line.baseline))):
         problem = "the data has a number that is not finite"
     elif line.count < line.expectation.min_count:
