@@ -4,9 +4,11 @@ import logging
 from dataclasses import dataclass
 
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.fit.ledger import cost_per_hour
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.fit.step_needs import step_shape
 from slipway.tasks.contracts.site.site import quantity
+from slipway.tasks.contracts.spec.gate import UNIT_COST
 from slipway.tasks.contracts.stored.plan import Estimate
 from slipway.tasks.engines.kind_choice import end_of_kind, recommendation
 from slipway.tasks.engines.preflight import chat
@@ -49,6 +51,7 @@ def check(resolution: Resolution, served: Served) -> Findings:
         log.warning(warning)
     estimate = _with_companions(engine.estimate(spec, source), resolution.companion_bytes)
     _check_fit(release, estimate)
+    _check_price(release)
     server_target.check_beside_live(release, served)
     return Findings(estimate, warnings, chat.thinks(documents), recommendation(release, documents))
 
@@ -76,3 +79,15 @@ def _check_fit(release: ResolvedRelease, estimate: Estimate) -> None:
                 remedy=f"Raise shapes.{name}.{resource} in the site file.",
             )
     limits_of([spec], int(quantity(release.serving.shape.memory)))
+
+
+def _check_price(release: ResolvedRelease) -> None:
+    """Refuse a limit of costs that the gate could not judge after all the work."""
+    spec, site = release.spec, release.site
+    if cost_per_hour(release) is None and any(line.metric == UNIT_COST for line in spec.gate.expect):
+        raise InputError(
+            f"gate.expect limits {UNIT_COST} of {spec.name}",
+            found=f"no price for {spec.engine.gpu or 'CPUs'} at site {site.name}",
+            remedy=f"Set prices.{f'gpu_hour.{spec.engine.gpu}' if spec.engine.gpu else 'cpu_hour'} in the site file "
+            "(docs/day-two.md), or remove the limit.",
+        )

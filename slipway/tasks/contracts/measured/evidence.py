@@ -22,11 +22,10 @@ from slipway.tasks.contracts.measured.measurement import (
     summarize,
     values,
 )
-from slipway.tasks.contracts.spec.gate import PER_LEVEL_METRICS, PER_REQUEST_METRICS, Expectation, Goodput
+from slipway.tasks.contracts.spec.gate import PER_LEVEL_METRICS, PER_REQUEST_METRICS, UNIT_COST, Expectation, Goodput
 from slipway.tasks.contracts.spec.load_level import LoadLevel
 
-COST = "cost_per_million_tokens"
-NO_DATA = {COST: "no cost is known: no tokens, or no price in the site's prices"}
+NO_DATA = {UNIT_COST: "no cost is known: no tokens, or no price in the site's prices"}
 UNITS = {
     "answer_accuracy": "",
     "empty_rate": "",
@@ -40,7 +39,7 @@ UNITS = {
     "output_tokens_per_s": "tokens/s",
     "requests_per_s": "requests/s",
     "goodput_per_s": "requests/s",
-    COST: "",
+    UNIT_COST: "",
     "perplexity": "",
     "kl_divergence": "nats",
 }
@@ -172,7 +171,7 @@ def _outcomes(metric: str, answers: Sequence[AnswerRow]) -> list[bool]:
 def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) -> Line:
     candidate = evidence.level("candidate", level)
     samples: tuple[float, ...]
-    if expectation.metric == COST:
+    if expectation.metric == UNIT_COST:
         cost = evidence.token_costs.get(level)
         samples = () if cost is None else (cost,)
     else:

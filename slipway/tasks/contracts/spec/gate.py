@@ -44,6 +44,7 @@ Metric = Literal[
     "perplexity",
     "kl_divergence",
 ]
+UNIT_COST: Metric = "cost_per_million_tokens"
 PER_REQUEST_METRICS: frozenset[str] = frozenset({"ttft_ms", "itl_ms", "latency_ms"})
 PER_LEVEL_METRICS: frozenset[str] = PER_REQUEST_METRICS | {
     "error_rate",
@@ -221,6 +222,12 @@ class Expectation(UserDocument):
             raise ValueError(f"{self.metric} is not measured for the source; only perplexity is")
         if self.of == "live" and self.metric not in COMPARED_WITH_LIVE:
             raise ValueError(f"{self.metric} is not compared with live; {', '.join(sorted(COMPARED_WITH_LIVE))} are")
+        return self
+
+    @model_validator(mode="after")
+    def _costs_have_an_upper_limit(self) -> Self:
+        if self.metric == UNIT_COST and self.at_most is None:
+            raise ValueError(f"{self.metric} is limited by at_most: no release is too cheap")
         return self
 
     @model_validator(mode="after")

@@ -243,6 +243,24 @@ def test_a_template_that_changed_is_another_release_of_the_same_engine(planned, 
     assert second.plan.stages["build"].key == first.plan.stages["build"].key
 
 
+def limited(**limit):
+    line = {"metric": "cost_per_million_tokens", **limit}
+    return spec(gate={**SPEC["gate"], "expect": [*SPEC["gate"]["expect"], line]})
+
+
+def test_a_limit_of_costs_needs_a_price_before_anything_runs(planned, store):
+    with refused(found="no price for CPUs at site test", remedy="Set prices.cpu_hour in the site file"):
+        planned(limited(at_most=2))
+    assert store.written == []
+
+    assert planned(limited(at_most=2), prices={"cpu_hour": 0.05}).data["action"] == "release"
+
+
+def test_no_release_is_too_cheap():
+    with pytest.raises(ValueError, match="no release is too cheap"):
+        limited(at_least=2)
+
+
 SHAPES = SITE["shapes"]
 
 
