@@ -140,12 +140,17 @@ def _type(field: dict[str, Any], definitions: dict[str, Any]) -> str:
 
 def _cell(text: str) -> str:
     """A text that is one cell of a table."""
-    return " ".join(text.split()).replace("|", "\\|").replace("\\\\|", "\\|")
+    return _escaped(" ".join(text.split())).replace("|", "\\|").replace("\\\\|", "\\|")
 
 
 def _text(text: str) -> str:
     """A docstring as paragraphs."""
-    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    return "\n\n".join(_escaped(" ".join(part.split())) for part in text.split("\n\n"))
+
+
+def _escaped(text: str) -> str:
+    """A text in which `<name>` outside backticks is no tag."""
+    return "".join(part if part.startswith("`") else part.replace("<", "&lt;") for part in re.split(r"(`[^`]*`)", text))
 
 
 def command_page() -> str:

@@ -1,6 +1,7 @@
 """The pages of the documentation site: each field of spec and site, each command and each alert is in its reference."""
 
 import importlib.util
+import re
 
 import pytest
 
@@ -45,6 +46,27 @@ def test_every_page_is_in_the_navigation(pages):
     names = [str(path.relative_to(pages)) for path in pages.rglob("*.md") if path.parent.name != "decisions"]
 
     assert [name for name in names if f": {name}\n" not in text] == []
+
+
+def test_no_page_has_a_word_that_a_browser_takes_for_a_tag(pages):
+    found = {f"{path.relative_to(pages)}: {line}" for path in pages.rglob("*.md") for line in tags(path.read_text())}
+
+    assert found == set()
+
+
+def tags(text):
+    """Tags outside code. Python-Markdown, which makes the site, wants code in an item of a list indented by 8."""
+    text = re.sub(r"^ *(```|~~~).*?^ *\1", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines, in_list, code = [], False, False
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if line and indent < 4:
+            in_list = bool(re.match(r" *(\d+\.|[-*]) ", line)) or (in_list and indent > 0)
+        code = indent >= (8 if in_list else 4) and (code or not lines or not lines[-1])
+        if not line or not code:
+            lines.append(line)
+    # code between backticks may go on in the next line
+    return re.findall(r"</?[A-Za-z][^>\n]*>", re.sub(r"(`+)[^`].*?\1", "", "\n".join(lines), flags=re.DOTALL))
 
 
 @pytest.mark.parametrize(
