@@ -1,5 +1,6 @@
 """The chart of an expectation: a dot lies on the shaded side of the limit exactly when its value is allowed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,3 +70,10 @@ def test_a_ratio_stands_beside_one():
     expectation = Expectation(metric="requests_per_s", at_least_ratio=0.9, of="live")
 
     assert beside(judgement(expectation, 0.95), ()) == [("live", 1.0)]
+
+
+@pytest.mark.parametrize("of", ["", " / live"])
+def test_a_judgement_of_an_older_version_names_its_level_as_today(of):
+    expectation = Expectation(metric="ttft_ms", quantile=0.95, at_most=500)
+
+    assert judgement(expectation, 1.0, f"ttft_ms p95 at 4 at once{of}").what == f"ttft_ms p95 at concurrency 4{of}"

@@ -1,9 +1,10 @@
 """The gate's report: one judgement for each expectation, and the worst of them as the verdict."""
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from slipway.tasks.contracts.base import Contract
 from slipway.tasks.contracts.spec.gate import Expectation
@@ -13,6 +14,7 @@ Interval = tuple[float | None, float | None]
 """Low and high end; None for an end that the samples do not bound."""
 
 
+AT_ONCE = re.compile(r" at (\d+) at once\b")
 LINE_ERROR = 0.05
 """Probability that the interval of a line misses the true value: at any look, half of it on each side."""
 
@@ -43,6 +45,12 @@ class Judgement(Contract):
         "an end that the samples do not bound is null",
     )
     why: str = Field(description="one line for a person")
+
+    @field_validator("what", mode="before")
+    @classmethod
+    def _levels_of_older_versions(cls, what: object) -> object:
+        """Older versions called a level `2 at once`; what was measured is found by these words."""
+        return AT_ONCE.sub(r" at concurrency \1", what) if isinstance(what, str) else what
 
 
 def interval_words(interval: Interval | None) -> str:
