@@ -1,9 +1,12 @@
 """The page of all models, whatever there is to show."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from slipway.tasks.contracts.engine.scaling import Autoscale
+from slipway.tasks.contracts.spec.serving import Replicas
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.pages.models import DAYS, PAGE_ROWS, Doing, Link, read_rows, window
 from slipway.tasks.pages.reading import Stored
@@ -62,6 +65,18 @@ def test_a_row_says_what_the_gate_measured_of_the_live_release():
     text = page(["demo"], PageDocuments({**documents(LAYOUT), uri: [*own, measured]})).text
 
     assert "TTFT p95 324 msconcurrency 12 of 64 requests failed" in text  # a line each
+
+
+@pytest.mark.parametrize(
+    ("autoscale", "expected"), [(None, "1 replica"), (Autoscale(metric="request_rate", target=5), "1 to 3 replicas")]
+)
+def test_a_row_says_how_many_replicas_a_scaler_may_make(autoscale, expected):
+    serving = LIVE.spec.serving.model_copy(update={"replicas": Replicas(min=1, max=3), "autoscale": autoscale})
+    live = LIVE.model_copy(update={"spec": LIVE.spec.model_copy(update={"serving": serving})})
+
+    text = page(["demo"], PageDocuments({**documents(LAYOUT), LAYOUT.release("demo", LIVE.id): live})).text
+
+    assert re.search(r"\d( to \d)? replicas?", text)[0] == expected
 
 
 def test_the_strip_goes_back_thirty_days():
