@@ -73,7 +73,7 @@ def compared(judgement: Judgement) -> str:
     )
     number = f"{observed:.3g}{unit.rstrip()} {interval_words(judgement.interval)}".rstrip()
     limit = f"at most {line.limit:g} allowed" if line.is_upper else f"at least {line.limit:g} needed"
-    return f"{name}{where} {number}, {limit}"
+    return f"{name}{where}{':' if ' at ' in where else ''} {number}, {limit}"
 
 
 def explained(judgement: Judgement) -> str:

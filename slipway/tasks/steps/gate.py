@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from slipway.tasks.adapters.judge import expectations
 from slipway.tasks.adapters.judge.comparison import Comparison, compare, of_texts
 from slipway.tasks.adapters.store.evidence_folder import EvidenceFolder
 from slipway.tasks.adapters.workspace import Outcome, Workspace
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.ledger import Ledger, ledger
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.measured.evidence import Evidence, Line, TextLosses, lines
@@ -24,6 +26,8 @@ from slipway.tasks.contracts.stored.release import Release
 from slipway.tasks.pages.reading import RESULT, StoreReader
 from slipway.tasks.pages.report import report_page
 from slipway.tasks.pages.timeline import Point, read_points
+
+log = logging.getLogger(__name__)
 
 DIVERGENCE = Expectation(metric="kl_divergence", at_most=0)
 
@@ -68,10 +72,20 @@ def _costs(release: Release, workspace: Workspace, summaries: Sequence[LevelSumm
     uris = [layout.result(spec.name, release.id, step) for step in STEPS]
     stored = StoreReader(workspace.store).read(dict.fromkeys(uris, RESULT)).values()
     results = [each.value for each in stored if each.value and each.value.run == release.plan.run]
-    live = workspace.documents.release(layout.release(spec.name, release.plan.live)) if release.plan.live else None
+    live = _live(release, workspace)
     tokens = {each.level: each.output_tokens_per_s for each in summaries if each.target == "candidate"}
     resolved = ResolvedRelease(spec, workspace.site)
     return ledger(resolved, release.plan.estimate, results, tokens, live=live.spec if live else None)
+
+
+def _live(release: Release, workspace: Workspace) -> Release | None:
+    """The live release; None where there is none, or its document is lost: a cost is no reason to judge nothing."""
+    name, live = release.spec.name, release.plan.live
+    try:
+        return workspace.documents.release(workspace.layout.release(name, live)) if live else None
+    except InputError as error:
+        log.warning("the candidate's pods are counted without what live gives up: %s", error)
+        return None
 
 
 def _token_costs(summaries: Sequence[LevelSummary], costs: Ledger) -> dict[LoadLevel, float]:
@@ -101,13 +115,18 @@ def _evidence(
         client_busy=_most(summaries, "client_busy"),
         client_chunks=_most(summaries, "client_chunks"),
         token_costs=_token_costs(summaries, costs),
+        currency=costs.currency or "",
     )
 
 
 def _past(release: Release, workspace: Workspace) -> tuple[Point, ...]:
     """Earlier candidates of the model, as their runs measured them."""
-    channel = workspace.documents.channel(release.spec.name)
-    return read_points(channel, workspace.layout, StoreReader(workspace.store))
+    try:
+        channel = workspace.documents.channel(release.spec.name)
+        return read_points(channel, workspace.layout, StoreReader(workspace.store))
+    except InputError as error:
+        log.warning("the report is without earlier releases: %s", error)
+        return ()
 
 
 def _quality(evidence: Evidence) -> list[str]:

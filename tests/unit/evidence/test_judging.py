@@ -383,3 +383,10 @@ def test_a_cost_that_a_busy_load_generator_measured_is_no_reason_to_refuse(cost,
     found = evidence(requests("candidate", [100] * 4), token_costs={level: cost}, client_busy={level: 0.95})
 
     assert verdict_of(gated({"metric": "cost_per_million_tokens", "at_most": 2}), found) is expected
+
+
+def test_a_cost_is_said_with_its_currency():
+    found = evidence(requests("candidate", [100]), token_costs={LoadLevel(concurrency=1): 2.5}, currency="EUR")
+    report, _ = judge(gated({"metric": "cost_per_million_tokens", "at_most": 2}), found)
+
+    assert report.judgements[0].why == "cost_per_million_tokens at concurrency 1 is 2.5 EUR, at most 2 EUR (n=1)"

@@ -7,7 +7,7 @@ import pytest
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from slipway.tasks.contracts.spec.gate import Expectation
 from slipway.tasks.contracts.stored.channel import ChannelEvent
-from slipway.tasks.pages.texts import judged, why
+from slipway.tasks.pages.texts import compared, judged, why
 
 
 def judgement(metric, observed, count, verdict=Verdict.FAILED, **limit):
@@ -36,6 +36,13 @@ def judgement(metric, observed, count, verdict=Verdict.FAILED, **limit):
 )
 def test_a_share_is_said_as_a_count(line, words):
     assert judged(line) == words
+
+
+def test_a_level_and_a_number_do_not_run_together():
+    line = judgement("cost_per_million_tokens", 3.1, 8, at_most=2.5)
+    line = line.model_copy(update={"what": "cost_per_million_tokens at concurrency 8", "unit": "EUR"})
+
+    assert compared(line) == "cost per million tokens at concurrency 8: 3.1 EUR, at most 2.5 allowed"
 
 
 def event(kind, reason=""):

@@ -76,6 +76,8 @@ class Evidence:
     """Chunks that arrived, as a share of those that the load generator can stamp, by level, where that is known."""
     token_costs: Mapping[LoadLevel, float] = field(default_factory=dict)
     """What a million output tokens of the candidate cost, by level, where the site has prices."""
+    currency: str = ""
+    """Of token_costs."""
 
     def level(self, target: Target, level: LoadLevel) -> list[RequestRow]:
         """Rows of one target at one level."""
@@ -101,6 +103,9 @@ class Line:
     """Chunks that arrived, as a share of those that the load generator can stamp, where that is known."""
     client_late: float | None = None
     """Share of the time to first token before requests were sent, at a request rate."""
+
+    currency: str = ""
+    """Of a cost."""
 
     @property
     def clients_limit(self) -> str:
@@ -130,7 +135,7 @@ class Line:
     @property
     def unit(self) -> str:
         """Unit of the observation; a ratio has none."""
-        return "x" if self.expectation.of else UNITS[self.expectation.metric]
+        return "x" if self.expectation.of else UNITS[self.expectation.metric] or self.currency
 
 
 def lines(expectations: Sequence[Expectation], levels: Sequence[LoadLevel], evidence: Evidence) -> Iterator[Line]:
@@ -171,9 +176,10 @@ def _outcomes(metric: str, answers: Sequence[AnswerRow]) -> list[bool]:
 def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) -> Line:
     candidate = evidence.level("candidate", level)
     samples: tuple[float, ...]
+    currency = ""
     if expectation.metric == UNIT_COST:
         cost = evidence.token_costs.get(level)
-        samples = () if cost is None else (cost,)
+        samples, currency = () if cost is None else (cost,), evidence.currency
     else:
         samples = _samples(expectation, candidate, evidence.goodput)
     count = len(samples) if expectation.metric in PER_REQUEST_METRICS else len(candidate)
@@ -185,7 +191,7 @@ def _at_level(expectation: Expectation, level: LoadLevel, evidence: Evidence) ->
         late.append(lateness(live))
         count = min(count, len(baseline) if expectation.metric in PER_REQUEST_METRICS else len(live))
     client_late = max((share for share in late if share is not None), default=None)
-    line = Line(expectation, level, samples, baseline, count, client_late=client_late)
+    line = Line(expectation, level, samples, baseline, count, client_late=client_late, currency=currency)
     return _checked(
         replace(line, client_busy=evidence.client_busy.get(level), client_chunks=evidence.client_chunks.get(level))
     )

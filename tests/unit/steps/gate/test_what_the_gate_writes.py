@@ -50,6 +50,16 @@ def judged(surroundings):
     return outcome, folder
 
 
+def test_a_lost_release_and_a_damaged_channel_cost_the_report_and_not_the_verdict(surroundings):
+    candidate = release(live="demo-000000000000", gate={**SPEC["gate"], "expect": EXPECT})
+    surroundings.store.put_bytes(surroundings.layout.channel(candidate.spec.name), b"{")
+
+    outcome = gate.run(candidate, surroundings)
+
+    assert outcome.data["verdict"] == "inconclusive"
+    assert surroundings.evidence(candidate).read("report.html")
+
+
 def test_the_report_says_why_and_shows_earlier_releases(judged):
     _, folder = judged
     page = folder.read("report.html").decode()
