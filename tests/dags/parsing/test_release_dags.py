@@ -195,7 +195,7 @@ def test_a_broken_spec_is_an_import_error_that_names_the_file_while_the_others_l
     assert set(found.dags) == {"release__demo", "rollback__demo", "remove_failed_pods", "retention"}
     ((file, text),) = found.import_errors.items()
     assert file.endswith("broken_specs.py")
-    for expected in ("bad.yaml: name:", "worse.yaml:2:1: not valid YAML", "twice.yaml: name demo is taken by"):
+    for expected in ("bad.yaml:15:1: name:", "worse.yaml:2:1: not valid YAML", "twice.yaml: name demo is taken by"):
         assert expected in text
 
 
