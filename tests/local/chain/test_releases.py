@@ -106,7 +106,7 @@ def dags_test(chain, **conf):
     airflow = shutil.which("airflow", path=environment["PATH"])
     command = [airflow, "dags", "test", f"release__{MODEL}", "--conf", json.dumps(conf)]
     done = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=150, check=False
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
 

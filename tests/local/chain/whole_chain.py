@@ -118,7 +118,7 @@ class Chain:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=150,
+            timeout=600,
             check=False,
         )
         assert list(self.scratch.iterdir()) == []
