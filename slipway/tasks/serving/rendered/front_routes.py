@@ -140,7 +140,7 @@ function envoy_on_response(handle)
   local text = body and body:getBytes(0, math.min(body:length(), 256)) or ""
   for _, start in ipairs({STARTS}) do
     if text:find('^{"error":%s*"' .. start) then
-      headers:replace(":status", "400")
+      handle:headers():replace(":status", "400")  -- those from before the wait for the body are gone
     end
   end
 end
