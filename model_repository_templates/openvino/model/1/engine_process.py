@@ -4,6 +4,7 @@ ContinuousBatchingPipeline.step of OpenVINO GenAI (2026.4) keeps Python's lock u
 else runs while the model computes: each tokenization and each response waits for several steps to end.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -136,6 +137,11 @@ class EngineProcess:
         return answer
 
     def _ended(self) -> EngineError:
+        with contextlib.suppress(EOFError, OSError):
+            while self._connection.poll():  # its last words, unread by whoever could send no more
+                failed, answer = self._connection.recv()
+                if failed:
+                    return EngineError(answer)
         code = self._wait()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with {code}"
         return EngineError(
