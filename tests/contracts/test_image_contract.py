@@ -22,7 +22,8 @@ OPTIONAL = {"opentelemetry"}
 """Steps run without spans where it is absent, and say so."""
 OF_OTHER_IMAGES = {
     *("slipway.tasks.steps.plan", "slipway.tasks.engines.registry"),
-    *("slipway.tasks.adapters.hub.hub", "slipway.tasks.adapters.judge.expectations"),
+    *("slipway.tasks.adapters.hub.hub", "slipway.tasks.adapters.hub.sources"),
+    "slipway.tasks.adapters.judge.expectations",
 }
 """Modules that a step of another image loads, and the table that loads one engine, which an image names."""
 NOT_IN = {
