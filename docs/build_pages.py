@@ -24,7 +24,7 @@ from slipway.tasks.contracts.site.site import Site  # noqa: E402
 from slipway.tasks.contracts.spec.spec import ReleaseSpec  # noqa: E402
 
 SOURCE = f"https://github.com/{os.environ.get('GITHUB_REPOSITORY', 'OWNER/slipway')}/blob/main"
-"""Where links that leave the site lead; GitHub names its repository to a workflow."""
+"""Links that leave the site lead here. GitHub sets the variable in a workflow."""
 ROOT_PAGES = {"README.md": "index.md", "SECURITY.md": "SECURITY.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
 ROOT_PAGES |= {"CHANGELOG.md": "CHANGELOG.md"}
 LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?(?=\))")

@@ -70,7 +70,7 @@ class RunState(Document):
 
 
 class Service(Document):
-    """Where a model answers."""
+    """The Service at which a model answers."""
 
     host: str
     ports: dict[str, int]

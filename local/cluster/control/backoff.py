@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 FIRST_S, LONGEST_S = 0.005, 1000.0
-"""Of the work queues of the controller manager (client-go, util/workqueue, Kubernetes 1.36)."""
+"""The work queues of the controller manager use these (client-go, util/workqueue, Kubernetes 1.36)."""
 
 
 @dataclass

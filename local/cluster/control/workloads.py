@@ -25,7 +25,7 @@ from .backoff import Backoff
 REVISION = "deployment.kubernetes.io/revision"
 HASH = "pod-template-hash"
 OWN_ANNOTATIONS = {REVISION, "kubectl.kubernetes.io/last-applied-configuration"}
-"""Of a Deployment, which its ReplicaSets do not get."""
+"""A Deployment does not pass these on to its ReplicaSets."""
 LOOK_S = 1.0
 log = logging.getLogger(__name__)
 CreatePod = Callable[[Object], Object]

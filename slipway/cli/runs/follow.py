@@ -234,6 +234,6 @@ def follow(
 
 
 def place(task: Task) -> tuple[int, str, str]:
-    """Where a step comes in its run: sorts tasks."""
+    """A key that sorts tasks in the order in which a run takes them."""
     started = task.started_at.isoformat() if task.started_at else "~"
     return (ORDER.index(task.task_id) if task.task_id in ORDER else len(ORDER), started, task.task_id)

@@ -97,7 +97,7 @@ def positions_in(data: bytes) -> Positions:
 
 
 def _child(node: Any, part: int | str) -> tuple[Any, Any]:
-    """Where an entry begins, and its value; None twice if the collection has no such entry."""
+    """The node at which an entry begins, and the node of its value; None twice if there is no such entry."""
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part], node.value[part]
     if isinstance(node, yaml.MappingNode):

@@ -1,4 +1,4 @@
-"""Tokens that a key may use a minute: when it is refused, for how long, and whom that concerns."""
+"""A quota of tokens refuses the key that used it up, says when to ask again, and leaves other keys alone."""
 
 import asyncio
 import json

@@ -31,7 +31,7 @@ MAX_BIASED = 1024
 """Tokens with a bias. Each engine has a row of them for every request, which takes time at every token."""
 
 MOST_DIGITS = 10
-"""Of the id of a token."""
+"""The id of a token has no more digits than this."""
 
 BAD_WORDS, JSON_SCHEMA, LOGIT_BIAS = "bad_words", "json_schema", "logit_bias"
 BIAS_BOUNDS = Bounds(chars=64 * MAX_BIASED)

@@ -1,4 +1,4 @@
-"""Where models come from: the Hub, folders of an object store, MLflow's registry. Steps see one Hub."""
+"""Makes one Hub, as steps see it, of the Hub itself, folders of an object store, and MLflow's registry."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

@@ -32,7 +32,7 @@ for API keys."""
 
 @dataclass(frozen=True)
 class ModelState:
-    """The model of one release, read anew at every call."""
+    """The model of one release. Each call reads the cluster and the store again."""
 
     release: Release
     release_uri: str
