@@ -82,12 +82,12 @@ class Watcher(threading.Thread):
 
     def _look_at(self, folder):
         try:
-            arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
             environment = (folder / "environ").read_bytes()
+            arguments = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
         except OSError:
             return
         if TOKEN.encode() in arguments:
             self.arguments.add(arguments)
-        if TOKEN.encode() in environment:
+        if TOKEN.encode() in environment and arguments:  # none: it is being replaced, or ended after the first read
             step = STEP.search(arguments)
             self.environments.add(step[1].decode() if step else arguments.decode())

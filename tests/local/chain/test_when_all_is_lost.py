@@ -46,7 +46,7 @@ def slipway(chain, *arguments):
 def commands(lost):
     """The page's commands for what was lost, in its order."""
     section = re.search(rf"^### {lost}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)[1]
-    return [line.split() for line in re.findall(r"^ {7}slipway (.+)$", section, re.MULTILINE)]
+    return [line.split() for line in re.findall(r"^ +slipway (.+)$", section, re.MULTILINE)]
 
 
 def give(chain, lines, backup=""):
