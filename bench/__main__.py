@@ -42,7 +42,6 @@ BENCHMARKS = (
     Benchmark("airflow.status", "local", "--readings 3", ""),
     Benchmark("airflow.pages", "airflow", "--readings 3", ""),
     Benchmark("airflow.step_imports", "local", ""),
-    Benchmark("airflow.step_overhead", "local", "--runs 3", "--notice-s 0 1"),
     Benchmark("transfer.transfer", "tasks", "--set 8x64MB 200x64kB", "--size full"),
     Benchmark("transfer.transfer", "tasks", None, "--mb-s 100 --set 8x64MB"),
     Benchmark("transfer.transfer", "tasks", "--moto --set 8x16MB --rounds 3", "--moto --size full"),
@@ -57,7 +56,7 @@ BENCHMARKS = (
     Benchmark("serving.openai", "local", None),
     Benchmark("serving.gate_statistics", "tasks", None),
 )
-"""Interleaved rounds are five where --rounds, --runs or --readings do not say three."""
+"""Interleaved rounds are five where --rounds or --readings do not say three."""
 NAMES = sorted({each.name for each in BENCHMARKS})
 QUICK = {each.name for each in BENCHMARKS if each.quick is not None}
 """The others run with their full options where they are named."""
