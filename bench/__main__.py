@@ -50,7 +50,6 @@ BENCHMARKS = (
     Benchmark("serving.serving", "tasks", ""),
     Benchmark("serving.serving", "tasks", None, "--smollm2"),
     Benchmark("serving.aiperf", "tasks", "--rounds 3 --answers 4"),
-    Benchmark("serving.chunk_rate", "tasks", "--rates"),
     Benchmark("serving.hostile", "tasks", None, "--requests 2000"),
     Benchmark("serving.front", "local", None),
     Benchmark("serving.openai", "local", None),

@@ -4,7 +4,7 @@ The measurement sends chunks from this process to itself as fast as both ends ca
 as it is now. A process whose clients get chunks at a steady rate needs room for the moments at which many of its
 threads wake up together. TRUSTED is the share of the measured rate that is assumed to be safe: with 128 clients the
 load test reported what was sent up to 3,200 or 6,400 chunks a second, on two cores that other work needed too
-(bench.serving.chunk_rate, docs/performance.md).
+(docs/performance.md).
 """
 
 import time

@@ -1,6 +1,6 @@
 """A stand-in for Triton that streams chunks over gRPC at a known pace and remembers when it sent them.
 
-The load generator is measured against it (bench.serving.chunk_rate), and measures itself against it when it starts.
+The load generator measures itself against it when it starts.
 Messages are serialised once, so that the stand-in takes as little of the CPU as Python allows. Times are those of
 time.monotonic, which on Linux is one clock for all processes of a machine (clock_gettime(2), CLOCK_MONOTONIC).
 """
