@@ -45,7 +45,6 @@ BENCHMARKS = (
     Benchmark("transfer.transfer", "tasks", "--set 8x64MB 200x64kB", "--size full"),
     Benchmark("transfer.transfer", "tasks", None, "--mb-s 100 --set 8x64MB"),
     Benchmark("transfer.transfer", "tasks", "--moto --set 8x16MB --rounds 3", "--moto --size full"),
-    Benchmark("transfer.publish", "tasks", "--rounds 3", "--size full"),
     Benchmark("airflow.pod_start", "tasks", "--rounds 3", "--size full"),
     Benchmark("serving.serving", "tasks", ""),
     Benchmark("serving.serving", "tasks", None, "--smollm2"),
