@@ -1,14 +1,11 @@
-"""A stand-in for Triton that streams chunks over gRPC at a known pace and remembers when it sent them.
+"""A stand-in for Triton that streams chunks over gRPC at a known pace: the load generator measures itself against it.
 
-The load generator measures itself against it when it starts.
-Messages are serialised once, so that the stand-in takes as little of the CPU as Python allows. Times are those of
-time.monotonic, which on Linux is one clock for all processes of a machine (clock_gettime(2), CLOCK_MONOTONIC).
+Messages are serialised once, so that the stand-in takes as little of the CPU as Python allows.
 """
 
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Self
 
 LOOPBACK = "127.0.0.1"
@@ -18,16 +15,6 @@ METHODS = "/inference.GRPCInferenceService/"
 LENGTH_BYTES = 4
 """A text in raw contents is preceded by its length (Triton's protocol/extension_binary_data, BYTES)."""
 GRACE_S = 5.0
-
-
-@dataclass(frozen=True)
-class Sent:
-    """One answer: monotonic seconds at which its request arrived and its first and last chunk were sent."""
-
-    asked_s: float
-    first_s: float
-    last_s: float
-    chunks: int
 
 
 class PacedServer:
@@ -44,7 +31,6 @@ class PacedServer:
         import grpc
 
         self.first_s, self.gap_s = first_s, gap_s
-        self._sent: list[Sent] = []
         self._messages = _Messages()
         self._pool = ThreadPoolExecutor(clients + 1)
         self._server = grpc.server(self._pool, options=[("grpc.so_reuseport", 0)])
@@ -72,24 +58,14 @@ class PacedServer:
         """The model's configuration, as a client reads it once."""
         return self._messages.config
 
-    def taken(self) -> list[Sent]:
-        """What was sent since the last call, one for each answer that ended."""
-        sent, self._sent = self._sent, []
-        return sent
-
     def _stream(self, requests: Iterator[bytes], _: Any) -> Iterator[bytes]:
         for request in requests:
-            asked_s = time.monotonic()
             chunks = self._messages.tokens(request)
-            due_s = asked_s + self.first_s
-            first_s = last_s = asked_s
+            due_s = time.monotonic() + self.first_s
             for number in range(chunks):
                 if (left_s := due_s + number * self.gap_s - time.monotonic()) > 0:
                     time.sleep(left_s)
-                last_s = time.monotonic()
-                first_s = first_s if number else last_s
                 yield self._messages.last if number == chunks - 1 else self._messages.chunk
-            self._sent.append(Sent(asked_s, first_s, last_s, chunks))
 
 
 class _Messages:
