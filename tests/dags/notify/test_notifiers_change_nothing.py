@@ -48,6 +48,19 @@ class Hangs(BaseNotifier):
         HELD.wait()
 
 
+class Asks(BaseNotifier):
+    """Asks Airflow for something, through a channel that takes one question at a time."""
+
+    channel = threading.Lock()
+
+    def notify(self, context):
+        free = self.channel.acquire(blocking=False)
+        HELD.wait(0.1)
+        CALLS.append(free)
+        if free:
+            self.channel.release()
+
+
 class Stranger:
     """No notifier."""
 
@@ -84,6 +97,12 @@ def test_one_that_fails_is_logged_and_the_others_are_called(calls, caplog, bad, 
     (record,) = (each for each in caplog.records if each.levelname == "ERROR" and "notifier" in each.message)
     assert all(each in record.message for each in words)
     assert "password" not in record.message
+
+
+def test_none_is_called_while_another_asks_airflow_for_its_connection(calls):
+    send(NOTICE, [of("Asks"), of("Asks"), of("Asks")], {})
+
+    assert calls == [True, True, True]
 
 
 def test_arguments_are_filled_in_and_never_rendered_by_airflow(calls):
