@@ -24,8 +24,8 @@ SUBJECT_PREFIX = "jwt:"
 """What the name of a client begins with that has a token and no key; the token's subject follows."""
 OTHER_SUBJECTS = f"{SUBJECT_PREFIX}*"
 """What metrics call all such clients without a quota of their own."""
-MOST_LETTERS = 128
-"""Letters of a subject that count; Kubernetes' longest, system:serviceaccount:NAMESPACE:NAME, may have more."""
+MOST_LETTERS, DIGEST_DIGITS = 128, 16
+"""Letters of a subject that a name shows, and hexadecimal digits of its SHA-256 where they are not all of it."""
 CLIENT_HEADER = "x-slipway-client"
 """Header by which OpenAI's API learns the name of the key from the front, which removes a client's own."""
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
@@ -61,6 +61,17 @@ class ApiKey:
 def label_of(client: str, quotas: Container[str]) -> str:
     """What metrics call a client, by the names that have quotas: of subjects an issuer may have any number."""
     return OTHER_SUBJECTS if client.startswith(SUBJECT_PREFIX) and client not in quotas else client
+
+
+def subject_name(subject: str) -> str:
+    """The name of a client that has a token with this subject; the front makes the same one.
+
+    A subject of few and small letters is shown as it is. Otherwise a digest follows what is left of it, after a letter
+    that no subject keeps: so no two subjects have one name, and share a quota.
+    """
+    shown = re.sub(rb"[^a-z0-9._-]", b"_", subject.encode().lower())[:MOST_LETTERS].decode()
+    digest = "" if shown == subject else f"~{sha256_of_key(subject)[:DIGEST_DIGITS]}"
+    return f"{SUBJECT_PREFIX}{shown}{digest}"
 
 
 def new_secret() -> str:

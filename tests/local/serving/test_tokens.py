@@ -11,7 +11,7 @@ import pytest
 from tritonclient import grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
-from slipway.tasks.contracts.api_keys import CLIENT_HEADER, file_of, new_secret
+from slipway.tasks.contracts.api_keys import CLIENT_HEADER, file_of, new_secret, subject_name
 from slipway.tasks.contracts.site.authentication import TokenIssuer
 from slipway.tasks.serving.rendered import front
 from tests.local.serving.front_alone import Front, UnixServer
@@ -21,8 +21,11 @@ from tests.support.paths import ENVIRONMENTS
 from tests.support.waiting import until
 
 ISSUER, AUDIENCE, KEY = "https://id.example", "models", new_secret()
+CAROL = "Carol|1@id.example"
 LONG = "system_serviceaccount_" + "a" * 63 + "_" + "b" * 41
 """A subject that has a quota, of 127 letters."""
+SUBJECTS = [CAROL, CAROL.lower(), "carol_1_id.example", "carol_1@id.example", "carol~1", "Zoë", "\x00", "a b", " ", "~"]
+SUBJECTS += [LONG, f"{LONG}2", f"{LONG}23", f"{LONG}24", "a" * 20_000, "a" * 19_999]
 MAKE = """
 import json, sys, time
 import jwt
@@ -31,7 +34,7 @@ from jwt.algorithms import RSAAlgorithm
 
 ours, other = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
 public = {**json.loads(RSAAlgorithm.to_jwk(ours.public_key())), "kid": "a", "alg": "RS256", "use": "sig"}
-claims = {"iss": sys.argv[1], "aud": sys.argv[2], "sub": "Carol|1@id.example", "exp": time.time() + 86400}
+claims = {"iss": sys.argv[1], "aud": sys.argv[2], "sub": json.loads(sys.argv[3])[0], "exp": time.time() + 86400}
 
 def made(key=ours, algorithm="RS256", **changes):
     chosen = {name: value for name, value in {**claims, **changes}.items() if value is not None}
@@ -40,7 +43,7 @@ def made(key=ours, algorithm="RS256", **changes):
 print(json.dumps({
     "jwks": {"keys": [public]},
     "right": made(),
-    "long": [made(sub=sys.argv[3]), made(sub=sys.argv[3] + "2")],
+    "tokens": [made(sub=each) for each in json.loads(sys.argv[3])],
     "wrong": {
         "of another key": made(other),
         "of another issuer": made(iss="https://evil.example"),
@@ -57,7 +60,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def made():
-    command = [ENVIRONMENTS / "airflow/bin/python", "-W", "ignore", "-c", MAKE, ISSUER, AUDIENCE, LONG]
+    command = [ENVIRONMENTS / "airflow/bin/python", "-W", "ignore", "-c", MAKE, ISSUER, AUDIENCE, json.dumps(SUBJECTS)]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -99,18 +102,21 @@ def door(made, tmp_path_factory):
 def test_a_token_lets_in_and_its_subject_goes_on_and_it_does_not(door, made, path):
     answer = httpx.get(f"{door.url}{path}", headers={**bearer(made["right"]), CLIENT_HEADER: "mallory"})
 
-    assert (answer.status_code, answer.json()[CLIENT_HEADER]) == (200, "jwt:carol_1_id.example")
+    assert (answer.status_code, answer.json()[CLIENT_HEADER]) == (200, "jwt:carol_1_id.example~58649794ba6ae89d")
     assert "authorization" not in answer.json()
 
 
-def test_long_subjects_are_told_apart(door, made):
-    answers = [httpx.get(f"{door.url}/v1/models", headers=bearer(token)).json() for token in made["long"]]
+def test_no_two_subjects_have_one_name(door, made):
+    """Of whatever length and letters: each has its own quota. The site knows the names before the front makes them."""
+    answers = [httpx.get(f"{door.url}/v1/models", headers=bearer(token)).json() for token in made["tokens"]]
+    names = [each[CLIENT_HEADER] for each in answers]
 
-    assert [each[CLIENT_HEADER] for each in answers] == [f"jwt:{LONG}", f"jwt:{LONG}2"]
+    assert names == [subject_name(each) for each in SUBJECTS]
+    assert len(set(names)) == len(SUBJECTS)
 
 
 def test_metrics_name_no_subject_without_a_quota_of_its_own(door, made):
-    for token in (made["right"], made["long"][0], KEY):
+    for token in (made["right"], made["tokens"][SUBJECTS.index(LONG)], KEY):
         httpx.get(f"{door.url}/v1/models", headers=bearer(token))
 
     def clients():

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from slipway.tasks.adapters.kube.workload_state import LEADER_WORKER_SET, SET_NAME, SET_REVISION, is_available
+from slipway.tasks.contracts.api_keys import subject_name
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease
@@ -258,6 +259,16 @@ def test_the_fronts_argument_holds_all_quotas_that_a_site_may_have_or_is_refused
     assert "`*`" in caught.value.remedy
     with pytest.raises(ValidationError, match="at most 200 items"):
         Authentication(quotas=dict.fromkeys([*names, "one-more"], quota))
+
+
+def test_the_quota_of_a_subject_counts_for_the_name_that_the_front_gives_it():
+    subject, quota = "Carol|1@id.example", Quota(requests_per_minute=5, tokens_per_minute=7)
+    pod = pods(manifests.deployment(version(1), URI, with_quotas({f"jwt:{subject}": quota}), TEMPLATES))[0]
+    commands = {each["name"]: each["command"] for each in [*pod["initContainers"], *pod["containers"]]}
+
+    assert f"--tokens-per-minute={subject_name(subject)}=7" in commands["openai"]
+    assert f'"value":"{subject_name(subject)}"' in str(commands["front"])
+    assert subject not in str(commands)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from slipway.tasks.contracts.api_keys import MOST_LETTERS, NAME, OWN_KEY_VARIABLE, SUBJECT_PREFIX
+from slipway.tasks.contracts.api_keys import NAME, OWN_KEY_VARIABLE, SUBJECT_PREFIX
 from slipway.tasks.contracts.base import UserDocument
 from slipway.tasks.contracts.kubernetes_text import ObjectName
 
@@ -15,7 +15,8 @@ KEYS_FILE = "keys"
 
 EVERY_OTHER = "*"
 """Name of the quota of all keys that have none of their own."""
-QuotaName = Annotated[str, Field(pattern=rf"^(\*|{NAME.pattern}|{SUBJECT_PREFIX}[a-z0-9._-]{{1,{MOST_LETTERS}}})$")]
+QuotaName = Annotated[str, Field(pattern=rf"^(\*|{NAME.pattern}|{SUBJECT_PREFIX}[ -~]{{1,256}})$")]
+"""After the prefix, a token's subject as the token has it."""
 MOST_QUOTAS = 200
 """The front has all of them in one argument."""
 MOST_PORT = 65_535

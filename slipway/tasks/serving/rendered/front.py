@@ -9,12 +9,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slipway.tasks.contracts.api_keys import CLIENT_HEADER
+from slipway.tasks.contracts.api_keys import CLIENT_HEADER, SUBJECT_PREFIX, subject_name
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.site.authentication import KEYS_FILE, Quota, TokenIssuer
 from slipway.tasks.contracts.site.site import ServingSite, Site
@@ -269,7 +270,14 @@ def _access(serving: ServingSite) -> Access:
 
 
 def _quotas(serving: ServingSite) -> list[tuple[str, Quota]]:
-    return [] if serving.authentication == "none" else sorted(serving.authentication.quotas.items())
+    """By the names that the front gives to clients."""
+    given = {} if serving.authentication == "none" else serving.authentication.quotas
+    return sorted(((_client_name(name), quota) for name, quota in given.items()), key=itemgetter(0))
+
+
+def _client_name(name: str) -> str:
+    subject = name.removeprefix(SUBJECT_PREFIX)
+    return name if subject == name else subject_name(subject)
 
 
 def _keys_volume(serving: ServingSite) -> dict[str, Any] | None:

@@ -61,7 +61,7 @@ _GUARD = """
 local bit = require("bit")
 local band, bnot, bor, bxor, ror, rshift, tobit = bit.band, bit.bnot, bit.bor, bit.bxor, bit.ror, bit.rshift, bit.tobit
 
--- SHA-256 of FIPS 180-4, for texts of one block
+-- SHA-256 of FIPS 180-4
 local START = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}
 local ROUND = {
   0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -76,8 +76,7 @@ local ROUND = {
 local LONGEST, LONGEST_NAME = 55, 63
 local schedule = {}
 
-local function sha256(text)
-  local block = text .. "\\128" .. ("\\0"):rep(61 - #text) .. string.char(rshift(#text * 8, 8), band(#text * 8, 255))
+local function add_block(words, block)
   for index = 1, 16 do
     local p, q, r, s = block:byte(index * 4 - 3, index * 4)
     schedule[index] = tobit(((p * 256 + q) * 256 + r) * 256 + s)
@@ -87,16 +86,26 @@ local function sha256(text)
     schedule[index] = tobit(schedule[index - 16] + bxor(ror(x, 7), ror(x, 18), rshift(x, 3))
       + schedule[index - 7] + bxor(ror(y, 17), ror(y, 19), rshift(y, 10)))
   end
-  local a, b, c, d, e, f, g, h = unpack(START)
+  local a, b, c, d, e, f, g, h = unpack(words)
   for index = 1, 64 do
     local one = tobit(h + bxor(ror(e, 6), ror(e, 11), ror(e, 25)) + bxor(band(e, f), band(bnot(e), g))
       + ROUND[index] + schedule[index])
     local two = tobit(bxor(ror(a, 2), ror(a, 13), ror(a, 22)) + bxor(band(a, b), band(a, c), band(b, c)))
     a, b, c, d, e, f, g, h = tobit(one + two), a, b, c, tobit(d + one), e, f, g
   end
-  local words = {a, b, c, d, e, f, g, h}
+  local mixed = {a, b, c, d, e, f, g, h}
   for index = 1, 8 do
-    words[index] = tobit(words[index] + START[index])
+    words[index] = tobit(words[index] + mixed[index])
+  end
+end
+
+local function sha256(text)
+  local bits, words = #text * 8, {unpack(START)}
+  local length = string.char(0, 0, 0, 0, rshift(bits, 24), band(rshift(bits, 16), 255), band(rshift(bits, 8), 255),
+    band(bits, 255))
+  local padded = text .. "\\128" .. ("\\0"):rep((55 - #text) % 64) .. length
+  for first = 1, #padded, 64 do
+    add_block(words, padded:sub(first, first + 63))
   end
   return words
 end
@@ -177,12 +186,22 @@ local function found_or_none(handle, find, given)
   handle:logErr(name)
 end
 
--- Of a token that Envoy has checked. Other letters than those of a name could break a line of a log or of metrics
+-- As slipway/tasks/contracts/api_keys.py names them. Other letters could break a line of a log or of metrics
+local function subject_name(subject)
+  local shown = subject:lower():gsub("[^a-z0-9._-]", "_"):sub(1, MOST_LETTERS)
+  if shown ~= subject then
+    local words = sha256(subject)
+    shown = shown .. "~" .. (bit.tohex(words[1]) .. bit.tohex(words[2])):sub(1, DIGEST_DIGITS)
+  end
+  return "SUBJECT_PREFIX" .. shown
+end
+
+-- Of a token that Envoy has checked
 local function token_subject(handle)
   local checked = handle:streamInfo():dynamicMetadata():get("envoy.filters.http.jwt_authn")
   local subject = checked and checked["TOKEN_FIELD"] and checked["TOKEN_FIELD"]["sub"]
   if type(subject) == "string" and subject ~= "" then
-    return "SUBJECT_PREFIX" .. subject:lower():gsub("[^a-z0-9._-]", "_"):sub(1, MOST_LETTERS)
+    return subject_name(subject)
   end
 end
 
@@ -332,6 +351,7 @@ def _guard(paths: tuple[str, ...], method: str, quotas: Iterable[str]) -> str:
         "QUOTA_SUBJECTS": _lua_set(subjects),
         "OTHER_SUBJECTS": api_keys.OTHER_SUBJECTS,
         "MOST_LETTERS": str(api_keys.MOST_LETTERS),
+        "DIGEST_DIGITS": str(api_keys.DIGEST_DIGITS),
         "LABEL_FIELD": LABEL,
         "OPEN_PATHS": _lua_set(paths),
         "OPEN_METHOD": method,
