@@ -68,6 +68,23 @@ class ClusterProcess:
         self.process.stdout.close()
 
 
+def kill_container(state, pod, container):
+    """SIGKILL of the first process of a pod's container; `state` is the cluster's folder."""
+    attempts = (state / "pods" / pod["metadata"]["uid"] / "containers" / container).glob("*/started.json")
+    newest = max(attempts, key=lambda file: int(file.parent.name))
+    os.kill(json.loads(newest.read_text())["pid"], signal.SIGKILL)
+
+
+def restart_counts(pods):
+    """How often each container of these pods was started again, by the pod's name and its own."""
+    return {
+        (pod["metadata"]["name"], each["name"]): each["restartCount"]
+        for pod in pods
+        for statuses in ("containerStatuses", "initContainerStatuses")
+        for each in pod["status"].get(statuses) or []
+    }
+
+
 def _of_process(folder):
     """Command line and environment of a process."""
     try:

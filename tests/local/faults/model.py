@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import itertools
-import json
 import os
 import signal
 import urllib.request
@@ -19,6 +18,7 @@ from slipway.tasks.serving.rendered.manifests import MODEL_LABEL, RELEASE_LABEL
 from slipway.tasks.steps import revert
 from tests.fakes import rollouts
 from tests.fakes.cluster import MemoryCluster
+from tests.support.cluster_process import restart_counts
 from tests.support.waiting import until
 
 NAME = "demo"
@@ -180,20 +180,9 @@ class Model:
         os.kill(pid, signal.SIGKILL)
         return restarts
 
-    def kill(self, pod, container, state):
-        """SIGKILL of the first process of a pod's container; `state` is the cluster's folder."""
-        attempts = (state / "pods" / pod["metadata"]["uid"] / "containers" / container).glob("*/started.json")
-        newest = max(attempts, key=lambda file: int(file.parent.name))
-        os.kill(json.loads(newest.read_text())["pid"], signal.SIGKILL)
-
     def restarts(self, release_id):
         """How often each container of each pod of a release was started again, by pod and container."""
-        return {
-            (pod["metadata"]["name"], each["name"]): each["restartCount"]
-            for pod in self.cluster.find("Pod", {RELEASE_LABEL: release_id})
-            for statuses in ("containerStatuses", "initContainerStatuses")
-            for each in pod["status"][statuses]
-        }
+        return restart_counts(self.cluster.find("Pod", {RELEASE_LABEL: release_id}))
 
     def started_again(self, release_id, restarts):
         """Wait until the release's only pod is ready, with a Triton that was started again more often than that."""

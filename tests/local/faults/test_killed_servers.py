@@ -2,6 +2,7 @@
 
 from slipway.tasks.serving.rendered.manifests import RELEASE_LABEL
 from tests.local.faults.model import DONE
+from tests.support.cluster_process import kill_container
 from tests.support.waiting import until
 
 AT_ONCE = 4
@@ -56,7 +57,7 @@ def test_each_container_of_a_serving_pod_is_started_again_alone_while_the_other_
         expected = restarts[pod["metadata"]["name"], container] + 1
         with asking(model.cluster.live_address("demo")) as clients:
             clients.after(AT_ONCE)
-            model.kill(pod, container, server.state)
+            kill_container(server.state, pod, container)
             until(lambda: model.restarts(new.id)[pod["metadata"]["name"], container] == expected)  # noqa: B023
             until(lambda: len(model.pods(new.id)) == 2)
             clients.after(2 * AT_ONCE)  # those that began before

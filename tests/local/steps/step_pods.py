@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 from kubernetes import client
 
@@ -16,9 +17,11 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import STAGES
 from slipway.tasks.contracts.stored.lease import lease_names
 from tests.local.chain.whole_chain import SPEC, Ended, processes_naming
+from tests.support.cluster_process import restart_counts
 from tests.support.waiting import until
 
 KILLED = 137
+FETCH = "fetch-repository"
 NUMBERS = itertools.count(1)
 
 
@@ -153,15 +156,25 @@ class ByHand:
         for pod in self.chain.cluster.find("Pod", {"slipway.dev/release": self.id}):
             uid = pod["metadata"]["uid"]
             for pid, command in processes_naming(f"/pods/{uid}/volumes/").items():
-                if " -m slipway.tasks fetch-repository " in command:
+                if f" -m slipway.tasks {FETCH} " in command:
                     return pid, self.chain.stack.folder / "cluster" / "pods" / uid / "volumes" / "models"
         return None
 
-    def restarts_of_init_containers(self):
+    def kill_fetch(self):
+        """kill -9 of the next fetch of a serving pod once its first file is there, or of none that ended by then."""
+        fetching, repository = until(self.fetching, every_s=0.005)
+        until(lambda: any(repository.glob("**/1/**")) or not Path(f"/proc/{fetching}").exists(), every_s=0.002)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(fetching, signal.SIGKILL)
+
+    def pods(self):
+        """Serving pods that are not being deleted."""
         pods = self.chain.cluster.find("Pod", {"slipway.dev/release": self.id})
-        return sum(
-            status["restartCount"] for pod in pods for status in pod["status"].get("initContainerStatuses") or []
-        )
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    def restarts(self):
+        """How often each container of each serving pod was started again, by pod and container."""
+        return restart_counts(self.pods())
 
     def remove(self):
         """Take away what serves it."""

@@ -6,9 +6,7 @@ The tests are one release, step by step, in the order of its steps; a test that 
 import contextlib
 import itertools
 import json
-import os
 import random
-import signal
 import time
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import pytest
 
 from slipway.tasks.contracts.stored.artifact import MANIFEST, STAGES
 from slipway.tasks.contracts.stored.attestation import PROVENANCE, SIGNATURE
-from tests.local.steps.step_pods import KILLED, ByHand
+from tests.local.steps.step_pods import FETCH, KILLED, ByHand
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(1200)
@@ -218,13 +216,10 @@ def fetch_was_killed(by_hand):
     """Roll out anew and kill the fetch once its first file is there; whether it was killed before it ended."""
     by_hand.chain.cluster.delete("Deployment", by_hand.id)
     roll_out = by_hand.start("roll-out")
-    fetching, repository = until(by_hand.fetching, every_s=0.005)
-    until(lambda: any(repository.glob("**/1/**")) or not Path(f"/proc/{fetching}").exists(), every_s=0.002)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(fetching, signal.SIGKILL)
+    by_hand.kill_fetch()
     ended = roll_out.end()
     assert ended.exit_code == 0, ended.said[-2000:]
-    return by_hand.restarts_of_init_containers() == 1
+    return sum(count for (_, container), count in by_hand.restarts().items() if container == FETCH) == 1
 
 
 def test_a_second_release_of_the_model_is_refused_while_the_first_is_at_it(chain, by_hand):
