@@ -1,13 +1,13 @@
-"""Requests, each of which once stopped a server or kept it busy for a long time."""
+"""Requests, each of which once stopped a server or kept it busy for a long time: ours, or another one in public."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bench.serving.strangers import CHAT, HUGE, QUESTION, Request
+from bench.serving.strangers import CHAT, COMPLETION, HUGE, QUESTION, Manner, Request
 
 BAD = frozenset({400})
-OBEYED_OR_BAD = frozenset({200, 400})
+ANSWERED_OR_BAD = frozenset({200, 400})
 TOO_LARGE = frozenset({413, 0})
 """The front closes the connection as it refuses, which its client may notice before the answer."""
 
@@ -19,6 +19,10 @@ class Attack:
     name: str
     request: Callable[[str], Request]
     expected: frozenset[int] = BAD
+    report: str = ""
+    """Address of the report about another server; empty where it was ours."""
+    times: int = 1
+    """How often it is sent, one after the other."""
 
 
 def chat(**members: object) -> Callable[[str], Request]:
@@ -66,8 +70,8 @@ TURN = {"role": "user", "content": "a"}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": "\\ud800"}'}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": 3, "properties": [1]}}}
 ATTACKS = (
-    Attack("schema of 2^40 paths in a chat", formatted(doubled_chain(40)), OBEYED_OR_BAD),
-    Attack("schema of 2^60 paths to generate", generate(json_schema=doubled_chain(60)), OBEYED_OR_BAD),
+    Attack("schema of 2^40 paths in a chat", formatted(doubled_chain(40)), ANSWERED_OR_BAD),
+    Attack("schema of 2^60 paths to generate", generate(json_schema=doubled_chain(60)), ANSWERED_OR_BAD),
     *(
         Attack(f"10^400 as {word} of a schema", formatted(f'{{"{word}": {value}}}'))
         for word, value in (("enum", f"[{HUGE}]"), ("const", HUGE), ("default", HUGE))
@@ -97,3 +101,146 @@ ATTACKS = (
     ),
     Attack("loading a model", administration("/v2/repository/models/demo/load"), frozenset({404})),
 )
+
+
+def completion(**members: object) -> Callable[[str], Request]:
+    """A completion without a chat template."""
+    return lambda model: Request(COMPLETION, json.dumps({"model": model, "max_tokens": 8, **members}).encode())
+
+
+def patterned(pattern: str) -> Callable[[str], Request]:
+    """A chat whose answer is to obey a regular expression."""
+    return formatted(json.dumps({"type": "string", "pattern": pattern}))
+
+
+def called(parameters: object) -> Callable[[str], Request]:
+    """A chat that must call a function of such parameters."""
+    tool = {"type": "function", "function": {"name": "f", "strict": True, "parameters": parameters}}
+    return chat(tools=[tool], tool_choice="required", max_tokens=16)
+
+
+def tensors(*further: object, head: bytes = b"", text: object = QUESTION) -> Callable[[str], Request]:
+    """A request to Triton's route for tensors."""
+    given = [
+        {"name": "text_input", "shape": [1], "datatype": "BYTES", "data": [text]},
+        {"name": "max_tokens", "shape": [1], "datatype": "INT32", "data": [3]},
+    ]
+    body = json.dumps({"inputs": [*given, *further]}).encode()
+    return lambda model: Request(f"/v2/models/{model}_whole_answer/infer", body, (head,) if head else ())
+
+
+def in_manner(request: Callable[[str], Request], manner: Manner) -> Callable[[str], Request]:
+    """The same, sent in another manner."""
+    return lambda model: replace(request(model), manner=manner)
+
+
+LEAP_DAY = r"^((\d\d[2468][048]|\d\d[13579][26]|\d\d0[48])-02-29|\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]))$"
+ANY_OR_NULL = {"anyOf": [{"type": "integer", "exclusiveMinimum": 0, "maximum": 2**53 - 1}, {"type": "null"}]}
+VLLM, SGLANG, LLAMA = (
+    f"https://github.com/{each}" for each in ("vllm-project/vllm", "sgl-project/sglang", "ggml-org/llama.cpp")
+)
+TRITON, TGI = (
+    "https://github.com/triton-inference-server/server",
+    "https://github.com/huggingface/text-generation-inference",
+)
+REPORTED = (
+    Attack("a pattern that begins with NUL", patterned("\0a"), ANSWERED_OR_BAD, f"{SGLANG}/issues/35533"),
+    Attack(
+        "a pattern that takes exponential time to match", patterned("^(a+)+$"), ANSWERED_OR_BAD, f"{SGLANG}/pull/28203"
+    ),
+    Attack("an empty pattern", patterned(""), ANSWERED_OR_BAD, f"{SGLANG}/issues/276"),
+    Attack("a pattern that does not end", patterned("[a-"), BAD, f"{VLLM}/issues/17313"),
+    Attack("a pattern that begins with a quantifier", patterned("^{2}times$"), BAD, f"{LLAMA}/pull/22606"),
+    Attack(
+        "a pattern of 10,000 groups in each other", patterned("(" * 10**4 + ")" * 10**4), BAD, f"{LLAMA}/pull/22606"
+    ),
+    Attack(
+        "a pattern of leap days in a tool",
+        called({"type": "object", "properties": {"a": {"type": "string", "pattern": LEAP_DAY}}}),
+        ANSWERED_OR_BAD,
+        f"{LLAMA}/issues/15640",
+    ),
+    Attack(
+        "an optional integer in a tool",
+        called({"type": "object", "additionalProperties": False, "properties": {"a": ANY_OR_NULL}}),
+        ANSWERED_OR_BAD,
+        "https://github.com/ikawrakow/ik_llama.cpp/issues/1484",
+    ),
+    Attack("top_logprobs of 1,000,000", chat(logprobs=True, top_logprobs=10**6), BAD, f"{SGLANG}/issues/40076"),
+    Attack(
+        "a bias for a token beyond the vocabulary",
+        chat(logit_bias={"191222": -100, "99999": 5}),
+        BAD,
+        f"{VLLM}/pull/16529",
+    ),
+    Attack(
+        "a prompt of a token beyond the vocabulary",
+        completion(prompt=[5279552648203111001]),
+        BAD,
+        f"{VLLM}/issues/26797",
+    ),
+    Attack("an empty prompt", completion(prompt=""), ANSWERED_OR_BAD, f"{VLLM}/issues/10648"),
+    Attack("100,000 texts to stop at", chat(stop=[f"{n}" for n in range(10**5)]), BAD, f"{VLLM}/pull/54721"),
+    Attack(
+        "a long prompt without a space, of three bytes a letter",
+        completion(prompt="你" * 5000),
+        BAD,
+        f"{TGI}/issues/1795",
+    ),
+    Attack(
+        "max_tokens of -1 in a stream",
+        chat(max_tokens=-1, stream=True),
+        BAD,
+        "https://github.com/BerriAI/litellm/issues/18689",
+    ),
+    Attack(
+        "tensors as a form",
+        tensors(head=b"Content-Type: application/x-www-form-urlencoded"),
+        frozenset({200, 400, 415}),
+        f"{TRITON}/issues/2643",
+    ),
+    Attack(
+        "a tensor without elements",
+        tensors({"name": "seed", "shape": [0], "datatype": "INT64", "data": []}),
+        BAD,
+        f"{TRITON}/issues/3613",
+    ),
+    Attack("a number where a tensor has a text", tensors(text=3), BAD, f"{TRITON}/issues/3119"),
+    Attack(
+        "300,000 chunks of one byte",
+        in_manner(generate(text_input="x" * 300_000), Manner.CRUMBS),
+        ANSWERED_OR_BAD | TOO_LARGE,
+        "https://blog.trailofbits.com/2025/08/04/uncovering-memory-corruption-in-nvidia-triton-as-a-new-hire/",
+    ),
+    Attack(
+        "streams whose clients leave at once",
+        in_manner(chat(stream=True, max_tokens=64), Manner.LEFT),
+        frozenset({0}),
+        f"{LLAMA}/issues/27604",
+        times=100,
+    ),
+    Attack(
+        "Triton's streams whose clients leave at once",
+        in_manner(
+            lambda model: replace(generate(stream=True)(model), path=f"/v2/models/{model}/generate_stream"), Manner.LEFT
+        ),
+        frozenset({0}),
+        f"{TRITON}/issues/6576",
+        times=100,
+    ),
+    Attack(
+        "TLS where HTTP is expected",
+        lambda _model: Request("/", b"", method="\x16\x03\x01\x02"),
+        frozenset({0, 400}),
+        f"{VLLM}/issues/44486",
+    ),
+    Attack(
+        "an upgrade to WebSocket",
+        lambda model: replace(
+            chat()(model), headers=(b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
+        ),
+        frozenset({0, 200, 400, 403, 426}),
+        "https://github.com/envoyproxy/envoy/issues/41068",
+    ),
+)
+"""Of public reports about other servers, tried here."""

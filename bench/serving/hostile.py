@@ -35,7 +35,7 @@ from typing import Self
 
 from bench.cpu import descendants
 from bench.pod import ADDRESS, FRONT, pod
-from bench.serving.attacks import ATTACKS
+from bench.serving.attacks import ATTACKS, REPORTED, Attack
 from bench.serving.callers import Caller, call
 from bench.serving.sending import DEADLINE_S, Outcome, Target, send
 from bench.serving.strangers import CHAT, QUESTION, Stranger
@@ -229,13 +229,24 @@ def table(target: Target, steady: Steady) -> Report:
     time.sleep(3 * QUIET_S)
     steady.phase = BESIDE_STRANGERS
     print("| request | status | seconds |\n|---|---|---|")
-    for each in ATTACKS:
-        outcome = send(target, each.request(target.model))
-        if not outcome.complaint and outcome.status not in each.expected:
-            outcome = replace(outcome, complaint=f"status {outcome.status}, expected {sorted(each.expected)}")
-        print(f"| {each.name} | {outcome.status or 'closed'} | {outcome.seconds:.2f} |", flush=True)
-        report.add(outcome)
+    for each in (*ATTACKS, *REPORTED):
+        outcomes = [sent(each, target) for _ in range(each.times)]
+        statuses = sorted({outcome.status or "closed" for outcome in outcomes}, key=str)
+        told = f"[{each.name}]({each.report})" if each.report else each.name
+        times = f", {each.times} times" if each.times > 1 else ""
+        seconds = max(outcome.seconds for outcome in outcomes)
+        print(f"| {told}{times} | {', '.join(map(str, statuses))} | {seconds:.2f} |", flush=True)
+        for outcome in outcomes:
+            report.add(outcome)
     return report
+
+
+def sent(attack: Attack, target: Target) -> Outcome:
+    """Send an attack once; it is wrong as well where its status is none of those that are right."""
+    outcome = send(target, attack.request(target.model))
+    if outcome.complaint or outcome.status in attack.expected:
+        return outcome
+    return replace(outcome, complaint=f"status {outcome.status}, expected {sorted(attack.expected)}")
 
 
 def peace(steady: Steady) -> str:

@@ -94,6 +94,7 @@ LONG_BYTES = 1 << 20
 """A long list is as long as the smaller limits, so that most requests are read."""
 MOST_BYTES = 17 << 20
 """Somewhat more than the largest limit; few requests are as long."""
+MOST_CRUMBS = 300_000
 
 
 class Manner(StrEnum):
@@ -101,6 +102,8 @@ class Manner(StrEnum):
 
     WHOLE = auto()
     CHUNKED = auto()
+    CRUMBS = auto()
+    """In chunks of one byte, or so many that there are no more than MOST_CRUMBS."""
     DAMAGED_CHUNKS = auto()
     HALF_CLOSED = auto()
     """The client says after the request that it sends no more."""
@@ -127,11 +130,13 @@ class Request:
     @property
     def is_well_formed(self) -> bool:
         """Whether HTTP itself has nothing against it, so that it must be answered, and with JSON."""
-        return self.method == "POST" and not self.headers and self.manner in (Manner.WHOLE, Manner.CHUNKED)
+        return (
+            self.method == "POST" and not self.headers and self.manner in (Manner.WHOLE, Manner.CHUNKED, Manner.CRUMBS)
+        )
 
     def pieces(self) -> Iterator[bytes]:
         """What is sent, in order."""
-        is_chunked = self.manner in (Manner.CHUNKED, Manner.DAMAGED_CHUNKS)
+        is_chunked = self.manner in (Manner.CHUNKED, Manner.CRUMBS, Manner.DAMAGED_CHUNKS)
         length = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % len(self.body)
         first = b"%s %s HTTP/1.1" % (self.method.encode(), self.path.encode())
         lines = (first, b"Host: x", b"Content-Type: application/json", b"Connection: close", length, *self.headers)
@@ -139,7 +144,7 @@ class Request:
         if not is_chunked:
             yield self.body if self.manner is not Manner.CUT else self.body[: len(self.body) // 2]
             return
-        step = max(1, len(self.body) // 3)
+        step = max(1, len(self.body) // (MOST_CRUMBS if self.manner is Manner.CRUMBS else 3))
         for begin in range(0, len(self.body), step):
             chunk = self.body[begin : begin + step]
             yield b"%x\r\n%s\r\n" % (len(chunk), chunk)
