@@ -33,7 +33,7 @@ def text(client, **parameters):
     return ask(client, **parameters).message.content
 
 
-@pytest.mark.parametrize("narrow", [{"top_p": 1e-6}, {"extra_body": {"top_k": 1}}])
+@pytest.mark.parametrize("narrow", [{"top_p": 1e-6}, {"extra_body": {"top_k": 1}}, {"extra_body": {"min_p": 1}}])
 def test_the_narrowest_choice_is_greedy_at_any_temperature(client, narrow):
     assert text(client, temperature=5, seed=3) != ANSWER
     assert text(client, temperature=5, seed=3, **narrow) == ANSWER
@@ -43,6 +43,15 @@ def test_an_answer_does_not_end_before_its_fewest_tokens(client):
     longer = client.chat.completions.create(model="demo", messages=ASKED, max_tokens=60, extra_body={"min_tokens": 20})
 
     assert longer.usage.completion_tokens >= 20
+    assert longer.choices[0].message.content.startswith(ANSWER)
+
+
+def test_an_answer_goes_on_behind_its_end_if_that_is_ignored(client):
+    longer = client.chat.completions.create(
+        model="demo", messages=ASKED, max_tokens=60, extra_body={"ignore_eos": True}
+    )
+
+    assert (longer.usage.completion_tokens, longer.choices[0].finish_reason) == (60, "length")
     assert longer.choices[0].message.content.startswith(ANSWER)
 
 

@@ -171,11 +171,11 @@ class Pipeline:
 def test_openvino_is_told_what_it_obeys(samples):
     config = GenerationConfig()
     config.do_sample, config.stop_token_ids = samples, {4, 10, 12}
-    before = config.top_p, config.top_k
+    before = config.top_p, config.top_k, config.min_p
     config.set_eos_token_id(12)
-    OpenVinoRuntime(Pipeline())._control(config, Controls(0.5, 3, 2, 0.25, 0.75, 1.5, logprobs=0))
+    OpenVinoRuntime(Pipeline())._control(config, Controls(0.5, 3, 2, 0.25, 0.75, 1.5, logprobs=0, min_p=0.125))
 
     assert (config.min_new_tokens, config.presence_penalty, config.frequency_penalty) == (2, 0.25, 0.75)
     assert (config.repetition_penalty, config.logprobs) == (1.5, 1)
-    assert (config.top_p, config.top_k) == ((0.5, 3) if samples else before)
+    assert (config.top_p, config.top_k, config.min_p) == ((0.5, 3, 0.125) if samples else before)
     assert (config.eos_token_id, config.stop_token_ids) == (4, {4})

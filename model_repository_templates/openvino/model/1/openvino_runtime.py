@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from generation.runtime import Controls, Progress, Sampling, TokenLogprob
 
+MOST_MIN_P = 1 - 2.0**-24
+"""OpenVINO GenAI takes min_p below 1 only: the largest such number of 32 bits."""
+
 
 def load(engine: Path, scheduler: Mapping[str, Any], properties: Mapping[str, Any]) -> "OpenVinoRuntime":
     """Load the engine; `scheduler` are fields of SchedulerConfig, `properties` those of OpenVINO's CPU plugin."""
@@ -60,10 +63,11 @@ class OpenVinoRuntime:
     def _control(self, config: Any, controls: Controls) -> None:
         """Set what the request controls; OpenVINO GenAI knows all of it but bad words and alternative tokens."""
         if config.do_sample:
-            config.top_p = controls.top_p
+            config.top_p, config.min_p = controls.top_p, min(controls.min_p, MOST_MIN_P)
             if controls.top_k:
                 config.top_k = controls.top_k
-        if controls.min_tokens:
+        config.ignore_eos = controls.ignore_eos
+        if controls.min_tokens and not controls.ignore_eos:
             self._end_not_before(config, controls.min_tokens)
         for name in ("presence_penalty", "frequency_penalty", "repetition_penalty"):
             setattr(config, name, getattr(controls, name))
