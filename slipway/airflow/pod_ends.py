@@ -23,7 +23,7 @@ async def wait_for_end(
     Args:
         hook: makes the connection.
         read_pod: reads the pod; what it raises ends the wait.
-        has_ended: whether the pod, as the API server reports it, has ended.
+        has_ended: whether the pod, as the API server reports it, has ended. It sees every report.
         pause: waits after a watch that failed. Then the pod is read and watched again.
     """
     while not has_ended(pod := await read_pod()):
@@ -49,6 +49,6 @@ async def _reports_end(hook: AsyncKubernetesHook, pod: Any, has_ended: Callable[
             timeout_seconds=WATCH_S,
             _request_timeout=WATCH_S + MARGIN_S,
         ):
-            if change["type"] == "DELETED" or has_ended(change["object"]):
+            if has_ended(change["object"]) or change["type"] == "DELETED":
                 return True
     return False

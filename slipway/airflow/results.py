@@ -1,5 +1,6 @@
 """Judges a task by its step's pod and result document. It asks nobody."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +11,7 @@ from kubernetes.client import models as k8s
 from slipway.airflow.outages import NoAnswerError
 from slipway.airflow.site import current_site
 from slipway.airflow.starting import PodCannotStartError
-from slipway.tasks.contracts.pods.pod_failures import EXIT_CODES, PodFailure, gone, last_words
+from slipway.tasks.contracts.pods.pod_failures import EXIT_CODES, PodFailure, last_words
 from slipway.tasks.contracts.pods.refusals import FINAL, rejection
 from slipway.tasks.contracts.step_names import Step
 from slipway.tasks.contracts.stored.artifact import Layout, Stage
@@ -101,13 +102,13 @@ def no_answer(error: BaseException | None) -> NoAnswerError | None:
     return error
 
 
-def cannot_start(error: BaseException | None) -> PodFailure | None:
-    """The reason why the pod did not start or is gone, if that led to `error`."""
+def cannot_start(error: BaseException | None, lost: Callable[[str], PodFailure]) -> PodFailure | None:
+    """The reason why the pod did not start or is gone, if that led to `error`; `lost` says why the pod of a name is."""
     while error is not None:
         if isinstance(error, PodCannotStartError):
             return error.failure
         if isinstance(error, PodNotFoundException):
-            return gone(str(error).split()[1])  # "Pod <namespace>/<name> not found ..."
+            return lost(str(error).split()[1])  # "Pod <namespace>/<name> not found ..."
         error = error.__cause__ or error.__context__
     return None
 

@@ -45,6 +45,8 @@ from slipway.tasks.contracts.pods.start_phases import (
 
 CANNOT_START = "cannot_start"
 """Key of the trigger's event that holds the failure."""
+LAST_SEEN = "last_seen"
+"""Key of an event about a pod that cannot be read any more: its metadata and status as they were seen last."""
 EVENTS_EVERY_S = 3.0
 REPORT_EVERY_S = 30.0
 QUOTA_EVERY_S = 10.0
@@ -259,6 +261,13 @@ class AsyncStepPodManager(AsyncPodManager):
 
     failure: PodFailure | None = None
     """Why the pod will not start."""
+    seen: Any = None
+    """The pod as it was read or reported last."""
+
+    async def read_pod(self, pod: Any) -> Any:
+        """Read the pod as the parent does."""
+        self.seen = await super().read_pod(pod)
+        return self.seen
 
     async def await_pod_start(
         self, pod: Any, schedule_timeout: int = 120, startup_timeout: int = 120, check_interval: float = 1
@@ -306,10 +315,12 @@ class StepPodTrigger(KubernetesPodTrigger):
         return AsyncStepPodManager(async_hook=self.hook)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Watch the pod as the parent does, put the failure into the event, and have it sent at once."""
+        """Watch the pod as the parent does, put what was seen of it into the event, and have it sent at once."""
         async for event in super().run():
             if self.pod_manager.failure is not None:
                 event.payload[CANNOT_START] = asdict(self.pod_manager.failure)
+            if event.payload["status"] == "error" and (seen := self.pod_manager.seen) is not None:
+                event.payload[LAST_SEEN] = {key: as_json(seen)[key] for key in ("metadata", "status")}
             yield event
             await send_events()
 
@@ -332,6 +343,7 @@ class StepPodTrigger(KubernetesPodTrigger):
         return await super()._wait_for_container_completion()
 
     def _has_ended(self, pod: Any) -> bool:
+        self.pod_manager.seen = pod
         return self.define_pod_container_state(pod) in {ContainerState.TERMINATED, ContainerState.FAILED}
 
     async def _pause(self, error: Exception) -> None:

@@ -26,6 +26,7 @@ from slipway.airflow.runs import pod_name, run_identity
 from slipway.airflow.site import current_site
 from slipway.airflow.starting import (
     CANNOT_START,
+    LAST_SEEN,
     PodCannotStartError,
     StepPodManager,
     StepPodTrigger,
@@ -168,7 +169,7 @@ class StepOperator(KubernetesPodOperator):
             raise results.failure(self.step, None, error.failure, None, "") from error
         except ApiException as error:
             if error.status == NOT_FOUND and self.pod is not None:
-                raise results.failure(self.step, None, self._lost(self.pod), None, "") from error
+                raise results.failure(self.step, None, self._lost(_named(self.pod)), None, "") from error
             raise results.refused(self.step, int(error.status or 0), api_message(error), self._shape) from error
         except NoAnswerError as error:
             raise AirflowException(f"{self.step}: {error}") from error
@@ -181,6 +182,7 @@ class StepOperator(KubernetesPodOperator):
         """Continue as the parent does after the triggerer saw the pod end; then read the result."""
         if CANNOT_START in event:
             self.pod_failure, self.get_logs = PodFailure(**event[CANNOT_START]), False
+        self.pod_manager.seen = event.get(LAST_SEEN)
         with self._why_left(context):
             self._conclude(context, super().trigger_reentry, event)
 
@@ -336,7 +338,8 @@ class StepOperator(KubernetesPodOperator):
             end = results.ended(self.remote_pod) or results.ended(self.pod)
             # the parent raises from `finally`, so the actual error is the context of this one
             otherwise = str(results.no_answer(error) or error.__context__ or error)
-            why, failed = self.pod_failure or results.cannot_start(error), self._failed_result(context, run, end)
+            why = self.pod_failure or results.cannot_start(error, self._lost)
+            failed = self._failed_result(context, run, end)
             if failed:
                 self._report(context, failed)
             raise results.failure(self.step, failed, why, end, otherwise) from error
@@ -371,17 +374,17 @@ class StepOperator(KubernetesPodOperator):
             self.remote_pod = self.hook.get_pod(name, namespace)
         except ApiException as error:
             if error.status == NOT_FOUND:
-                self.pod_failure = self._lost(pod)
+                self.pod_failure = self._lost(_named(pod))
             return pod
         failure = failure_of(as_json(self.remote_pod), self.base_container_name, self._shape)
         self.pod_failure = self.pod_failure or failure
         return self.remote_pod
 
-    def _lost(self, pod: "k8s.V1Pod") -> PodFailure:
+    def _lost(self, name: str) -> PodFailure:
         """Why a pod is gone: what it looked like last says who ended it, if they say so."""
-        seen = self.pod_manager.seen or pod
-        failure = failure_of(as_json(seen), self.base_container_name, self._shape)
-        return failure or gone(f"{pod.metadata.namespace}/{pod.metadata.name}")
+        seen = self.pod_manager.seen or self.pod
+        failure = failure_of(as_json(seen), self.base_container_name, self._shape) if seen else None
+        return failure or gone(name)
 
     @property
     def _shape(self) -> str:
@@ -418,3 +421,7 @@ class StepOperator(KubernetesPodOperator):
         context["ti"].xcom_push(key=key, value=result.model_dump(mode="json"))
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {"release": result.release}
+
+
+def _named(pod: "k8s.V1Pod") -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -220,15 +220,17 @@ def test_a_deleted_pod_may_still_work_until_its_grace_period_is_over(runs, monke
     assert runs.xcoms["build", "return_value"]["outcome"] == "done"
 
 
+PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+PREEMPTED["message"] = "default-scheduler: preempting to accommodate a higher priority pod"
+
+
 def test_a_pod_that_was_preempted_says_so_when_it_is_gone(runs):
-    said = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
-    said["message"] = "default-scheduler: preempting to accommodate a higher priority pod"
     runs.planned()
     runs.ends(None, phase="Running")
 
     def preempt():
         for pod in runs.cluster.pods.values():
-            pod["status"]["conditions"] = [said]
+            pod["status"]["conditions"] = [PREEMPTED]
         runs.cluster.during_log = runs.cluster.pods.clear
 
     runs.cluster.during_log = preempt
@@ -237,6 +239,21 @@ def test_a_pod_that_was_preempted_says_so_when_it_is_gone(runs):
 
     assert not isinstance(caught.value, AirflowFailException)
     assert "PriorityClass" in str(caught.value)
+
+
+def test_a_pod_that_was_preempted_while_the_triggerer_waits_says_so_when_it_is_gone(runs):
+    runs.planned()
+    runs.ends(None, phase="Running")
+
+    def preempt(pod):
+        pod["status"]["conditions"] = [PREEMPTED]
+        runs.cluster.pods.clear()
+
+    runs.cluster.during_watch = preempt
+    with pytest.raises(AirflowException, match="gate: the pod was ended from outside: default-scheduler") as caught:
+        awaited_in_the_triggerer(runs, "gate")
+
+    assert not isinstance(caught.value, AirflowFailException)
 
 
 @pytest.mark.parametrize("moment", ["as it is created", "while it works"])
