@@ -43,7 +43,7 @@ a copy in 16 bits.
 """
 LEGEND = """\
 - A number is how many GPUs of one node the model needs: the smallest `tensor_parallel` that plan proposes. A letter
-or - is the reason of a refusal: [Reasons](#reasons).
+or - is the reason of a refusal: [Reasons](#reasons). A format that runs on none of the GPUs has no row.
 - The format is `quantization.format`. Format none serves a checkpoint as it is, also one that is already quantized
 (gpt-oss in MXFP4, DeepSeek-V3 and R1 in FP8).
 - Each model serves {max_batch_size} sequences at once, with prompts of {max_input_tokens} tokens and
@@ -75,7 +75,7 @@ def used() -> set[str]:
     return {
         code
         for repo in records.models()
-        for _, _, cells in _table(repo)
+        for _, _, cells in _answers(repo)
         for code in cells
         if code in reasons.reviewed()
     }
@@ -110,16 +110,16 @@ def _on_cpu() -> Iterator[str]:
 
 def _on_gpus() -> Iterator[str]:
     by_table = _together((_table(repo), repo) for repo in records.models())
-    headings = {table: _without_organization(repos[0]) for table, repos in by_table.items()}
+    headings = {table: _without_organization(repos[0]) for table, repos in by_table.items() if table}
     yield "## On GPUs"
     yield _bullets(LEGEND.format(**planning.LIMITS, nodes=_nodes()))
     yield "### At a glance"
     yield AT_A_GLANCE
     rows = (_summary(repo, model["config"], weights_bytes(model), headings) for repo, model in records.models().items())
     yield _markdown(["model", "class", "GiB", *planning.kinds()], rows)
-    for table, (_, *others) in by_table.items():
-        yield f"### {headings[table]}"
-        if others:
+    for table, heading in headings.items():
+        yield f"### {heading}"
+        if others := by_table[table][1:]:
             yield _filled(f"Also {', '.join(map(_without_organization, others))}.")
         yield _grouped(table)
 
@@ -142,8 +142,13 @@ def _nodes() -> str:
     return "; ".join([f"{usual} GPUs", *others])
 
 
-@cache
 def _table(repo: str) -> Table:
+    """The formats in which the model runs on at least one GPU."""
+    return tuple((kind, weights, cells) for kind, weights, cells in _answers(repo) if any(map(str.isdigit, cells)))
+
+
+@cache
+def _answers(repo: str) -> Table:
     """What each engine kind answers for the model in each format."""
     return tuple(
         (kind, weights, tuple(planning.cell(repo, kind, weights, gpu.product).text for gpu in records.gpus()))
@@ -164,13 +169,14 @@ def _anchor(heading: str) -> str:
 def _summary(repo: str, config: Mapping[str, list[str]], size_bytes: int, headings: Mapping[Table, str]) -> list[str]:
     (architecture,) = config["architectures"]
     answers = (_formats_that_run(repo, kind) for kind in planning.kinds())
-    return [f"[{repo}](#{_anchor(headings[_table(repo)])})", architecture, f"{size_bytes / GIB:.1f}", *answers]
+    table = _table(repo)
+    name = f"[{repo}](#{_anchor(headings[table])})" if table else repo
+    return [name, architecture, f"{size_bytes / GIB:.1f}", *answers]
 
 
 def _formats_that_run(repo: str, kind: EngineKind) -> str:
-    rows = {weights: cells for of_kind, weights, cells in _table(repo) if of_kind == kind}
-    run = [weights for weights, cells in rows.items() if any(cell.isdigit() for cell in cells)]
-    if run:
+    rows = {weights: cells for of_kind, weights, cells in _answers(repo) if of_kind == kind}
+    if run := [weights for of_kind, weights, _ in _table(repo) if of_kind == kind]:
         return "all" if run == list(rows) else ", ".join(run)
     codes = {code for cells in rows.values() for code in cells} - reasons.of_gpus()
     return "; ".join(reason["short"] for code, reason in reasons.reviewed().items() if code in codes)
@@ -201,7 +207,11 @@ def _reasons() -> Iterator[str]:
     yield "## Reasons"
     reviewed = {code: reason for code, reason in reasons.reviewed().items() if code in used()}
     rows = (
-        [code, *(" ".join(reason[field].split()) for field in ("why", "source"))] for code, reason in reviewed.items()
+        [
+            ", ".join(filter(None, (code, reason.get("short")))),
+            *(" ".join(reason[at].split()) for at in ("why", "source")),
+        ]
+        for code, reason in reviewed.items()
     )
     yield _markdown(["", "why", "source"], rows)
 
