@@ -4,6 +4,7 @@
 # make check       format, lint, types, import rules, unit tests; make lint and make types run parts of it
 # make docs        the documentation site, in .slipway/docs/site
 # make wheel       the slipway command as a wheel, in .slipway/wheel
+# make chart       the Helm chart of what a cluster needs, in .slipway/chart: needs kubectl (docs/cluster-setup.md)
 # make images      the CPU images with Docker's buildx, and a check of each (docs/cluster-setup.md)
 # make kind        a cluster of kind with registry, S3, Hub and Airflow, and a release in it: needs Docker (docs/cluster-setup.md)
 # make kind-down   remove it
@@ -19,7 +20,7 @@ GPU_PYTHON ?= $(ENVS)/modelopt/bin/python
 # Each is checked by itself, with its own folder on the path: Triton requires every model to be a model.py.
 SCRIPTS := $(wildcard model_repository_templates/*/*/1/model.py) images/triton-cpu/install_triton.py
 
-.PHONY: demo test test-vllm check lint types docs wheel images kind kind-down bench bench-full gpu-check up down status lock format clean
+.PHONY: demo test test-vllm check lint types docs wheel chart images kind kind-down bench bench-full gpu-check up down status lock format clean
 
 demo:
 	@$(PYTHON) -m local.environments $(LAPTOP) --then -m demo --began $(BEGAN) $(if $(CANARY),--canary)
@@ -82,6 +83,9 @@ wheel: dev
 	@$(ENVS)/uv/bin/uv build --quiet --wheel --out-dir .slipway/wheel
 	@rm -rf build slipway.egg-info
 	@ls .slipway/wheel/*.whl
+
+chart:
+	@$(PYTHON) k8s_manifests/chart/package.py .slipway/chart
 
 images:
 	@docker buildx bake --load

@@ -45,6 +45,7 @@ NAMES = (
     "local",
     "dev",
     "docs",
+    "helm",
     "vllm",
     "vllm-0.24.0",
     "vllm-0.27.1",

@@ -26,6 +26,7 @@ ENVIRONMENTS = {
     "local": Environment(8),
     "triton": Environment(12),
     "front": Environment(2),
+    "helm": Environment(5, 0.5),
     "clients": Environment(10),
     "transformers4": Environment(10),
     "harness": Environment(70),
@@ -74,7 +75,7 @@ XGRAMMAR = tuple(name for name in ENVIRONMENTS if name.startswith("xgrammar-"))
 SERVING = "tests/local/serving"
 PARTS = (
     Part("unit", 85),
-    Part("unit, second of three", 75, paths=SECOND_OF_UNIT),
+    Part("unit, second of three", 75, besides=("helm",), paths=SECOND_OF_UNIT),
     Part("unit, third of three", 75, paths=THIRD_OF_UNIT),
     Part("contracts", 20),
     Part("contracts/wheels", 60, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
