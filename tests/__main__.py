@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     written = durations.table(jobs, began, seconds, len(os.sched_getaffinity(0)))
     DURATIONS.write_text(written)
     if len(tests) > 1:
-        print("\n".join(written.splitlines()[: durations.HEAD_LINES]))
+        print(written)
     total = sum((durations.counts(job.report) for job in tests), durations.Counts())
     print(f"tests: {total} in {seconds:.0f} s ({', '.join(names) or 'all'})", flush=True)
     return 1 if any(job.code not in ((0, NO_TESTS) if options else (0,)) for job in jobs) else 0

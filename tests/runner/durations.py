@@ -8,7 +8,6 @@ from xml.etree import ElementTree as ET
 from tests.runner.jobs import Job, Testing
 
 SLOWEST = 50
-HEAD_LINES = 30
 PHASES = ("setup", "call", "teardown")
 FIXTURE = "fixture "
 
@@ -75,7 +74,7 @@ def _taken(what: str, value: str, where: str) -> Taken:
 
 
 def table(jobs: Iterable[Job], began: float, seconds: float, cpus: int) -> str:
-    """The whole table; its head has what most people look for."""
+    """The table; what most people look for is at its head."""
     ended = sorted((job for job in jobs if job.began_at), key=lambda job: job.ended_at - job.began_at, reverse=True)
     cpu_s = sum(job.cpu_s for job in ended)
     lines = [

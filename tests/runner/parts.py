@@ -1,4 +1,4 @@
-"""The parts of the test suite: what each needs, and what it takes on an idle machine of two cores.
+"""The parts of the test suite: what each needs, and what it takes beside others on two cores.
 
 A part is a folder without the folders and files that are parts of their own. `seconds` and `cpus` only decide the order
 and how many run at once: copy them from .slipway/test-durations.txt when they are far off. Airflow takes a third of a CPU for
@@ -29,8 +29,8 @@ ENVIRONMENTS = {
     "helm": Environment(5, 0.5),
     "clients": Environment(10),
     "transformers4": Environment(10),
-    "harness": Environment(70),
-    "modelopt": Environment(122),
+    "harness": Environment(50),
+    "modelopt": Environment(40),
     "vllm": Environment(360),
     "vllm-0.24.0": Environment(10),
     "vllm-0.27.1": Environment(10),
@@ -74,30 +74,30 @@ VLLM = tuple(name for name in ENVIRONMENTS if name.startswith("vllm-"))
 XGRAMMAR = tuple(name for name in ENVIRONMENTS if name.startswith("xgrammar-"))
 SERVING = "tests/local/serving"
 PARTS = (
-    Part("unit", 85),
-    Part("unit, second of three", 75, besides=("helm",), paths=SECOND_OF_UNIT),
-    Part("unit, third of three", 75, paths=THIRD_OF_UNIT),
-    Part("contracts", 20),
-    Part("contracts/wheels", 60, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
-    Part("dags", 95, python="airflow", besides=("local",)),
-    Part("cluster", 165, 0.45, python="local", paths=("local/cluster/tests",)),
-    Part("local/chain", 830, 0.9, besides=(*STACK, "harness"), memory_mb=3500, nice=0),
-    Part("local/steps", 400, 0.8, besides=("local", "triton", "front"), memory_mb=2000),
-    Part("local/rollout", 270, 0.5, besides=("local", "front"), memory_mb=1000),
-    Part("local/serving", 300, 0.6, besides=("triton", "front", "local", "clients"), memory_mb=1500),
+    Part("unit", 160),
+    Part("unit, second of three", 140, besides=("helm",), paths=SECOND_OF_UNIT),
+    Part("unit, third of three", 150, paths=THIRD_OF_UNIT),
+    Part("contracts", 30),
+    Part("contracts/wheels", 90, besides=(*VLLM, *XGRAMMAR, "transformers4"), memory_mb=2000),
+    Part("dags", 290, python="airflow", besides=("local",)),
+    Part("cluster", 300, 0.3, python="local", paths=("local/cluster/tests",)),
+    Part("local/chain", 900, 0.9, besides=(*STACK, "harness"), memory_mb=3500, nice=0),
+    Part("local/steps", 400, 0.6, besides=("local", "triton", "front"), memory_mb=2000),
+    Part("local/rollout", 700, 0.5, besides=("local", "front"), memory_mb=1000),
+    Part("local/serving", 1000, 0.75, besides=("triton", "front", "local", "clients"), memory_mb=1500),
     Part("local/serving, harness", 40, besides=("triton", "front", "harness"), paths=(f"{SERVING}/test_harness.py",)),
-    Part("local/stack", 160, 0.4, besides=STACK),
-    Part("local/engines", 50, besides=("triton",), memory_mb=1500),
-    Part("local/families", 120, besides=("triton",), memory_mb=1500),
-    Part("local/modelopt", 90, besides=("modelopt", "transformers4"), memory_mb=2500),
-    Part("local/faults", 60, 0.5, besides=("local", "front")),
-    Part("local/outages", 45, python="local"),
-    Part("local/core", 60, 0.6, besides=("local",)),
-    Part("local/hub", 40, besides=("local",)),
+    Part("local/stack", 200, 0.4, besides=STACK),
+    Part("local/engines", 100, besides=("triton",), memory_mb=1500),
+    Part("local/families", 270, 0.8, besides=("triton",), memory_mb=1500),
+    Part("local/modelopt", 150, 0.8, besides=("modelopt", "transformers4"), memory_mb=2500),
+    Part("local/faults", 200, 0.5, besides=("local", "front")),
+    Part("local/outages", 20, python="local"),
+    Part("local/core", 250, 0.5, besides=("local",)),
+    Part("local/hub", 20, besides=("local",)),
     Part("local/packaging", 40, besides=("airflow",)),
-    Part("local/images", 20, besides=("triton", "local")),
-    Part("local/monitoring", 30, 0.5, besides=("triton", "front")),
-    Part("local/rights", 10, 0.5, besides=("local", "front")),
+    Part("local/images", 80, besides=("triton", "local")),
+    Part("local/monitoring", 60, 0.4, besides=("triton", "front")),
+    Part("local/rights", 40, 0.5, besides=("local", "front")),
 )
 BY_NAME = (Part("vllm", 1200, besides=("vllm", *STACK), memory_mb=9000),)
 """Parts that belong to no tier: 3.4 GB are installed for them."""
