@@ -63,6 +63,19 @@ def test_a_schema_that_can_be_enforced_becomes_a_grammar(schema, dialect):
     assert json.loads(compact_schema(schema)) == schema
 
 
+@pytest.mark.parametrize(
+    ("schema", "plain"),
+    [
+        ({"type": "string", "maxLength": 3}, {"type": ["string", "null"], "maxLength": 3}),
+        ({"type": ["integer", "null"]}, {"type": ["integer", "null"]}),
+        ({"type": "string", "enum": ["a", None]}, {"enum": ["a", None]}),
+        ({"type": "string", "enum": ["a"]}, {"enum": ["a"]}),
+    ],
+)
+def test_openapis_nullable_adds_null_to_the_type(schema, plain):
+    assert grammar({**schema, "nullable": True}) == grammar(plain)
+
+
 @pytest.mark.parametrize("value", ['"x"', "1e300", "[[[1]]]", '{"a": {"b": null}}'])
 @pytest.mark.parametrize("annotation", ["title", "default", "examples", "$id", "readOnly", "x-order"])
 def test_annotations_change_nothing_whatever_they_say(annotation, value):
@@ -193,7 +206,7 @@ def test_bounds_of_many_digits_make_small_grammars(digits):
         ({"type": "object", "patternProperties": {"a": True, "b": True}}, "patternProperties"),
         ({"enum": ["a"], "minLength": 2}, "no value"),
         ({"enum": [[1]], "minItems": 1}, "minItems"),
-        ({"type": "string", "nullable": True}, "nullable"),
+        ({"nullable": True}, "nullable"),
         ({"anyOf": []}, "anyOf"),
         ({"anyOf": [{"type": "null"}], "type": "string"}, "anyOf"),
         ({"enum": []}, "enum"),

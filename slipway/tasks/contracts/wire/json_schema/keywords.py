@@ -54,6 +54,9 @@ def words_of(schema: Any, at: str) -> dict[str, Any]:
             words.get(exclusive) is True and name in words
         ):  # of draft 4 and OpenAPI 3.0
             words |= {exclusive: words.pop(name)} if words.pop(exclusive) else {}
+    if words.get("nullable") is True and (kinds := words.get("type")) is not None:  # of OpenAPI 3.0
+        del words["nullable"]
+        words["type"] = list(dict.fromkeys([*(kinds if isinstance(kinds, list) else [kinds]), "null"]))
     return words
 
 
