@@ -85,6 +85,7 @@ def vllm_table(package):
         "tokenized_as_written": tokenized_as_written(package, {name: places[name] for name in generators}),
         "untied": untied(package, classes, {name: places[name] for name in generators}),
         "eagle3": sorted(name for name in generators if "SupportsEagle3" in facts[name]),
+        "fused": fused(classes, {name: places[name] for name in generators}),
         "config_types": sorted(
             keywords(assigned(parsed(package / "transformers_utils" / "config.py"), "_CONFIG_REGISTRY"))
         ),
@@ -180,13 +181,23 @@ def untied(package, classes, places):
     )
 
 
+def fused(classes, places):
+    """Classes by the layers that they compute as one: its name, and those of its parts in a checkpoint."""
+    found = {}
+    for name, place in sorted(places.items()):
+        for whole, parts in classes.packed(*place).items():
+            if len(parts) > 1:
+                found.setdefault(" ".join([whole, *parts]), []).append(name)
+    return found
+
+
 def makes_mtp(body):
     """Whether statements turn a model's configuration into that of its predicting layers."""
     return any("mtp" in text.lower() for statement in body for text in strings(statement))
 
 
 class Classes:
-    """The bases and truthful attributes of model classes, followed through the modules of vllm."""
+    """The bases, truthful attributes and fused layers of model classes, followed through the modules of vllm."""
 
     def __init__(self, package):
         self.package, self.known = package, {}
@@ -194,6 +205,21 @@ class Classes:
     def facts(self, module, name):
         """Names of all bases of a class, and of its attributes that are True."""
         return self._facts(self._file(module), name)
+
+    def packed(self, module, name):
+        """The `packed_modules_mapping` that a class has, of its own or of a base, where it is written as a literal."""
+        return self._packed(self._file(module), name) or {}
+
+    def _packed(self, file, name):
+        if name in MARKERS or file is None:
+            return None
+        classes, imports = top_level(file)
+        if name not in classes:
+            module, level, original = imports.get(name, ("", 0, name))
+            return self._packed(self._module(file, module, level), original) if module or level else None
+        bases, _, own = classes[name]
+        found = (self._packed(file, base) for base in bases if base != name)
+        return own if own is not None else next((each for each in found if each is not None), None)
 
     def _facts(self, file, name):
         if name in MARKERS or file is None:
@@ -208,7 +234,7 @@ class Classes:
         if name not in classes:
             module, level, original = imports.get(name, ("", 0, name))
             return self._facts(self._module(file, module, level), original)
-        bases, attributes = classes[name]
+        bases, attributes, _ = classes[name]
         return attributes.union(bases, *(self._facts(file, base) for base in bases))
 
     def _module(self, file, module, level):
@@ -232,12 +258,14 @@ def existing(path):
 
 @cache
 def top_level(file):
-    """Bases and truthful attributes by class of a module, and where its other names come from."""
+    """Bases, truthful attributes and fused layers by class of a module, and where its other names come from."""
     classes, imports = {}, {}
     for node in parsed(file).body:
         if isinstance(node, ast.ClassDef):
             bases = [ast.unparse(base).partition("[")[0] for base in node.bases]
-            classes[node.name] = (bases, {name for each in node.body if (name := truthful(each))})
+            packed = [mapping for each in node.body if (mapping := packed_modules(each)) is not None]
+            attributes = {name for each in node.body if (name := truthful(each))}
+            classes[node.name] = (bases, attributes, packed[-1] if packed else None)
         elif isinstance(node, ast.ImportFrom):
             imports |= {each.asname or each.name: (node.module or "", node.level, each.name) for each in node.names}
     return classes, imports
@@ -249,6 +277,16 @@ def truthful(statement):
         return None
     target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
     return target.id if statement.value.value is True and isinstance(target, ast.Name) else None
+
+
+def packed_modules(statement):
+    """The mapping that a statement of a class body assigns; None if it assigns no literal one."""
+    if not isinstance(statement, ast.Assign) or getattr(statement.targets[0], "id", "") != "packed_modules_mapping":
+        return None
+    try:
+        return ast.literal_eval(statement.value)
+    except ValueError:
+        return None
 
 
 @cache

@@ -1,18 +1,24 @@
 """The tables and rules that plan reads are those of upstream's own wheels, which are read and never imported."""
 
 import ast
+import contextlib
+import fnmatch
 import logging
 import math
-from types import SimpleNamespace
+import random
+import re
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.engines.checkpoint.positions import NAMES as POSITIONS
 from slipway.tasks.engines.checkpoint.positions import positions_of
 from slipway.tasks.engines.checkpoint.predicting_layers import NAMES as PREDICTING
 from slipway.tasks.engines.huggingface.speculation import VLLM_EAGLE3, VLLM_EAGLE3_LATER
 from slipway.tasks.engines.huggingface.vllm import NOT_IN_FLOAT16
 from slipway.tasks.engines.preflight.experts import NAMES as EXPERTS
+from slipway.tasks.engines.preflight.fused_layers import check_fused_layers
 from slipway.tasks.engines.preflight.layer_kinds import caching_layers
 from slipway.tasks.engines.preflight.model_shape import LATENT_ATTENTION
 from slipway.tasks.engines.upstream.tables import table_of
@@ -49,6 +55,53 @@ def test_names_of_fields_are_those_that_vllm_reads(table):
     assert set(EXPERTS) == set(table["expert_names"])
     assert set(table["mtp"]["layers"]) <= set(PREDICTING)
     assert set(VLLM_EAGLE3) | set(VLLM_EAGLE3_LATER) <= set(table["eagle3"])
+
+
+FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
+LAYERS = [f"model.layers.{layer}.{name}" for layer in (0, 1) for name in ("self_attn.qkv_proj", "mlp.gate_up_proj")]
+IGNORED = [
+    *(f"model.layers.0.self_attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj")),
+    *("model.layers.1.mlp.gate_proj", "model.layers.1.mlp.up_proj", "model.layers.1.mlp.gate", "lm_head"),
+    *("re:.*q_proj", "re:.*k_proj$", r"re:.*\.v_proj", "re:.*self_attn.*", r"re:.*mlp\.gate_proj$", r"re:.*\.up_proj"),
+]
+
+
+def ignoring_of(version):
+    """should_ignore_layer of a wheel, with what it calls."""
+    folder = packages(f"vllm-{version}") / "vllm" / "model_executor" / "layers" / "quantization"
+    files = (folder / "utils" / "config_utils.py", folder / "compressed_tensors" / "utils.py")
+    defined = [
+        node
+        for file in files
+        if file.is_file()
+        for node in parsed(file).body
+        if isinstance(node, ast.FunctionDef) and ("match" in node.name or node.name == "should_ignore_layer")
+    ]
+    module = ast.Module([*ast.parse("from __future__ import annotations").body, *defined], [])
+    names = {"re": re, "fnmatch": fnmatch, "MappingProxyType": MappingProxyType}
+    exec(compile(module, str(files[-1]), "exec"), names)  # noqa: S102 - pinned by its digest
+    return names["should_ignore_layer"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_partly_ignored_layer_is_refused_when_vllm_would_refuse_it(version):
+    ignores, config = ignoring_of(version), {**LLAMA, "model_type": "llama"}
+    seen = set()
+    for seed in range(400):
+        chosen = random.Random(seed).sample(IGNORED, 3)  # noqa: S311 - no secret
+        refused_by_vllm = True
+        with contextlib.suppress(ValueError):
+            for layer in LAYERS:
+                ignores(layer, chosen, FUSED)
+            refused_by_vllm = False
+        stated = {"quant_method": "compressed-tensors", "ignore": chosen, "config_groups": {}}
+        refused_here = True
+        with contextlib.suppress(InputError):
+            check_fused_layers(config, stated, version, "org/model")
+            refused_here = False
+        assert refused_here == refused_by_vllm, chosen
+        seen.add(refused_here)
+    assert seen == {True, False}
 
 
 def test_lists_of_model_types_are_those_of_the_image():

@@ -39,6 +39,38 @@ def test_an_older_checkpoint_of_compressed_tensors_is_served_as_a_newer_one():
         plan(Brought(of(compression_config=PACKED), gib=4), "llmapi", L4)
 
 
+def in_fp8(**fields):
+    groups = {"group_0": {"targets": ["Linear"], "weights": FLOAT8}}
+    return of(quantization_config={"quant_method": "compressed-tensors", "config_groups": groups, **fields})
+
+
+@pytest.mark.parametrize(
+    ("ignored", "named"),
+    [
+        (["model.layers.3.self_attn.q_proj"], "q_proj of model.layers.3.self_attn without k_proj, v_proj"),
+        (["re:.*mlp.gate_proj$"], "gate_proj of model.layers.N.mlp without up_proj"),
+    ],
+)
+def test_a_layer_that_vllm_fuses_is_quantized_whole_or_not_at_all(ignored, named):
+    whole = [f"model.layers.3.self_attn.{part}_proj" for part in "qkv"]
+
+    plan(Brought(in_fp8(ignore=["lm_head", "re:.*down_proj", *whole])), "vllm", H100)
+    with refused(what="as one layer", found=named):
+        plan(Brought(in_fp8(ignore=ignored)), "vllm", H100)
+
+
+def test_an_expression_that_could_be_slow_to_match_is_not_tried():
+    plan(Brought(in_fp8(ignore=["re:(.*a)*q_proj"])), "vllm", H100)
+
+
+def test_sparse_layers_are_not_served():
+    sparsity = {"format": "sparse-24-bitmask", "targets": ["Linear"]}
+
+    plan(Brought(in_fp8(sparsity_config={"format": "dense", "targets": []})), "vllm", H100)
+    with refused(what="with sparsity"):
+        plan(Brought(in_fp8(sparsity_config=sparsity)), "vllm", H100)
+
+
 @pytest.mark.parametrize("method", ["torchao", "quark", "bitsandbytes"])
 def test_a_method_without_a_row_is_refused_by_its_name(method):
     with refused(what=f"format {method}"):

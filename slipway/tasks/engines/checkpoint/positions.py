@@ -28,6 +28,10 @@ NOT_SCALED_BY_TENSORRT_LLM = frozenset({*NOT_SCALED_BY_VLLM, "yarn"})
 """Kinds of scaling that are part of the stated positions (vllm/config/model.py, _get_and_verify_max_len;
 tensorrt_llm/_torch/models/modeling_utils.py, infer_max_seq_len, near 1.2)."""
 
+FROM_ORIGINAL = frozenset({"yarn", "telechat3-yarn"})
+"""Kinds whose factor multiplies the original positions. vLLM up to 0.27.1 multiplies those of telechat3-yarn twice, and
+reads behind its table of positions (vllm-project/vllm pull request 55116)."""
+
 
 def check_limits(spec: ReleaseSpec, config: Fields) -> None:
     """Refuse a sequence longer than the runtime lets the model have.
@@ -73,7 +77,7 @@ def _by_vllm(positions: int, text: Fields) -> float:
         if kind not in NOT_SCALED_BY_VLLM:
             factor = _factor(parameters, factor)
         original = parameters.get("original_max_position_embeddings")
-        if kind == "yarn" and _is_count(original):
+        if kind in FROM_ORIGINAL and _is_count(original):
             positions = original
     return positions * factor
 

@@ -22,6 +22,7 @@ from slipway.tasks.engines.huggingface.checkpoint_planner import CheckpointPlann
 from slipway.tasks.engines.huggingface.lora import vllm_arguments
 from slipway.tasks.engines.huggingface.speculation import GUESSED_FROM_A_PATH, vllm_eagle3, vllm_mtp, vllm_speculation
 from slipway.tasks.engines.preflight.engine_options import CHUNKED_PREFILL
+from slipway.tasks.engines.preflight.fused_layers import check_fused_layers
 from slipway.tasks.engines.preflight.hub_metadata import Documents, modelopt_algorithm, stated_quantization
 from slipway.tasks.engines.preflight.known_classes import architectures_of
 from slipway.tasks.engines.preflight.layer_kinds import CACHING
@@ -75,6 +76,8 @@ class VllmPlanner(CheckpointPlanner):
             self._refuse_on_turing(release, source, documents)
         _check_vocabulary(release.spec, documents)
         _check_groups(release.spec, documents)
+        if release.spec.quantization.format == "none":
+            check_fused_layers(documents.get(CONFIG, {}), stated_quantization(documents), version, source.name)
         _check_state(release, source, documents)
         _check_sparse_attention(release, source, documents)
         _check_tied(release, source, documents)

@@ -80,8 +80,13 @@ def _fp8(stated: Fields) -> str:
 
 
 def _scheme(stated: Fields) -> str:
-    """The scheme that all groups of layers share; several are named together, and no row has such a name."""
-    groups = stated.get("config_groups")
+    """The scheme that all groups of layers share; several are named together, and no row has such a name.
+
+    vLLM 0.24.0 computes no sparse layers any more (compressed_tensors.py, _parse_sparsity_config).
+    """
+    groups, sparsity = stated.get("config_groups"), _object(stated.get("sparsity_config"))
+    if sparsity.get("targets"):
+        return f"with sparsity ({sparsity.get('format')})"
     if not isinstance(groups, Mapping) or not groups:
         return "without config_groups"
     return " and ".join(sorted({_scheme_of_group(group, stated) for group in groups.values()}))
