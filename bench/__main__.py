@@ -50,6 +50,7 @@ BENCHMARKS = (
     Benchmark("serving.serving", "tasks", None, "--smollm2"),
     Benchmark("serving.aiperf", "tasks", "--rounds 3 --answers 4"),
     Benchmark("serving.hostile", "tasks", None, "--requests 2000"),
+    Benchmark("serving.fairness", "tasks", None),
     Benchmark("serving.front", "local", None),
     Benchmark("serving.openai", "local", None),
     Benchmark("serving.gate_statistics", "tasks", None),

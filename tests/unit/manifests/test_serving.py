@@ -233,6 +233,7 @@ def test_quotas_of_a_site_reach_the_front_and_openais_api():
     commands = {each["name"]: each.get("command") for each in pod["initContainers"]}
 
     assert "--clients" in commands["openai"]
+    assert [word for word in commands["openai"] if "--turns=" in word] == ["--turns=8/657"]
     assert [word for word in commands["openai"] if "per-minute" in word] == [
         "--tokens-per-minute=alice=7",
         "--tokens-per-minute=bob=9",

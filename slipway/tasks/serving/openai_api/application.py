@@ -17,9 +17,10 @@ from slipway.tasks.serving.openai_api.answers.anthropic import MessageAnswer, To
 from slipway.tasks.serving.openai_api.answers.openai import Answer, ChatForm, CompletionForm
 from slipway.tasks.serving.openai_api.answers.responses import ResponseAnswer
 from slipway.tasks.serving.openai_api.generation.catalogue import Catalogue, Models
-from slipway.tasks.serving.openai_api.generation.generate import Generation
+from slipway.tasks.serving.openai_api.generation.generate import EVERYBODYS, Generation
 from slipway.tasks.serving.openai_api.generation.inputs import questions_of
 from slipway.tasks.serving.openai_api.generation.lora_models import ModelName
+from slipway.tasks.serving.openai_api.generation.turns import Turns
 from slipway.tasks.serving.openai_api.http.bodies import read_body
 from slipway.tasks.serving.openai_api.http.errors import ApiError, refusal, renamed, unavailable
 from slipway.tasks.serving.openai_api.http.request_ids import MESSAGES, add_request_id, request_id, trace_parent
@@ -52,15 +53,16 @@ class Routes:
         others: Sequence[Path] = (),
         names_clients: bool = False,
         quotas: Mapping[str, int] | None = None,
+        turns: Turns = EVERYBODYS,
     ) -> None:
         """`clock` gives seconds from any fixed moment; `others` are the sockets of processes that share the work.
 
         With `names_clients`, the front says whose key a request had; otherwise a header that does so is a stranger's.
-        `quotas` are tokens a minute by those names.
+        `quotas` are tokens a minute by those names, which take `turns` at the models.
         """
         self._models, self._release = models, release
         self._others, self._names_clients = tuple(others), names_clients
-        self._catalogue, self._generation = Catalogue(models, names), Generation(models, clock, quotas)
+        self._catalogue, self._generation = Catalogue(models, names), Generation(models, clock, quotas, turns)
 
     def application(self) -> web.Application:
         """The application, which answers every error in OpenAI's form."""

@@ -43,12 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=N",
         help="tokens that the keys of a name may use of this process, * for all others; repeat it for several",
     )
+    parser.add_argument(
+        "--turns",
+        type=_turns,
+        metavar="N/M",
+        help="share the models out by client: they answer N requests at once, and M may be here",
+    )
     parser.add_argument("--model", action="append", required=True, help="name of a model; repeat it for several")
 
 
 def _quota(text: str) -> tuple[str, int]:
     name, number = text.split("=")
     return name, int(number)
+
+
+def _turns(text: str) -> tuple[int, int]:
+    at_once, room = map(int, text.split("/"))
+    return at_once, room
 
 
 def serve(parsed: argparse.Namespace) -> None:
@@ -107,6 +118,8 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
 
     from slipway.tasks.adapters.triton.triton_generate import GenerateStreams
     from slipway.tasks.serving.openai_api.application import Routes
+    from slipway.tasks.serving.openai_api.generation.generate import EVERYBODYS
+    from slipway.tasks.serving.openai_api.generation.turns import Turns
 
     async with GenerateStreams(parsed.triton_host, parsed.triton_port) as triton:
         others = [each for each in parsed.socket if each != socket]
@@ -117,6 +130,7 @@ async def _serve(parsed: argparse.Namespace, socket: Path) -> None:
             others=others,
             names_clients=parsed.clients,
             quotas=dict(parsed.tokens_per_minute),
+            turns=Turns(*parsed.turns) if parsed.turns else EVERYBODYS,
         )
         runner = web.AppRunner(
             routes.application(),

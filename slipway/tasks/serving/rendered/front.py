@@ -165,6 +165,7 @@ def values(
             "models": list(models),
             "logs": site.telemetry.logs,
             "has_keys": access.keys,
+            "turns": f"{-(-limits.batch // len(sockets))}/{limits.requests // len(sockets)}",
             "tokens_per_minute": [(name, each.tokens_per_minute or UNLIMITED_TOKENS) for name, each in quotas],
         },
     }

@@ -243,6 +243,8 @@ class Limits:
     """The largest request body to OpenAI's API."""
     requests: int
     """The most requests in flight, for each of HTTP, gRPC and OpenAI's API."""
+    batch: int = 1
+    """Requests that the server's models answer at once."""
 
 
 def limits_of(specs: Iterable[ReleaseSpec], memory_bytes: int) -> Limits:
@@ -265,7 +267,7 @@ def limits_of(specs: Iterable[ReleaseSpec], memory_bytes: int) -> Limits:
             f"half of the rest for {batch} requests of {body_bytes >> 10} KiB, each held {COPIES} times",
             remedy="Give the shape more memory, or lower engine.max_batch_size or engine.max_input_tokens.",
         )
-    return Limits(body_bytes, min(OPENAI_BASE_BYTES + prompt_bytes, OPENAI_MOST_BYTES), requests)
+    return Limits(body_bytes, min(OPENAI_BASE_BYTES + prompt_bytes, OPENAI_MOST_BYTES), requests, batch)
 
 
 def grpc_guard(most_bytes: int, too_large: str) -> str:

@@ -15,6 +15,7 @@ from slipway.tasks.serving.openai_api.generation.grammars import Grammars
 from slipway.tasks.serving.openai_api.generation.inputs import Question, ServedModel
 from slipway.tasks.serving.openai_api.generation.metrics import AnswerMetrics
 from slipway.tasks.serving.openai_api.generation.quotas import TokenQuotas
+from slipway.tasks.serving.openai_api.generation.turns import Turns
 
 CLIENT_LEFT = 499
 """Counted for a client that left before its answer ended; nginx's number."""
@@ -50,14 +51,22 @@ class Used:
         return self.told or self.prompt + self.pieces
 
 
+EVERYBODYS = Turns(1 << 30, 1 << 31)
+"""Nobody waits."""
+
+
 class Generation:
     """Asks Triton's models. `clock` gives seconds from any fixed moment."""
 
     def __init__(
-        self, models: Models, clock: Callable[[], float] = time.perf_counter, quotas: Mapping[str, int] | None = None
+        self,
+        models: Models,
+        clock: Callable[[], float] = time.perf_counter,
+        quotas: Mapping[str, int] | None = None,
+        turns: Turns = EVERYBODYS,
     ) -> None:
-        """`quotas` are tokens a minute by name of clients."""
-        self._models, self._clock = models, clock
+        """`quotas` are tokens a minute by name of clients, who take `turns` at the models."""
+        self._models, self._clock, self._turns = models, clock, turns
         self._quotas = TokenQuotas(quotas or {}, clock)
         self.counted, self._grammars = AnswerMetrics(), Grammars()
 
@@ -73,18 +82,20 @@ class Generation:
         They are counted as those of `client`.
 
         Raises:
-            ApiError: the client has no tokens left, or a schema cannot be enforced. No question was asked then.
+            ApiError: the client has no tokens left or too many requests here, or a schema cannot be enforced. No
+                question was asked then.
             InputError: the model refused a question.
             UnavailableError: there is no answer, or it has no end.
         """
         self._quotas.check(client)
-        obeying = [await self._obeying(question) for question in questions]
-        for question in [each.again(count) for each in obeying for count in range(number)]:
-            begins = True
-            async with aclosing(self._timed(model, question, client)) as pieces:
-                async for together in pieces:
-                    yield Generated(together, question if begins else None)
-                    begins = False
+        with self._turns.room(client):
+            obeying = [await self._obeying(question) for question in questions]
+            for question in [each.again(count) for each in obeying for count in range(number)]:
+                begins = True
+                async with aclosing(self._timed(model, question, client)) as pieces:
+                    async for together in pieces:
+                        yield Generated(together, question if begins else None)
+                        begins = False
 
     async def _obeying(self, question: Question) -> Question:
         """The question with the grammar of its schema."""
@@ -98,7 +109,7 @@ class Generation:
         label = self._quotas.label_of(client)
         used = Used(min(question.prompt_tokens, model.max_input_tokens or question.prompt_tokens))
         try:
-            async with aclosing(self._pieces(model, question)) as arriving:
+            async with self._turns.turn(client), aclosing(self._pieces(model, question)) as arriving:
                 async for together in arriving:
                     now, texts = self._clock(), sum(bool(each.text or each.thought) for each in together)
                     if texts:
