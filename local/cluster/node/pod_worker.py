@@ -22,6 +22,8 @@ from .pod_status import FINAL_PHASES, Seen, compute, condition, has_initialized
 
 MOUNT_RETRY_S, MOUNT_RETRY_MAX_S = 0.5, 122.0  # the kubelet's
 SCHEDULING_RETRY_S = 1.0
+FOLLOW_S = 5.0
+"""Between two looks at a running pod's ConfigMaps and Secrets; the kubelet takes about a minute."""
 
 
 class PodWorker:
@@ -35,7 +37,7 @@ class PodWorker:
         self._containers = Containers(store, node, pod, self.wake)
         self._mount_retry_s = MOUNT_RETRY_S
         self._deadline: tuple[float | None, float] = (None, 0.0)
-        self._next_look_s = 0.0
+        self._next_look_s = self._next_follow_s = 0.0
 
     def wake(self) -> None:
         """Wake the worker, because something about the pod changed."""
@@ -82,8 +84,20 @@ class PodWorker:
             return self._mount_retry_s / 2
         due_s = await self._advance(self._give_address(pod))
         look_s = await self._keep_within_limits(pod)
-        delays = [delay for delay in (due_s, look_s, self._time_left_s(pod)) if delay is not None]
+        delays = [each for each in (due_s, look_s, self._follow(), self._time_left_s(pod)) if each is not None]
         return min(delays, default=None)
+
+    def _follow(self) -> float | None:
+        """Show the pod what its ConfigMaps and Secrets hold now. Returns seconds until the next look."""
+        volumes = self._containers.volumes
+        if not volumes.follows:
+            return None
+        if (left_s := self._next_follow_s - time.monotonic()) > 0:
+            return left_s
+        self._next_follow_s = time.monotonic() + FOLLOW_S
+        with contextlib.suppress(MountError):  # what is missing now stays as it was
+            volumes.prepare()
+        return FOLLOW_S
 
     async def _keep_within_limits(self, pod: Object) -> float | None:
         """Evict the pod if it uses too much storage. Returns seconds until the next check; None without limits."""

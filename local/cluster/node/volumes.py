@@ -13,6 +13,7 @@ from .environment import ConfigurationError, Lookup, MountError, Paths, content,
 
 DU_BLOCK_BYTES = 512  # of st_blocks, stat(2)
 DEFAULT_MODE = 0o644  # the default of Kubernetes; the folders above keep everybody else out
+KEYED = {"configMap", "secret", "projected"}
 File = tuple[str, bytes, int | None]
 
 
@@ -24,7 +25,7 @@ class Volumes:
         self._folder, self._claims = folder / "volumes", claims
 
     def prepare(self) -> None:
-        """Create every volume; files are written only once.
+        """Create every volume, or write again what its ConfigMap or Secret holds now.
 
         Raises:
             MountError: a ConfigMap, a Secret, a key or a claim is missing. The other volumes are created.
@@ -38,12 +39,19 @@ class Volumes:
         if problems:
             raise MountError(problems)
 
+    @property
+    def follows(self) -> bool:
+        """Whether a volume shows a ConfigMap or a Secret, which may change."""
+        return any(KEYED & {*volume} for volume in self._pod["spec"].get("volumes") or [])
+
     def _make(self, volume: Mapping[str, Any]) -> None:
         folder = self._place(volume)
         files = [] if "emptyDir" in volume else list(self._files(volume))
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, data, mode in files:
             _write(folder, name, data, DEFAULT_MODE if mode is None else mode)
+        if KEYED & {*volume}:
+            _remove_others(folder, {folder / name for name, _, _ in files})
 
     def paths(self, container: Mapping[str, Any], termination_log: Path) -> Paths:
         """Where a container's mounts and its termination log really are."""
@@ -150,8 +158,15 @@ def _write(folder: Path, name: str, data: bytes, mode: int) -> None:
     target = folder / name
     if not target.resolve().is_relative_to(folder.resolve()):
         raise ConfigurationError(f"the path {name!r} is outside its volume")
-    if target.exists():
+    if target.exists() and target.read_bytes() == data:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(data)
-    target.chmod(mode)
+    new = target.with_name(f".{target.name}.new")
+    new.write_bytes(data)
+    new.chmod(mode)
+    new.replace(target)  # a reader has the old one or the new one whole
+
+
+def _remove_others(folder: Path, kept: set[Path]) -> None:
+    for file in [file for file in folder.rglob("*") if file.is_file() and file not in kept]:
+        file.unlink()

@@ -94,6 +94,27 @@ def test_paths_and_variables_of_the_container_are_replaced(space):
     assert space.logs("reads").strip() == f"here open sesame open sesame! {pod.status.pod_ip}:$(MISSING)"
 
 
+def test_a_running_pod_sees_what_a_secret_holds_now(space, until):
+    keys = {"metadata": {"name": "keys"}, "stringData": {"id": "a", "old": "b"}}
+    space.core.create_namespaced_secret(space.name, keys)
+    code = """
+import pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+print((folder / "id").read_text(), flush=True)
+while (folder / "id").read_text() == "a" or (folder / "old").exists():
+    time.sleep(0.1)
+print(*sorted(f"{file.name}={file.read_text()}" for file in folder.iterdir()))
+"""
+    container = {"args": ["/keys"], "volumeMounts": [{"name": "keys", "mountPath": "/keys", "readOnly": True}]}
+    space.run("waits", code, container=container, volumes=[{"name": "keys", "secret": {"secretName": "keys"}}])
+    until(lambda: space.pod("waits").status.phase == "Running" and space.logs("waits"))
+
+    space.core.replace_namespaced_secret("keys", space.name, keys | {"stringData": {"id": "c", "new": "d"}})
+    space.finished("waits")
+
+    assert space.logs("waits").split() == ["a", "id=c", "new=d"]
+
+
 def test_files_of_volumes_have_the_modes_that_are_asked_for(space):
     space.core.create_namespaced_secret(
         space.name, {"metadata": {"name": "keys"}, "stringData": {"id": "a", "pub": "b"}}
