@@ -39,6 +39,20 @@ def test_a_viewer_changes_nothing_and_a_user_reads_no_connection(may, role, expe
     assert may(role) == expected
 
 
+@pytest.mark.parametrize(("team", "expected"), [("search", True), ("support", False), (None, True)])
+@pytest.mark.parametrize(
+    "entity", [DagAccessEntity.RUN, DagAccessEntity.TASK_INSTANCE, DagAccessEntity.HITL_DETAIL, None]
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+def test_a_tenant_reaches_the_models_of_its_own_team_alone(team, expected, entity, method):
+    """A DAG has the team of its bundle, where Airflow runs with `core.multi_team`; one without a team is everybody's."""
+    ann = SimpleAuthManagerUser(username="ann", role="user", teams=["search"])
+    details = DagDetails(id="release__demo", team_name=team)
+    may = SimpleAuthManager().is_authorized_dag(method=method, user=ann, access_entity=entity, details=details)
+
+    assert may == expected
+
+
 @pytest.mark.parametrize("file", ["docker-compose.yaml", "k8s_manifests/airflow/values.yaml"])
 def test_ci_may_trigger_and_reads_no_connection(file):
     (users,) = USERS.findall((REPOSITORY / file).read_text())
