@@ -21,6 +21,7 @@ from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.site.authentication import MOST_QUOTAS, Authentication, Quota, TokenIssuer
 from slipway.tasks.contracts.site.site import Site
 from slipway.tasks.contracts.site.store_access import IDENTITY_VARIABLE
+from slipway.tasks.serving.openai_api import process
 from slipway.tasks.serving.pod import drain, lead
 from slipway.tasks.serving.rendered import front, front_keys, manifests
 from tests.contracts.recorded import check_object, check_writable, contract
@@ -232,12 +233,11 @@ def test_quotas_of_a_site_reach_the_front_and_openais_api():
     pod = pods(manifests.deployment(version(1), URI, with_quotas(quotas), TEMPLATES))[0]
     commands = {each["name"]: each.get("command") for each in pod["initContainers"]}
 
-    assert "--clients" in commands["openai"]
-    assert [word for word in commands["openai"] if "--turns=" in word] == ["--turns=8/657"]
-    assert [word for word in commands["openai"] if "per-minute" in word] == [
-        "--tokens-per-minute=alice=7",
-        "--tokens-per-minute=bob=9",
-    ]
+    parser = argparse.ArgumentParser()
+    process.add_arguments(parser)
+    parsed = parser.parse_args(commands["openai"][4:])
+    assert (parsed.clients, parsed.turns) == (True, (8, 657))
+    assert parsed.tokens_per_minute == [("alice", 7), ("bob", 9)]
     buckets = re.findall(
         r'"value":"(\w+)"}],"token_bucket":{"fill_interval":"60s","max_tokens":(\d+)', str(commands["front"])
     )
