@@ -77,16 +77,17 @@ class RecordedReply:
 
     def __init__(self):
         self.pieces, self.finish_reason, self.failure, self.stop_word = [], "", "", ""
-        self.usage, self.logprobs, self.thoughts = None, [], []
+        self.usage, self.logprobs, self.thoughts, self.prompt_logprobs = None, [], [], []
         self.gone = False
         self._ended, self._changed = threading.Event(), threading.Condition()
 
-    def send(self, text, finish_reason, usage=None, logprobs=(), thought="", stop_word=""):
+    def send(self, text, finish_reason, usage=None, logprobs=(), thought="", stop_word="", prompt_logprobs=()):
         assert not self._ended.is_set(), "something was sent after the end"
         with self._changed:
             self.pieces.append(text)
             self.thoughts.append(thought)
             self.logprobs.append(list(logprobs))
+            self.prompt_logprobs += prompt_logprobs
             self.finish_reason, self.usage, self.stop_word = finish_reason, usage, stop_word
             self._changed.notify_all()
         if finish_reason:

@@ -78,6 +78,18 @@ def test_each_token_has_as_many_alternatives_as_were_asked_for(client, alternati
     assert "".join(token.token for token in choice.logprobs.content) == choice.message.content
 
 
+def test_an_echo_has_the_prompts_tokens_each_with_the_likeliest_one(client):
+    asked = {"model": "demo", "prompt": "What is the capital", "max_tokens": 1, "temperature": 0}
+    (choice,) = client.completions.create(**asked, echo=True, logprobs=1).choices
+    first, *likeliest = choice.logprobs.top_logprobs
+
+    assert choice.text.startswith("What is the capital")
+    assert (first, choice.logprobs.token_logprobs[0]) == (None, None)
+    assert all(
+        max(top.values()) >= told for top, told in zip(likeliest, choice.logprobs.token_logprobs[1:], strict=True)
+    )
+
+
 def test_an_answer_obeys_a_schema_and_so_do_the_arguments_of_a_forced_call(client):
     schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": OBJECT}}
     choice = {"type": "function", "function": {"name": "weather"}}

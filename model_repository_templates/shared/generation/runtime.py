@@ -24,6 +24,8 @@ class Controls:
         min_p: tokens are left that have this share of the likeliest one's probability, 0 to 1.
         ignore_eos: no token of the model's ends the answer.
         logit_bias: tokens, each with what is added to its logit, -100 to 100.
+        prompt_logprobs: how many of the likeliest tokens are reported with the log-probability of each token of the
+            prompt; None reports none.
     """
 
     top_p: float = 1.0
@@ -38,6 +40,7 @@ class Controls:
     min_p: float = 0.0
     ignore_eos: bool = False
     logit_bias: tuple[tuple[int, float], ...] = ()
+    prompt_logprobs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,13 @@ class Sampling:
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The natural logarithm of a token's probability; `alternatives` are the likeliest tokens there, best first."""
+    """The natural logarithm of a token's probability; `alternatives` are the likeliest tokens there, best first.
+
+    A prompt's first token has none: nothing is before it.
+    """
 
     token: int
-    logprob: float
+    logprob: float | None
     alternatives: Sequence[tuple[int, float]] = ()
 
 
@@ -73,6 +79,7 @@ class Progress:
         finish_reason: "stop" or "length" when these were the last tokens, else empty.
         failure: why this request alone cannot go on, else empty. Its tokens are not looked at.
         logprobs: one for each of `tokens` where the request asked for them, else empty.
+        prompt_logprobs: with the first step, one for each token of the prompt where the request asked for them.
     """
 
     number: int
@@ -80,6 +87,7 @@ class Progress:
     finish_reason: str = ""
     failure: str = ""
     logprobs: Sequence[TokenLogprob] = ()
+    prompt_logprobs: Sequence[TokenLogprob] = ()
 
 
 class Parts(NamedTuple):

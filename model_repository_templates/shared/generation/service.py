@@ -176,6 +176,7 @@ class Sender:
         logprobs: Sequence[TokenLogprob] = (),
         thought: str = "",
         stop_word: str = "",
+        prompt_logprobs: Sequence[TokenLogprob] = (),
     ) -> None:
         """One response."""
         outputs = [text_tensor("text_output", text), text_tensor("finish_reason", finish_reason)]
@@ -183,6 +184,8 @@ class Sender:
             outputs.append(text_tensor(REASONING, thought))
         if logprobs:
             outputs.append(text_tensor("logprobs", logprobs_document(logprobs, self._tokenizer)))
+        if prompt_logprobs:
+            outputs.append(text_tensor("prompt_logprobs", logprobs_document(prompt_logprobs, self._tokenizer)))
         if stop_word:
             outputs.append(text_tensor("stop_word", stop_word))
         if self.tool_call_format is not None:

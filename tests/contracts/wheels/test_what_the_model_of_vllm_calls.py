@@ -21,7 +21,7 @@ ATTRIBUTES = {
         *("num_prompt_tokens", "num_generation_tokens", "time_to_first_tokens_iter", "inter_token_latencies_iter"),
     ),
     ("outputs.py", "CompletionOutput"): ("token_ids", "logprobs", "finish_reason"),
-    ("outputs.py", "RequestOutput"): ("outputs", "finished"),
+    ("outputs.py", "RequestOutput"): ("outputs", "finished", "prompt_token_ids", "prompt_logprobs"),
     ("lora/request.py", "LoRARequest"): ("lora_name", "lora_int_id", "lora_path"),
 }
 """What the model uses of objects that vLLM makes, or gives by position."""

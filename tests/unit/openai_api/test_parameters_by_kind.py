@@ -47,8 +47,16 @@ ASKED = {
     "`tool_choice`: `required` or a function": {**TOOLS, "tool_choice": "required"},
     "`logit_bias`, from -100 to 100 for at most 1,024 tokens": {"logit_bias": {"3": 1}},
     "`n`, at most 128 answers to all prompts": {"n": 2},
+    "`echo` (`/v1/completions`)": {"prompt": "Hi", "echo": True},
+    "`echo` with `logprobs`; openvino: with `engine.options.prompt_logprobs`": {
+        "prompt": [3, 4],
+        "echo": True,
+        "logprobs": 1,
+        "max_tokens": 1,
+    },
 }
-GUIDED = {"guided_decoding_backend": "xgrammar"}
+OPTIONS = {"guided_decoding_backend": "xgrammar", "scores_prompts": True}
+"""Values of the templates that an option of the engine sets, for rows that name one."""
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +103,9 @@ def test_the_table_has_a_column_for_every_kind_and_a_row_for_every_parameter():
 @pytest.mark.parametrize("row", TABLE.findall((REPOSITORY / "docs" / "openai.md").read_text()), ids=lambda row: row[0])
 def test_a_kind_obeys_what_the_table_says(rendered, row):
     name, *said = row
-    guided = "guided_decoding_backend" in name
+    guided, options = "guided_decoding_backend" in name, OPTIONS if "engine.options" in name else None
     kinds = [kind for kind in KINDS if not guided or kind in {"llmapi", "trt-engine"}]
-    found = {kind: refused_for(rendered(kind, GUIDED if guided else None), ASKED[name]) for kind in kinds}
+    found = {kind: refused_for(rendered(kind, options), ASKED[name]) for kind in kinds}
 
     assert {kind: each is None for kind, each in found.items()} == {
         kind: word == "yes" for kind, word in zip(KINDS, said, strict=True) if kind in kinds

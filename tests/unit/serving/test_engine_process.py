@@ -12,7 +12,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
-from generation.runtime import Controls, Sampling
+from generation.runtime import Controls, Sampling, TokenLogprob
 
 from tests.fakes.generation_runtime import FakeRuntime
 from tests.support.paths import REPOSITORY
@@ -36,15 +36,16 @@ class Runtime(FakeRuntime):
         (self.folder / "steps").write_text(str(self.steps + 1))
         if (self.folder / "slow").exists():
             time.sleep(0.02)
-        return [Progress(each.number, each.tokens, each.finish_reason, logprobs=[TokenLogprob(each.tokens[0], -0.5)])
+        prompt = [TokenLogprob(1, None, ((2, -1.0),))]
+        return [Progress(each.number, each.tokens, each.finish_reason, "", [TokenLogprob(each.tokens[0], -0.5)], prompt)
                 for each in super().step()]
 
     def cancel(self, number):
         super().cancel(number)
         (self.folder / "cancelled").write_text(str(number))
 
-def load(engine, scheduler, properties):
-    assert (scheduler, properties) == ({{"cache_size": 1}}, {{"INFERENCE_NUM_THREADS": 1}})
+def load(engine, scheduler, properties, scores_prompts):
+    assert (scheduler, properties, scores_prompts) == ({{"cache_size": 1}}, {{"INFERENCE_NUM_THREADS": 1}}, False)
     if not engine.is_dir():
         raise RuntimeError(f"no engine in {{engine}}")
     (engine / "pid").write_text(str(os.getpid()))
@@ -99,7 +100,8 @@ def answers_of(engine, count):
     while len(ended) < count:
         for step in engine.step():
             texts[step.number] = texts.get(step.number, "") + bytes(step.tokens).decode()
-            assert [(each.token, each.logprob) for each in step.logprobs] == [(step.tokens[0], -0.5)]
+            assert step.logprobs == [TokenLogprob(step.tokens[0], -0.5)]
+            assert step.prompt_logprobs == [TokenLogprob(1, None, ((2, -1.0),))]
             if step.finish_reason:
                 ended[step.number] = texts[step.number], step.finish_reason
     return ended

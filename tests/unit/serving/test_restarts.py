@@ -1,8 +1,10 @@
 """An engine that is started again: who is refused, and that nobody else notices."""
 
+from dataclasses import replace
+
 import pytest
 from generation.running.restarts import CHANGED, EngineError, RestartedEngine
-from generation.runtime import Sampling
+from generation.runtime import Sampling, TokenLogprob
 
 from tests.fakes.generation_runtime import FakeRuntime
 
@@ -17,6 +19,11 @@ class Engine(FakeRuntime):
     def __init__(self, harmless, answers):
         super().__init__(answers)
         self.harmless, self.made, self.failure, self.on_end, self.closed = harmless, {}, None, None, False
+        self.scores = {}
+
+    def add(self, number, prompt, sampling):
+        super().add(number, prompt, sampling)
+        self.scores[number] = [TokenLogprob(token, None) for token in prompt]
 
     def watch(self, on_end):
         self.on_end = on_end
@@ -27,7 +34,7 @@ class Engine(FakeRuntime):
                 self.failure = EngineError(f"no grammar for {prompt.decode()}")
         if self.failure:
             raise self.failure
-        steps = super().step()
+        steps = [replace(step, prompt_logprobs=self.scores.pop(step.number, ())) for step in super().step()]
         for step in steps:
             self.made[step.number] = self.made.get(step.number, 0) + 1
         return steps
@@ -87,6 +94,16 @@ def test_answers_beside_a_request_that_ends_the_engine_go_on_where_they_were(har
     assert bytes(step.tokens[0] for step in before if step.number == 1) + ends[1][0].encode() == b"also here"
     assert ends[3] == ("just came", "stop")
     assert ends[2][1].startswith("the engine cannot take this request")
+
+
+def test_scores_of_a_prompt_are_reported_once_though_its_answer_is_begun_again():
+    runtime = RestartedEngine(Engines({"bad": 1}))
+    runtime.add(0, b"good", LONG)
+    runtime.add(1, b"bad", LONG)
+    steps = [step for _ in range(20) for step in runtime.step()]
+
+    assert [bytes(step.tokens) for step in steps if step.number == 0 and step.prompt_logprobs] == [b"g"]
+    assert b"".join(bytes(step.tokens) for step in steps if step.number == 0) == b"good"
 
 
 def test_two_requests_that_end_the_engine_are_refused_both():

@@ -37,7 +37,9 @@ STALL_S = 120.0
 class EngineProcess:
     """A Runtime whose engine is in a child, which ends with this process whatever ends it."""
 
-    def __init__(self, engine: Path, scheduler: Mapping[str, Any], properties: Mapping[str, Any]) -> None:
+    def __init__(
+        self, engine: Path, scheduler: Mapping[str, Any], properties: Mapping[str, Any], *, scores_prompts: bool = False
+    ) -> None:
         """Start the child and wait until it has loaded the engine; see openvino_runtime.load.
 
         Raises:
@@ -57,7 +59,7 @@ class EngineProcess:
         self._closing = False
         self._over = threading.Event()
         try:
-            self._send((engine, dict(scheduler), dict(properties)))
+            self._send((engine, dict(scheduler), dict(properties), scores_prompts))
             self.max_new_tokens: int = self._receive()
             """What an answer has at most, by the model's own generation config."""
         except EngineError:
@@ -149,13 +151,17 @@ class EngineProcess:
         )
 
 
-def _progress(number: int, tokens: Sequence[int], reason: str, failure: str, logprobs: Sequence[Any]) -> Progress:
-    return Progress(number, tokens, reason, failure, [TokenLogprob(*each) for each in logprobs])
+def _progress(*fields: Any) -> Progress:
+    *others, logprobs, of_prompt = fields
+    return Progress(*others, *([TokenLogprob(*each) for each in listed] for listed in (logprobs, of_prompt)))
 
 
 def _fields(step: Progress) -> tuple[Any, ...]:
-    logprobs = [(each.token, each.logprob) for each in step.logprobs]
-    return step.number, list(step.tokens), step.finish_reason, step.failure, logprobs
+    logprobs = [
+        [(each.token, each.logprob, each.alternatives) for each in listed]
+        for listed in (step.logprobs, step.prompt_logprobs)
+    ]
+    return step.number, list(step.tokens), step.finish_reason, step.failure, *logprobs
 
 
 class Reports:

@@ -34,9 +34,12 @@ class TritonPythonModel:
         settings = read_settings(args)
         properties = {**PROPERTIES, **settings.document("properties")}
         scheduler = settings.document("scheduler")
+        scores = "scores_prompts" in settings.parameters
         with ThreadPoolExecutor(1) as beside:  # the engine loads in its own process, and takes as long
             loading = beside.submit(_tokenizer, settings)
-            self._engine = RestartedEngine(lambda: EngineProcess(settings.engine, scheduler, properties))
+            self._engine = RestartedEngine(
+                lambda: EngineProcess(settings.engine, scheduler, properties, scores_prompts=scores)
+            )
             tokenizer = loading.result()
         limits = settings.limits(self._engine.max_new_tokens)
         self._judge = GrammarJudge(settings.engine)

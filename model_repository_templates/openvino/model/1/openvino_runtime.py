@@ -1,36 +1,49 @@
 """OpenVINO GenAI's continuous batching as a Runtime."""
 
 import secrets
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from generation.runtime import Controls, Progress, Sampling, TokenLogprob
+from prompt_scores import PromptScorer, PromptScores
 
 MOST_MIN_P = 1 - 2.0**-24
 """OpenVINO GenAI takes min_p below 1 only: the largest such number of 32 bits."""
 
 
-def load(engine: Path, scheduler: Mapping[str, Any], properties: Mapping[str, Any]) -> "OpenVinoRuntime":
-    """Load the engine; `scheduler` are fields of SchedulerConfig, `properties` those of OpenVINO's CPU plugin."""
+def load(
+    engine: Path,
+    scheduler: Mapping[str, Any],
+    properties: Mapping[str, Any],
+    scores_prompts: bool,
+) -> "OpenVinoRuntime":
+    """Load the engine; `scheduler` are fields of SchedulerConfig, `properties` those of OpenVINO's CPU plugin.
+
+    With `scores_prompts` it is loaded a second time, for the log-probabilities of prompts.
+    """
     import openvino_genai as genai
 
     config = genai.SchedulerConfig()
     for name, value in scheduler.items():
         setattr(config, name, value)
-    return OpenVinoRuntime(genai.ContinuousBatchingPipeline(str(engine), config, "CPU", dict(properties)))
+    pipeline = genai.ContinuousBatchingPipeline(str(engine), config, "CPU", dict(properties))
+    return OpenVinoRuntime(pipeline, PromptScorer(engine, properties) if scores_prompts else None)
 
 
 class OpenVinoRuntime:
     """A Runtime: openvino_genai.ContinuousBatchingPipeline (2026.4)."""
 
-    def __init__(self, pipeline: Any) -> None:
-        self._pipeline = pipeline
+    def __init__(self, pipeline: Any, scorer: PromptScorer | None = None) -> None:
+        self._pipeline, self._scorer = pipeline, scorer
         self._vocabulary = 1 + max(pipeline.get_tokenizer().get_vocab().values())
         self._handles: dict[int, Any] = {}
         self._reporting: set[int] = set()
         """Requests that want log-probabilities."""
+        self._to_score: deque[tuple[int, Sampling, PromptScores]] = deque()
+        self._scored: dict[int, PromptScores] = {}
 
     @property
     def max_new_tokens(self) -> int:
@@ -38,6 +51,14 @@ class OpenVinoRuntime:
         return int(self._pipeline.get_config().max_new_tokens)
 
     def add(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
+        """Begin the answer, or first what the prompt's log-probabilities are."""
+        if self._scorer is not None and sampling.controls.prompt_logprobs is not None:
+            scores = self._scorer.begin(prompt, sampling.controls.prompt_logprobs)
+            self._to_score.append((number, sampling, scores))
+        else:
+            self._begin(number, prompt, sampling)
+
+    def _begin(self, number: int, prompt: Sequence[int], sampling: Sampling) -> None:
         """Take from the model's own generation config what ends an answer; a request states all else."""
         import openvino as ov
 
@@ -90,24 +111,38 @@ class OpenVinoRuntime:
             config.stop_token_ids = set(ends)
 
     def step(self) -> list[Progress]:
-        """One token for everyone, or a part of a long prompt."""
-        self._pipeline.step()
+        """One token for everyone, or a part of a long prompt; and a part of one that is scored."""
+        self._score()
+        if self._pipeline.has_non_finished_requests():
+            self._pipeline.step()
         steps = [self._progress(number, handle) for number, handle in self._handles.items()]
         for step in steps:
             if step.finish_reason or step.failure:
                 del self._handles[step.number]
                 self._reporting.discard(step.number)
+                self._scored.pop(step.number, None)
         return [step for step in steps if step.tokens or step.finish_reason or step.failure]
 
     def cancel(self, number: int) -> None:
         """The next step frees its part of the cache."""
         self._reporting.discard(number)
+        self._scored.pop(number, None)
+        self._to_score = deque(waiting for waiting in self._to_score if waiting[0] != number)
         if handle := self._handles.pop(number, None):  # its last token may have been on its way
             handle.cancel()
 
     def has_work(self) -> bool:
         """Whether a request runs or waits to be freed."""
-        return bool(self._pipeline.has_non_finished_requests())
+        return bool(self._to_score) or bool(self._pipeline.has_non_finished_requests())
+
+    def _score(self) -> None:
+        """Read a part of the prompt that is scored; the answer begins once all of it has been read."""
+        if self._to_score:
+            number, sampling, scores = self._to_score[0]
+            if scores.advance():
+                self._to_score.popleft()
+                self._scored[number] = scores
+                self._begin(number, scores.prompt, sampling)
 
     def _progress(self, number: int, handle: Any) -> Progress:
         import openvino_genai as genai
@@ -123,4 +158,6 @@ class OpenVinoRuntime:
         logprobs: list[TokenLogprob] = []
         if number in self._reporting:
             logprobs = [TokenLogprob(*pair) for pair in zip(tokens, output.generated_log_probs, strict=False)]
+        if scores := self._scored.pop(number, None):  # they come with the answer's first token
+            return Progress(number, tokens, reason, "", [*map(scores.next, tokens[:1]), *logprobs[1:]], scores.found)
         return Progress(number, tokens, reason, logprobs=logprobs)

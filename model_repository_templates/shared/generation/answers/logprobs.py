@@ -1,4 +1,4 @@
-"""Log-probabilities of an answer's tokens as OpenAI's API for chats writes them. Computes only.
+"""Log-probabilities of tokens as OpenAI's API for chats writes them. Computes only.
 
 https://platform.openai.com/docs/api-reference/chat/object, choices[].logprobs.content.
 """
@@ -28,11 +28,13 @@ def logprobs_document(entries: Sequence[TokenLogprob], tokenizer: Tokenizer) -> 
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-def _entry(text: str, logprob: float) -> dict[str, Any]:
+def _entry(text: str, logprob: float | None) -> dict[str, Any]:
     """A token that is a part of a character has no text of its own, so its bytes are not known."""
     return {
         "token": text,
-        "logprob": max(LEAST, logprob),  # in this order a value that is not a number becomes the least as well
+        "logprob": None
+        if logprob is None
+        else max(LEAST, logprob),  # in this order a value that is not a number becomes the least as well
         "bytes": None if UNFINISHED in text else list(text.encode()),
     }
 
@@ -47,7 +49,7 @@ def _texts(ids: Sequence[int], tokenizer: Tokenizer) -> Sequence[str]:
 def token_logprobs(
     tokens: Sequence[int], reported: Sequence[Mapping[int, Any]] | None, alternatives: int
 ) -> list[TokenLogprob]:
-    """Log-probabilities of an answer's tokens, as vLLM and TensorRT-LLM report them.
+    """Log-probabilities of tokens, as vLLM and TensorRT-LLM report them.
 
     Args:
         tokens: those that are reported here.

@@ -37,7 +37,7 @@ BAD_WORDS, JSON_SCHEMA, LOGIT_BIAS = "bad_words", "json_schema", "logit_bias"
 BIAS_BOUNDS = Bounds(chars=64 * MAX_BIASED)
 VALUES = (
     *("top_p", "top_k", "min_tokens", "presence_penalty", "frequency_penalty", "repetition_penalty"),
-    *("min_p", "ignore_eos", "logprobs", "top_logprobs"),
+    *("min_p", "ignore_eos", "logprobs", "top_logprobs", "prompt_logprobs"),
 )
 """Inputs that are a number or a switch."""
 RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
@@ -48,7 +48,10 @@ RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "presence_penalty": (lambda value: -PENALTY <= value <= PENALTY, "from -2 to 2"),
     "frequency_penalty": (lambda value: -PENALTY <= value <= PENALTY, "from -2 to 2"),
     "repetition_penalty": (lambda value: 1 / REPETITION <= value <= REPETITION, "from 0.01 to 100"),
-    "top_logprobs": (lambda value: 0 <= value <= MAX_ALTERNATIVES, f"from 0 to {MAX_ALTERNATIVES}"),
+    **{
+        name: (lambda value: 0 <= value <= MAX_ALTERNATIVES, f"from 0 to {MAX_ALTERNATIVES}")
+        for name in ("top_logprobs", "prompt_logprobs")
+    },
 }
 
 

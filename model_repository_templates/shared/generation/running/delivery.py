@@ -41,11 +41,12 @@ class Reply(Protocol):
         logprobs: Sequence[TokenLogprob] = (),
         thought: str = "",
         stop_word: str = "",
+        prompt_logprobs: Sequence[TokenLogprob] = (),
     ) -> None:
         """A piece of the answer; with a finish reason, the last one, and with it the tokens of the whole request.
 
         `logprobs` are those of every token of the answer since the last piece; `thought` is what the model thought
-        since then; `stop_word` is the one that ended the answer.
+        since then; `stop_word` is the one that ended the answer. The first piece has those of the prompt's tokens.
         """
 
     def fail(self, message: str) -> None:
@@ -71,6 +72,7 @@ class Request:
     thought: TextStream = field(default_factory=TextStream)
     pieces: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: Sequence[TokenLogprob] = ()
     tokens: int = 0
     stop_words: StopWords = field(init=False)
 
@@ -89,6 +91,7 @@ class Request:
 
     def add(self, step: Progress) -> None:
         """Take what a step made."""
+        self.prompt_logprobs = step.prompt_logprobs or self.prompt_logprobs
         if step.logprobs:  # what is not shown is left out here as well
             for entry in step.logprobs:
                 if self._take(self.split([entry.token])).answer:
@@ -218,11 +221,11 @@ class Delivery:
             reason = STOP if request.stop_words.found else step.finish_reason
             thought = request.piece_of_thought(thinking, final=bool(reason))
             if reason:
-                found = request.stop_words.found
-                request.reply.send(piece, reason, request.usage, request.logprobs, thought, found)
+                found, of_prompt = request.stop_words.found, request.prompt_logprobs
+                request.reply.send(piece, reason, request.usage, request.logprobs, thought, found, of_prompt)
             elif piece or thought:
-                request.reply.send(piece, "", None, request.logprobs, thought)
-                request.logprobs = []
+                request.reply.send(piece, "", None, request.logprobs, thought, prompt_logprobs=request.prompt_logprobs)
+                request.logprobs, request.prompt_logprobs = [], ()
             if reason and not step.finish_reason:
                 stopped.append(request)
         ended = {request for request, step in due if step.finish_reason}.union(stopped)
@@ -311,4 +314,5 @@ def merged(steps: Sequence[Progress]) -> Progress:
         last.finish_reason,
         last.failure,
         tuple(itertools.chain.from_iterable(step.logprobs for step in steps)),
+        steps[0].prompt_logprobs,
     )

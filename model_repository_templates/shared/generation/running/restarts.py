@@ -186,4 +186,6 @@ class RestartedEngine:
             self._pause(number)
             return Progress(number, (), failure=CHANGED)
         request.made += step.tokens[known:]
-        return replace(step, number=number, tokens=step.tokens[known:], logprobs=step.logprobs[known:])
+        prompt = () if known else step.prompt_logprobs
+        new = {"tokens": step.tokens[known:], "logprobs": step.logprobs[known:], "prompt_logprobs": prompt}
+        return replace(step, number=number, **new)

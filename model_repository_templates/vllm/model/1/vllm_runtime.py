@@ -8,7 +8,7 @@ from typing import Any
 from generation.answers.logprobs import token_logprobs
 from generation.requests.adapters import Adapter
 from generation.running.async_runtime import AsyncRuntime
-from generation.runtime import Controls, Progress, Sampling
+from generation.runtime import Controls, Progress, Sampling, TokenLogprob
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.inputs import TokensPrompt
 from vllm.lora.request import LoRARequest
@@ -72,7 +72,7 @@ class VllmRuntime(AsyncRuntime):
         tokens = [token for token in output.token_ids if token not in hidden]
         reason = ("length" if output.finish_reason == "length" else "stop") if report.finished else ""
         logprobs = [] if controls.logprobs is None else token_logprobs(tokens, output.logprobs, controls.logprobs)
-        return Progress(number, tokens, reason, logprobs=logprobs)
+        return Progress(number, tokens, reason, "", logprobs, _prompt_logprobs(report, controls))
 
     async def _watch(self, on_end: Callable[[], None]) -> None:
         try:
@@ -82,6 +82,15 @@ class VllmRuntime(AsyncRuntime):
         except EngineDeadError as error:
             self.fail(error)
             on_end()
+
+
+def _prompt_logprobs(report: Any, controls: Controls) -> list[TokenLogprob]:
+    """VLLM gives them with the first report, without one of the first token."""
+    if controls.prompt_logprobs is None or not report.prompt_logprobs:
+        return []
+    first, *others = report.prompt_token_ids
+    reported = report.prompt_logprobs[1:]
+    return [TokenLogprob(first, None), *token_logprobs(others, reported, controls.prompt_logprobs)]
 
 
 async def _load(arguments: AsyncEngineArgs, stat_loggers: list[Callable[..., Any]]) -> AsyncLLM:
@@ -109,6 +118,7 @@ def sampling_params(sampling: Sampling, end_ids: Sequence[int]) -> SamplingParam
         repetition_penalty=controls.repetition_penalty,
         bad_words=list(controls.bad_words) or None,
         logprobs=controls.logprobs,
+        prompt_logprobs=controls.prompt_logprobs,
         logit_bias=dict(controls.logit_bias) or None,
         structured_outputs=StructuredOutputsParams(grammar=controls.grammar) if controls.grammar else None,
         stop_token_ids=None if controls.ignore_eos else list(end_ids),

@@ -33,9 +33,9 @@ class OpenVinoMaker(EngineMaker):
         """The engine's folder, and what build read back from it.
 
         Returns:
-            `name`, `kind`, `engine_folder`, `chat_template` (apply or none), `chat_template_kwargs`, the limits of the
-            spec's engine section, `scheduler` (fields of openvino_genai.SchedulerConfig), `properties` (of the CPU
-            plugin), `versions`.
+            `name`, `kind`, `engine_folder`, `chat_template` (apply or none), `chat_template_kwargs`, `scores_prompts`,
+            the limits of the spec's engine section, `scheduler` (fields of openvino_genai.SchedulerConfig),
+            `properties` (of the CPU plugin), `versions`.
         """
         description = json.loads((engine_dir / ENGINE_DESCRIPTION).read_bytes())
         return {
@@ -44,6 +44,7 @@ class OpenVinoMaker(EngineMaker):
             "engine_folder": ENGINE_FOLDER,
             "chat_template": "apply" if description["chat_template"] else "none",
             "chat_template_kwargs": spec.engine.chat_template_kwargs,
+            "scores_prompts": spec.engine.options.get("prompt_logprobs", False),
             **description["limits"],
             **{name: description[name] for name in ("scheduler", "properties", "versions")},
         }

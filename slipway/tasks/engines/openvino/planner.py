@@ -21,8 +21,10 @@ from slipway.tasks.engines.protocol import EnginePlanner
 QUANTIZE_TOOLS = ("torch", "transformers", "optimum-intel", "nncf", "openvino")
 BUILD_TOOLS = ("openvino", "openvino-genai", "openvino-tokenizers", "transformers")
 
-OPTIONS = {"threads": "1 or more, one when absent", "prefix_caching": "true or false"}
-"""engine.options of this kind: inference threads, and whether prompts that begin alike share their cache."""
+SWITCHES = ("prefix_caching", "prompt_logprobs")
+OPTIONS = {"threads": "1 or more, one when absent", **dict.fromkeys(SWITCHES, "true or false")}
+"""engine.options of this kind: inference threads, whether prompts that begin alike share their cache, and whether the
+weights are loaded a second time for log-probabilities of prompts."""
 
 FP32_RATIO = 2
 """Bytes of the traced graph per byte of a 16-bit checkpoint."""
@@ -97,7 +99,7 @@ class OpenVinoPlanner(EnginePlanner):
 def _check_options(spec: ReleaseSpec) -> None:
     for name, value in spec.engine.options.items():
         match name, value:
-            case ("prefix_caching", bool()):
+            case (switch, bool()) if switch in SWITCHES:
                 pass
             case ("threads", int()) if value is not True and value is not False and value >= 1:
                 pass

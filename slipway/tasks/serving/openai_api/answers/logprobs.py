@@ -24,7 +24,7 @@ def completion_logprobs(entries: Sequence[Mapping[str, Any]], chars: int) -> dic
     for each in entries:
         offsets.append(at)
         at += len(each["token"])
-    likeliest = [{top["token"]: top["logprob"] for top in each["top_logprobs"]} for each in entries]
+    likeliest = [{top["token"]: top["logprob"] for top in each["top_logprobs"]} or None for each in entries]
     return {
         "tokens": [each["token"] for each in entries],
         "token_logprobs": [each["logprob"] for each in entries],

@@ -36,19 +36,22 @@ class Piece:
     """The stop word that ended the answer; None where none did, or the model does not say it."""
 
 
-def piece(event: Mapping[str, Any], call_format: str | None = None) -> Piece:
+def piece(event: Mapping[str, Any], call_format: str | None = None, *, echoes_tokens: bool = False) -> Piece:
     """A response of the generate extension: of Slipway's models, or of Triton's vLLM backend.
 
-    `call_format` counts where the model does not say how it writes calls of tools.
+    `call_format` counts where the model does not say how it writes calls of tools. With `echoes_tokens`, the texts of
+    the prompt's tokens are part of the text.
     """
     reason = _first(event.get("finish_reason"))
+    of_prompt = read_logprobs(_first(event.get("prompt_logprobs")))
+    echo = "".join(each["token"] for each in of_prompt) if echoes_tokens else ""
     # vLLM's backend writes None until the answer ends
     return Piece(
-        str(_first(event.get("text_output")) or ""),
+        echo + str(_first(event.get("text_output")) or ""),
         "" if reason in (None, "None") else str(reason),
         _count(event, "prompt_tokens", "num_input_tokens"),
         _count(event, "completion_tokens", "num_output_tokens"),
-        read_logprobs(_first(event.get("logprobs"))),
+        of_prompt + read_logprobs(_first(event.get("logprobs"))),
         _first(event.get("tool_call_format", call_format)),
         str(_first(event.get("reasoning_content")) or ""),
         _first(event.get("stop_word")),

@@ -7,6 +7,7 @@ parameter needs no change here, and a repository that was released before the pa
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from slipway.tasks.contracts.wire.prompt_model import VLLM_SAMPLING, model_inputs
@@ -14,11 +15,13 @@ from slipway.tasks.serving.openai_api.generation.lora_models import ModelName, w
 from slipway.tasks.serving.openai_api.http.errors import ApiError, too_long
 from slipway.tasks.serving.openai_api.requests.formats import Schema, answer_format
 from slipway.tasks.serving.openai_api.requests.openai import SEEDS, ChatRequest, CompletionRequest
-from slipway.tasks.serving.openai_api.requests.tool_calls import Reader
+from slipway.tasks.serving.openai_api.requests.tool_calls import Echoed, Reader
 
 MESSAGES, RAW_PROMPT, PROMPT_IDS, STOP_WORDS = "messages", "apply_chat_template", "prompt_ids", "stop_words"
 TEMPLATE_ARGUMENTS, TOOLS = "chat_template_kwargs", "tools"
 LOGPROBS, ALTERNATIVES, JSON_SCHEMA, LOGIT_BIAS = "logprobs", "top_logprobs", "json_schema", "logit_bias"
+ECHO, PROMPT_LOGPROBS = "echo", "prompt_logprobs"
+"""The client's name, and that of the input for an echo with log-probabilities."""
 VLLM_LOGPROBS = "return_logprobs"
 SEED, REQUEST_ID = "seed", "id"
 """The second is no input: Triton's generate extension takes it as the request's id, which its traces have."""
@@ -86,6 +89,7 @@ class Question:
             of itself.
         schema: what the answer obeys, whose grammar is not there yet; None where anything may be answered.
         trace_parent: the client's span, which Triton's traces continue; empty where it sent none.
+        echoes_tokens: whether the answer's text begins with that of the prompt's tokens, as the model reports them.
     """
 
     inputs: Mapping[str, Any]
@@ -93,6 +97,7 @@ class Question:
     new_reader: Callable[[], Reader] | None = None
     schema: Schema | None = None
     trace_parent: str = ""
+    echoes_tokens: bool = False
 
     def obeying(self, grammar: str) -> "Question":
         """The question with the grammar of its schema, where the engine takes that; other models write it themselves.
@@ -204,7 +209,24 @@ def completion_questions(request: CompletionRequest, model: ServedModel) -> list
     schema = answer_format(request).schema
     parameters = _parameters(request, model, schema)
     as_it_is = {} if takes_prompts else {RAW_PROMPT: False}
-    return [Question({**_prompt(prompt), **as_it_is, **parameters}, schema=schema) for prompt in request.prompts]
+    questions = [
+        Question({**_prompt(prompt), **as_it_is, **parameters}, schema=schema, new_reader=_echo_of(prompt, request))
+        for prompt in request.prompts
+    ]
+    return [replace(each, echoes_tokens=bool(request.echo) and each.new_reader is None) for each in questions]
+
+
+def _echo_of(prompt: str | list[int], request: CompletionRequest) -> Callable[[], Reader] | None:
+    """What puts the text of a prompt before its answer, where that is known here."""
+    if not request.echo:
+        return None
+    if isinstance(prompt, str):
+        return partial(Echoed, prompt)
+    if request.logprobs is None:
+        raise ApiError(
+            "echo of token ids needs logprobs: 0 or more, with which the model says their texts.", param=ECHO
+        )
+    return None
 
 
 def _prompt(prompt: str | list[int]) -> dict[str, Any]:
@@ -238,11 +260,19 @@ def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel, sc
     if request.logit_bias:
         given[LOGIT_BIAS] = json.dumps(request.logit_bias)
     if request.alternatives is not None:
-        given |= {LOGPROBS: True} | ({ALTERNATIVES: request.alternatives} if request.alternatives else {})
+        given |= {LOGPROBS: True} | _alternatives(request, request.alternatives, model)
     if schema:
         given[JSON_SCHEMA] = schema.text
     _refuse([_as_sent(name, request, schema) for name in given if name not in model.inputs], model)
     return {STREAM: True, **given}
+
+
+def _alternatives(request: ChatRequest | CompletionRequest, number: int, model: ServedModel) -> dict[str, int]:
+    """Inputs for the likeliest tokens. With an echo, those of the first token are reported with the prompt's."""
+    if not (isinstance(request, CompletionRequest) and request.echo):
+        return {ALTERNATIVES: number} if number else {}
+    is_enough = ALTERNATIVES not in model.inputs and request.answer_tokens == 1
+    return {PROMPT_LOGPROBS: number} | ({ALTERNATIVES: number} if number and not is_enough else {})
 
 
 def _as_sent(name: str, request: ChatRequest | CompletionRequest, schema: Schema | None) -> str:
@@ -251,7 +281,7 @@ def _as_sent(name: str, request: ChatRequest | CompletionRequest, schema: Schema
         return "tool_choice" if schema.param == "tools" else schema.param
     if name == ALTERNATIVES and isinstance(request, CompletionRequest):
         return LOGPROBS
-    return "stop" if name == STOP_WORDS else name
+    return {STOP_WORDS: "stop", PROMPT_LOGPROBS: ECHO}.get(name, name)
 
 
 def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedModel) -> dict[str, Any]:
@@ -262,6 +292,8 @@ def _vllm_parameters(request: ChatRequest | CompletionRequest, model: ServedMode
     known = {"max_tokens": request.answer_tokens, "seed": request.engine_seed, "stop": request.stop_words or None}
     sampling |= {name: value for name, value in known.items() if value is not None}
     if request.alternatives is not None:
+        if isinstance(request, CompletionRequest) and request.echo:
+            _refuse([ECHO], model)
         if VLLM_LOGPROBS not in model.inputs:
             _refuse([LOGPROBS], model)
         sampling["logprobs"] = request.alternatives

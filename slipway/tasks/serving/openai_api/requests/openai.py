@@ -236,6 +236,7 @@ class CompletionRequest(_Request):
 
     prompt: Prompts
     logprobs: int | None = Field(default=None, ge=0, le=MAX_ALTERNATIVES)
+    echo: bool | None = None
 
     @property
     def alternatives(self) -> int | None:

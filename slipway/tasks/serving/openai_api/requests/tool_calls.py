@@ -104,6 +104,19 @@ class Forced:
         return [call or self._held]
 
 
+class Echoed:
+    """An answer in which no calls are known, behind the text of its prompt."""
+
+    def __init__(self, prompt: str) -> None:
+        self._prompt = prompt
+
+    def advance(self, text: str, *, final: bool) -> list[str | Call]:
+        """As Reader."""
+        del final
+        text, self._prompt = self._prompt + text, ""
+        return [text] if text else []
+
+
 class Plain:
     """An answer in which no calls are known."""
 
