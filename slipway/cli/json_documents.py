@@ -77,6 +77,14 @@ class Service(Document):
     pods: list[str] = Field(description="ready ones")
 
 
+class Held(Document):
+    """The run that holds a model."""
+
+    run: str = Field(description="its DAG and its id")
+    since: datetime
+    ended: bool = Field(description="whether it is over, so that what it left in the cluster is nobody's")
+
+
 class ModelStatus(Document):
     """One model."""
 
@@ -86,6 +94,7 @@ class ModelStatus(Document):
     previous: list[str] = Field(default=[], description="releases that a rollback can make live, newest first")
     service: Service | None = Field(default=None, description="only with NAME")
     candidate: Service | None = Field(default=None, description="only with NAME")
+    lease: Held | None = Field(default=None, description="null if no run holds the model")
     runs: list[RunState] = Field(description="newest first; without NAME only the newest one")
 
 

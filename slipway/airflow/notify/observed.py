@@ -10,6 +10,7 @@ from slipway.airflow.notify.notice import Notice
 from slipway.tasks.contracts.measured.gate import GateReport, Verdict
 from slipway.tasks.contracts.notifications import Event
 from slipway.tasks.contracts.step_names import Step
+from slipway.tasks.contracts.stored.lease import what_stays
 from slipway.tasks.contracts.stored.release import WHY_KEY, StepResult
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class Observed:
         value = self.ti.xcom_pull(task_ids=task, key=RESULT_KEY)
         return StepResult.model_validate(value) if isinstance(value, dict) else None
 
-    def failures(self) -> Iterator[str]:
-        """Why tasks of the run failed, a line each; the gate's own lines are in its report."""
+    def failures(self, model: str) -> Iterator[str]:
+        """Why tasks of the run failed and what that leaves, a line each; the gate's own lines are in its report."""
         run_id = self.context["run_id"]
         states = self.ti.get_task_states(dag_id=self.ti.dag_id, run_ids=[run_id]).get(run_id, {})
         failed = [task for task in ORDER if states.get(task) == "failed"]
@@ -60,6 +61,8 @@ class Observed:
             yield "the run was ended before it finished"
         if states.get(ROLL_BACK) == "success":
             yield "the candidate was rolled back"
+        if states.get(ROLL_BACK) == "failed":
+            yield what_stays(model)
 
 
 def of_release(context: "Context", event: Event, model: str) -> Notice:
@@ -68,7 +71,7 @@ def of_release(context: "Context", event: Event, model: str) -> Notice:
     plan, gate, promote = (observed.result(task) for task in ("plan", "gate", "promote"))
     report = GateReport.model_validate(gate.data["report"]) if gate and "report" in gate.data else None
     first = [promote.summary] if promote and event == "promoted" else []
-    why = [*judged(report), *(observed.failures() if event == "refused" else ())]
+    why = [*judged(report), *(observed.failures(model) if event == "refused" else ())]
     planned: dict[str, Any] = plan.data if plan else {}
     evidence = str(gate.data["evidence"]) if gate and report else ""
     ti, run_id = context["ti"], context["run_id"]

@@ -8,6 +8,7 @@ from slipway.cli.runs.follow import ORDER, RunView
 from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.fit.forecast import Preview
 from slipway.tasks.contracts.measured.gate import GateReport, Verdict
+from slipway.tasks.contracts.stored.lease import what_stays
 from slipway.tasks.contracts.stored.plan import Plan
 
 PLANNED = "the result of plan"
@@ -119,10 +120,7 @@ def _left_behind(airflow: Airflow, view: RunView) -> str:
     if failed_step(view) != ROLL_BACK:
         why = airflow.error(view.run, view.tasks[ROLL_BACK]).message.removeprefix(f"{ROLL_BACK}: ")
         also = f" Roll-back failed too: {why.rstrip('.')}."
-    return (
-        f"{also} The candidate, its Service and the lease of {name} stay until Airflow's "
-        f"DAG remove_failed_pods finds them within an hour and a quarter, or until `slipway restore {name}`."
-    )
+    return f"{also} {what_stays(name)}"
 
 
 def _state(view: RunView, step: str) -> str | None:

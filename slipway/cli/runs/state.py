@@ -25,6 +25,7 @@ from slipway.cli.json_documents import (
 )
 from slipway.cli.kube.route import external
 from slipway.cli.model_names import model_names
+from slipway.cli.runs import leases
 from slipway.cli.runs.releases import dag_of
 from slipway.cli.runs.screens import console_on
 from slipway.cli.runs.served import restore_hint, unserved
@@ -38,7 +39,6 @@ from slipway.tasks.contracts.fit.ledger import Ledger
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.artifact import STAGES
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry, ChannelEvent
-from slipway.tasks.contracts.stored.lease import DagRun, lease_of
 from slipway.tasks.contracts.stored.release import Release
 
 if TYPE_CHECKING:
@@ -82,12 +82,12 @@ def status(
     if as_json and keep_watching:
         raise InputError("--json prints one document, and --watch shows many", remedy="Leave one of the two out.")
     if as_json:
-        document = model_state(settings, name) if name else StatusDocument(models=model_states(settings))
+        document = model_state(settings, name) if name else every_model_state(settings)
         echo(document.model_dump_json(indent=2))
         if worst := max((problem.exit_code for problem in document.problems), default=0):
             raise typer.Exit(worst)
         return
-    sections = _of_one(settings, name) if name else [Section("models", lambda: _models(settings))]
+    sections = _of_one(settings, name) if name else _of_all(settings)
     if keep_watching:
         watch(console, lambda: [part for section in sections for part in _read(section)[0]], every)
         return
@@ -216,9 +216,13 @@ def _of_one(settings: Settings, name: str) -> list[Section]:
     return [
         Section("channel", lambda: _channel(settings, name)),
         Section("service", lambda: _service(settings, name)),
-        Section("lease", lambda: _lease(settings, name)),
+        Section("lease", lambda: leases.lines(settings, name)),
         Section("runs", lambda: _runs(settings, name)),
     ]
+
+
+def _of_all(settings: Settings) -> list[Section]:
+    return [Section("models", lambda: _models(settings)), Section("leases", lambda: leases.lines_of_all(settings))]
 
 
 def _read(section: Section) -> tuple[list[RenderableType], int]:
@@ -263,30 +267,6 @@ def _named_live(settings: Settings, name: str) -> str | None:
     except PipelineError:
         return None
     return live.release_id if live else None
-
-
-def _lease(settings: Settings, name: str) -> Iterator[RenderableType]:
-    """The run that holds the model, and whether it has ended, so that what it left is nobody's."""
-    holder = settings.cluster().lease_holder(lease_of(name))
-    if holder is None:
-        return
-    run = DagRun.parse(holder.dag_run)
-    held = f"run {run or holder.holder}, since {holder.since:%Y-%m-%d %H:%M:%S} UTC"
-    if run is None or not _has_ended(settings, run):
-        yield Text(f"lease     {held}")
-        return
-    yield Text(f"lease     {held}; that run has ended, and may have left a candidate behind", "bold red")
-    yield Text(
-        f"{'':<9} → `slipway restore {name}` removes it; Airflow's DAG remove_failed_pods does hourly.", "bold red"
-    )
-
-
-def _has_ended(settings: Settings, run: DagRun) -> bool:
-    with settings.airflow() as airflow:
-        try:
-            return airflow.run(run.dag_id, run.run_id).ended
-        except InputError:  # it was deleted
-            return True
 
 
 def _runs(settings: Settings, name: str) -> Iterator[RenderableType]:
@@ -340,20 +320,30 @@ def model_states(settings: Settings) -> list[ModelStatus]:
         ]
 
 
+def every_model_state(settings: Settings) -> StatusDocument:
+    """Every model, with a problem if the leases cannot be read."""
+    problems: list[Problem] = []
+    held = _part(problems, "leases", lambda: leases.held_models(settings)) or {}
+    models = [model.model_copy(update={"lease": held.get(model.name)}) for model in model_states(settings)]
+    return StatusDocument(models=models, problems=problems)
+
+
+def _part(problems: list[Problem], part: str, read: Callable[[], T]) -> T | None:
+    """What `read` returns; None, and one more problem, if it cannot be read."""
+    try:
+        return read()
+    except PipelineError as error:
+        problems.append(Problem.of(part, error))
+        return None
+
+
 def model_state(settings: Settings, name: str) -> StatusDocument:
     """One model, with a problem for each part that cannot be read."""
     problems: list[Problem] = []
-
-    def read(part: str, reading: Callable[[], T]) -> T | None:
-        try:
-            return reading()
-        except PipelineError as error:
-            problems.append(Problem.of(part, error))
-            return None
-
-    channel = read("channel", lambda: read_channel(*settings.store(), name))
-    service = read("service", lambda: _address(settings.cluster(), name))
-    candidate = read("candidate", lambda: _address(settings.cluster(), f"{name}-candidate"))
+    channel = _part(problems, "channel", lambda: read_channel(*settings.store(), name))
+    service = _part(problems, "service", lambda: _address(settings.cluster(), name))
+    candidate = _part(problems, "candidate", lambda: _address(settings.cluster(), f"{name}-candidate"))
+    lease = _part(problems, "lease", lambda: leases.held(settings, name))
     runs: list[RunState] = []
     has_dag: bool | None = True
     try:
@@ -368,6 +358,7 @@ def model_state(settings: Settings, name: str) -> StatusDocument:
         previous=[entry.release_id for entry in channel.previous] if channel else [],
         service=service,
         candidate=candidate,
+        lease=lease,
         runs=runs,
     )
     return StatusDocument(models=[model], problems=problems)

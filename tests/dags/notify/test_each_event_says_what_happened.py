@@ -78,6 +78,15 @@ def test_a_run_whose_tasks_left_nothing_is_told_all_the_same(runs, noticed, stat
     assert lines == (("benchmark: failed; its log says why", "the candidate was rolled back") if states else ended)
 
 
+def test_a_roll_back_that_failed_says_at_once_what_stays_and_how_to_remove_it(runs, noticed):
+    runs.states = {"benchmark": "failed", "roll-back": "failed"}
+
+    (*_, left) = noticed("refused", "gate").lines
+
+    assert "the lease of demo stay" in left
+    assert "`slipway restore demo`" in left
+
+
 def test_a_site_with_a_console_links_to_its_pages():
     store = ObjectStoreSite(bucket="slipway", console="https://console.example/{bucket}/{key}")
 

@@ -133,8 +133,8 @@ def test_the_role_for_people_allows_each_request_of_a_question_and_nothing_more(
         ("get", "pods/portforward"),
         ("create", "pods/portforward"),
     }
-    # kubectl port-forward reads the pod before it connects; `status` reads which run holds a model
-    assert granted - set(cluster.asked) == {("get", "pods"), ("get", "leases")}
+    # kubectl port-forward reads the pod before it connects; `status` reads which runs hold models
+    assert granted - set(cluster.asked) == {("get", "pods"), ("get", "leases"), ("list", "leases")}
 
 
 @pytest.mark.parametrize("resource", ["services", "endpointslices", "pods/portforward"])

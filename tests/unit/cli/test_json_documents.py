@@ -9,12 +9,13 @@ from slipway.cli.airflow.api import Airflow
 from slipway.cli.cluster.key import keys_document
 from slipway.cli.files.documents import Printed
 from slipway.cli.json_documents import ExplainDocument, KeysDocument, StatusDocument
-from slipway.cli.runs.state import explained, model_state, model_states
+from slipway.cli.runs.state import every_model_state, explained, model_state
 from slipway.tasks.contracts.api_keys import ApiKey
+from slipway.tasks.contracts.errors import UnavailableError
 from tests.fakes.airflow_server import ScriptedRun
 from tests.support.paths import REPOSITORY
 from tests.unit.cli.runs import DAG, promoted
-from tests.unit.cli.test_state import LAYOUT, LIVE, LOGIN, NOON, OLDER, Balanced, Documents, channel, gate_json
+from tests.unit.cli.test_state import LAYOUT, LIVE, LOGIN, NOON, OLDER, Documents, Held, channel, gate_json
 
 FIELDS = REPOSITORY / "tests/golden/json_documents.txt"
 
@@ -59,13 +60,13 @@ def settings(airflow):
     store = Listed(channel(), gate=gate_json())
     return SimpleNamespace(
         store=lambda: (store, LAYOUT),
-        cluster=Balanced,
+        cluster=lambda: Held(f"{DAG}/one"),
         airflow=lambda: Airflow(airflow.address, LOGIN),
     )
 
 
 def test_the_status_of_every_model_is_one_document(settings):
-    document = StatusDocument(models=model_states(settings))
+    document = every_model_state(settings)
 
     again = StatusDocument.model_validate_json(document.model_dump_json())
     assert [(model.name, model.live and model.live.release, model.has_dag) for model in again.models] == [
@@ -73,12 +74,28 @@ def test_the_status_of_every_model_is_one_document(settings):
         ("other", None, True),
     ]
     assert [run.id for run in again.models[0].runs] == ["one"]
+    assert [model.lease and (model.lease.run, model.lease.ended) for model in again.models] == [
+        (f"{DAG}/one", True),
+        None,
+    ]
+
+
+def test_the_models_are_listed_although_their_leases_cannot_be_read(settings):
+    def absent():
+        raise UnavailableError("the cluster does not answer")
+
+    settings.cluster = absent
+    document = every_model_state(settings)
+
+    assert [model.name for model in document.models] == ["demo", "other"]
+    assert [problem.part for problem in document.problems] == ["leases"]
 
 
 def test_the_status_of_one_model_has_its_address_and_what_a_rollback_returns_to(settings):
     (model,) = model_state(settings, "demo").models
 
     assert (model.previous, model.service.pods, model.candidate) == ([OLDER], ["demo-pod"], None)
+    assert model.lease.ended
 
 
 def test_a_model_without_a_dag_is_said_to_have_none(slipway):
@@ -101,7 +118,7 @@ def test_a_part_of_the_status_that_cannot_be_read_is_a_problem_with_its_exit_cod
 
     document = StatusDocument.model_validate_json(printed.out)
     assert code == 65
-    assert [problem.part for problem in document.problems] == ["channel", "service", "candidate"]
+    assert [problem.part for problem in document.problems] == ["channel", "service", "candidate", "lease"]
     assert all("SLIPWAY_SITE" in problem.remedy for problem in document.problems)
 
 

@@ -9,15 +9,17 @@ from rich.console import Console
 
 from slipway.cli.airflow.api import Airflow
 from slipway.cli.airflow.login import Login
-from slipway.cli.runs.state import _lease, _service, explanation, read_channel
+from slipway.cli.runs import leases
+from slipway.cli.runs.state import _service, explanation, read_channel
 from slipway.cli.settings import Settings
-from slipway.tasks.adapters.kube.lease_object import LeaseHolder
+from slipway.tasks.adapters.kube.lease_object import holder_of, spec_of
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.ledger import Ledger, LevelCost, StepCost
 from slipway.tasks.contracts.measured.gate import GateReport, Verdict
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
+from slipway.tasks.contracts.stored.lease import DAG_RUN
 from tests.fakes.airflow_server import PASSWORD, USER, Frame, Script
 from tests.fakes.releases import release
 from tests.unit.cli.runs import DAG, gated, nothing_to_do, promoted
@@ -235,7 +237,14 @@ class Held(Balanced):
 
     def lease_holder(self, lease):
         assert lease == "slipway-demo"
-        return LeaseHolder("run-1", NOON, NOON + timedelta(hours=1), self.dag_run) if self.dag_run is not None else None
+        held = self.find("Lease", {})
+        return holder_of(held[0]) if held else None
+
+    def find(self, kind, labels):
+        if self.dag_run is None:
+            return []
+        spec = spec_of("run-1", 3600, NOON, NOON)
+        return [{"metadata": {"name": "slipway-demo", "annotations": {DAG_RUN: self.dag_run}}, "spec": spec}]
 
 
 @pytest.fixture
@@ -246,9 +255,9 @@ def lease_lines(airflow, slipway):
     airflow.dags[DAG] = Script([Frame("running")])
     slipway("release", "demo", "--no-wait", "--run-id", "on")
 
-    def read(dag_run):
+    def read(dag_run, told=leases.lines, name=("demo",)):
         connected = SimpleNamespace(cluster=lambda: Held(dag_run), airflow=lambda: Airflow(airflow.address, LOGIN))
-        return [str(line) for line in _lease(connected, "demo")]
+        return [str(line) for line in told(connected, *name)]
 
     return read
 
@@ -271,3 +280,15 @@ def test_a_lease_of_a_run_that_goes_on_is_shown(lease_lines, dag_run, told):
 
 def test_a_model_that_no_run_holds_has_no_line_about_it(lease_lines):
     assert lease_lines(None) == []
+
+
+def test_among_all_models_those_are_named_whose_run_has_ended(lease_lines):
+    held, hint = lease_lines(f"{DAG}/ended", leases.lines_of_all, ())
+
+    assert f"run {DAG}/ended, since 2026-01-02 12:00:00 UTC; that run has ended" in held
+    assert "`slipway restore demo`" in hint
+
+
+@pytest.mark.parametrize("dag_run", [f"{DAG}/on", "", None])
+def test_among_all_models_one_whose_run_goes_on_has_no_line(lease_lines, dag_run):
+    assert lease_lines(dag_run, leases.lines_of_all, ()) == []

@@ -56,3 +56,11 @@ def model_of(lease: str) -> str | None:
     """The model whose own lease has this name; None for a group's lease, and for one that is not Slipway's."""
     name = lease.removeprefix(OWN)
     return name if lease.startswith(OWN) and "." not in name else None
+
+
+def what_stays(model: str) -> str:
+    """What a roll-back that failed leaves in the cluster, and until when."""
+    return (
+        f"The candidate, its Service and the lease of {model} stay until Airflow's DAG remove_failed_pods finds them "
+        f"within an hour and a quarter, or until `slipway restore {model}`."
+    )
