@@ -201,6 +201,7 @@ def test_an_api_server_that_is_away_while_a_pod_runs_costs_no_try(cluster, runs,
 
     assert finished()["value"]["outcome"] == "done"
     assert "the API server answers again" in caplog.text
+    assert "urllib3" not in {record.name.partition(".")[0] for record in caplog.records}
     assert cluster.listed() == []
 
 
