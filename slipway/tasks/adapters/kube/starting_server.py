@@ -23,7 +23,8 @@ def wait_while_starting(api: Any, clock: Clock) -> None:
     """Let a kubernetes.client.ApiClient repeat a request that may have been refused too early.
 
     It is repeated until /readyz says that the server had started beforehand, for STARTING_S at most. That is asked
-    without credentials, which may be what is refused, and is let through before any Role is known.
+    without credentials, which may be what is refused, and with them, where strangers are told nothing. A server that
+    has not read its roles refuses both (kube-apiserver 1.36).
     """
     send = api.rest_client.request
 
@@ -38,7 +39,8 @@ def wait_while_starting(api: Any, clock: Clock) -> None:
                 if not _of_authorizer(error) or is_ready or clock.monotonic() - began >= STARTING_S:
                     raise
                 log.warning("refused with %s; asking whether the API server is still starting", error.status)
-            is_ready = _is_ready(send, api.configuration.host)
+            who = ({}, options.get("headers") or {})
+            is_ready = any(_is_ready(send, api.configuration.host, headers) for headers in who)
             if not is_ready:
                 clock.sleep(PAUSE_S)
 
@@ -53,14 +55,12 @@ def _text(body: Any) -> str:
     return body.decode(errors="replace") if isinstance(body, bytes) else str(body)
 
 
-def _is_ready(send: Any, host: str) -> bool:
+def _is_ready(send: Any, host: str, headers: dict[str, str]) -> bool:
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
     try:
-        send("GET", f"{host}/readyz", _request_timeout=READY_TIMEOUT_S)
-    except ApiException as error:
-        return error.status in {UNAUTHORIZED, FORBIDDEN}  # it tells strangers nothing, so nothing is to be waited for
-    except HTTPError:
+        send("GET", f"{host}/readyz", headers=headers, _request_timeout=READY_TIMEOUT_S)
+    except (ApiException, HTTPError):
         return False
     return True
