@@ -11,7 +11,7 @@ import pytest
 from slipway.airflow.runs import run_identity
 from slipway.tasks.adapters.kube.workload_state import is_available
 from slipway.tasks.contracts.stored.artifact import STAGES
-from tests.local.chain.openai_transcript import Transcript
+from tests.local.chain.openai_client import OpenAIClient
 from tests.local.chain.own_stack import SPECS
 from tests.local.chain.whole_chain import MODEL, SPEC_FILE
 from tests.support.paths import REPOSITORY
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.timeout(3600)
 
 
 @pytest.fixture(scope="module")
-def transcript(chain, promoted):
+def openai_client(chain, promoted):
     """OpenAI's own client at the live model, kept through the promotion and the rollback below."""
-    made = Transcript(chain.address(), MODEL, chain.spec.gate.smoke[0])
+    made = OpenAIClient(chain.address(), MODEL, chain.spec.gate.smoke[0])
     yield made
     made.close()
 
@@ -129,17 +129,19 @@ def _is_what_this_machine_plans(planned, chain):
     assert chain.keys(chain.site.object_store.root) == before
 
 
-def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_stays_warm(chain, promoted, transcript):
+def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_stays_warm(
+    chain, promoted, openai_client
+):
     before = chain.live()
-    transcript.ask_each("Before the promotion")
+    openai_client.ask_each("Before the promotion")
 
     run = chain.trigger(f"release__{MODEL}", revision="v2")
     chain.reach_candidate()
-    with chain.traffic() as traffic, transcript.asking("promotion") as count:
+    with chain.traffic() as traffic, openai_client.asking() as count:
         view = chain.follow(run)
         after = chain.live()
         until(lambda: after in count.answered_by)
-    transcript.ask_each("After the promotion")
+    openai_client.ask_each("After the promotion")
 
     assert view.run.state == "success", summaries(view)
     assert traffic.requests > 20
@@ -150,13 +152,13 @@ def test_the_next_revision_takes_over_without_a_failed_request_and_the_last_one_
     assert [entry["release_id"] for entry in chain.channel()["previous"]] == [before]
 
 
-def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain, promoted, transcript):
+def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain, promoted, openai_client):
     taken_back, previous = chain.live(), chain.channel()["previous"][0]["release_id"]
 
-    with chain.traffic() as traffic, transcript.asking("rollback") as count:
+    with chain.traffic() as traffic, openai_client.asking() as count:
         view = chain.follow(chain.trigger(f"rollback__{MODEL}", reason="a test wants it back"))
         until(lambda: previous in count.answered_by)
-    transcript.ask_each("After the rollback")
+    openai_client.ask_each("After the rollback")
 
     assert view.run.state == "success", summaries(view)
     assert traffic.requests > 3
@@ -172,14 +174,13 @@ def test_a_rollback_puts_the_release_before_back_without_a_failed_request(chain,
     assert chain.ask()
 
 
-def test_openais_client_lost_no_request_and_its_page_shows_what_it_asked(chain, promoted, transcript):
+def test_openais_client_lost_no_request(chain, promoted, openai_client):
     previous = chain.live()
 
-    assert transcript.failures == []
-    assert [len(releases) for releases in transcript.releases.values()] == [1, 1, 1]
-    before, between, after = (next(iter(releases)) for releases in transcript.releases.values())
+    assert openai_client.failures == []
+    assert [len(releases) for releases in openai_client.releases.values()] == [1, 1, 1]
+    before, between, after = (next(iter(releases)) for releases in openai_client.releases.values())
     assert (before, after) == (previous, previous) != (before, between)
-    promotion, rollback = transcript.counts
+    promotion, rollback = openai_client.counts
     assert set(promotion.answered_by) == {before, between} == set(rollback.answered_by)
     assert promotion.answered_by.total() > 20
-    transcript.check_page()
