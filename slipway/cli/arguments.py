@@ -40,6 +40,7 @@ Timeout = Annotated[
 RunId = Annotated[
     str | None, typer.Option(help="Id of the run. If the run exists, follow it instead of starting another.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Name = Annotated[str, typer.Argument(help="Name of the model, as in its spec.", autocompletion=model_names)]
 
 

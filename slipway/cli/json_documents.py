@@ -5,6 +5,7 @@ does not know.
 """
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +14,12 @@ from slipway.cli.error_text import parts
 from slipway.tasks.contracts.errors import PipelineError
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slipway.cli.ask.batch_files import Result
+    from slipway.cli.ask.comparison_page import Pair
 
 
 class Document(BaseModel):
@@ -67,6 +74,85 @@ class RunState(Document):
             ended_at=run.ended_at,
             address=airflow.run_url(run),
         )
+
+
+class StepState(Document):
+    """A task of a run."""
+
+    name: str
+    state: str = Field(description="as `slipway release` shows it, such as done, stored, failed or skipped")
+    seconds: float | None = Field(description="null if it never ran")
+    text: str
+
+
+class EndOfRun(Document):
+    """How a run of Airflow ended."""
+
+    run: RunState
+    outcome: str | None = Field(description="in a sentence; null if the run was not followed")
+    remedy: str = Field(default="", description="empty if none is known")
+    exit_code: int | None = Field(description="null if the run was not followed")
+
+
+class ReleaseDocument(EndOfRun):
+    """`slipway release --json`."""
+
+    steps: list[StepState] = []
+    gate: GateReport | None = Field(default=None, description="null if the run has no verdict")
+    report: str = Field(default="", description="address of the gate's report")
+
+
+class GcDocument(EndOfRun):
+    """`slipway gc --json`."""
+
+    deletions: list[str] = Field(description="the first ones, in a sentence each")
+    lists: list[str] = Field(description="URIs of the lists of every deletion")
+
+
+class Answer(Document):
+    """What one side answered to a prompt."""
+
+    text: str | None = Field(description="null if it failed")
+    error: str | None
+    first_piece_s: float | None
+    seconds: float | None
+
+    @classmethod
+    def of(cls, answer: "Result | PipelineError") -> "Answer":
+        """An answer, or the error in place of it."""
+        if isinstance(answer, PipelineError):
+            return cls(text=None, error=str(answer), first_piece_s=None, seconds=None)
+        return cls(text=answer.answer, error=None, first_piece_s=answer.first_piece_s, seconds=answer.seconds)
+
+
+class ComparedPrompt(Document):
+    """A prompt with both answers."""
+
+    id: str
+    prompt: str
+    answers: list[Answer] = Field(description="in the order of `sides`")
+    same: bool
+
+
+class CompareDocument(Document):
+    """`slipway compare --json`."""
+
+    sides: list[str]
+    prompts: list[ComparedPrompt]
+
+    @classmethod
+    def of(cls, pairs: "Sequence[Pair]", sides: "Sequence[str]") -> "CompareDocument":
+        """What two sides answered."""
+        prompts = [
+            ComparedPrompt(
+                id=pair.prompt.id,
+                prompt=pair.prompt.prompt,
+                answers=[Answer.of(answer) for answer in pair.answers],
+                same=pair.same,
+            )
+            for pair in pairs
+        ]
+        return cls(sides=list(sides), prompts=prompts)
 
 
 class Service(Document):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from slipway.cli.arguments import settings_of
+from slipway.cli.arguments import AsJson, settings_of
 from slipway.cli.ask.batch_files import Prompt, Result, read_prompts
 from slipway.cli.ask.comparison_page import Pair, page
 from slipway.cli.ask.model_connection import ModelServers
@@ -18,6 +18,7 @@ from slipway.cli.ask.prompt_sender import NoServerError, PromptSender
 from slipway.cli.exit_codes import REFUSED
 from slipway.cli.page_files import write_page
 from slipway.cli.runs.screens import console_on
+from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def compare(
     max_tokens: Annotated[
         int, typer.Option(metavar="N", min=1, help="Maximum length of an answer, in tokens, where a prompt has none.")
     ] = 128,
+    as_json: AsJson = False,
 ) -> None:
     """Show the answers of two models, or of a model and its candidate, to the prompts of a file.
 
@@ -48,7 +50,12 @@ def compare(
     wanted = read_prompts(prompts)
     senders = [sender_of(side, settings_of(context), max_tokens) for side in (a, b)]
     pairs = _answered(wanted, senders)
-    _print(pairs, (a, b))
+    if as_json:
+        from slipway.cli.json_documents import CompareDocument  # noqa: PLC0415 - imports Airflow's client
+
+        echo(CompareDocument.of(pairs, (a, b)).model_dump_json(indent=2))
+    else:
+        _print(pairs, (a, b))
     if html:
         write_page(html, page(pairs, (a, b), summary(pairs, (a, b))))
     if any(isinstance(answer, PipelineError) for pair in pairs for answer in pair.answers):

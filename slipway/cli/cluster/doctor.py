@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli.arguments import settings_of
+from slipway.cli.arguments import AsJson, settings_of
 from slipway.cli.cluster.image_ages import image_ages
 from slipway.cli.cluster.image_contract import CONFIRMATIONS, VENDORS, Confirmation, Image
 from slipway.cli.terminal import echo
@@ -44,7 +44,7 @@ def doctor(
         typer.Option("--images", help="Print how old each serving image of the site is against the newest known."),
     ] = False,
     release: Annotated[str, typer.Option(help="Triton release of NVIDIA's images.")] = NEWEST,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
     site: Annotated[
         Path | None,
         typer.Option(

@@ -30,6 +30,9 @@ class Printed(StrEnum):
     KEY = "key"
     DOCTOR = "doctor"
     PLAN = "plan"
+    RELEASE = "release"
+    COMPARE = "compare"
+    GC = "gc"
 
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -57,6 +60,9 @@ def _printed() -> dict[Printed, type[BaseModel]]:
         Printed.KEY: json_documents.KeysDocument,
         Printed.DOCTOR: json_documents.DoctorDocument,
         Printed.PLAN: Preview,
+        Printed.RELEASE: json_documents.ReleaseDocument,
+        Printed.COMPARE: json_documents.CompareDocument,
+        Printed.GC: json_documents.GcDocument,
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slipway.cli.arguments import Force, Revision, RunId, Timeout, settings_of
+from slipway.cli.arguments import AsJson, Force, Revision, RunId, Timeout, settings_of
 from slipway.cli.settings import Settings
 from slipway.cli.step_process import run_step
 from slipway.cli.terminal import echo
@@ -27,7 +27,7 @@ def plan(
     what: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Name of a model, or the file of a spec.")],
     revision: Revision = None,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
     timeout: Timeout = 300.0,
     run_id: RunId = None,
 ) -> None:

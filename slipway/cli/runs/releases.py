@@ -3,15 +3,16 @@
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Never
 
 import typer
 from rich.console import Console
 
 from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run, RunExistsError, TaskError
 from slipway.cli.airflow.patience import patiently
-from slipway.cli.arguments import Force, Name, Revision, RunId, Timeout, settings_of
+from slipway.cli.arguments import AsJson, Force, Name, Revision, RunId, Timeout, settings_of
 from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
+from slipway.cli.json_documents import EndOfRun, ReleaseDocument, RunState, StepState
 from slipway.cli.runs.follow import APPROVAL, RunView, follow
 from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, live_already, note_of, outcome_of
 from slipway.cli.runs.revision_check import check_revision
@@ -59,7 +60,7 @@ def start(airflow: Airflow, dag_id: str, conf: Mapping[str, Any], run_id: str | 
     return run, False
 
 
-def release(
+def release(  # noqa: PLR0913, PLR0917 - each is an option of the command
     context: typer.Context,
     name: Name,
     revision: Revision = None,
@@ -68,6 +69,7 @@ def release(
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow the run to its end.")] = True,
     timeout: Timeout = None,
     run_id: RunId = None,
+    as_json: AsJson = False,
 ) -> None:
     """Release a revision, and follow the run until the release is promoted or refused.
 
@@ -77,23 +79,31 @@ def release(
     """
     if approval not in {None, "none", "human"}:
         raise InputError("--approval is not valid", found=repr(approval), expected="none or human")
-    console, settings = console_on(), settings_of(context)
+    console, settings = console_on(stderr=as_json), settings_of(context)
     with settings.airflow(timeout) as airflow:
         if revision:
             check_revision(settings, airflow, dag_of(name), revision)
         run, new = start(airflow, dag_of(name), parameters(revision, force=force, approval=approval), run_id)
         announce(console, airflow, run, new=new)
         if not wait:
+            if as_json:
+                state = RunState.of(airflow, run)
+                echo(ReleaseDocument(run=state, outcome=None, exit_code=None).model_dump_json(indent=2))
             return
         view = followed(console, airflow, run, timeout)
         outcome = patiently(lambda: outcome_of(airflow, view))
         airflow.annotate(run, note_of(outcome, view))
     if outcome.exit_code == DONE and (live := live_already(view)):
         outcome = served_or(outcome, settings, name, live)
-    if gate := gate_of(view):
+    gate, evidence = gate_of(view), evidence_of(view)
+    report = _link(settings, f"{evidence}/report.html") if evidence else ""
+    if as_json:
+        steps = [StepState(**{name: getattr(step, name) for name in StepState.model_fields}) for step in view.steps]
+        end_in_json(ReleaseDocument(**ending(airflow, view, outcome), steps=steps, gate=gate, report=report))
+    if gate:
         console.print(gate_table(gate))
-    if evidence := evidence_of(view):
-        console.print(f"report: {_link(settings, f'{evidence}/report.html')}", soft_wrap=True)
+    if report:
+        console.print(f"report: {report}", soft_wrap=True)
     end(console, outcome)
 
 
@@ -210,6 +220,19 @@ def approve(
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
         airflow.answer(run, APPROVAL, "Reject" if reject else "Approve")
     echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}")
+
+
+def ending(airflow: Airflow, view: RunView, outcome: Outcome) -> dict[str, Any]:
+    """The fields of EndOfRun."""
+    state, remedy = RunState.of(airflow, view.run), outcome.remedy
+    text = outcome.text.removesuffix(remedy).rstrip()
+    return {"run": state, "outcome": text, "remedy": remedy, "exit_code": outcome.exit_code}
+
+
+def end_in_json(document: EndOfRun) -> Never:
+    """Print the document in place of the outcome, and exit with its code."""
+    echo(document.model_dump_json(indent=2))
+    raise typer.Exit(document.exit_code or DONE)
 
 
 def end(console: Console, outcome: Outcome) -> None:

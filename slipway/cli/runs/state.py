@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slipway.cli.airflow.api import NoSuchDagError, Run
-from slipway.cli.arguments import Name, finite, settings_of
+from slipway.cli.arguments import AsJson, Name, finite, settings_of
 from slipway.cli.error_text import parts
 from slipway.cli.json_documents import (
     ExplainDocument,
@@ -71,7 +71,7 @@ def status(
     every: Annotated[
         float, typer.Option(metavar="S", min=1, callback=finite, help="With --watch: seconds between two looks.")
     ] = 5.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what is live, its address, and the newest runs.
 
@@ -106,7 +106,7 @@ def explain(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check signatures from the Hub's commit to the pods, and print one line.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what is live, its commit, why it was promoted, and how to roll back.
 

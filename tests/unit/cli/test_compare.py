@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from slipway.cli.json_documents import CompareDocument
 from tests.fakes.triton_http import TritonHttpServer
 
 
@@ -42,6 +43,15 @@ def test_every_prompt_goes_to_both_sides_in_turn(run, servers):
         assert printed.count(text) == 3
     assert "0 of 3 answers are the same" in printed
     assert printed.count("median first piece") == 2
+
+
+def test_both_sides_answers_are_one_document(run, servers):
+    code, printed = run("--json")
+
+    document = CompareDocument.model_validate_json(printed.out)
+    answers = [[answer.text for answer in prompt.answers] for prompt in document.prompts]
+    assert (code, answers) == (0, [["It is Paris.", "It is <Lyon>."]] * 3)
+    assert document.sides == [f"{server.model}@127.0.0.1:{server.port}" for server in servers]
 
 
 def test_the_page_marks_what_differs_and_runs_nothing_of_an_answer(run, tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from slipway.cli.json_documents import GcDocument
 from tests.fakes.airflow_server import Frame, Script
 from tests.unit.cli.runs import failed, result
 
@@ -25,6 +26,16 @@ def test_it_prints_each_deletion_and_where_all_of_them_are(airflow, slipway, opt
     assert "s3://b/retention/one/deletions-00001.jsonl" in printed
     assert "2 releases keep their artifacts" in printed
     assert airflow.runs["retention", "one"].conf == {"dry_run": dry_run}
+
+
+def test_what_is_deleted_is_one_document(airflow, slipway):
+    airflow.dags["retention"] = script("deleted 1 artifact, 1.0 kB")
+
+    code, printed = slipway("gc", "--json")
+
+    document = GcDocument.model_validate_json(printed.out)
+    assert (code, document.exit_code, document.outcome) == (0, 0, "deleted 1 artifact, 1.0 kB")
+    assert (document.deletions, document.lists) == ([DELETED], ["s3://b/retention/one/deletions-00001.jsonl"])
 
 
 def test_a_site_without_retention_is_a_wrong_input(airflow, slipway):

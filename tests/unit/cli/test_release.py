@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from slipway.cli import step_process
+from slipway.cli.json_documents import ReleaseDocument
 from slipway.cli.runs import revision_check
 from slipway.cli.runs.follow import ORDER
 from tests.fakes.airflow_server import Frame, Script
@@ -28,6 +29,28 @@ def test_a_promoted_release_exits_with_0_and_names_what_is_live(airflow, slipway
 
     assert code == 0
     assert "promoted: demo-555555555555 is live" in printed
+
+
+def test_the_end_of_a_release_is_one_document(airflow, slipway):
+    airflow.dags[DAG] = refused()
+
+    code, printed = slipway("release", "demo", "--json")
+
+    document = ReleaseDocument.model_validate_json(printed.out)
+    assert code == document.exit_code == 1
+    assert (document.run.state, document.gate.verdict) == ("failed", "failed")
+    assert ("gate", "failed") in {(step.name, step.state) for step in document.steps}
+    assert document.outcome in slipway("release", "demo")[1]
+
+
+def test_a_release_that_is_not_followed_has_no_outcome(airflow, slipway):
+    airflow.dags[DAG] = promoted()
+
+    code, printed = slipway("release", "demo", "--json", "--no-wait")
+
+    document = ReleaseDocument.model_validate_json(printed.out)
+    assert (code, document.outcome, document.exit_code) == (0, None, None)
+    assert (DAG, document.run.id) in airflow.runs
 
 
 def test_every_state_change_is_one_line_where_there_is_no_terminal(airflow, slipway):
