@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 
-TIMEOUT_S = {"unit": 300, "contracts": 300, "dags": 600, "local": 1200, "vllm": 1800}
+TIMEOUT_S = {"unit": 300, "contracts": 300, "dags": 600, "local": 1200, "airflows": 1800, "vllm": 1800}
 
 
 def pytest_collection_modifyitems(items):

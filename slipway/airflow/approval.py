@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.providers.standard.exceptions import HITLRejectException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from slipway.airflow.doc_text import code, fenced
 from slipway.airflow.notify.links import document_url

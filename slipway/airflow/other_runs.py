@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.pod_generator import make_safe_label_value
 from airflow.providers.cncf.kubernetes.utils.pod_manager import PodPhase
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 from kubernetes import client
 
 from slipway.airflow import pods

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 from kubernetes.client.rest import RESTClientObject
 from urllib3 import exceptions as urllib3_errors
 

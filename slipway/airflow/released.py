@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from slipway.tasks.contracts.stored.plan import Plan
 from slipway.tasks.contracts.stored.release import StepResult

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from airflow.providers.cncf.kubernetes.utils.pod_manager import PodNotFoundException
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
 from slipway.airflow.outages import NoAnswerError

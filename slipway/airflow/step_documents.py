@@ -4,7 +4,7 @@ import functools
 import time
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from slipway.tasks.contracts.base import Contract, canonical_json
 from slipway.tasks.contracts.stored.release import MAX_REQUEST_BYTES, StepResult

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.utils.pod_manager import OnFinishAction, PodPhase
-from airflow.sdk.exceptions import (
+from airflow.providers.common.compat.sdk import (
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
@@ -94,7 +94,6 @@ class StepOperator(KubernetesPodOperator):
             cluster_context=site.kubernetes.context,
             namespace=site.kubernetes.pipeline_namespace,
             deferrable=site.airflow.deferrable,
-            durable=True,
             do_xcom_push=False,
             schedule_timeout_seconds=budget.schedule_s,
             startup_timeout_seconds=budget.pull_s,

@@ -99,8 +99,11 @@ PARTS = (
     Part("local/monitoring", 60, 0.4, besides=("triton", "front")),
     Part("local/rights", 40, 0.5, besides=("local", "front")),
 )
-BY_NAME = (Part("vllm", 1200, besides=("vllm", *STACK), memory_mb=9000),)
-"""Parts that belong to no tier: 3.4 GB are installed for them."""
+BY_NAME = (
+    Part("vllm", 1200, besides=("vllm", *STACK), memory_mb=9000),
+    Part("airflows", 180),
+)
+"""Parts that belong to no tier: they install 3.4 GB, or what the package index has today."""
 TIERS = ("unit", "contracts", "dags", "cluster", "local")
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, CronTriggerTimetable, Param
+from airflow.sdk import DAG, Param
+from airflow.timetables.trigger import CronTriggerTimetable
 
 from slipway.airflow.dags.failed_pods import remove_failed_pods
 from slipway.airflow.dags.left_behind import dags_that_restore

@@ -3,7 +3,7 @@
 import logging
 from urllib.parse import quote
 
-from airflow.sdk.configuration import conf
+from airflow.providers.common.compat.sdk import conf
 
 from slipway.airflow.site import current_site
 from slipway.airflow.step_documents import located

@@ -85,18 +85,19 @@ def test_pre_commit_runs_the_projects_own_tools():
     assert made <= make_targets()
 
 
-@pytest.mark.parametrize("dependency", PROJECT["dependencies"])
-def test_each_dependency_of_the_wheel_is_a_range_that_holds_the_locked_version(dependency):
+@pytest.mark.parametrize(
+    ("dependency", "lock"),
+    [(each, "local") for each in PROJECT["dependencies"]]
+    + [(each, "airflow") for each in PROJECT["optional-dependencies"]["airflow"]],
+)
+def test_each_dependency_of_the_wheel_is_a_range_that_holds_the_locked_version(dependency, lock):
     requirement = Requirement(dependency)
-    lock = dict(
-        re.findall(
-            r"^([\w.-]+)(?:\[[\w,]+\])?==([\w.]+)", (REPOSITORY / "requirements/local.lock").read_text(), re.MULTILINE
-        )
-    )
+    text = (REPOSITORY / f"requirements/{lock}.lock").read_text()
+    locked = dict(re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([\w.]+)", text, re.MULTILINE))
     operators = {specifier.operator for specifier in requirement.specifier}
 
     assert operators == {">=", "<"}
-    assert requirement.specifier.contains(lock[canonicalize_name(requirement.name)])
+    assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)])
 
 
 def test_code_that_two_programs_need_is_linked_and_not_copied():
