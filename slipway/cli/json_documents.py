@@ -5,7 +5,6 @@ does not know.
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,12 +13,6 @@ from slipway.cli.error_text import parts
 from slipway.tasks.contracts.errors import PipelineError
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from slipway.cli.ask.batch_files import Result
-    from slipway.cli.ask.comparison_page import Pair
 
 
 class Document(BaseModel):
@@ -117,13 +110,6 @@ class Answer(Document):
     first_piece_s: float | None
     seconds: float | None
 
-    @classmethod
-    def of(cls, answer: "Result | PipelineError") -> "Answer":
-        """An answer, or the error in place of it."""
-        if isinstance(answer, PipelineError):
-            return cls(text=None, error=str(answer), first_piece_s=None, seconds=None)
-        return cls(text=answer.answer, error=None, first_piece_s=answer.first_piece_s, seconds=answer.seconds)
-
 
 class ComparedPrompt(Document):
     """A prompt with both answers."""
@@ -139,20 +125,6 @@ class CompareDocument(Document):
 
     sides: list[str]
     prompts: list[ComparedPrompt]
-
-    @classmethod
-    def of(cls, pairs: "Sequence[Pair]", sides: "Sequence[str]") -> "CompareDocument":
-        """What two sides answered."""
-        prompts = [
-            ComparedPrompt(
-                id=pair.prompt.id,
-                prompt=pair.prompt.prompt,
-                answers=[Answer.of(answer) for answer in pair.answers],
-                same=pair.same,
-            )
-            for pair in pairs
-        ]
-        return cls(sides=list(sides), prompts=prompts)
 
 
 class Service(Document):

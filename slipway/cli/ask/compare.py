@@ -22,6 +22,7 @@ from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import PipelineError
 
 if TYPE_CHECKING:
+    from slipway.cli.json_documents import CompareDocument
     from slipway.cli.settings import Settings
 
 CANDIDATE = "-candidate"
@@ -51,15 +52,34 @@ def compare(
     senders = [sender_of(side, settings_of(context), max_tokens) for side in (a, b)]
     pairs = _answered(wanted, senders)
     if as_json:
-        from slipway.cli.json_documents import CompareDocument  # noqa: PLC0415 - imports Airflow's client
-
-        echo(CompareDocument.of(pairs, (a, b)).model_dump_json(indent=2))
+        echo(document(pairs, (a, b)).model_dump_json(indent=2))
     else:
         _print(pairs, (a, b))
     if html:
         write_page(html, page(pairs, (a, b), summary(pairs, (a, b))))
     if any(isinstance(answer, PipelineError) for pair in pairs for answer in pair.answers):
         raise typer.Exit(REFUSED)
+
+
+def document(pairs: Sequence[Pair], names: Sequence[str]) -> "CompareDocument":
+    """What `slipway compare --json` prints."""
+    from slipway.cli.json_documents import Answer, CompareDocument, ComparedPrompt  # noqa: PLC0415 - imports Airflow's client
+
+    def answer(one: Result | PipelineError) -> Answer:
+        if isinstance(one, PipelineError):
+            return Answer(text=None, error=str(one), first_piece_s=None, seconds=None)
+        return Answer(text=one.answer, error=None, first_piece_s=one.first_piece_s, seconds=one.seconds)
+
+    prompts = [
+        ComparedPrompt(
+            id=pair.prompt.id,
+            prompt=pair.prompt.prompt,
+            answers=[answer(one) for one in pair.answers],
+            same=pair.same,
+        )
+        for pair in pairs
+    ]
+    return CompareDocument(sides=list(names), prompts=prompts)
 
 
 def sender_of(side: str, settings: "Settings", max_tokens: int) -> PromptSender:
