@@ -1,4 +1,4 @@
-"""The files of images/airflow in an Airflow that has nothing of ours but them: docs/install.md offers that way."""
+"""The files of images/airflow in an Airflow that has nothing of ours but them: docs/your-airflow.md offers that way."""
 
 import json
 import os

@@ -89,6 +89,14 @@ def test_no_variable_repeats_what_is_the_same_everywhere(file):
     assert found & names(COMMON) == set()
 
 
+def test_the_page_for_other_airflows_judges_every_setting():
+    page = (REPOSITORY / "docs/your-airflow.md").read_text()
+    judged = set(re.findall(r"^\| `(\w+\.\w+)` \|", page, re.MULTILINE))
+
+    assert names(COMMON) - judged == set()
+    assert judged - KNOWN == set()
+
+
 def test_a_task_outlasts_an_api_that_is_busy_or_restarts():
     assert COMMON["workers"]["execution_api_timeout"] == 60
     assert COMMON["workers"]["execution_api_retries"] == 10

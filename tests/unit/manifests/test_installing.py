@@ -42,7 +42,7 @@ def test_every_command_for_the_chart_gives_it_the_common_settings_first():
     assert files == [["settings.yaml", "values.yaml"], ["settings.yaml", "airflow.values.yaml"]]
 
 
-def test_the_scheduler_and_the_triggerer_of_the_chart_have_the_rights_of_slipway_airflow():
+def test_whatever_runs_tasks_or_triggers_of_the_chart_has_the_rights_of_slipway_airflow():
     roles = {
         (item["metadata"]["namespace"], item["metadata"]["name"]) for item in base_objects() if item["kind"] == "Role"
     }
@@ -50,7 +50,11 @@ def test_the_scheduler_and_the_triggerer_of_the_chart_have_the_rights_of_slipway
         binding = yaml.safe_load(file.read_text())
         validate(binding)
         assert (binding["metadata"]["namespace"], binding["roleRef"]["name"]) in roles
-        assert {each["name"] for each in binding["subjects"]} == {"airflow-scheduler", "airflow-triggerer"}
+        assert {each["name"] for each in binding["subjects"]} == {
+            "airflow-scheduler",
+            "airflow-triggerer",
+            "airflow-worker",
+        }
         assert {each["namespace"] for each in binding["subjects"]} == {"airflow"}
 
 
