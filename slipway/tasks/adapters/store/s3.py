@@ -42,6 +42,7 @@ R = TypeVar("R")
 READ_TIMEOUT_S = 30
 SPARE_CONNECTIONS = 32  # beside those of parts: small files, copies and documents
 FIRST_REGION = "us-east-1"
+LARGEST_WHOLE_BYTES = 128 << 20  # documents, and files such as tokenizer.json; artifacts are read in parts
 LARGEST_DELETE = 1000  # DeleteObjects takes no more keys
 SUPPORTED: Literal["when_supported"] = "when_supported"
 REQUIRED: Literal["when_required"] = "when_required"
@@ -100,9 +101,17 @@ class S3ObjectStore(ObjectStore):
         try:
             with self._errors.translated(uri):
                 answer = self._client.get_object(**address_of(uri))
-                return answer["Body"].read(), answer["ETag"]
+                if (size := answer["ContentLength"]) <= LARGEST_WHOLE_BYTES:
+                    return answer["Body"].read(), answer["ETag"]
         except NotFoundError:
             return None
+        answer["Body"].close()
+        raise InputError(
+            f"{uri} is too large for what Slipway keeps there",
+            found=f"{size} bytes",
+            expected=f"at most {LARGEST_WHOLE_BYTES}",
+            remedy="Find out what wrote it, and put back what was there.",
+        )
 
     @override
     def put_bytes(self, uri: str, data: bytes, *, content_type: str = "application/json") -> None:
