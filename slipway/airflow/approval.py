@@ -7,7 +7,7 @@ from airflow.providers.standard.exceptions import HITLRejectException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from slipway.airflow.doc_text import code, fenced
-from slipway.airflow.notify.links import document_url
+from slipway.airflow.notify.links import report_url
 from slipway.tasks.contracts.fit.surge import Interruption
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.release import WHY_KEY, StepResult
@@ -44,8 +44,9 @@ class Approval(ApprovalOperator):
             StepResult.model_validate(context["ti"].xcom_pull(task_ids=step, key="return_value"))
             for step in ("gate", "plan")
         )
+        url = report_url(str(gate.data["evidence"]), context["ti"].dag_id, context["run_id"])
         risks = risk(self.name, gate, self.keep, warm=self.warm)
-        self.body = "\n\n".join((evidence(gate), changes(plan), risks, *interrupted(plan)))
+        self.body = "\n\n".join((evidence(gate, url), changes(plan), risks, *interrupted(plan)))
         return super().execute(context)
 
     def execute_complete(self, context: "Context", event: dict[str, Any]) -> Any:
@@ -62,15 +63,17 @@ class Approval(ApprovalOperator):
             ) from error
 
 
-def evidence(gate: StepResult) -> str:
-    """Write what a person needs to decide as Markdown: each judgement, what could not be judged, and the evidence."""
+def evidence(gate: StepResult, url: str) -> str:
+    """Write what a person needs to decide as Markdown: each judgement, what could not be judged, and the evidence.
+
+    `url` is the report's address; empty where it has none.
+    """
     report = GateReport.model_validate(gate.data["report"])
     live = f"the live release {code(report.live)}" if report.live else "nothing: no release is live"
     judged = [f"- {judgement.verdict}: {judgement.why}" for judgement in report.judgements]
     judged += [f"- not judged: {reason}" for reason in report.not_applicable]
     verdict = f"{code(report.release_id)} would replace {live}. The gate's verdict is **{report.verdict}**."
     folder = str(gate.data["evidence"])
-    url = document_url(f"{folder}/report.html")
     link = f"[Report]({url}), stored below {code(folder)}" if url else f"Evidence: {code(folder)}"
     return "\n\n".join([verdict, fenced("\n".join(judged), "text"), link])
 

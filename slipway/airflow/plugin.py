@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.plugins_manager import AirflowPlugin
 
 from slipway.airflow.page import PREFIX
+from slipway.airflow.runs import TAB
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -31,6 +32,6 @@ class SlipwayPlugin(AirflowPlugin):
             "name": "Slipway",
             "href": f"{PREFIX}/runs/{{DAG_ID}}/{{RUN_ID}}",
             "destination": "dag_run",
-            "url_route": "slipway",
+            "url_route": TAB,
         },
     ]

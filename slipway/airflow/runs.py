@@ -6,6 +6,8 @@ import re
 MAX_RUN_CHARS = 50
 MAX_POD_NAME_CHARS = 54  # 63, a DNS label, less the suffix that KubernetesPodOperator adds: "-" and 8 characters
 RUN_DIGEST_DIGITS = 8
+TAB = "slipway"
+"""The tab with the report of a run, in the address of that run's page."""
 
 
 def run_identity(run_id: str) -> str:

@@ -19,7 +19,7 @@ from kubernetes.client import ApiException
 
 from slipway.airflow import pods, results
 from slipway.airflow.approval import Approval
-from slipway.airflow.notify.links import document_url
+from slipway.airflow.notify.links import report_url
 from slipway.airflow.other_runs import OtherRuns
 from slipway.airflow.outages import PATIENCE_S, NoAnswerError, Outage, PatientRest
 from slipway.airflow.runs import pod_name, run_identity
@@ -352,7 +352,7 @@ class StepOperator(KubernetesPodOperator):
             )
         self._push(context, result)
         if evidence := result.data.get("evidence"):
-            self.log.info("report: %s", document_url(f"{evidence}/report.html"))
+            self.log.info("report: %s", report_url(evidence, context["ti"].dag_id, context["run_id"]))
         if self.kind.refusal is not None:
             self._judge(result, self.kind.refusal)
         if self.kind.plans and (unneeded := self._unneeded(context, result)):

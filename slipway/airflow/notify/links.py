@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import conf
 
+from slipway.airflow.runs import TAB
 from slipway.airflow.site import current_site
 from slipway.airflow.step_documents import located
 from slipway.tasks.contracts.redaction import bounded
@@ -18,6 +19,17 @@ def run_url(dag_id: str, run_id: str) -> str:
     """The run's page; empty where `[api] base_url` is not set."""
     base = conf.get("api", "base_url", fallback=None)
     return f"{base.rstrip('/')}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}" if base else ""
+
+
+def report_url(evidence: str, dag_id: str, run_id: str) -> str:
+    """The address of a release's report: its page of the console, else the run's tab in Airflow, else a signed link.
+
+    A signed link expires, and whoever has it can read the report; the other two stay, and ask who reads.
+    """
+    run = run_url(dag_id, run_id)
+    if run and current_site().object_store.console is None:
+        return f"{run}/plugin/{TAB}"
+    return document_url(f"{evidence}/report.html")
 
 
 def approval_url(dag_id: str, run_id: str, task_id: str) -> str:

@@ -79,7 +79,7 @@ def of_release(context: "Context", event: Event, model: str) -> Notice:
         bare(context, event, model),
         release=planned.get("plan", {}).get("release_id") or "",
         why=(*first, *why),
-        report_url=links.document_url(f"{evidence}/report.html") if evidence else "",
+        report_url=links.report_url(evidence, ti.dag_id, run_id) if evidence else "",
         approval_url=links.approval_url(ti.dag_id, run_id, APPROVAL) if event == "waiting-for-approval" else "",
         release_uri=(plan.release if plan else None) or "",
         evidence_uri=evidence,

@@ -4,6 +4,7 @@ import pytest
 
 from slipway.airflow.notify.callbacks import OBSERVED
 from slipway.airflow.notify.links import document_url
+from slipway.airflow.site import current_site
 from slipway.tasks.contracts.site.site import ObjectStoreSite
 from tests.dags.results_to_approve import passed
 
@@ -38,7 +39,18 @@ def test_a_person_who_is_asked_gets_the_gates_lines_and_the_page_with_the_answer
     run = f"{AIRFLOW}/dags/release__demo/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"
     assert notice.links["Run"] == run
     assert notice.links["Approve or reject"] == f"{run}/tasks/approval/required_actions"
+    assert notice.links["Report"] == f"{run}/plugin/slipway"
     assert notice.measured == {"error_rate": 0.0}
+
+
+def test_a_report_is_linked_where_the_site_shows_objects_to_people(runs, noticed, monkeypatch):
+    store = current_site().object_store.model_copy(update={"console": "https://console.example/{key}"})
+    site = current_site().model_copy(update={"object_store": store})
+    monkeypatch.setattr("slipway.airflow.notify.links.current_site", lambda: site)
+    runs.planned()
+
+    url = noticed("promoted", "gate", gate=passed(runs)).report_url
+    assert (url.startswith("https://console.example/"), url.endswith("/report.html")) == (True, True)
 
 
 def test_a_rollback_says_why_and_what_is_live(runs, noticed):

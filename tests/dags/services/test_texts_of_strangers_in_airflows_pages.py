@@ -48,7 +48,7 @@ STRANGER = shows("stranger")
 
 
 @pytest.fixture
-def run(database, runs, tmp_path, monkeypatch):
+def run(database, airflow, runs, tmp_path, monkeypatch):
     """A run in Airflow's database whose spec, plan, gate and log are hostile."""
     gate = SPEC["gate"] | {"smoke": questions_of_specs(CODE, ADDRESS)}
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(SPEC | {"gate": gate}))
@@ -63,7 +63,7 @@ def run(database, runs, tmp_path, monkeypatch):
     now = datetime.now(UTC)
     lines = [{"timestamp": now.isoformat(), "event": text, "level": "info", "logger": "task"} for text in TEXTS]
     log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    body = "\n\n".join((evidence(gate), changes(plan)))
+    body = "\n\n".join((evidence(gate, f"{airflow.address}/report"), changes(plan)))
     with stored_run(bag, DAG, RUN, states, note=f"![picture]({ADDRESS})") as tasks:
         with create_session() as session:
             session.add(

@@ -163,7 +163,7 @@ class ObjectStoreSite(UserDocument):
         pattern=r"^https?://[!-~]+$",
         max_length=500,
         description="page on which a person opens an object, such as https://console.example/browser/{bucket}/{key}; "
-        "absent: links are signed, and expire after link_h",
+        "absent: a report is linked in Airflow, and other links are signed and expire after link_h",
     )
     link_h: int = Field(
         default=72, ge=1, le=168, description="hours for which a signed link works; S3 signs for a week"
