@@ -20,6 +20,7 @@ from slipway.airflow.page.documents import Documents, client_of
 from slipway.airflow.page.doing import dag_ids_of, doing, names_of, person
 from slipway.airflow.runs import run_identity
 from slipway.airflow.site import current_site
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.pages.model import read_model
 from slipway.tasks.pages.models import DAYS, read_rows, window
@@ -34,6 +35,12 @@ HEADERS = {
 }
 
 app = FastAPI(title="Slipway", openapi_url=None)
+
+
+@app.exception_handler(InputError)
+def not_set_up(_: Request, error: Exception) -> HTMLResponse:
+    """What is missing, of an API server without a valid site file; only who has logged in gets as far as this."""
+    return _html("note.html.j2", 500, note=str(error))
 
 
 @functools.cache
@@ -102,4 +109,8 @@ def _base(request: Request) -> str:
 
 
 def _page(template: str, **values: object) -> HTMLResponse:
-    return HTMLResponse(render(template, hub=current_site().hub.endpoint, **values), headers=HEADERS)
+    return _html(template, hub=current_site().hub.endpoint, **values)
+
+
+def _html(template: str, status: int = 200, **values: object) -> HTMLResponse:
+    return HTMLResponse(render(template, **values), status, HEADERS)

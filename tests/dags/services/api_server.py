@@ -83,8 +83,8 @@ def shows(text):
 
 
 @contextlib.contextmanager
-def api_server(folder, s3_endpoint):
-    """Start it, with its log and its users' passwords in `folder`, and stop it at the end."""
+def api_server(folder, s3_endpoint, **variables):
+    """Start it, with its log, its users' passwords in `folder` and these variables, and stop it at the end."""
     (port,) = free_ports(1)
     address, passwords, log = f"http://127.0.0.1:{port}", folder / "passwords.json", folder / "api-server.log"
     passwords.write_text(json.dumps(dict.fromkeys(ROLES, PASSWORD)))
@@ -97,7 +97,7 @@ def api_server(folder, s3_endpoint):
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
     }
     environment = os.environ | {f"AIRFLOW__{name}": value for name, value in settings.items()}
-    environment["AIRFLOW_CONN_AWS_DEFAULT"] = store_connection(s3_endpoint)
+    environment |= {"AIRFLOW_CONN_AWS_DEFAULT": store_connection(s3_endpoint), **variables}
     command = [sys.executable, "-m", "local.airflow.program", "api-server", "--apps", "core", "--host", "127.0.0.1"]
     tell(LogFiles(log))
     with log.open("w") as output:

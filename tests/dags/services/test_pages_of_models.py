@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from slipway.tasks.contracts.stored.artifact import Layout
-from tests.dags.services.api_server import HOSTILE, shows
+from tests.dags.services.api_server import HOSTILE, api_server, shows
 from tests.dags.services.people import ADMIN, HIDDEN, OPERATOR, VIEWER
 from tests.dags.services.stored_runs import store_dags, stored_run
 from tests.fakes.page_documents import stored
@@ -104,6 +104,16 @@ def test_a_page_may_run_nothing_and_is_kept_nowhere(airflow, models, path):
     policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
     assert (policy["default-src"], "unsafe" in str(policy)) == ("'none'", False)
     assert headers["cache-control"] == "no-store"
+
+
+def test_a_server_without_a_site_file_says_what_is_missing(dags, s3_endpoint, tmp_path):
+    missing = str(tmp_path / "site.yaml")
+    with api_server(tmp_path, s3_endpoint, SLIPWAY_SITE=missing) as server:
+        said = server.get(ALL, ADMIN)
+        unknown = server.get(ALL)
+
+    assert (said.status, missing in said.text, said.headers["cache-control"]) == (500, True, "no-store")
+    assert (unknown.status, missing in unknown.text) == (401, False)
 
 
 @BROWSER
