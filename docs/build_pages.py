@@ -8,6 +8,7 @@ it says what this version does. Links that leave the site lead to the repository
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec  # noqa: E402
 
 SOURCE = f"https://github.com/{os.environ.get('GITHUB_REPOSITORY', 'OWNER/slipway')}/blob/main"
 """Links that leave the site lead here. GitHub sets the variable in a workflow."""
+DOCS, PICTURES = REPOSITORY / "docs", "pictures"
 ROOT_PAGES = {"README.md": "index.md", "SECURITY.md": "SECURITY.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
 ROOT_PAGES |= {"CHANGELOG.md": "CHANGELOG.md"}
 LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?(?=\))")
@@ -47,9 +49,11 @@ LIMITS = {
 def main(folder: Path) -> None:
     """Write every page below `folder`."""
     sources = ROOT_PAGES | {f"docs/{path}": str(path) for path in sorted(_pages_of_docs())}
+    pages = sources | {f"docs/{PICTURES}/{path.name}": f"{PICTURES}/{path.name}" for path in DOCS.glob(f"{PICTURES}/*")}
+    shutil.copytree(DOCS / PICTURES, folder / PICTURES, dirs_exist_ok=True)
     written = {
         **{
-            target: with_links((REPOSITORY / source).read_text(), source, sources) for source, target in sources.items()
+            target: with_links((REPOSITORY / source).read_text(), source, pages) for source, target in sources.items()
         },
         "reference/spec.md": schema_page("Release spec", ReleaseSpec.model_json_schema(), "specs/demo.yaml"),
         "reference/site.md": schema_page("Site file", Site.model_json_schema(), "sites/local.yaml"),
@@ -63,10 +67,9 @@ def main(folder: Path) -> None:
 
 
 def _pages_of_docs() -> Iterator[Path]:
-    docs = REPOSITORY / "docs"
-    for path in docs.rglob("*.md"):
+    for path in DOCS.rglob("*.md"):
         if path.parent.name != "changelog":
-            yield path.relative_to(docs)
+            yield path.relative_to(DOCS)
 
 
 def with_links(text: str, source: str, pages: dict[str, str]) -> str:
