@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from slipway.tasks.contracts.measured.canary import CanaryLook, CanaryRecord
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict, worst
 from slipway.tasks.contracts.measured.measurement import AnswerRow, LevelSummary
 from slipway.tasks.contracts.spec.gate import Expectation
@@ -64,6 +65,14 @@ SUMMARIES = [
     )
     for target, tokens, ttft in (("candidate", 410.0, 324.0), ("live", 455.0, 300.0))
 ]
+
+
+def canary(now, **state):
+    """A canary whose mirror and first step passed, at its second step; or in another state."""
+    passed = CanaryLook(at=now, percent=5, verdict=Verdict.PASSED, why=("errors 0 of 900, live 0 of 17100",))
+    mirrored = passed.model_copy(update={"percent": 0, "mirror": 10})
+    now_at = {"percent": 25, "phase": "shifting", "looks": (mirrored, passed)} | state
+    return CanaryRecord(candidate=CANDIDATE.id, live=LIVE.id, mirrors=10, steps=(5, 25, 50), **now_at)
 
 
 def promoted(layout, now):

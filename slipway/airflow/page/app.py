@@ -17,7 +17,7 @@ from sqlalchemy import select
 from slipway.airflow.dags.left_behind import RELEASES
 from slipway.airflow.page import PREFIX
 from slipway.airflow.page.documents import Documents, client_of
-from slipway.airflow.page.doing import dag_ids_of, doing, names_of, person
+from slipway.airflow.page.doing import busy_runs, dag_ids_of, doing, names_of, person
 from slipway.airflow.runs import run_identity
 from slipway.airflow.site import current_site
 from slipway.tasks.contracts.errors import InputError
@@ -74,9 +74,10 @@ def one_model(
     reader = person(user, dag_ids_of([name]), session)
     if session.get(DagModel, f"{RELEASES}{name}") is None or not reader.may("GET", f"{RELEASES}{name}"):
         raise HTTPException(404, "There is no such model, or you may not see it.")
+    busy = busy_runs([name], session).get(name)
     return _page(
         "model.html.j2",
-        model=read_model(name, _layout(), documents()),
+        model=read_model(name, _layout(), documents(), run_identity(busy.run_id) if busy else ""),
         doing=doing([name], reader, session, _base(request))[name],
         index="../",
     )

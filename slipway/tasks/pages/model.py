@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from slipway.tasks.contracts.measured.canary import CANARY_FILE, CanaryRecord
 from slipway.tasks.contracts.stored.artifact import MANIFEST, Layout
 from slipway.tasks.contracts.stored.attestation import SIGNATURE, content_digest
 from slipway.tasks.contracts.stored.channel import Channel, ChannelEvent
-from slipway.tasks.contracts.stored.release import Release
+from slipway.tasks.contracts.stored.release import Release, StepResult
 from slipway.tasks.pages import reading
 from slipway.tasks.pages.reading import Reader, Stored, problems_of
 from slipway.tasks.pages.texts import failing, headline, why
@@ -50,6 +51,8 @@ class ModelPage:
     live: Origin | None = None
     trial: Trial | None = None
     """The newest candidate that was promoted or refused."""
+    canary: CanaryRecord | None = None
+    """How the run that has not ended splits the requests."""
     past: tuple[Past, ...] = ()
     more_past: int = 0
     problems: tuple[str, ...] = ()
@@ -84,8 +87,8 @@ class ModelPage:
         )
 
 
-def read_model(name: str, layout: Layout, reader: Reader) -> ModelPage:
-    """Everything that the page of a model shows."""
+def read_model(name: str, layout: Layout, reader: Reader, run: str = "") -> ModelPage:
+    """Everything that the page of a model shows. `run` is the identity of a run that has not ended."""
     stored = reader.read({layout.channel(name): reading.CHANNEL})[layout.channel(name)]
     channel: Channel | None = stored.value
     if channel is None:
@@ -101,6 +104,7 @@ def read_model(name: str, layout: Layout, reader: Reader) -> ModelPage:
         channel,
         _origin(live.value, layout, reader) if live.value else None,
         read_trial(channel, tried.release_id, tried.run, layout, reader) if tried else None,
+        _canary(name, run, layout, reader) if run else None,
         tuple(
             Past(event, releases[uris[event.release_id]].value, channel.state_of(event.release_id) or event.event)
             for event in events
@@ -108,6 +112,14 @@ def read_model(name: str, layout: Layout, reader: Reader) -> ModelPage:
         len(channel.history) - len(events),
         problems_of({"the live release": live}),
     )
+
+
+def _canary(name: str, run: str, layout: Layout, reader: Reader) -> CanaryRecord | None:
+    plan_uri = layout.plan(name, run)
+    plan: StepResult | None = reader.read({plan_uri: reading.RESULT})[plan_uri].value
+    uri = f"{layout.evidence(name, str(plan.data.get('release_id')), run)}/{CANARY_FILE}" if plan else ""
+    canary: CanaryRecord | None = reader.read({uri: reading.CANARY})[uri].value if plan else None
+    return canary
 
 
 def _origin(release: Release, layout: Layout, reader: Reader) -> Origin:

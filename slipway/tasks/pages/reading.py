@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from slipway.tasks.contracts.base import Contract, parse_json, read_contract_json
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.fit.ledger import Ledger
+from slipway.tasks.contracts.measured.canary import CanaryRecord
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.measured.harness import HarnessReport
 from slipway.tasks.contracts.measured.measurement import AnswerRow, LevelSummary
@@ -79,9 +80,9 @@ def _rows(adapter: TypeAdapter[Any], data: bytes) -> Any:
     return adapter.validate_python(parse_json(data, "rows"))
 
 
-CHANNEL, RELEASE, GATE, RESULT, MANIFEST, SIGNATURE, HARNESS, COSTS = (
+CHANNEL, RELEASE, GATE, RESULT, MANIFEST, SIGNATURE, HARNESS, COSTS, CANARY = (
     partial(_contract, kind)
-    for kind in (Channel, Release, GateReport, StepResult, Manifest, Bundle, HarnessReport, Ledger)
+    for kind in (Channel, Release, GateReport, StepResult, Manifest, Bundle, HarnessReport, Ledger, CanaryRecord)
 )
 ANSWERS = partial(_rows, TypeAdapter(tuple[AnswerRow, ...]))
 SUMMARIES = partial(_rows, TypeAdapter(tuple[LevelSummary, ...]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from slipway.tasks.pages.texts import shown
+from slipway.tasks.pages.texts import shown, split_words
 
 FOLDER = Path(__file__).parent
 STYLE = (FOLDER / "style.css").read_text()
@@ -31,6 +31,7 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_TEMPLATES.globals["split_words"] = split_words
 
 
 def render(template: str, **values: object) -> str:

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from slipway.tasks.contracts.measured.canary import CanaryRecord
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict, interval_words
 from slipway.tasks.contracts.redaction import MESSAGE_CHARS, bounded, printable, redacted
 from slipway.tasks.contracts.spec.gate import Expectation
@@ -40,6 +41,20 @@ def shown(text: str, limit: int = MESSAGE_CHARS) -> str:
 def when(moment: datetime) -> str:
     """A moment, to the minute."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def split_words(canary: CanaryRecord) -> str:
+    """Who answers the requests while a canary runs, as sentences."""
+    match canary.phase:
+        case "mirroring":
+            copies = f"{canary.candidate} gets a copy of {canary.mirror} % of the requests"
+            return f"{copies}. {canary.live} answers all of them."
+        case "rolled-back":
+            return f"{canary.candidate} did not pass its canary. {canary.live} answers all requests."
+        case phase:
+            passed = " It passed its canary." if phase == "passed" else ""
+            split = f"{canary.candidate} answers {canary.percent} % of the requests, {canary.live} the others"
+            return f"{split}.{passed}"
 
 
 def failing(report: GateReport | None) -> list[Judgement]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from slipway.tasks.contracts.fit.ledger import Ledger
+from slipway.tasks.contracts.measured.canary import CanaryRecord
 from slipway.tasks.contracts.measured.gate import GateReport, Judgement, Verdict
 from slipway.tasks.contracts.measured.harness import HarnessReport
 from slipway.tasks.contracts.measured.measurement import AnswerRow, Flaw, LevelSummary
@@ -61,6 +62,7 @@ class Trial:
     past: tuple[Point, ...] = ()
     """Earlier candidates, the oldest first."""
     costs: Ledger | None = None
+    canary: CanaryRecord | None = None
     problems: tuple[str, ...] = ()
 
     @property
@@ -131,7 +133,7 @@ def read_trial(channel: Channel, release_id: str, run: str, layout: Layout, read
     name, evidence = channel.name, layout.evidence(channel.name, release_id, run)
     uris = {
         "release": layout.release(name, release_id),
-        **{file: f"{evidence}/{file}.json" for file in ("gate", "answers", "summary", "harness", "cost")},
+        **{file: f"{evidence}/{file}.json" for file in ("gate", "answers", "summary", "harness", "cost", "canary")},
     }
     parse = {
         "release": reading.RELEASE,
@@ -140,6 +142,7 @@ def read_trial(channel: Channel, release_id: str, run: str, layout: Layout, read
         "summary": reading.SUMMARIES,
         "harness": reading.HARNESS,
         "cost": reading.COSTS,
+        "canary": reading.CANARY,
     }
     found = reader.read({uri: parse[what] for what, uri in uris.items()})
     documents = {what: found[uri] for what, uri in uris.items()}
@@ -153,5 +156,6 @@ def read_trial(channel: Channel, release_id: str, run: str, layout: Layout, read
         documents["harness"].value,
         past=read_points(channel, layout, reader),
         costs=documents["cost"].value,
+        canary=documents["canary"].value,
         problems=problems_of(documents),
     )

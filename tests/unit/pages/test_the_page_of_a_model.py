@@ -10,7 +10,7 @@ from slipway.tasks.pages.model import read_model
 from slipway.tasks.pages.models import Doing
 from slipway.tasks.pages.templates import render
 from tests.fakes.page_documents import PageDocuments
-from tests.fakes.refused_release import ANSWERS, CANDIDATE, LIVE, RIGHT, WRONG, documents, gate, promoted
+from tests.fakes.refused_release import ANSWERS, CANDIDATE, LIVE, RIGHT, RUN, WRONG, canary, documents, gate, promoted
 from tests.support.strange_pages import Structure
 
 LAYOUT = Layout("s3://bucket")
@@ -19,8 +19,8 @@ PROMOTED = promoted(LAYOUT, NOW)
 WORST = "2 of 3 smoke answers wrong: smoke accuracy 0.333, at least 1 needed"
 
 
-def page(stored):
-    model = read_model("demo", LAYOUT, PageDocuments(stored))
+def page(stored, run=""):
+    model = read_model("demo", LAYOUT, PageDocuments(stored), run)
     return render("model.html.j2", model=model, doing=Doing(), index="../", hub="https://hub.example")
 
 
@@ -35,6 +35,26 @@ def test_a_refusal_says_why_first_and_folds_what_passed():
     assert f"{CANDIDATE.id} was refused: {WORST}; {LIVE.id} stays live." in words
     assert words.index("2 of 3 smoke answers wrong") < words.index("1 of 2 expectations hold")
     assert "<details><summary>1 of 2 expectations hold" in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({}, f"{CANDIDATE.id} answers 25 % of the requests, {LIVE.id} the others."),
+        (
+            {"percent": 0, "mirror": 10, "phase": "mirroring"},
+            f"{CANDIDATE.id} gets a copy of 10 % of the requests. {LIVE.id} answers all of them.",
+        ),
+        ({"percent": 0, "phase": "rolled-back"}, f"{LIVE.id} answers all requests."),
+    ],
+)
+def test_a_canary_that_runs_says_who_answers_and_each_verdict_so_far(state, words):
+    channel = promoted(LAYOUT, NOW)
+    shown = page(documents(LAYOUT, channel=channel, canary=canary(NOW, **state)), run=RUN)
+
+    assert words in text(shown)
+    assert "errors 0 of 900" in text(shown)
+    assert "Canary" not in text(page(documents(LAYOUT, channel=channel, canary=canary(NOW)), run="three"))
 
 
 def test_a_model_from_a_folder_has_neither_a_commit_of_the_hub_nor_a_revision():

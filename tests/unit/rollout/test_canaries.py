@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from slipway.tasks.adapters.kube.kube_errors import StaleError
 from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.contracts.measured.canary import CanaryRecord
 from slipway.tasks.rollout.act.canary_routes import STATE, CanaryRoutes
 from slipway.tasks.rollout.decide.canary import Phase, State
 from slipway.tasks.steps import promote, roll_back, roll_out
@@ -72,6 +73,28 @@ def test_a_canary_that_slows_down_is_rolled_back_at_the_step_where_it_does(tmp_p
 
     assert weights(workspace) == [5, 25]
     assert standing(workspace.connection) == {"deployments": [live.id], "services": {"demo": live.id}, "leases": []}
+
+
+def test_people_can_read_how_far_a_canary_is_and_every_verdict_on_it(tmp_path):
+    workspace, live, made = world(tmp_path, canary(mirror=10), slow_from=25)
+
+    with refused(what="was failed at step 2 of 3"):
+        promote.run(made, workspace)
+
+    record = CanaryRecord.model_validate_json(workspace.evidence(made).read("canary.json"))
+    assert (record.candidate, record.live, record.phase, record.percent, record.steps) == (
+        made.id,
+        live.id,
+        "rolled-back",
+        0,
+        (5, 25, 50),
+    )
+    assert [(look.percent, look.mirror, look.verdict) for look in record.looks] == [
+        (0, 10, "passed"),
+        (5, None, "passed"),
+        (25, None, "failed"),
+    ]
+    assert "request 500 ms, live 100 ms" in " ".join(record.looks[-1].why)
 
 
 def test_errors_end_a_step_before_its_time(tmp_path):

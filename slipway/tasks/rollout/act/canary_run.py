@@ -8,10 +8,14 @@ from typing import Protocol
 from slipway.tasks.adapters.clock import Clock
 from slipway.tasks.adapters.kube.kube import Cluster
 from slipway.tasks.adapters.kube.service_object import ServiceAddress
+from slipway.tasks.adapters.store.evidence_folder import EvidenceFolder
 from slipway.tasks.adapters.triton.generate_request import GenerateRequest
+from slipway.tasks.contracts.base import read_contract_json
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
+from slipway.tasks.contracts.measured.canary import CANARY_FILE, CanaryLook, CanaryRecord
 from slipway.tasks.contracts.measured.gate import Verdict
 from slipway.tasks.contracts.measured.traffic import Finding, Served, Side, errors, grown, judge, verdict_of
+from slipway.tasks.contracts.site.exposure import Split
 from slipway.tasks.rollout.act import canary_routes
 from slipway.tasks.rollout.act.canary_routes import CanaryRoutes
 from slipway.tasks.rollout.decide import canary
@@ -123,6 +127,8 @@ class CanaryRun:
     """Whether the candidate has the pods that it needs."""
     tell: Callable[[str, str], None]
     """Records an Event about the candidate: reason and message."""
+    evidence: EvidenceFolder
+    """Of the run: people read there how far the canary is."""
 
     def finish(self) -> list[str]:
         """Run every step.
@@ -136,12 +142,15 @@ class CanaryRun:
         """
         plan = canary.plan_of(self.routes.release.spec.rollout)
         state, lines, windows = self.routes.state() or canary.begin(plan), [], self._windows()
+        looks = self._looks_before()
         refused: InputError | None = None
         while state.phase not in FINAL:
             self.routes.write(state)
+            self._record(state, looks)
             self._await_gateway()
             findings = self._watch(*windows)
             before, state = state, canary.advance(state, verdict_of(findings), plan)
+            looks = (*looks, self._look(before, findings))
             lines.append(self._words(before, findings))
             log.info("canary at %s", lines[-1])
             self.tell(f"Canary{'Mirror' if before.phase is Phase.MIRRORING else f'Step{before.step + 1}'}", lines[-1])
@@ -150,6 +159,7 @@ class CanaryRun:
             if (state.phase, state.step) != (before.phase, before.step):
                 windows = self._windows()
         self.routes.write(state)
+        self._record(state, looks)
         if state.phase is Phase.ROLLED_BACK:
             self._await_gateway()
             raise refused or self._refused_before()
@@ -157,6 +167,46 @@ class CanaryRun:
 
     def _windows(self) -> tuple[Window, Window]:
         return Window.of(self.traffic, self.candidate_pods), Window.of(self.traffic, self.live_pods)
+
+    def _split(self, state: State) -> Split:
+        return canary.split(state, canary.plan_of(self.routes.release.spec.rollout))
+
+    def _look(self, state: State, findings: list[Finding]) -> CanaryLook:
+        split, why = self._split(state), tuple(finding.why for finding in findings)
+        return CanaryLook(
+            at=self.clock.now(),
+            percent=split.candidate_percent,
+            mirror=split.mirror_percent,
+            verdict=verdict_of(findings),
+            why=why,
+        )
+
+    def _record(self, state: State, looks: tuple[CanaryLook, ...]) -> None:
+        """Write for people how far the canary is. It goes on without that, because the route has its state."""
+        split, rollout = self._split(state), self.routes.release.spec.rollout
+        record = CanaryRecord(
+            candidate=self.routes.release.id,
+            live=self.routes.live.id,
+            mirrors=rollout.mirror,
+            steps=rollout.steps,
+            percent=split.candidate_percent,
+            mirror=split.mirror_percent,
+            phase=state.phase.value,
+            looks=looks,
+        )
+        try:
+            self.evidence.write(CANARY_FILE, record.model_dump(mode="json"))
+        except UnavailableError as error:
+            log.warning("the pages show an older state of this canary: %s", error)
+
+    def _looks_before(self) -> tuple[CanaryLook, ...]:
+        """Verdicts of an earlier try of this step."""
+        try:
+            found = self.evidence.read(CANARY_FILE)
+            return read_contract_json(CanaryRecord, found, CANARY_FILE).looks if found else ()
+        except PipelineError as error:
+            log.warning("earlier verdicts of this canary cannot be read: %s", error)
+            return ()
 
     def _where(self, state: State) -> str:
         rollout = self.routes.release.spec.rollout

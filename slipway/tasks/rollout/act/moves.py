@@ -183,6 +183,7 @@ class Moves:
             keep_lock=self.lock.acquire,
             still_answers=self.state.still_answers,
             tell=lambda reason, words: self.tell(self.state.target.name, reason, words),
+            evidence=self.state.workspace.evidence(self.state.release),
         ).finish()
         return " | ".join([f"{self.state.release.id} passed its canary", *lines])
 
