@@ -38,7 +38,8 @@ class PromptScores:
         self.prompt, self._alternatives = prompt, alternatives
         self.found = [TokenLogprob(prompt[0], None)]
         """Of the tokens that have been read, and of the next one."""
-        self._model, self._request, self._read = model, None, 0
+        self._request: Any = None
+        self._model, self._read = model, 0
         self._last: npt.NDArray[np.float64] = np.empty(0)
 
     def advance(self) -> bool:
@@ -70,7 +71,6 @@ class PromptScores:
             "beam_idx": np.zeros(1, dtype=np.int32),
         }
         names = {name for each in self._model.inputs for name in each.names}
-        assert self._request is not None
         found = self._request.infer({name: value for name, value in given.items() if name in names})
         logits = np.asarray(found["logits"][0], dtype=np.float64)
         logits -= logits.max(axis=-1, keepdims=True)

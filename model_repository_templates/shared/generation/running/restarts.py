@@ -187,5 +187,5 @@ class RestartedEngine:
             return Progress(number, (), failure=CHANGED)
         request.made += step.tokens[known:]
         prompt = () if known else step.prompt_logprobs
-        new = {"tokens": step.tokens[known:], "logprobs": step.logprobs[known:], "prompt_logprobs": prompt}
-        return replace(step, number=number, **new)
+        tokens, logprobs = step.tokens[known:], step.logprobs[known:]
+        return replace(step, number=number, tokens=tokens, logprobs=logprobs, prompt_logprobs=prompt)
