@@ -1,16 +1,19 @@
 """The approval by a person, between a passed gate and live traffic."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.standard.exceptions import HITLRejectException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Param
 
 from slipway.airflow.doc_text import code, fenced
 from slipway.airflow.notify.links import report_url
+from slipway.airflow.refusals import NO_RETRY, refused
 from slipway.tasks.contracts.fit.surge import Interruption
 from slipway.tasks.contracts.measured.gate import GateReport
-from slipway.tasks.contracts.stored.release import WHY_KEY, StepResult
+from slipway.tasks.contracts.stored.release import StepResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 MOST_CHANGES = 20
+REASON, REASON_CHARS = "reason", 500
+"""The field in which a person who answers says why."""
 COMMIT_DIGITS = 12
 
 
@@ -33,7 +38,10 @@ class Approval(ApprovalOperator):
 
     def __init__(self, *, name: str, keep: int, warm: bool = True, **task: Any) -> None:
         """`name` is the name of the model, `keep` its spec's rollout.keep, `warm` whether kept releases keep pods."""
-        super().__init__(subject=f"Promote the new release of {name}?", fail_on_reject=True, **task)
+        why = Param("", type="string", maxLength=REASON_CHARS, title="Reason", description="why, for whoever is told")
+        super().__init__(
+            subject=f"Promote the new release of {name}?", fail_on_reject=True, params={REASON: why}, **NO_RETRY, **task
+        )
         self.name, self.keep, self.warm = name, keep, warm
 
     def execute(self, context: "Context") -> Any:
@@ -50,17 +58,13 @@ class Approval(ApprovalOperator):
         return super().execute(context)
 
     def execute_complete(self, context: "Context", event: dict[str, Any]) -> Any:
-        """Complete as the parent does, but name the person who rejected, and never retry a rejection."""
-        try:
+        """Complete as the parent does, but say who rejected and why, and never retry a rejection."""
+        with suppress(HITLRejectException):
             return super().execute_complete(context, event)
-        except HITLRejectException as error:
-            user = event.get("responded_by_user") or {}
-            name = user.get("name") if isinstance(user, dict) else getattr(user, "name", None)
-            rejected = f"approval: rejected by {name or 'an unnamed user'}"
-            context["ti"].xcom_push(key=WHY_KEY, value=rejected)
-            raise AirflowFailException(
-                f"{rejected}. The candidate is rolled back; the live release stays. Trigger a new run to try again."
-            ) from error
+        user = event.get("responded_by_user") or {}
+        name = user.get("name") if isinstance(user, dict) else getattr(user, "name", None)
+        reason = (event.get("params_input") or {}).get(REASON)
+        raise refused(context, f"approval: rejected by {name or 'an unnamed user'}{f': {reason}' if reason else ''}")
 
 
 def evidence(gate: StepResult, url: str) -> str:

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
+from slipway.airflow.refusals import refused
 from slipway.tasks.contracts.stored.plan import Plan
 from slipway.tasks.contracts.stored.release import StepResult
 
@@ -33,7 +34,7 @@ class Released(BaseOperator):
 
         Raises:
             AirflowSkipException: there was nothing to release.
-            AirflowFailException: the run ended before it promoted anything.
+            Refusal: the run ended before it promoted anything.
         """
         ti, run_id = context["ti"], context["run_id"]
         if ti.xcom_pull(task_ids="promote", key=XCOM_KEY) is not None:
@@ -48,4 +49,4 @@ class Released(BaseOperator):
         states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})
         failed = [task for task, state in states.items() if state == FAILED and task != ti.task_id]
         why = f"{', '.join(sorted(failed))} failed" if failed else "the run was ended before it finished"
-        raise AirflowFailException(f"released: no release of {self.name} was promoted: {why}.")
+        raise refused(context, f"released: no release of {self.name} was promoted: {why}.")

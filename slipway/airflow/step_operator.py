@@ -22,6 +22,7 @@ from slipway.airflow.approval import Approval
 from slipway.airflow.notify.links import report_url
 from slipway.airflow.other_runs import OtherRuns
 from slipway.airflow.outages import PATIENCE_S, NoAnswerError, Outage, PatientRest
+from slipway.airflow.refusals import NO_RETRY, refused
 from slipway.airflow.runs import pod_name, run_identity
 from slipway.airflow.site import current_site
 from slipway.airflow.starting import (
@@ -109,6 +110,7 @@ class StepOperator(KubernetesPodOperator):
             log_events_on_failure=True,
             log_pod_spec_on_failure=False,
             container_name_log_prefix_enabled=False,
+            **NO_RETRY,
             **task,
         )
         self.step, self.spec, self.subject = step, spec, spec.name if spec else SITE_SUBJECT
@@ -127,6 +129,7 @@ class StepOperator(KubernetesPodOperator):
         Raises:
             AirflowSkipException: there is nothing to release, to roll back or to drill.
             AirflowFailException: a retry cannot help.
+            Refusal: the verdict is not `passed`.
             AirflowException: the step failed; a retry may help.
         """
         with self._why_left(context):
@@ -354,17 +357,17 @@ class StepOperator(KubernetesPodOperator):
         if evidence := result.data.get("evidence"):
             self.log.info("report: %s", report_url(evidence, context["ti"].dag_id, context["run_id"]))
         if self.kind.refusal is not None:
-            self._judge(result, self.kind.refusal)
+            self._judge(context, result, self.kind.refusal)
         if self.kind.plans and (unneeded := self._unneeded(context, result)):
             raise DownstreamTasksSkipped(tasks=unneeded)  # type: ignore[no-untyped-call]  # Airflow's own
 
-    def _judge(self, result: StepResult, refusal: str) -> None:
+    def _judge(self, context: "Context", result: StepResult, refusal: str) -> None:
         """Skip or fail the task of a step that gives a verdict, unless that is `passed`."""
         verdict = result.data.get("verdict")
         if verdict == SKIPPED:
             raise AirflowSkipException(result.summary)
         if verdict != Verdict.PASSED:
-            raise AirflowFailException(f"{self.step}: {refusal}{result.summary}")
+            raise refused(context, f"{self.step}: {refusal}{result.summary}")
 
     def _seen_at_end(self, pod: "k8s.V1Pod") -> "k8s.V1Pod":
         """Read the pod as it is now, or keep its last state if it is gone; record what ended it."""

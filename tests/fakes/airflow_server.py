@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 
-from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY
+from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, WHY_KEY
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 USER, PASSWORD = "ci", "right"
@@ -40,6 +40,8 @@ class Script:
     """The import error of its file."""
     failed_results: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What failed steps reported."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Why tasks were refused."""
     description: str | None = None
     spec_is_gone: bool = False
     """Its file no longer makes the DAG, and has no import error."""
@@ -298,7 +300,9 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "logs":
             return self._answer(200, {"content": run.script.logs.get(task, []), "continuation_token": None})
         key = rest[-1]
-        values = run.script.failed_results if key == FAILED_RESULT_KEY else run.script.results
+        values = {FAILED_RESULT_KEY: run.script.failed_results, WHY_KEY: run.script.refusals}.get(
+            key, run.script.results
+        )
         if task not in values:
             return self._answer(404, {"detail": f"XCom entry with key: `{key}` not found"})
         return self._answer(200, {"key": key, "task_id": task, "value": values[task]})

@@ -21,7 +21,7 @@ from slipway.tasks.contracts.base import parse_json
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.pods.pod_failures import EXIT_CODES
 from slipway.tasks.contracts.redaction import redacted
-from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PREFIX, StepResult
+from slipway.tasks.contracts.stored.release import FAILED_RESULT_KEY, REMEDY_PREFIX, WHY_KEY, StepResult
 
 TRIGGER_PAUSES_S = (1.0, 4.0)
 """Before each further request for a run whose first one failed."""
@@ -194,7 +194,7 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskError:
-    """Why a task failed: its step's own error, else the exception in its log, else the log's last line.
+    """Why a task failed: its step's own error, else the exception in its log, else its refusal, else the last line.
 
     `message` usually ends with `remedy`, which is empty if the step named none; `last_lines` leave it out.
     """
@@ -356,15 +356,19 @@ class Airflow:
 
     def result(self, run: Run, task_id: str, key: str = RESULT_KEY) -> StepResult | None:
         """What the step reported; None if it has reported nothing, or failed (see FAILED_RESULT_KEY)."""
-        path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances", task_id, "xcomEntries", key)
-        response = self._session.send("GET", path)
-        if response.status_code == httpx.codes.NOT_FOUND:
+        value = self._xcom(run, task_id, key)
+        if value is None:
             return None
-        value = self._session.checked(_XCom, response).value
         try:
             return StepResult.model_validate(parse_json(value, task_id) if isinstance(value, str) else value)
         except (InputError, ValidationError):
             return None
+
+    def _xcom(self, run: Run, task_id: str, key: str) -> Any:
+        path = _path(run.dag_id, "dagRuns", run.run_id, "taskInstances", task_id, "xcomEntries", key)
+        response = self._session.send("GET", path)
+        absent = response.status_code == httpx.codes.NOT_FOUND
+        return None if absent else self._session.checked(_XCom, response).value
 
     def log(self, run: Run, task: Task) -> list[LogEvent]:
         """Log events of the task's current try; none when there is no log yet."""
@@ -395,6 +399,8 @@ class Airflow:
             if event.error_detail:
                 first = event.error_detail[0]
                 return TaskError(first.exc_value, last_lines, remedy, final=first.exc_type == FINAL_ERROR)
+        if isinstance(why := self._xcom(run, task.task_id, WHY_KEY), str):  # a refusal is no exception in the log
+            return TaskError(why, last_lines, remedy, final=True)
         return TaskError(lines[-1] if lines else "its log is empty", last_lines, remedy)
 
     def health(self) -> dict[str, str]:

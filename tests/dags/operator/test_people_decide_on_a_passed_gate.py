@@ -3,22 +3,22 @@ from datetime import UTC, datetime
 import pytest
 from airflow.providers.standard.exceptions import HITLTriggerEventError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 from markdown_it import MarkdownIt
 
 from slipway.airflow.approval import Approval, changes, evidence, interrupted, risk
+from slipway.airflow.refusals import Refusal
 from tests.dags.results_to_approve import CANARY, passed, planned
 from tests.support.strange_texts import INLINE, PROSE, texts
-
 
 REPORT = "https://airflow.example/dags/release__demo/runs/manual__1/plugin/slipway"
 
 
-def answer(option):
+def answer(option, reason=""):
     user = {"id": "ann", "name": "Ann"}
     return {
         "chosen_options": [option],
-        "params_input": {},
+        "params_input": {"reason": reason} if reason else {},
         "responded_at": datetime.now(UTC),
         "responded_by_user": user,
     }
@@ -129,12 +129,13 @@ def test_a_run_that_needs_approval_asks_with_all_of_it(runs, monkeypatch):
     assert all(part in body for part in ("error_rate is 0", "files.x: a → b", "returns to `demo-0`"))
 
 
-def test_a_rejection_is_final_and_names_who_rejected():
+@pytest.mark.parametrize(("reason", "said"), [("", ""), ("it rhymes", ": it rhymes")])
+def test_a_rejection_is_final_and_says_who_rejected_and_why(reason, said):
     ti = Pulled({})
-    with pytest.raises(AirflowFailException, match="rejected by Ann"):
-        Approval(task_id="approval", name="demo", keep=2).execute_complete({"ti": ti}, answer("Reject"))
+    with pytest.raises(Refusal, match="rejected by Ann"):
+        Approval(task_id="approval", name="demo", keep=2).execute_complete({"ti": ti}, answer("Reject", reason))
 
-    assert ti.pushed == {"why": "approval: rejected by Ann"}
+    assert ti.pushed == {"why": f"approval: rejected by Ann{said}"}
 
 
 def test_an_answer_that_airflow_could_not_take_is_no_rejection():
@@ -143,7 +144,7 @@ def test_an_answer_that_airflow_could_not_take_is_no_rejection():
     with pytest.raises(HITLTriggerEventError) as caught:
         Approval(task_id="approval", name="demo", keep=2).execute_complete({}, event)
 
-    assert not isinstance(caught.value, AirflowFailException)
+    assert not isinstance(caught.value, Refusal)
 
 
 def test_an_approval_lets_the_release_go_live():

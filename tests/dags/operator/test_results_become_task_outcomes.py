@@ -1,6 +1,9 @@
 import pytest
+from airflow.sdk import RetryAction
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from slipway.airflow.approval import Approval
+from slipway.airflow.refusals import Refusal
 from slipway.airflow.step_operator import StepOperator
 
 
@@ -158,12 +161,22 @@ def test_roll_back_runs_only_where_roll_out_began(runs, state, pods_started):
     assert len(runs.cluster.created) == pods_started
 
 
+@pytest.mark.parametrize(
+    "task", [lambda runs: runs.operator("gate"), lambda _: Approval(task_id="approval", name="demo", keep=2)]
+)
+def test_a_refusal_is_not_tried_again_and_anything_else_is(runs, task):
+    decide = task(runs).retry_policy.evaluate
+
+    assert decide(Refusal("no"), try_number=1, max_tries=3).action is RetryAction.FAIL
+    assert decide(AirflowException("no node"), try_number=1, max_tries=3).action is RetryAction.DEFAULT
+
+
 @pytest.mark.parametrize("verdict", ["failed", "inconclusive", None])
 def test_a_gate_that_does_not_pass_fails_the_task_in_words(runs, verdict):
     runs.planned()
     runs.ends(runs.result("gate", summary="itl_ms p99 is 80 ms, at most 50 ms", data={"verdict": verdict}))
 
-    with pytest.raises(AirflowFailException, match=r"the release is refused. itl_ms p99 is 80 ms"):
+    with pytest.raises(Refusal, match=r"the release is refused. itl_ms p99 is 80 ms"):
         runs.execute("gate")
 
     assert runs.xcoms["gate", "return_value"]["data"]["verdict"] == verdict
@@ -175,7 +188,7 @@ def test_a_drill_that_does_not_pass_fails_the_task_and_leaves_its_report(runs, v
         runs.result("drill", summary="1 of 90 requests failed", data={"verdict": verdict, "report": {"live": "a"}})
     )
 
-    with pytest.raises(AirflowFailException, match="drill: 1 of 90 requests failed"):
+    with pytest.raises(Refusal, match="drill: 1 of 90 requests failed"):
         runs.execute("drill")
     assert runs.xcoms["drill", "return_value"]["data"]["report"] == {"live": "a"}
 

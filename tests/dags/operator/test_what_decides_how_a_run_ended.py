@@ -1,7 +1,8 @@
 import pytest
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
+from slipway.airflow.refusals import Refusal
 from slipway.airflow.released import Released
 
 
@@ -37,12 +38,12 @@ def test_a_run_that_a_person_ended_midway_failed_although_airflow_skipped_the_re
     runs.planned()
     runs.states |= states
 
-    with pytest.raises(AirflowFailException, match=f"no release of demo was promoted: {why}"):
+    with pytest.raises(Refusal, match=f"no release of demo was promoted: {why}"):
         decide(runs)
 
 
 def test_a_run_whose_plan_failed_failed(runs):
     runs.states |= {"plan": "failed"}
 
-    with pytest.raises(AirflowFailException, match="plan failed"):
+    with pytest.raises(Refusal, match="plan failed"):
         decide(runs)

@@ -168,7 +168,7 @@ def test_a_release_that_passes_is_promoted_and_nothing_is_rolled_back(runs, run,
 
 
 @in_both_modes
-def test_a_refused_release_is_rolled_back_and_the_run_ends_failed(runs, run, told):
+def test_a_refused_release_is_rolled_back_and_the_run_ends_failed(runs, run, told, capsys):
     state, tasks = run({"gate": ({"data": refusal(runs.release.id)}, PodEnd())})
 
     assert state == "failed"
@@ -181,6 +181,7 @@ def test_a_refused_release_is_rolled_back_and_the_run_ends_failed(runs, run, tol
         "released": "failed",
     }
     assert run.events == []
+    assert "Traceback" not in capsys.readouterr().out
     ((_, _, body),) = told.webhook.posts
     event = json.loads(body)
     assert event["type"] == "dev.slipway.release.refused"

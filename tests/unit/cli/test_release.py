@@ -406,6 +406,16 @@ def test_a_run_whose_dag_cannot_be_read_is_named_so_that_it_can_be_followed_late
     assert f"goes on, once Airflow can read its DAG, at {airflow.address}/dags/{DAG}/runs/ci-8." in printed
 
 
+def test_a_rejection_is_told_although_its_log_has_no_exception(airflow, slipway):
+    script = refused()
+    script.frames = [Frame("failed", script.frames[-1].tasks | {"gate": "success", "approval": "failed"})]
+    script.logs["approval"] = [{"event": "Task exited", "level": "error", "exit_code": 1}]
+    script.refusals["approval"] = "approval: rejected by Ann: it rhymes"
+    airflow.dags[DAG] = script
+
+    assert "failed: approval: rejected by Ann: it rhymes" in slipway("release", "demo")[1]
+
+
 def rolled_back_in_vain(script, tasks):
     """The run's roll-back failed after the task that failed first."""
     detail = {"exc_type": "AirflowException", "exc_value": "roll-back: the API server has not answered", "frames": []}
