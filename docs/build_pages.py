@@ -52,9 +52,7 @@ def main(folder: Path) -> None:
     pages = sources | {f"docs/{PICTURES}/{path.name}": f"{PICTURES}/{path.name}" for path in DOCS.glob(f"{PICTURES}/*")}
     shutil.copytree(DOCS / PICTURES, folder / PICTURES, dirs_exist_ok=True)
     written = {
-        **{
-            target: with_links((REPOSITORY / source).read_text(), source, pages) for source, target in sources.items()
-        },
+        **{target: with_links((REPOSITORY / source).read_text(), source, pages) for source, target in sources.items()},
         "reference/spec.md": schema_page("Release spec", ReleaseSpec.model_json_schema(), "specs/demo.yaml"),
         "reference/site.md": schema_page("Site file", Site.model_json_schema(), "sites/local.yaml"),
         "reference/command.md": command_page(),
