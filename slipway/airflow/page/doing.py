@@ -14,13 +14,14 @@ from sqlalchemy import func, select
 
 from slipway.airflow.dags.left_behind import RELEASES, ROLLBACKS
 from slipway.airflow.other_runs import ACTIVE
+from slipway.airflow.page import PREFIX
+from slipway.airflow.page.actions import ACTIONS, APPROVAL, Action
 from slipway.tasks.pages.models import Doing, Link
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 BUSY = ("running", "deferred", "awaiting_input")
-APPROVAL = "approval"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def person(user: Any, dag_ids: list[str], session: "Session") -> Person:
 def doing(names: Collection[str], reader: Person, session: "Session", base: str) -> dict[str, Doing]:
     """What is done with each model, and what the reader may do. `base` is the path of Airflow's own pages."""
     busy = busy_runs(names, session)
-    return {name: _doing(name, busy.get(name), reader, f"{base}/dags") for name in names}
+    return {name: _doing(name, busy.get(name), reader, base) for name in names}
 
 
 def busy_runs(names: Iterable[str], session: "Session") -> dict[str, Busy]:
@@ -85,14 +86,22 @@ def busy_runs(names: Iterable[str], session: "Session") -> dict[str, Busy]:
     }
 
 
-def _doing(name: str, busy: Busy | None, reader: Person, dags: str) -> Doing:
-    release, rollback = f"{RELEASES}{name}", f"{ROLLBACKS}{name}"
-    run = f"{dags}/{release}/runs/{quote(busy.run_id, safe='')}" if busy else ""
-    actions = [
-        Link(text, f"{dags}/{dag_id}")
-        for text, dag_id in (("Release", release), ("Roll back", rollback))
-        if reader.may("POST", dag_id, DagAccessEntity.RUN)
-    ]
-    if busy and APPROVAL in busy.tasks and reader.may("PUT", release, DagAccessEntity.HITL_DETAIL):
-        actions.insert(0, Link("Approve", f"{run}/tasks/{APPROVAL}/required_actions"))
-    return Doing(Link(", ".join(busy.tasks) or "starting", run) if busy else None, tuple(actions))
+def allowed(name: str, busy: Busy | None, reader: Person) -> list[str]:
+    """The keys of the actions that the reader may take with this model now."""
+
+    def may(action: Action) -> bool:
+        if action.is_answer:
+            waits = busy is not None and APPROVAL in busy.tasks
+            return waits and reader.may("PUT", action.prefix + name, DagAccessEntity.HITL_DETAIL)
+        return reader.may("POST", action.prefix + name, DagAccessEntity.RUN)
+
+    return [key for key, action in ACTIONS.items() if may(action)]
+
+
+def _doing(name: str, busy: Busy | None, reader: Person, base: str) -> Doing:
+    run = f"{base}/dags/{RELEASES}{name}/runs/{quote(busy.run_id, safe='')}" if busy else ""
+    forms = f"{base}{PREFIX}/models/{name}"
+    return Doing(
+        Link(", ".join(busy.tasks) or "starting", run) if busy else None,
+        tuple(Link(ACTIONS[key].text, f"{forms}/{key}") for key in allowed(name, busy, reader)),
+    )

@@ -16,6 +16,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 """Content Security Policy: no script, no request, and no style but the page's own, whatever a text in it says."""
+FORM_POLICY = POLICY.replace("form-action 'none'", "form-action 'self'")
+"""The same for a page whose form goes back to where it came from."""
 
 
 def _finalized(value: object) -> object:
@@ -34,7 +36,7 @@ _TEMPLATES = Environment(
 _TEMPLATES.globals["split_words"] = split_words
 
 
-def render(template: str, **values: object) -> str:
+def render(template: str, *, policy: str = POLICY, **values: object) -> str:
     """The page of a template, such as `models.html.j2`. Every value is escaped."""
     # the style is a file of the package, and its digest is in the policy
-    return _TEMPLATES.get_template(template).render(style=Markup(STYLE), policy=POLICY, **values)  # noqa: S704
+    return _TEMPLATES.get_template(template).render(style=Markup(STYLE), policy=policy, **values)  # noqa: S704

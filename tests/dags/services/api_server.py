@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -59,11 +60,12 @@ class ApiServer:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return json.load(answer)["access_token"]
 
-    def get(self, path, user=None, *, token=None):
-        """The answer to a user, to whoever holds a token, or to nobody."""
+    def get(self, path, user=None, *, token=None, form=None):
+        """The answer to a user, to whoever holds a token, or to nobody; to a form, if there is one."""
         token = self.token(user) if user else token
+        body = urllib.parse.urlencode(form).encode() if form is not None else None
         request = urllib.request.Request(
-            self.address + path, headers={"Authorization": f"Bearer {token}"} if token else {}
+            self.address + path, body, headers={"Authorization": f"Bearer {token}"} if token else {}
         )
         try:
             answer = urllib.request.urlopen(request, timeout=PATIENCE_S)

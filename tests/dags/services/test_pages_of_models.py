@@ -5,17 +5,34 @@ from datetime import UTC, datetime
 
 import pytest
 import yaml
+from airflow.models import DagRun, TaskInstance
+from airflow.models.hitl import HITLDetail
+from airflow.utils.session import create_session
+from sqlalchemy import delete, select
 
+from slipway.airflow.page.actions import ACTIONS, FORM_BYTES
 from slipway.tasks.contracts.stored.artifact import Layout
 from tests.dags.services.api_server import HOSTILE, api_server, shows
 from tests.dags.services.people import ADMIN, HIDDEN, OPERATOR, VIEWER
 from tests.dags.services.stored_runs import store_dags, stored_run
 from tests.fakes.page_documents import stored
-from tests.fakes.refused_release import CANDIDATE, LIVE, RUN, documents, refused
+from tests.fakes.refused_release import (
+    ANSWERS,
+    CANDIDATE,
+    LIVE,
+    RIGHT,
+    RUN,
+    canary,
+    documents,
+    gate,
+    promoted,
+    refused,
+)
 from tests.fakes.releases import SPEC
 from tests.support.browser import AXE, CHROMIUM, page
 from tests.support.paths import REPOSITORY
 from tests.support.strange_texts import texts
+from tests.support.waiting import until
 
 LAYOUT = Layout("s3://slipway/team-a")
 NAMES = ("demo", "fresh", "torn", HIDDEN)
@@ -28,7 +45,7 @@ WIDTHS = (375, 800, 1920)
 
 @pytest.fixture(scope="module")
 def dags(database, tmp_path_factory):
-    """Four models in Airflow, and a run of one of them that waits for approval."""
+    """Four models in Airflow, and a run of one of them that waits for approval; the ids of its tasks."""
     folder = tmp_path_factory.mktemp("specs")
     for name in NAMES:
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(SPEC | {"name": name}))
@@ -36,10 +53,10 @@ def dags(database, tmp_path_factory):
         environment.setenv("SLIPWAY_SPECS", str(folder))
         bag = store_dags()
     with (
-        stored_run(bag, "release__demo", RUN, {"plan": "success", "approval": "awaiting_input"}),
+        stored_run(bag, "release__demo", RUN, {"plan": "success", "approval": "awaiting_input"}) as tasks,
         stored_run(bag, f"release__{HIDDEN}", RUN, {}),
     ):
-        yield
+        yield tasks
 
 
 @pytest.fixture
@@ -70,7 +87,8 @@ def test_each_person_sees_the_models_and_the_actions_that_airflow_allows_them(ai
     assert {user: len(own) for user, own in rows.items()} == {VIEWER: 3, OPERATOR: 3, ADMIN: 4}
     assert {user: HIDDEN in text for user, text in seen.items()} == {VIEWER: False, OPERATOR: False, ADMIN: True}
     assert {user: text.count(">Roll back</a>") for user, text in seen.items()} == {VIEWER: 0, OPERATOR: 3, ADMIN: 4}
-    assert {user: text.count(">Approve</a>") for user, text in seen.items()} == {VIEWER: 0, OPERATOR: 1, ADMIN: 1}
+    for answer in ("Approve", "Reject"):
+        assert {user: text.count(f">{answer}</a>") for user, text in seen.items()} == {VIEWER: 0, OPERATOR: 1, ADMIN: 1}
 
 
 @pytest.mark.parametrize("kind", ["models/{}", "runs/release__{}/" + RUN])
@@ -88,6 +106,69 @@ def test_a_viewer_reads_a_model_and_a_run_and_has_no_buttons(airflow, models):
     assert f"{CANDIDATE.id}, refused: 2 of 3 smoke answers wrong" in run
     assert 'class="actions"' not in model + run
     assert 'class="actions"' in airflow.get(MODEL, OPERATOR).text
+
+
+@pytest.fixture
+def asked(dags, models):
+    """A question of the run that waits, without an answer; at the end, the runs that forms started are gone."""
+    question = {"options": ["Approve", "Reject"], "subject": "Promote?", "params": {}}
+    with create_session() as session:
+        session.add(HITLDetail(ti_id=dags["approval"], **question))
+    yield
+    with create_session() as session:
+        session.execute(delete(HITLDetail).where(HITLDetail.ti_id == dags["approval"]))
+        session.execute(delete(DagRun).where(DagRun.run_id.startswith("page-")))
+        session.get(TaskInstance, dags["approval"]).state = "awaiting_input"
+
+
+def order(form):
+    """What a form carries."""
+    return re.search(r'name="order" value="([^"]+)"', form.text)[1]
+
+
+WHY = "it <b>lies</b>"
+
+
+@pytest.mark.parametrize("key", ACTIONS)
+def test_only_who_may_take_an_action_can_confirm_it_and_only_once(airflow, asked, key):
+    path, other = f"{MODEL}/{key}", f"{MODEL}/{'release' if key != 'release' else 'roll-back'}"
+    confirmed = {"order": order(airflow.get(path, OPERATOR)), "reason": WHY}
+    of_another = {"order": order(airflow.get(other, OPERATOR)), "reason": WHY}
+
+    assert [airflow.get(path, form=form).status for form in (None, confirmed)] == [401, 401]
+    assert [airflow.get(path, VIEWER, form=form).status for form in (None, confirmed)] == [403, 403]
+    assert [airflow.get(path, OPERATOR, form=form).status for form in ({"reason": WHY}, of_another)] == [403, 403]
+    if ACTIONS[key].needs_reason:
+        assert airflow.get(path, OPERATOR, form=confirmed | {"reason": "\n"}).status == 400
+    assert "<h1>demo</h1>" in airflow.get(path, OPERATOR, form=confirmed).text  # the page of the model
+    again = airflow.get(path, OPERATOR, form=confirmed)
+    assert (again.status, "Airflow answered 409" in again.text) == (409, True)
+
+
+@pytest.mark.parametrize(("key", "given"), [("approve", {}), ("reject", {"reason": WHY})])
+def test_an_answer_is_airflows_own_with_who_gave_it_and_why(airflow, asked, dags, key, given):
+    airflow.get(f"{MODEL}/{key}", OPERATOR, form={"order": order(airflow.get(f"{MODEL}/{key}", OPERATOR)), **given})
+
+    with create_session() as session:
+        answer = session.get(HITLDetail, dags["approval"])
+        assert (answer.chosen_options, answer.params_input) == ([ACTIONS[key].text], given)
+        assert answer.responded_by["name"] == OPERATOR
+
+
+@pytest.mark.parametrize(
+    ("key", "dag_id", "conf"), [("release", "release__demo", {}), ("roll-back", "rollback__demo", {"reason": WHY})]
+)
+def test_a_form_starts_a_run_of_airflow(airflow, asked, key, dag_id, conf):
+    form = airflow.get(f"{MODEL}/{key}", OPERATOR)
+    airflow.get(f"{MODEL}/{key}", OPERATOR, form={"order": order(form), **conf})
+
+    with create_session() as session:
+        (run,) = session.scalars(select(DagRun).where(DagRun.run_id.startswith("page-")))
+        assert (run.dag_id, run.conf, run.triggering_user_name) == (dag_id, conf, OPERATOR)
+
+
+def test_a_form_is_bounded(airflow, dags):
+    assert airflow.get(f"{MODEL}/release", OPERATOR, form={"order": "x" * FORM_BYTES}).status == 413
 
 
 def test_a_model_whose_channel_cannot_be_read_says_so_in_its_row_alone(airflow, models):
@@ -124,6 +205,7 @@ def test_no_page_runs_or_fetches_a_strangers_text_and_all_fit_every_screen(airfl
             ("models", ALL, "never released"),
             ("model", MODEL, "2 of 3 smoke answers wrong"),
             ("run", TAB, "refused: 2 of 3"),
+            ("reject", f"{MODEL}/reject", "refused: 2 of 3"),
         ):
             shown.requested.clear()
             shown.open(airflow.address + path)
@@ -138,16 +220,70 @@ def test_no_page_runs_or_fetches_a_strangers_text_and_all_fit_every_screen(airfl
 
 
 @BROWSER
+def test_a_canary_and_a_promotion_fit_every_screen(airflow, models, bucket, tmp_path):
+    now = datetime.now(UTC)
+    folder = LAYOUT.evidence("demo", CANDIDATE.id, RUN)
+    live = promoted(LAYOUT, now)
+    states = {
+        "canary": ({LAYOUT.channel("demo"): live, f"{folder}/canary.json": canary(now)}, "answers 25 %"),
+        "promoted": (
+            {
+                LAYOUT.channel("demo"): live.promoted(
+                    CANDIDATE.id, LAYOUT.release("demo", CANDIDATE.id), at=now, run=RUN, keep=2
+                ),
+                f"{folder}/gate.json": gate(RIGHT),
+                f"{folder}/answers.json": ANSWERS[:1],
+            },
+            "is live: all 1 expectations hold",
+        ),
+    }
+    with page(tmp_path / "profile") as shown:
+        airflow.log_in(shown, OPERATOR)
+        for name, (documents, said) in states.items():
+            for uri, document in documents.items():
+                bucket.put_object(Key=uri.removeprefix("s3://slipway/"), Body=stored(document))
+            until(lambda said=said: said in airflow.get(MODEL, OPERATOR).text)
+            shown.open(airflow.address + MODEL)
+            shown.wait_for(shows(said))
+            for width in WIDTHS:
+                for dark in (False, True):
+                    shown.look(width, dark=dark)
+                    assert shown.run("document.documentElement.scrollWidth") <= width, (name, width)
+                    shown.picture(PICTURES / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+            assert not AXE.is_file() or shown.axe() == []
+
+
+@BROWSER
 @pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: npm install --prefix .slipway axe-core")
 def test_a_keyboard_and_a_screen_reader_can_use_every_page(airflow, models, tmp_path):
     with page(tmp_path / "profile") as shown:
         airflow.log_in(shown, OPERATOR)
-        for path, said in ((ALL, "never released"), (MODEL, "smoke answers"), (TAB, "smoke answers")):
+        for path, said in (
+            (ALL, "never released"),
+            (MODEL, "smoke answers"),
+            (TAB, "smoke answers"),
+            (f"{MODEL}/reject", "smoke answers"),
+        ):
             for width, dark in ((375, True), (1920, False)):
                 shown.look(width, dark=dark)
                 shown.open(airflow.address + path)
                 shown.wait_for(shows(said))
                 assert shown.axe() == []
+
+
+@BROWSER
+def test_a_person_rolls_back_in_a_browser_that_sends_its_cookie(airflow, asked, tmp_path):
+    with page(tmp_path / "profile") as shown:
+        airflow.log_in(shown, OPERATOR)
+        shown.open(airflow.address + MODEL)
+        shown.wait_for("document.querySelector('a.roll-back')")
+        shown.run("document.querySelector('a.roll-back').click()")
+        shown.wait_for("document.querySelector('#reason')")
+        shown.run("document.querySelector('#reason').value = 'it lies'")
+        shown.run("document.querySelector('button').click()")
+        shown.wait_for("!document.querySelector('form') && document.querySelector('h1')")
+    with create_session() as session:
+        assert session.scalar(select(DagRun.conf).where(DagRun.run_id.startswith("page-"))) == {"reason": "it lies"}
 
 
 @BROWSER
