@@ -35,11 +35,15 @@ class Brought:
     """See tasks.adapters.hub.hub.Hub: what plan uses of it."""
 
     def __init__(self, config, *, gib=15.0, weights=None, tokenizer=None, documents=None):
-        """`weights`: sizes in bytes by file; `documents`: further ones by file."""
-        files = {"config.json": config, "tokenizer.json": {}, "tokenizer_config.json": tokenizer or TOKENIZER}
-        files |= {"generation_config.json": {}, **(documents or {})}
-        self.documents = {name: json.dumps(value).encode() for name, value in files.items()}
+        """`weights`: sizes in bytes by file, two with an index if not given; `documents`: further ones by file."""
         self.weights = weights or {f"model-0000{i}-of-00002.safetensors": int(gib * GIB / 2) for i in (1, 2)}
+        files = {"config.json": config, "tokenizer.json": {}, "tokenizer_config.json": tokenizer or TOKENIZER}
+        files |= {"generation_config.json": {}}
+        files |= (
+            {} if weights else {"model.safetensors.index.json": {"weight_map": {name: name for name in self.weights}}}
+        )
+        files |= documents or {}
+        self.documents = {name: json.dumps(value).encode() for name, value in files.items()}
 
     def resolve(self, repo, revision):
         sizes = {**self.weights, **{name: len(data) for name, data in self.documents.items()}}

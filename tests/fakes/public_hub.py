@@ -47,6 +47,7 @@ class PublicHub:
         documents = {
             "config.json": {name: value for name, value in config.items() if name not in removed},
             "generation_config.json": {},
+            "model.safetensors.index.json": {"weight_map": {name: name for name, _ in _sizes(MODELS[repo])}},
             "tokenizer.json": {},
             "tokenizer_config.json": tokenizer,
         }

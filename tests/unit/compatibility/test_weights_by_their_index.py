@@ -48,3 +48,21 @@ def test_a_stale_file_that_transformers_prefers_to_the_shards_is_refused():
 def test_a_shard_that_the_index_names_and_nobody_uploaded_is_missed_at_plan():
     with refused(what="lacks weights", found=SECOND, expected="all 2 files"):
         weights_of(indexed({FIRST: 7 * GIB}, [FIRST, SECOND]))
+
+
+ADAPTER = {"adapter_model.safetensors": GIB}
+OTHERS = {"consolidated-00001-of-00002.safetensors": 7 * GIB, "consolidated-00002-of-00002.safetensors": 7 * GIB}
+UNINDEXED = {FIRST: 7 * GIB, SECOND: 7 * GIB}
+
+
+def test_an_adapter_is_no_model():
+    with refused(what="is a LoRA adapter", remedy="`engine.lora`"):
+        weights_of(Brought(LLAMA, weights=ADAPTER))
+
+
+@pytest.mark.parametrize("weights", [OTHERS, UNINDEXED])
+@pytest.mark.parametrize(("kind", "gpu"), [("openvino", None), ("trt-engine", "NVIDIA-L4"), ("vllm", "NVIDIA-L4")])
+def test_weights_are_changed_only_where_transformers_finds_them(weights, kind, gpu):
+    assert weights_of(Brought(LLAMA, weights=weights)) == sorted(weights)
+    with refused(what="looks for them under other names", found=min(weights)):
+        plan(Brought(LLAMA, weights=weights), kind, gpu, "int8" if kind == "openvino" else "fp8")

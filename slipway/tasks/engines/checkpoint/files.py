@@ -11,6 +11,7 @@ from slipway.tasks.engines.checkpoint.foreign import check_document, refusing
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
+WHOLE = "model.safetensors"
 TOKENIZER = "tokenizer.json"
 COMPANIONS = (
     "config.json",
@@ -51,6 +52,26 @@ def check_files(source: Source) -> None:
             f"{source.name} has no {', no '.join(missing)}",
             expected=f"safetensors weights with {CONFIG} and {TOKENIZER}, and no pickles",
             remedy="Choose a revision that has them.",
+        )
+
+
+def check_layout(source: Source) -> None:
+    """Refuse weights under names by which transformers, which loads them to change them, does not look for any.
+
+    Without an index it reads model.safetensors alone (modeling_utils.py, _get_resolved_checkpoint_files); a server
+    may read whatever ends with .safetensors.
+
+    Raises:
+        InputError: the first of the weights.
+    """
+    names = {file.path for file in source.files}
+    if not names & {WHOLE, INDEX}:
+        weights = sorted(name for name in names if name.endswith(".safetensors"))
+        raise InputError(
+            f"transformers, which has to load the weights of {source.name}, looks for them under other names",
+            found=", ".join(weights[:2]),
+            expected=f"{WHOLE}, or {INDEX} with the files that it names",
+            remedy="Choose a revision in the layout that transformers writes (save_pretrained).",
         )
 
 

@@ -20,7 +20,7 @@ from slipway.tasks.contracts.spec.gpu_formats import (
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import Stage
 from slipway.tasks.contracts.stored.plan import Estimate, Source
-from slipway.tasks.engines.checkpoint.files import CONFIG
+from slipway.tasks.engines.checkpoint.files import CONFIG, check_layout
 from slipway.tasks.engines.checkpoint.predicting_layers import predicting_layers
 from slipway.tasks.engines.checkpoint.quant_algo import QUANT_ALGO
 from slipway.tasks.engines.preflight.engine_options import check_options
@@ -209,6 +209,7 @@ def check_quantizable(release: ResolvedRelease, source: Source, documents: Docum
         InputError: the model's class, or the format and the GPU.
     """
     spec, gpu = release.spec, release.gpu
+    check_layout(source)
     check_causal(documents.get(CONFIG, {}), f"{source.name}", spec.quantization.format)
     format_ = spec.quantization.format
     if spec.engine.speculative is not None and spec.engine.speculative.method == "mtp":

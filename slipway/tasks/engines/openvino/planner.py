@@ -10,7 +10,7 @@ from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import Stage
 from slipway.tasks.contracts.stored.plan import Estimate, Source
-from slipway.tasks.engines.checkpoint.files import CONFIG, check_files
+from slipway.tasks.engines.checkpoint.files import CONFIG, check_files, check_layout
 from slipway.tasks.engines.checkpoint.positions import check_limits
 from slipway.tasks.engines.openvino.families import check_stateless, check_traced
 from slipway.tasks.engines.preflight.chat import chat_template_of
@@ -44,6 +44,7 @@ class OpenVinoPlanner(EnginePlanner):
     def check(self, release: ResolvedRelease, source: Source, documents: Documents) -> None:
         spec = release.spec
         check_files(source)
+        check_layout(source)
         check_limits(spec, documents.get(CONFIG, {}))
         _check_options(spec)
         chat_template_of(spec, documents)

@@ -9,7 +9,7 @@ from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.artifact import File
 from slipway.tasks.contracts.stored.plan import HubFile, Source
-from slipway.tasks.engines.checkpoint.files import COMPANIONS, INDEX, parse_document
+from slipway.tasks.engines.checkpoint.files import COMPANIONS, INDEX, WHOLE, parse_document
 from slipway.tasks.engines.preflight.hub_metadata import QUANTIZED_BY_MODELOPT
 from slipway.tasks.engines.preflight.loras import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
@@ -20,7 +20,6 @@ SAFETENSORS = "*.safetensors"
 NAMED_BY_TRANSFORMERS = "model*.safetensors"
 OF_OTHER_LOADERS = "consolidated*.safetensors"
 """Weights in the layout of a publisher's own code, beside those that transformers reads."""
-WHOLE = "model.safetensors"
 SHARD = re.compile(r"model-\d+-of-\d+\.safetensors")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
@@ -43,6 +42,13 @@ def files_of_release(source: Source) -> Source:
         weights = named
     elif named:
         weights = [file for file in weights if not fnmatchcase(file.path, OF_OTHER_LOADERS)]
+    elif weights and all(file.path == ADAPTER_WEIGHTS for file in weights):
+        raise InputError(
+            f"{source.name} is a LoRA adapter, and no model",
+            found=ADAPTER_WEIGHTS,
+            expected="the weights of a whole model",
+            remedy="Name the model that it was trained for in `source`, and this repository in `engine.lora`.",
+        )
     return _with_files(source, weights, (*COMPANIONS, INDEX, QUANTIZED_BY_MODELOPT))
 
 

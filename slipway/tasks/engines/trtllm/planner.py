@@ -11,7 +11,7 @@ from slipway.tasks.contracts.fit.resolution import ResolvedRelease
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.stored.artifact import Stage
 from slipway.tasks.contracts.stored.plan import Estimate, Source
-from slipway.tasks.engines.checkpoint.files import CONFIG, check_files
+from slipway.tasks.engines.checkpoint.files import CONFIG, check_files, check_layout
 from slipway.tasks.engines.preflight.engine_options import (
     CHUNKED_PREFILL,
     GUIDED_DECODING,
@@ -52,6 +52,7 @@ class TrtPlanner(EnginePlanner):
         check_host_cache(spec, shares_cache=paged_attention(spec))
         _check_chunked_prefill(spec)
         check_files(source)
+        check_layout(source)
         if method := quantization_of(documents):
             raise InputError(
                 f"{source.name} is already quantized",
