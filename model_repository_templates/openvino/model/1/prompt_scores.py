@@ -71,10 +71,11 @@ class PromptScores:
             "beam_idx": np.zeros(1, dtype=np.int32),
         }
         names = {name for each in self._model.inputs for name in each.names}
-        found = self._request.infer({name: value for name, value in given.items() if name in names})
-        logits = np.asarray(found["logits"][0], dtype=np.float64)
+        answered = self._request.infer({name: value for name, value in given.items() if name in names})
+        logits = np.asarray(answered["logits"][0], dtype=np.float64)
         logits -= logits.max(axis=-1, keepdims=True)
-        return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        found: npt.NDArray[np.float64] = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        return found
 
     def _entry(self, row: npt.NDArray[np.float64], token: int) -> TokenLogprob:
         likeliest = np.argsort(-row, kind="stable")[: self._alternatives]

@@ -224,7 +224,7 @@ class Delivery:
                 found, of_prompt = request.stop_words.found, request.prompt_logprobs
                 request.reply.send(piece, reason, request.usage, request.logprobs, thought, found, of_prompt)
             elif piece or thought:
-                request.reply.send(piece, "", None, request.logprobs, thought, prompt_logprobs=request.prompt_logprobs)
+                request.reply.send(piece, "", None, request.logprobs, thought, "", request.prompt_logprobs)
                 request.logprobs, request.prompt_logprobs = [], ()
             if reason and not step.finish_reason:
                 stopped.append(request)
