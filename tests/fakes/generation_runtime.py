@@ -8,7 +8,7 @@ from tests.support.waiting import PATIENCE_S
 
 
 class ByteTokenizer:
-    tool_call_format, longest_token, vocabulary_size = "", 1, 256
+    tool_call_format, longest_token, vocabulary_size, thinking = "", 1, 256, None
 
     """Bytes as ids, as byte-level vocabularies do in the worst case: a character may take four tokens."""
 

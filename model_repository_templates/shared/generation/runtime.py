@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from generation.model_files.channels import Thinking
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Sampling:
     temperature: float = 0.0
     seed: int | None = None
     adapter: str = ""
+    thinks: bool = False
+    """Whether the answer may begin with thoughts, which are told apart from it."""
     controls: Controls = field(default_factory=Controls)
 
 
@@ -145,6 +150,10 @@ class Tokenizer(Protocol):
     @property
     def tool_call_format(self) -> str:
         """How the model writes calls of tools, by its chat template: model_files/tool_calls.py. Empty if not known."""
+
+    @property
+    def thinking(self) -> "Thinking | None":
+        """What begins and ends a thought; None where the model has channels or no such marks."""
 
     @property
     def longest_token(self) -> int | None:

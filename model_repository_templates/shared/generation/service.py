@@ -28,6 +28,7 @@ from generation.requests.sampling import BAD_WORDS, JSON_SCHEMA, LOGIT_BIAS, VAL
 from generation.requests.template_arguments import INPUT, read_arguments
 from generation.running.delivery import CANCELLED
 from generation.running.scheduler import Scheduler, StoppedError
+from generation.running.thoughts_first import ThoughtsFirst
 from generation.runtime import Grammars, Runtime, Tokenizer, TokenLogprob, Usage
 from generation.settings import Limits
 from generation.workers.worker import BusyError
@@ -91,7 +92,9 @@ class Service:
         self._readers = Readers()
         self._judging = ThreadPoolExecutor(1, thread_name_prefix="grammars")
         self._drain_s = float(os.environ.get(DRAIN_S, DRAIN_UNLESS_SET_S))
-        self._scheduler = Scheduler(runtime, tokenizer, slots=slots, on_failure=_stop_server)
+        self._scheduler = Scheduler(
+            ThoughtsFirst(runtime, tokenizer.thinking), tokenizer, slots=slots, on_failure=_stop_server
+        )
 
     def accept(self, requests: Sequence[Any]) -> None:
         """Check Triton's requests and hand them on; the answers follow through their senders."""

@@ -8,7 +8,7 @@ from generation.model_files.hf_tokenizer import HuggingFaceTokenizer
 from generation.requests.conversation import prompt_of
 from generation.requests.question import Question, job
 from generation.running.scheduler import Scheduler
-from generation.runtime import Controls, Progress
+from generation.runtime import Progress
 from generation.settings import Limits
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
@@ -140,18 +140,11 @@ def test_only_a_mark_at_the_end_of_the_prompt_has_begun_the_thought(tmp_path, op
     assert answered(tokenizer, [tokenizer.encode_word(said)]) == parts
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"apply_chat_template": False},
-        {"prompt_ids": (1, 2)},
-        {"controls": Controls(grammar="root ::= [0-9]")},
-    ],
-)
-def test_a_prompt_of_the_clients_own_and_an_answer_by_a_grammar_are_given_as_they_are(tokenizer, asked):
+@pytest.mark.parametrize("asked", [{"apply_chat_template": False}, {"prompt_ids": (1, 2)}])
+def test_what_follows_a_prompt_of_the_clients_own_is_given_as_it_is(tokenizer, asked):
     said = "<think>Hm.</think>4"
     question = Question("Hi", **asked)
-    split = tokenizer.split((1,), thinks=job(question, (1,), LIMITS).thinks)
+    split = tokenizer.split((1,), thinks=job(question, (1,), LIMITS).sampling.thinks)
 
     assert tokenizer.decode([split(tokenizer.encode_word(said)).answer]) == [said]
 

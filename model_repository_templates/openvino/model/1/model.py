@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from engine_process import EngineProcess
-from generation.model_files.channels import CHANNEL, Channels, harmony_of, thinking_of
+from generation.model_files.channels import CHANNEL, Channels, Thinking, harmony_of, thinking_of
 from generation.model_files.chat_template import chat_template_of, read_json
 from generation.model_files.token_bytes import longest_token
 from generation.requests.conversation import NO_MESSAGES
@@ -107,6 +107,11 @@ class OpenVinoTokenizer:
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of a text as it is."""
         return self._ids(text, add_special_tokens=True)
+
+    @property
+    def thinking(self) -> Thinking | None:
+        """As Tokenizer."""
+        return self._channels.thinking
 
     def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
         """Tell thoughts apart by the channels in which gpt-oss answers, or by the marks that the chat template has."""

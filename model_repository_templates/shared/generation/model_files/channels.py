@@ -120,10 +120,14 @@ class Thinking:
         return cls(begin, end, lambda token: decode([[token]])[0].isspace())
 
     def answer(self, prompt: Sequence[int]) -> "ThinkingAnswer":
-        """The answer to a prompt, at whose end the chat template may have begun the thought."""
+        """The answer to a prompt."""
+        return ThinkingAnswer(self, thinks=self.is_begun(prompt))
+
+    def is_begun(self, prompt: Sequence[int]) -> bool:
+        """Whether the chat template has begun a thought at the end of a prompt."""
         tail = prompt[-1 - LONGEST_TAIL :]
         last = next((at for at in range(len(tail) - 1, -1, -1) if not self.is_blank(tail[at])), None)
-        return ThinkingAnswer(self, thinks=last is not None and tail[last] == self.begin)
+        return last is not None and tail[last] == self.begin
 
 
 def marks_of(template: str) -> tuple[str, str] | None:
@@ -188,6 +192,11 @@ class Channels:
 
     def __init__(self, harmony: Harmony | None, thinking: Thinking | None) -> None:
         self._harmony, self._thinking = harmony, thinking
+
+    @property
+    def thinking(self) -> Thinking | None:
+        """What begins and ends a thought; None where a model has channels or no marks."""
+        return None if self._harmony is not None else self._thinking
 
     @property
     def marks(self) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from generation.model_files.channels import Channels, harmony_of, thinking_of
+from generation.model_files.channels import Channels, Thinking, harmony_of, thinking_of
 from generation.model_files.chat_template import chat_template_of, read_json, special_tokens
 from generation.model_files.token_bytes import longest_token
 from generation.requests.conversation import NO_MESSAGES
@@ -94,6 +94,11 @@ class HuggingFaceTokenizer:
         """Ids of a text at the beginning of a word and within one, as vLLM forbids both (SamplingParams.bad_words)."""
         ways = [self.encode_word(word.lstrip()), self.encode_word(f" {word.lstrip()}")]
         return ways if ways[0] != ways[1] else ways[:1]
+
+    @property
+    def thinking(self) -> Thinking | None:
+        """As Tokenizer."""
+        return self.channels.thinking
 
     def split(self, prompt: Sequence[int], *, thinks: bool) -> Split:
         """Tell thoughts apart by the channels in which gpt-oss answers, or by the marks that the chat template has."""

@@ -45,8 +45,6 @@ class Job:
     sampling: Sampling
     stream: bool
     stop_words: tuple[str, ...] = ()
-    thinks: bool = False
-    """Whether the answer may begin with thoughts, which are told apart from it."""
 
 
 def check(question: Question, limits: Limits, longest_token: int | None) -> None:
@@ -125,13 +123,8 @@ def job(question: Question, prompt: Sequence[int], limits: Limits) -> Job:
         raise RefusedError(
             f"min_tokens is {question.controls.min_tokens}; the answer has at most {max_tokens} tokens. Lower it."
         )
-    adapter = question.lora_name or ""
+    adapter, is_templated = question.lora_name or "", question.apply_chat_template is not False
+    thinks = is_templated and not question.prompt_ids  # a prompt that the client wrote itself is continued as it is
     temperature = question.temperature if question.temperature >= LEAST_TEMPERATURE else 0.0
-    sampling = Sampling(max_tokens, temperature, question.seed, adapter, question.controls)
-    return Job(tuple(prompt), sampling, question.stream, question.stop_words, _thinks(question))
-
-
-def _thinks(question: Question) -> bool:
-    """A prompt that the client wrote itself is continued as it is, and a grammar holds from the first token on."""
-    is_templated = question.apply_chat_template is not False and not question.prompt_ids
-    return is_templated and not question.controls.grammar
+    sampling = Sampling(max_tokens, temperature, question.seed, adapter, thinks, question.controls)
+    return Job(tuple(prompt), sampling, question.stream, question.stop_words)

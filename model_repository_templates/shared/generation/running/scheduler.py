@@ -46,7 +46,7 @@ class Scheduler:
         Raises:
             StoppedError: it was closed, or its runtime failed.
         """
-        split = self._tokenizer.split(job.prompt, thinks=job.thinks)
+        split = self._tokenizer.split(job.prompt, thinks=job.sampling.thinks)
         with self._changed:
             if self._closing:
                 raise StoppedError(

@@ -42,7 +42,8 @@ class TritonPythonModel:
         tokenizer, question = self._tokenizer, question_of(request, Dialect.ALL_OR_NONE)
         check(question, self._limits, tokenizer.longest_token)
         taken = job(question, prompt_of(question, tokenizer), self._limits)
-        marks = tokenizer.channels.marks if taken.thinks else NO_MARKS
+        # a grammar holds there from the first token on
+        marks = tokenizer.channels.marks if taken.sampling.thinks and not taken.sampling.controls.grammar else NO_MARKS
         # the engine would find stop words in the thoughts as well; those of the answer are found in its text
         stop_words = question.stop_words if marks == NO_MARKS else ()
         words = [tokenizer.encode_word(word) for word in stop_words]
