@@ -340,7 +340,7 @@ def _refuse(parameters: Iterable[str], model: ServedModel) -> None:
     if names:
         raise ApiError(
             f"the model {model.name} does not support {_listed(names)}. Leave it out, or release the model with "
-            "an engine kind that supports it.",
+            "an engine kind or option that takes it (docs/openai.md, Parameters by engine kind).",
             param=names[0][:64],
             code="unsupported_parameter",
         )
