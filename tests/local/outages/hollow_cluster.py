@@ -47,12 +47,21 @@ class Outage:
     """Requests that it refuses when it is back, because it has not read its roles yet."""
 
 
+@dataclass
+class NodeOutage:
+    """The node is away from a request on, for some requests, and the API server answers."""
+
+    at: int
+    requests: int
+
+
 class HollowCluster:
     """The cluster, and the outages of its API server."""
 
     def __init__(self, folder):
         self._folder, self._loop = folder, asyncio.new_event_loop()
         self._outage, self._count = None, 0
+        self._node_is_away = False
         self.met, self.dark = 0, []
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -73,12 +82,13 @@ class HollowCluster:
 
     @contextmanager
     def away(self, outage):
-        """Count the requests of a block, and answer none of those within the outage; None: answer all."""
+        """Count the requests of a block, and let the API server or the node be away during some; None: during none."""
         self._outage, self._count = outage, 0
         try:
             yield
         finally:
             self._outage = None
+            self._on_loop(self._bring_node_back())
 
     def settle(self):
         """Let the controllers finish what they have to do."""
@@ -123,6 +133,8 @@ class HollowCluster:
     async def _answer(self, request, handler):
         await self._settled()
         number, self._count, outage = self._count, self._count + 1, self._outage
+        if isinstance(outage, NodeOutage):
+            return await self._answer_without_node(outage, number, request, handler)
         if outage is None or not 0 <= number - outage.at < outage.requests + outage.starting:
             return await handler(request)
         self.met += 1
@@ -132,6 +144,31 @@ class HollowCluster:
             await handler(request)
         request.transport.abort()
         return web.Response()
+
+    async def _answer_without_node(self, outage, number, request, handler):
+        if 0 <= number - outage.at < outage.requests:
+            self.met += 1
+            if not self._node_is_away:
+                self._node_is_away = True
+                self._mark_pods(ready=False)
+        else:
+            await self._bring_node_back()
+        return await handler(request)
+
+    async def _bring_node_back(self):
+        if self._node_is_away:
+            self._node_is_away = False
+            self._mark_pods(ready=True)
+            for pod in self._store.all(PODS):
+                self._keep_pod(pod)
+            await self._settled()
+
+    def _mark_pods(self, *, ready):
+        """Do what the node lifecycle controller does to the pods of a node that does not answer, and its kubelet undoes."""
+        for pod in self._store.all(PODS):
+            if pod["spec"].get("nodeName"):
+                key = pod["metadata"]["namespace"], pod["metadata"]["name"]
+                self._store.modify(PODS, *key, lambda item: item["status"].update(conditions=_conditions(ready=ready)))
 
     async def _settled(self):
         version, quiet = self._store.version, 0
@@ -143,6 +180,8 @@ class HollowCluster:
     def _changed(self, change):
         if change.resource is PODS and change.new is not None:
             self._loop.call_soon(self._keep_pod, change.new)
+        if self._node_is_away:
+            return
         if change.resource is ENDPOINT_SLICES and _is_ready(change.old) and change.new and not _is_ready(change.new):
             self.dark.append(change.new["metadata"]["labels"][SERVICE_LABEL])
 
@@ -150,7 +189,7 @@ class HollowCluster:
         """Do what a kubelet does, without containers."""
         key = pod["metadata"]["namespace"], pod["metadata"]["name"]
         stored = self._store.get(PODS, *key)
-        if stored is None or stored["metadata"]["uid"] != pod["metadata"]["uid"]:
+        if self._node_is_away or stored is None or stored["metadata"]["uid"] != pod["metadata"]["uid"]:
             return
         if "deletionTimestamp" in stored["metadata"]:
             self._store.remove(PODS, *key)
@@ -179,9 +218,14 @@ def _refused(request):
 
 
 def _run(pod, address):
-    ready = [condition([], kind, holds=True) for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")]
     pod["spec"]["nodeName"] = NODE
-    pod["status"] |= {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}
+    conditions = _conditions(ready=True)
+    pod["status"] |= {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
+
+
+def _conditions(*, ready):
+    started = [condition([], kind, holds=True) for kind in ("PodScheduled", "Initialized", "ContainersReady")]
+    return [*started, condition([], "Ready", holds=ready)]
 
 
 def _is_ready(endpoint_slice):

@@ -1,4 +1,5 @@
-"""Releases, roll backs and drills while the API server is away at random moments for random times.
+"""Releases, roll backs and drills while the API server or the node is away at random moments for random times, and
+while a LimitRange refuses what they start.
 
 Nothing is lost, nothing is left that nobody finds, and no step takes an outage for anything else. SLIPWAY_OUTAGE_RUNS
 says how many random sequences of runs are tried instead of the few, always the same, that every test run has time for.
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from slipway.tasks.contracts.stored.release import LIVE
-from tests.local.outages.hollow_cluster import HollowCluster, Outage
-from tests.local.outages.world import World
+from tests.local.outages.hollow_cluster import HollowCluster, NodeOutage, Outage
+from tests.local.outages.world import Ends, World
 
 SEQUENCES = int(os.environ.get("SLIPWAY_OUTAGE_RUNS", "0"))
 FEW_SEQUENCES = 6
@@ -30,8 +31,10 @@ OUTAGE = st.builds(
     handled=st.booleans(),
     starting=st.integers(0, REFUSED_REQUESTS),
 )
-OUTAGES = st.lists(st.none() | OUTAGE, max_size=6)
+NODE_OUTAGE = st.builds(NodeOutage, at=st.integers(0, REQUESTS_OF_A_TRY), requests=st.integers(1, REQUESTS_OF_A_TRY))
+OUTAGES = st.lists(st.none() | OUTAGE | NODE_OUTAGE, max_size=6)
 """What happens during the tries of a run, in order; later tries meet none."""
+ENDS = [Ends.PROMOTED, Ends.PROMOTED, Ends.FAILS_GATE, Ends.NOT_ADMITTED]
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +53,15 @@ def machine_in(hollow, folder):
         def teardown(self):
             self.world.close()
 
-        @rule(keep=st.integers(1, 2), passes=st.booleans(), outages=OUTAGES)
-        def release(self, keep, passes, outages):
+        @rule(keep=st.integers(1, 2), ends=st.sampled_from(ENDS), outages=OUTAGES)
+        def release(self, keep, ends, outages):
             before = self.world.live
 
-            promoted = self.world.release(keep=keep, passes=passes, outages=iter(outages))
+            promoted = self.world.release(keep=keep, ends=ends, outages=iter(outages))
 
-            assert passes or not promoted
+            assert ends is Ends.PROMOTED or not promoted
             # a promotion may be cut off between its swap of the channel and its end
-            assert self.world.live != before if promoted else passes or self.world.live == before
+            assert self.world.live != before if promoted else ends is Ends.PROMOTED or self.world.live == before
 
         @precondition(lambda self: self.world.channel.previous)
         @rule(outages=OUTAGES)

@@ -1,10 +1,12 @@
-"""One model that is released, rolled back and drilled while the API server comes and goes, and what should hold then.
+"""One model that is released, rolled back and drilled while API server and node come and go, and what should hold then.
 
 Each method is a run of Airflow's: its steps, with the tries that their DAG gives them.
 """
 
 import dataclasses
 import itertools
+from contextlib import contextmanager, nullcontext
+from enum import Enum, auto
 
 from slipway.tasks import jobs
 from slipway.tasks.adapters.kube.kube import Cluster
@@ -25,10 +27,23 @@ from tests.local.outages.hollow_cluster import SettlingClock
 from tests.support.paths import REPOSITORY
 
 NAME = "demo"
-DONE, UNAVAILABLE = 0, 75
+DONE, WRONG_INPUT, UNAVAILABLE = 0, 65, 75
 TRIES, DRILL_TRIES = 3, 2
 """How often the DAGs try each step again."""
+TOO_SMALL = {"type": "Container", "max": {"memory": "1Mi"}}
+"""A LimitRange's limit that no server's pod keeps."""
 DRILLED = DrillSettings(request_rate=2.0, seconds=10)
+
+
+class Ends(Enum):
+    """How a release ends that no outage cuts off."""
+
+    PROMOTED = auto()
+    FAILS_GATE = auto()
+    NOT_ADMITTED = auto()
+    """A LimitRange refuses its pods."""
+
+
 _namespaces = itertools.count(1)
 
 
@@ -36,7 +51,7 @@ class World:
     """The model in a namespace of its own, with one live release. `answers` lists what the steps answered, in order."""
 
     def __init__(self, hollow, folder):
-        self.hollow, self.answers = hollow, []
+        self.hollow, self.answers, self._refuses = hollow, [], False
         self._numbers = itertools.count(1)
         self.namespace = f"outages-{next(_namespaces)}"
         self.workspace = ConnectedWorkspace(
@@ -53,7 +68,7 @@ class World:
         place = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": self.namespace}}
         account["metadata"]["namespace"] = self.namespace
         self.cluster.apply([place, account])
-        assert self.release(keep=1, passes=True, outages=iter(()))
+        assert self.release(keep=1, ends=Ends.PROMOTED, outages=iter(()))
 
     def close(self):
         self.cluster.delete("Namespace", self.namespace)
@@ -70,8 +85,12 @@ class World:
     def live(self):
         return self.channel.live.release_id
 
-    def release(self, *, keep, passes, outages):
+    def release(self, *, keep, ends, outages):
         """Release the next version; whether the run promoted it."""
+        with self._refusing() if ends is Ends.NOT_ADMITTED else nullcontext():
+            return self._release(keep, ends, outages)
+
+    def _release(self, keep, ends, outages):
         number = next(self._numbers)
         made = rollouts.version(number, rollout={"keep": keep})
         rollouts.published(self.workspace, made)
@@ -84,8 +103,8 @@ class World:
 
         rolled_out = tried("roll-out")
         if rolled_out:
-            rollouts.judged(self.workspace, made, "passed" if passes else "failed")
-        if rolled_out and passes and tried("promote"):
+            rollouts.judged(self.workspace, made, "failed" if ends is Ends.FAILS_GATE else "passed")
+        if rolled_out and ends is not Ends.FAILS_GATE and tried("promote"):
             return True
         tried("roll-back")
         return False
@@ -111,8 +130,9 @@ class World:
         return self._tried(job, f"drill__{NAME}/{run}", DRILL_TRIES, outages)
 
     def _tried(self, job, dag_run, tries, outages):
-        """Run a step until it succeeds or its tries are used up, with the next of the outages during each try."""
-        return any(self._step(job, dag_run, next(outages, None)) == DONE for _ in range(tries))
+        """Run a step until it succeeds, no other try can help, or all are used up, with the next outage during each."""
+        codes = (self._step(job, dag_run, next(outages, None)) for _ in range(tries))
+        return next((code for code in codes if code in {DONE, WRONG_INPUT}), UNAVAILABLE) == DONE
 
     def _step(self, job, dag_run, outage):
         ended = {
@@ -128,15 +148,33 @@ class World:
                 message = jobs.report(job, own)
             except PipelineError as error:
                 code, message = error.exit_code, str(error)
-        self.answers.append((job.step, outage if self.hollow.met > before else None, code, message))
+        self.answers.append((job.step, outage if self.hollow.met > before else None, self._refuses, code, message))
         return code
 
+    @contextmanager
+    def _refusing(self):
+        """A LimitRange refuses every new pod of a server."""
+        meta = {"name": "small", "namespace": self.namespace}
+        self.cluster.apply(
+            [{"kind": "LimitRange", "apiVersion": "v1", "metadata": meta, "spec": {"limits": [TOO_SMALL]}}]
+        )
+        self._refuses = True
+        try:
+            yield
+        finally:
+            self._refuses = False
+            self.cluster.delete("LimitRange", "small")
+
     def assert_answers(self):
-        """Nothing was lost: the live Service reaches a ready pod, has done so at every moment, and outages alone failed."""
+        """Nothing was lost: the live Service reaches a ready pod, has done so while there was a node, and only outages
+        and refusals failed, each in its own way.
+        """
         assert self.hollow.dark == []
         assert self.cluster.endpoints(NAME)
-        for step, outage, code, message in self.answers:
-            assert code == DONE or (outage is not None and code == UNAVAILABLE), (step, outage, code, message)
+        for step, outage, refused, code, message in self.answers:
+            expected = {DONE} | ({UNAVAILABLE} if outage else set()) | ({WRONG_INPUT} if refused else set())
+            assert code in expected, (step, outage, refused, code, message)
+            assert code != WRONG_INPUT or "LimitRange" in message, message
 
     @property
     def is_held(self):
