@@ -39,7 +39,7 @@ def wait_while_starting(api: Any, clock: Clock) -> None:
                 if not _of_authorizer(error) or is_ready or clock.monotonic() - began >= STARTING_S:
                     raise
                 log.warning("refused with %s; asking whether the API server is still starting", error.status)
-            who = ({}, options.get("headers") or {})
+            who: tuple[dict[str, str], ...] = ({}, options.get("headers") or {})
             is_ready = any(_is_ready(send, api.configuration.host, headers) for headers in who)
             if not is_ready:
                 clock.sleep(PAUSE_S)
