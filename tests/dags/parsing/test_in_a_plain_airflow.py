@@ -79,6 +79,7 @@ def test_dags_and_plugin_need_only_airflow_its_three_providers_and_what_these_br
         "AIRFLOW__CORE__DAGS_FOLDER": str(app / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(app / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",  # seconds; a busy machine takes more than the 30 of Airflow
         "PYTHONPATH": str(app),
         "SLIPWAY_SITE": str(SITE),
         "SLIPWAY_SPECS": str(app / "specs"),
