@@ -17,7 +17,7 @@ from airflow.providers.common.compat.sdk import (
 )
 from kubernetes.client import ApiException
 
-from slipway.airflow import pods, results
+from slipway.airflow import lineage, pods, results
 from slipway.airflow.approval import Approval
 from slipway.airflow.notify.links import report_url
 from slipway.airflow.other_runs import OtherRuns
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Never
 
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
     from kubernetes.client import CoreV1Api
@@ -117,6 +118,7 @@ class StepOperator(KubernetesPodOperator):
         self.layout = Layout(site.object_store.root)
         self.aws_conn_id = site.airflow.aws_conn_id
         self.pod_failure: PodFailure | None = None
+        self.planned: tuple[Plan, str] | None = None
 
     @property
     def kind(self) -> StepKind:
@@ -187,6 +189,11 @@ class StepOperator(KubernetesPodOperator):
         self.pod_manager.seen = event.get(LAST_SEEN)
         with self._why_left(context):
             self._conclude(context, super().trigger_reentry, event)
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> "OperatorLineage | None":
+        """What a promotion made live of which revision, for Airflow's OpenLineage provider where a site has it."""
+        del task_instance  # its XComs cannot be read any more
+        return lineage.promoted(*self.planned, current_site().hub.endpoint) if self.planned and self.outlets else None
 
     @contextmanager
     def _why_left(self, context: "Context") -> "Iterator[None]":
@@ -283,7 +290,8 @@ class StepOperator(KubernetesPodOperator):
             states = ti.get_task_states(dag_id=ti.dag_id, task_ids=[first], run_ids=[run_id])
             if states.get(run_id, {}).get(first) in NEVER_BEGAN:
                 raise AirflowSkipException(f"{plan.release_id} was not rolled out, so there is nothing to undo")
-        return plan, result.release
+        self.planned = plan, result.release
+        return self.planned
 
     def _unneeded(self, context: "Context", result: StepResult) -> list[str]:
         """Tasks that the plan leaves nothing to do, and that need no process to say so: all but the teardown tasks."""
