@@ -276,12 +276,12 @@ def test_a_person_rolls_back_in_a_browser_that_sends_its_cookie(airflow, asked, 
     with page(tmp_path / "profile") as shown:
         airflow.log_in(shown, OPERATOR)
         shown.open(airflow.address + MODEL)
-        shown.wait_for("document.querySelector('a.roll-back')")
+        shown.wait_for("document.querySelector('a.roll-back') !== null")
         shown.run("document.querySelector('a.roll-back').click()")
-        shown.wait_for("document.querySelector('#reason')")
+        shown.wait_for("document.querySelector('#reason') !== null")
         shown.run("document.querySelector('#reason').value = 'it lies'")
         shown.run("document.querySelector('button').click()")
-        shown.wait_for("!document.querySelector('form') && document.querySelector('h1')")
+        shown.wait_for("!document.querySelector('form') && document.querySelector('h1') !== null")
     with create_session() as session:
         assert session.scalar(select(DagRun.conf).where(DagRun.run_id.startswith("page-"))) == {"reason": "it lies"}
 
@@ -292,7 +292,7 @@ def test_airflow_shows_the_page_in_its_menu_and_the_report_as_a_tab_of_a_run(air
         airflow.log_in(shown, VIEWER)
         shown.open(f"{airflow.address}/dags/release__demo/runs/{RUN}/plugin/slipway")
         shown.wait_for(
-            "document.querySelector('iframe')?.contentDocument?.body.innerText.includes('smoke answers wrong')"
+            "document.querySelector('iframe')?.contentDocument?.body?.innerText.includes('smoke answers wrong')"
         )
         shown.open(airflow.address)
         shown.wait_for(shows("Models"))
