@@ -10,7 +10,7 @@ from slipway.tasks.contracts.stored.plan import HubFile, Source
 
 COMMIT = "c" * 40
 TEMPLATE = "{{ messages }}"
-TOKENIZER_CONFIG = "tokenizer_config.json"
+INDEX, TOKENIZER_CONFIG = "model.safetensors.index.json", "tokenizer_config.json"
 
 ModelRecord = Mapping[str, Any]
 """An entry of models.yaml: `config`, and `weights_bytes` or `shards`, and optional fields that the file describes."""
@@ -46,6 +46,7 @@ class RecordedHub:
             "generation_config.json": {},
             model.get("tokenizer", "tokenizer.json"): {},
             TOKENIZER_CONFIG: {},
+            INDEX: {"weight_map": {name: name for name, _ in _weights(model)}},
         }
         texts = {}
         holder = model.get("chat_template")

@@ -34,7 +34,7 @@ class Retained(Contract):
     @classmethod
     def of(cls, result: StepResult) -> "Retained":
         """What the step's result says."""
-        return read_contract(cls, {name: result.data.get(name) for name in cls.model_fields}, "its result")
+        return read_contract(Retained, {name: result.data.get(name) for name in cls.model_fields}, "its result")
 
 
 def gc(
