@@ -14,19 +14,20 @@ BY_ARGO_CD = "app.kubernetes.io/instance"
 """The label by which Argo CD tracks its objects unless it is told to use an annotation."""
 
 
-def documents(folder, pattern):
-    return [item for file in folder.rglob(pattern) for item in yaml.safe_load_all(file.read_text()) if item]
+def documents(files):
+    return [item for file in files for item in yaml.safe_load_all(file.read_text()) if item]
 
 
 def declared():
-    manifests = [
-        item for item in documents(MANIFESTS, "*.yaml") if "kind" in item and "name" in item.get("metadata", {})
-    ]
+    files = [
+        file for file in MANIFESTS.rglob("*.yaml") if "chart" not in file.parts
+    ]  # of templates, compared elsewhere
+    manifests = [item for item in documents(files) if "kind" in item and "name" in item.get("metadata", {})]
     return [*manifests, *site_objects(read_contract(Site, eks(), FILE.name), FILE.read_text())]
 
 
 def made():
-    serving = documents(GOLDEN / "serving", "*.yaml")
+    serving = documents((GOLDEN / "serving").rglob("*.yaml"))
     assert {"Deployment", "Service"} <= {item["kind"] for item in serving}
     return serving
 
