@@ -7,7 +7,7 @@ they are in order as text; the front compares them so (slipway/tasks/serving/ren
 import hashlib
 import re
 import secrets
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -93,3 +93,8 @@ def read_keys(text: str) -> list[ApiKey]:
     """The keys of a file, whose lines end with a line feed. Other lines are skipped, as the front does."""
     lines = [_LINE.fullmatch(line) for line in text.split("\n")]
     return [ApiKey(*match.groups()) for match in lines if match]
+
+
+def file_of(keys: Iterable[ApiKey]) -> str:
+    """The text of a file."""
+    return "".join(key.line for key in keys)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from slipway.tasks.contracts.api_keys import NEVER, ApiKey, new_secret, read_keys, sha256_of_key, time_text
+from slipway.tasks.contracts.api_keys import NEVER, ApiKey, file_of, new_secret, read_keys, sha256_of_key, time_text
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 KEY = ApiKey("alice", sha256_of_key("sk-a"), time_text(NOW), time_text(NOW + timedelta(seconds=1)))
@@ -13,7 +13,7 @@ KEY = ApiKey("alice", sha256_of_key("sk-a"), time_text(NOW), time_text(NOW + tim
 def test_what_is_written_is_read_again():
     keys = [KEY, ApiKey("b.o-b_2", sha256_of_key("sk-b"), time_text(NOW))]
 
-    assert read_keys("".join(key.line for key in keys)) == keys
+    assert read_keys(file_of(keys)) == keys
 
 
 @pytest.mark.parametrize(
