@@ -1,8 +1,8 @@
 """`python -m bench.airflow.status`: how long `slipway status` takes for 10 and for 100 models.
 
 Channels lie in moto's S3. A stand-in for Airflow answers each request after `--airflow-ms`, as an API server on a
-laptop does. The peer is one process of boto3 and httpx that reads the same channels and runs one model at a time. Both
-are also said in seconds of CPU, which other work of the machine changes least.
+laptop does; one for the cluster has no leases. The peer is one process of boto3 and httpx that reads the same channels
+and runs one model at a time. Both are also said in seconds of CPU, which other work of the machine changes least.
 """
 
 import argparse
@@ -12,8 +12,12 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +33,15 @@ from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer, Frame, Scr
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PYTHON = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
 GOALS_S = {10: 2.0, 100: 4.0}
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: bench
+clusters: [{{name: bench, cluster: {{server: "{server}"}}}}]
+users: [{{name: bench, user: {{}}}}]
+contexts: [{{name: bench, context: {{cluster: bench, user: bench}}}}]
+"""
+NO_LEASES = b'{"apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList", "metadata": {}, "items": []}'
 BUCKET = "slipway"
 IN_TURN = """
 import os, boto3, httpx
@@ -53,7 +66,7 @@ def main() -> int:
     print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}", end="; ")
     print(f"Airflow answers after {arguments.airflow_ms:.0f} ms; median of {arguments.readings}", flush=True)
     os.environ.update(CREDENTIALS)
-    with moto() as endpoint, tempfile.TemporaryDirectory() as folder:
+    with moto() as endpoint, tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as kubeconfig:
         site = yaml.safe_load((REPOSITORY / "sites" / "kind.yaml").read_text())
         site["object_store"] |= {"bucket": BUCKET, "endpoint": endpoint}
         for models, goal_s in GOALS_S.items():
@@ -70,6 +83,7 @@ def main() -> int:
                     "SLIPWAY_AIRFLOW_USER": USER,
                     "SLIPWAY_AIRFLOW_PASSWORD": PASSWORD,
                     "SLIPWAY_SITE": str(file),
+                    "KUBECONFIG": str(kubeconfig),
                     "ENDPOINT": endpoint,
                     "FOLDER": layout.channel("").removeprefix(f"s3://{BUCKET}/").removesuffix(".json"),
                 }
@@ -85,6 +99,32 @@ def main() -> int:
                 flush=True,
             )
     return 0
+
+
+class NoLeases(BaseHTTPRequestHandler):
+    """An API server that has no object."""
+
+    def do_GET(self) -> None:
+        """Answer every request alike."""
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(NO_LEASES)))
+        self.end_headers()
+        self.wfile.write(NO_LEASES)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Path]:
+    """A stand-in for the cluster while the block runs: its kubeconfig."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoLeases) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        file = folder / "kubeconfig"
+        file.write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{server.server_port}"))
+        yield file
+        server.shutdown()
 
 
 def write(models: int, layout: Layout, endpoint: str, airflow: AirflowServer) -> None:

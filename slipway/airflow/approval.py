@@ -29,9 +29,9 @@ COMMIT_DIGITS = 12
 class Approval(ApprovalOperator):
     """Waits for a person when the run's parameter `approval` says `human`, and is skipped otherwise.
 
-    While it waits it occupies neither a worker nor a triggerer. A rejection fails the task at once, so that the release
-    is rolled back and the run fails. A database or triggerer that is briefly unavailable is retried, because that says
-    nothing about the release.
+    While it waits it occupies no worker, and from Airflow 3.3 on no triggerer. A rejection fails the task at once, so
+    that the release is rolled back and the run fails. A database or triggerer that is briefly unavailable is retried,
+    because that says nothing about the release.
     """
 
     template_fields: "Sequence[str]" = ()

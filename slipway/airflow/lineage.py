@@ -28,6 +28,13 @@ def promoted(plan: "Plan", release_uri: str, hub: str) -> "OperatorLineage":
     )
 
 
+def nothing() -> "OperatorLineage":
+    """Of a step that moves no model; the provider warns of None."""
+    from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - as above
+
+    return OperatorLineage()
+
+
 def _input(source: "Source", hub: str) -> "Dataset":
     place = _of_store(source.repo) if source.is_folder else (hub, source.repo)
     return _dataset(*place, source.commit)

@@ -96,7 +96,9 @@ class PatientRest(RESTClientObject):  # type: ignore[misc]  # the client has no 
     """
 
     def __init__(self, configuration: Any, outage: Outage, sleep: Callable[[float], None] = time.sleep) -> None:
-        configuration.retries = False  # urllib3 would repeat each request three times first, and log each time
+        # urllib3 would repeat each request three times first, and log each time; with False, the client takes an error
+        # of TLS for an answer
+        configuration.retries = 0
         super().__init__(configuration)
         self._outage, self._sleep = outage, sleep
 

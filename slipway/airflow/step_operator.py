@@ -190,10 +190,16 @@ class StepOperator(KubernetesPodOperator):
         with self._why_left(context):
             self._conclude(context, super().trigger_reentry, event)
 
-    def get_openlineage_facets_on_complete(self, task_instance: object) -> "OperatorLineage | None":
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> "OperatorLineage":
         """What a promotion made live of which revision, for Airflow's OpenLineage provider where a site has it."""
         del task_instance  # its XComs cannot be read any more
-        return lineage.promoted(*self.planned, current_site().hub.endpoint) if self.planned and self.outlets else None
+        promotes = self.planned and self.outlets
+        return lineage.promoted(*self.planned, current_site().hub.endpoint) if promotes else lineage.nothing()
+
+    def get_openlineage_facets_on_failure(self, task_instance: object) -> "OperatorLineage":
+        """Nothing: what failed made nothing live."""
+        del task_instance
+        return lineage.nothing()
 
     @contextmanager
     def _why_left(self, context: "Context") -> "Iterator[None]":

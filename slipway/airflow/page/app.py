@@ -10,7 +10,6 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
-from anyio import from_thread
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
@@ -90,6 +89,11 @@ def confirm(user: GetUserDep, session: SessionDep, name: Name, key: Key) -> HTML
     busy, action = busy_runs([name], session).get(name), ACTIONS[key]
     if key not in allowed(name, busy, _reader(user, name, session)):
         raise HTTPException(403, "You may not do that with this model, or not now.")
+    dag = session.get(DagModel, f"{action.prefix}{name}")
+    if dag is not None and dag.is_paused and not action.is_answer:
+        return _html(
+            "note.html.j2", 409, note=f"{dag.dag_id} is paused, so its run would not start. Unpause the DAG in Airflow."
+        )
     waiting = busy.run_id if busy and action.is_answer else None
     return _page(
         "action.html.j2",
@@ -104,12 +108,15 @@ def confirm(user: GetUserDep, session: SessionDep, name: Name, key: Key) -> HTML
 
 
 @app.post("/models/{name}/{key}", response_class=HTMLResponse)
-def act(
+async def act(
     request: Request, user: GetUserDep, name: Name, key: Key, form: Annotated[dict[str, str], Depends(form_of)]
 ) -> Response:
-    """Do what a form confirms, and lead back to the model."""
+    """Do what a form confirms, and lead back to the model.
+
+    On the event loop: a thread that waited for the API's own threads could hold the last of them.
+    """
     order = order_of(form, Order(str(user.get_id()), name, key, ""))
-    if refusal := from_thread.run(ask, request, order, reason_of(form, ACTIONS[key])):
+    if refusal := await ask(request, order, reason_of(form, ACTIONS[key])):
         return _html("note.html.j2", 409, note=refusal)
     return RedirectResponse(f"{_base(request)}{PREFIX}/models/{name}", 303)
 

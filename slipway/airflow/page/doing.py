@@ -10,7 +10,8 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.taskinstance import TaskInstance
-from sqlalchemy import func, select
+from airflow.utils.state import DagRunState
+from sqlalchemy import case, func, select
 
 from slipway.airflow.dags.left_behind import RELEASES, ROLLBACKS
 from slipway.airflow.other_runs import ACTIVE
@@ -59,7 +60,10 @@ def dag_ids_of(names: Iterable[str]) -> list[str]:
 
 def person(user: Any, dag_ids: list[str], session: "Session") -> Person:
     """The reader, with the teams of these DAGs."""
-    return Person(user, DagModel.get_dag_id_to_team_name_mapping(dag_ids, session=session))
+    of_all = getattr(DagModel, "get_dag_id_to_team_name_mapping", None)  # from Airflow 3.2 on
+    if of_all is not None:
+        return Person(user, of_all(dag_ids, session=session))
+    return Person(user, {dag_id: DagModel.get_team_name(dag_id, session=session) for dag_id in dag_ids})
 
 
 def doing(names: Collection[str], reader: Person, session: "Session", base: str) -> dict[str, Doing]:
@@ -69,9 +73,11 @@ def doing(names: Collection[str], reader: Person, session: "Session", base: str)
 
 
 def busy_runs(names: Iterable[str], session: "Session") -> dict[str, Busy]:
-    """The newest run of each model that has not ended."""
+    """The newest run of each model that has not ended; one that runs hides those that wait for it."""
     dag_ids = [f"{RELEASES}{name}" for name in names]
-    newest = select(func.max(DagRun.id)).where(DagRun.dag_id.in_(dag_ids), DagRun.state.in_(ACTIVE))
+    running = func.max(case((DagRun.state == DagRunState.RUNNING, DagRun.id)))
+    newest = select(func.coalesce(running, func.max(DagRun.id)))
+    newest = newest.where(DagRun.dag_id.in_(dag_ids), DagRun.state.in_(ACTIVE))
     at_work = (TaskInstance.dag_id == DagRun.dag_id) & (TaskInstance.run_id == DagRun.run_id)
     found = session.execute(
         select(DagRun.dag_id, DagRun.run_id, TaskInstance.task_id)

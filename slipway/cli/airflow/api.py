@@ -34,6 +34,8 @@ ID_CHARS = 40
 """The longest part of a run's id that names a user or a revision. Airflow takes 250 in all."""
 LINE_CHARS = 256
 LAST_LINES = 10
+APPROVAL = "approval"
+"""The task that asks a person."""
 FINAL_RUN_STATES = frozenset({"success", "failed"})
 FINAL_TASK_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 NOT_OF_AN_ID = re.compile("[^A-Za-z0-9_.-]")
@@ -77,8 +79,11 @@ class _Task(Document):
     operator: str | None
 
     def read(self) -> "Task":
-        """What the command knows of it."""
-        return Task(self.task_id, self.state, self.try_number, self.start_date, self.end_date)
+        """What the command knows of it. Before Airflow 3.3 a question is deferred while it waits for a person."""
+        asks = self.task_id == APPROVAL and self.state == "deferred"
+        return Task(
+            self.task_id, "awaiting_input" if asks else self.state, self.try_number, self.start_date, self.end_date
+        )
 
 
 class _Tasks(Document):

@@ -51,6 +51,9 @@ def batch(  # noqa: PLR0913, PLR0917 - each is an option of the command
 ) -> None:
     """Answer every prompt of a file.
 
+    A line is an object with `prompt` and, if need be, id, max_tokens, temperature, seed, lora and chat_template_kwargs.
+    A result has id (or the line's number), answer, finish_reason, first_piece_s and seconds.
+
     Each answer is added to the results as soon as it is complete. Run the same command again to go on after an
     interruption or to send failed prompts again: prompts that have a result are not sent twice.
     """

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
-from slipway.cli.airflow.api import Airflow, Run, Task, progress_lines
+from slipway.cli.airflow.api import APPROVAL, Airflow, Run, Task, progress_lines
 from slipway.cli.airflow.patience import Silence
 from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.contracts.step_names import STEPS
 from slipway.tasks.contracts.stored.release import StepResult
 
-APPROVAL = "approval"
 ORDER: tuple[str, ...] = (*STEPS[: STEPS.index("promote")], APPROVAL, *STEPS[STEPS.index("promote") :])
 """Order in which the tasks of a release are shown. Approval is a task, not a step."""
 

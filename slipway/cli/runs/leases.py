@@ -20,9 +20,12 @@ def held(settings: Settings, name: str) -> Held | None:
 
 def held_models(settings: Settings) -> dict[str, Held]:
     """The runs that hold models, by model."""
-    leases = settings.cluster().find("Lease", {})
-    holders = {model_of(lease["metadata"]["name"]): holder_of(lease) for lease in leases}
-    return {model: _held_by(settings, holder) for model, holder in sorted(holders.items()) if model and holder}
+    holders = {}
+    for lease in settings.cluster().find("Lease", {}):
+        model = model_of(lease["metadata"]["name"])  # None: of a group, or not of Slipway
+        if model and (holder := holder_of(lease)):
+            holders[model] = holder
+    return {model: _held_by(settings, holder) for model, holder in sorted(holders.items())}
 
 
 def lines(settings: Settings, name: str) -> Iterator[RenderableType]:

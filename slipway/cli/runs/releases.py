@@ -8,12 +8,12 @@ from typing import Annotated, Any, Never
 import typer
 from rich.console import Console
 
-from slipway.cli.airflow.api import Airflow, NoSuchDagError, Run, RunExistsError, TaskError
+from slipway.cli.airflow.api import APPROVAL, Airflow, NoSuchDagError, Run, RunExistsError, TaskError
 from slipway.cli.airflow.patience import patiently
 from slipway.cli.arguments import AsJson, Force, Name, Revision, RunId, Timeout, settings_of
 from slipway.cli.exit_codes import DONE, INTERRUPTED, TIMED_OUT, WRONG_INPUT
 from slipway.cli.json_documents import EndOfRun, ReleaseDocument, RunState, StepState
-from slipway.cli.runs.follow import APPROVAL, RunView, follow
+from slipway.cli.runs.follow import RunView, follow
 from slipway.cli.runs.outcome import Outcome, evidence_of, gate_of, live_already, note_of, outcome_of
 from slipway.cli.runs.revision_check import check_revision
 from slipway.cli.runs.screens import console_on, screen_on

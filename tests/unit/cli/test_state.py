@@ -244,7 +244,8 @@ class Held(Balanced):
         if self.dag_run is None:
             return []
         spec = spec_of("run-1", 3600, NOON, NOON)
-        return [{"metadata": {"name": "slipway-demo", "annotations": {DAG_RUN: self.dag_run}}, "spec": spec}]
+        names = ("slipway-demo", "slipway-group.chat-models")
+        return [{"metadata": {"name": name, "annotations": {DAG_RUN: self.dag_run}}, "spec": spec} for name in names]
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def in_fp8(**fields):
 @pytest.mark.parametrize(
     ("ignored", "named"),
     [
-        (["model.layers.3.self_attn.q_proj"], "q_proj of model.layers.3.self_attn without k_proj, v_proj"),
+        (["model.layers.3.self_attn.q_proj"], "ignores q_proj of model.layers.3.self_attn without k_proj, v_proj"),
         (["re:.*mlp.gate_proj$"], "gate_proj of model.layers.N.mlp without up_proj"),
     ],
 )

@@ -300,7 +300,8 @@ def _translated(task: str, endpoint: HarnessEndpoint, error: Exception) -> Excep
         return UnavailableError(
             f"task {task}: {endpoint.base} or the task's dataset does not answer",
             found=message,
-            remedy="Check the candidate's pods and, for a task that reads the Hub, the network policies.",
+            remedy="Check the candidate's pods and, for a task that reads the Hub, the NetworkPolicy `datasets`, or "
+            "`hub.networks` of the site for a mirror.",
         )
     return InputError(
         f"task {task} failed in lm_eval", found=message, remedy="Remove the task, or correct its settings in the spec."

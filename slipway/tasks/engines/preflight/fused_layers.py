@@ -1,7 +1,7 @@
 """Refuses checkpoints in which vLLM would find a layer that it fuses partly quantized. Pure.
 
 vLLM computes the projections of queries, keys and values as one layer, and others likewise (`packed_modules_mapping` of
-a class). It loads them only if all parts have the same scheme (should_ignore_layer and find_matched_target of
+a class). It loads them only if all parts have the same scheme (should_ignore_layer of
 vllm/model_executor/layers/quantization/compressed_tensors/utils.py, at v0.24.0, v0.27.1 and v0.32.0).
 """
 
@@ -28,7 +28,7 @@ Matches = Callable[[str], bool]
 
 
 def check_fused_layers(config: Mapping[str, Any], stated: Any, version: str, what: str) -> None:
-    """Refuse compressed-tensors' lists of layers that take a part of a fused layer and not the others.
+    """Refuse a list of compressed-tensors' that ignores a part of a fused layer and not the others.
 
     Args:
         config: config.json.
@@ -37,18 +37,16 @@ def check_fused_layers(config: Mapping[str, Any], stated: Any, version: str, wha
         what: the source, for the message.
 
     Raises:
-        InputError: the parts that are quantized, and those that are not.
+        InputError: the parts that are ignored, and those that are not.
     """
     if not isinstance(stated, Mapping) or not name_of(stated).startswith(COMPRESSED):
         return
-    ignored, groups = _names(stated.get("ignore")), stated.get("config_groups")
-    lists = [ignored, *(_names(group.get("targets")) for group in _mappings(groups))]
-    patterns = [name.removeprefix(AS_REGEX) for names in lists for name in names if name.startswith(AS_REGEX)]
+    ignored = _names(stated.get("ignore"))
+    patterns = [name.removeprefix(AS_REGEX) for name in ignored if name.startswith(AS_REGEX)]
     if len(patterns) > MOST_PATTERNS or not all(_is_simple(pattern) for pattern in patterns):
         return
     for whole, *parts in _fused(config, version):
-        for names in lists:
-            _check(whole, parts, names, what)
+        _check(whole, parts, ignored, what)
 
 
 def _check(whole: str, parts: Sequence[str], names: Sequence[str], what: str) -> None:
@@ -59,7 +57,7 @@ def _check(whole: str, parts: Sequence[str], names: Sequence[str], what: str) ->
             others = [part for part in parts if part not in named]
             raise InputError(
                 f"vLLM computes {', '.join(parts)} of {what} as one layer, and they are quantized differently",
-                found=f"quantization_config names {', '.join(named)} of {folder} without {', '.join(others)}",
+                found=f"quantization_config ignores {', '.join(named)} of {folder} without {', '.join(others)}",
                 expected="all of them, or none",
                 remedy="Quantize the model again with all of them in the same list, or choose another checkpoint.",
             )
@@ -92,7 +90,3 @@ def _is_simple(pattern: str) -> bool:
 
 def _names(value: Any) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-
-
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value.values() if isinstance(each, Mapping)] if isinstance(value, Mapping) else []

@@ -52,7 +52,6 @@ class TrtPlanner(EnginePlanner):
         check_host_cache(spec, shares_cache=paged_attention(spec))
         _check_chunked_prefill(spec)
         check_files(source)
-        check_layout(source)
         if method := quantization_of(documents):
             raise InputError(
                 f"{source.name} is already quantized",
@@ -135,6 +134,7 @@ def _check_architecture(spec: ReleaseSpec, source: Source, config: Mapping[str, 
     if is_converted(spec):
         check_converted(architecture, spec.engine)
         return
+    check_layout(source)
     made = quantization.format if quantization.format != "none" else f"kv_cache {quantization.kv_cache}"
     check_causal(config, f"{source.name}", made)
     check_quantized(architecture, made)

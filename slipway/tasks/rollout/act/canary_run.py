@@ -145,8 +145,8 @@ class CanaryRun:
         looks = self._looks_before()
         refused: InputError | None = None
         while state.phase not in FINAL:
+            self._record(state, looks)  # first: a store that hangs must not delay the look at new weights
             self.routes.write(state)
-            self._record(state, looks)
             self._await_gateway()
             findings = self._watch(*windows)
             before, state = state, canary.advance(state, verdict_of(findings), plan)
@@ -196,7 +196,7 @@ class CanaryRun:
         )
         try:
             self.evidence.write(CANARY_FILE, record.model_dump(mode="json"))
-        except UnavailableError as error:
+        except PipelineError as error:
             log.warning("the pages show an older state of this canary: %s", error)
 
     def _looks_before(self) -> tuple[CanaryLook, ...]:
