@@ -310,7 +310,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_person(self, run, task, body):
         if task in run.answers:
             return self._answer(409, {"detail": "Human-in-the-loop detail has already been updated"})
-        if run.now.tasks.get(task) != "awaiting_input":
+        if run.now.tasks.get(task) not in {"awaiting_input", "deferred"}:  # as from Airflow 3.3 on, and before
             return self._answer(404, {"detail": "Human-in-the-loop detail does not exist"})
         run.answers[task] = body["chosen_options"][0]
         return self._answer(200, {"responded_by": {"id": USER, "name": USER}, "chosen_options": body["chosen_options"]})

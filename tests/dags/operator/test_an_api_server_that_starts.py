@@ -3,6 +3,7 @@
 Seen on Kubernetes 1.36: the first answer after an outage of 164 s was 403 to a request that its Roles allow.
 """
 
+import socket
 import threading
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from kubernetes import client
 
-from slipway.airflow.outages import STARTING_S, Outage, PatientRest
+from slipway.airflow.outages import STARTING_S, NoAnswerError, Outage, PatientRest
 from tests.support.ports import free_ports
 
 LOOPBACK = "127.0.0.1"
@@ -83,3 +84,18 @@ def test_without_an_outage_a_refusal_is_passed_on_at_once(stack):
         restart.get()
 
     assert restart.now == 0
+
+
+def test_a_server_that_ends_the_handshake_has_not_answered():
+    """As a load balancer does whose servers are all away."""
+    with socket.create_server((LOOPBACK, 0)) as listening:
+        port = listening.getsockname()[1]
+
+        def refuse():
+            with listening.accept()[0] as connection:
+                connection.recv(1)
+
+        threading.Thread(target=refuse, daemon=True).start()
+        rest = PatientRest(client.Configuration(), Outage(patience_s=0))
+        with pytest.raises(NoAnswerError, match="has not answered"):
+            rest.request("GET", f"https://{LOOPBACK}:{port}/api/v1/namespaces/slipway/pods")

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 import yaml
-from airflow.models import DagRun, TaskInstance
+from airflow.models import DagModel, DagRun, TaskInstance
 from airflow.models.hitl import HITLDetail
 from airflow.utils.session import create_session
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from slipway.airflow.page.actions import ACTIONS, FORM_BYTES
 from slipway.tasks.contracts.stored.artifact import Layout
@@ -52,6 +52,8 @@ def dags(database, tmp_path_factory):
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SLIPWAY_SPECS", str(folder))
         bag = store_dags()
+    with create_session() as session:
+        session.execute(update(DagModel).values(is_paused=False))
     with (
         stored_run(bag, "release__demo", RUN, {"plan": "success", "approval": "awaiting_input"}) as tasks,
         stored_run(bag, f"release__{HIDDEN}", RUN, {}),
@@ -165,6 +167,24 @@ def test_a_form_starts_a_run_of_airflow(airflow, asked, key, dag_id, conf):
     with create_session() as session:
         (run,) = session.scalars(select(DagRun).where(DagRun.run_id.startswith("page-")))
         assert (run.dag_id, run.conf, run.triggering_user_name) == (dag_id, conf, OPERATOR)
+
+
+def test_a_run_that_waits_for_the_one_that_waits_for_a_person_does_not_hide_it(airflow, asked):
+    airflow.get(f"{MODEL}/release", OPERATOR, form={"order": order(airflow.get(f"{MODEL}/release", OPERATOR))})
+
+    assert ">Approve<" in airflow.get(MODEL, OPERATOR).text
+
+
+def test_a_run_of_a_paused_dag_is_not_begun(airflow, asked):
+    with create_session() as session:
+        session.get(DagModel, "rollback__demo").is_paused = True
+    try:
+        form = airflow.get(f"{MODEL}/roll-back", OPERATOR)
+    finally:
+        with create_session() as session:
+            session.get(DagModel, "rollback__demo").is_paused = False
+
+    assert (form.status, "rollback__demo is paused" in form.text) == (409, True)
 
 
 def test_a_form_is_bounded(airflow, dags):

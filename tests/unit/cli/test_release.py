@@ -196,8 +196,9 @@ def test_a_run_id_of_another_revision_is_refused(airflow, slipway):
     assert "found revision v1, expected revision v2" in printed
 
 
-def test_a_release_that_waits_for_a_person_can_be_approved(airflow, slipway):
-    waiting = dict.fromkeys(ORDER, "success") | {"approval": "awaiting_input", "promote": None, "roll-back": None}
+@pytest.mark.parametrize("state", ["awaiting_input", "deferred"])
+def test_a_release_that_waits_for_a_person_can_be_approved(airflow, slipway, state):
+    waiting = dict.fromkeys(ORDER, "success") | {"approval": state, "promote": None, "roll-back": None}
     airflow.dags[DAG] = Script([Frame("running", waiting)])
     slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
 
