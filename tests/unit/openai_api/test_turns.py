@@ -2,13 +2,18 @@
 
 import asyncio
 import itertools
-from contextlib import ExitStack
+import json
+from contextlib import ExitStack, asynccontextmanager, suppress
 
 import pytest
+from aiohttp.test_utils import TestServer
 
 from slipway.tasks.contracts.api_keys import CLIENT_HEADER
+from slipway.tasks.serving.openai_api import sending
+from slipway.tasks.serving.openai_api.application import Routes
 from slipway.tasks.serving.openai_api.generation.turns import Turns
 from slipway.tasks.serving.openai_api.http.errors import ApiError
+from tests.support.waiting import PATIENCE_S
 from tests.unit.openai_api.test_routes import CHAT, HELLO, Triton, exchanged
 
 
@@ -118,3 +123,44 @@ def test_an_answer_ends_its_turn():
     answers = exchanged(Triton(HELLO), *[path] * 5, headers={CLIENT_HEADER: "alice"}, names_clients=True, turns=turns)
 
     assert [status for status, _, _ in answers] == [200] * 5
+
+
+@asynccontextmanager
+async def stream_of_m(server):
+    """What arrives of a stream that m has asked for, from its first line on."""
+    reader, writer = await asyncio.open_connection(server.host, server.port, limit=1 << 14)
+    body = json.dumps({**CHAT, "stream": True})
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n{CLIENT_HEADER}: m\r\nContent-Length: {len(body)}"
+    writer.write(f"{head}\r\n\r\n{body}".encode())
+    try:
+        assert b"200" in await reader.readline()
+        yield reader
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def read_slowly(streams):
+    """Less than the server has, at a time."""
+    with suppress(ConnectionError):
+        for stream in itertools.cycle(streams):
+            await stream.read(1 << 14)
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_whoever_does_not_read_or_hardly_reads_gives_its_turns_back(monkeypatch, reads):
+    """The answer has no end, so nothing but the limit ends it."""
+    monkeypatch.setattr(sending, "PATIENCE_S", 1.0)
+    triton, turns = Triton(itertools.repeat([{"text_output": "x" * (1 << 17), "finish_reason": ""}])), Turns(1, 100)
+    routes = Routes(triton, ["demo"], "demo-1", names_clients=True, turns=turns)
+
+    async def play():
+        async with TestServer(routes.application()) as server, stream_of_m(server) as one, stream_of_m(server) as other:
+            reading = asyncio.create_task(read_slowly([one, other] if reads else []))
+            async with asyncio.timeout(PATIENCE_S), turns.turn("alice"):
+                reading.cancel()
+
+    asyncio.run(play())
+    assert triton.ended

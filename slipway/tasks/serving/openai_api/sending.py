@@ -1,5 +1,6 @@
 """Sends an answer in the form of its route, as one document or as a stream of server-sent events."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
@@ -13,6 +14,8 @@ from slipway.tasks.serving.openai_api.http.errors import ApiError, unavailable
 from slipway.tasks.serving.openai_api.requests.tool_calls import Reader
 
 STREAM_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+PATIENCE_S = 60.0
+"""How long the parts of one answer may wait for their client, all together: it has its turn at the model meanwhile."""
 
 
 class AnyAnswer(Protocol):
@@ -50,21 +53,49 @@ async def document(answer: AnyAnswer, generated: AsyncGenerator[Generated, None]
 async def stream(
     request: web.Request, answer: AnyAnswer, generated: AsyncGenerator[Generated, None]
 ) -> web.StreamResponse:
-    """Send the answer as server-sent events. Its status is known with the first response, so that a refusal is one."""
-    response = web.StreamResponse(headers=STREAM_HEADERS)
+    """Send the answer as server-sent events. Its status is known with the first response, so that a refusal is one.
+
+    The connection of a client that does not read is closed.
+    """
+    writer = _Writer(web.StreamResponse(headers=STREAM_HEADERS))
     first = await anext(generated)
-    await response.prepare(request)
-    await response.write(_events(answer, first))
+    await writer.response.prepare(request)
+    try:
+        await writer.write(_events(answer, first))
+        last = await _sent(writer, answer, generated)
+        await writer.write(last)
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()  # close would wait for the client
+    return writer.response
+
+
+async def _sent(writer: "_Writer", answer: AnyAnswer, generated: AsyncGenerator[Generated, None]) -> bytes:
+    """Send what follows the first responses; what the stream ends with."""
     try:
         async for each in generated:
+            if each.begins is not None:
+                writer.left_s = PATIENCE_S
             if data := _events(answer, each):
-                await response.write(data)
+                await writer.write(data)
     except (InputError, UnavailableError) as error:
-        last = answer.failed(unavailable(str(error)))  # the status is sent already
-    else:
-        last = answer.last_events()
-    await response.write_eof(last)
-    return response
+        return answer.failed(unavailable(str(error)))  # the status is sent already
+    return answer.last_events()
+
+
+class _Writer:
+    """Writes a response; `left_s` is how long its client may still have it wait."""
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        self.response, self.left_s = response, PATIENCE_S
+
+    async def write(self, data: bytes) -> None:
+        """Send it, or raise TimeoutError."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        async with asyncio.timeout(self.left_s):
+            await self.response.write(data)
+        self.left_s -= clock() - began
 
 
 def _events(answer: AnyAnswer, generated: Generated) -> bytes:
