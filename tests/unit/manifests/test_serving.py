@@ -4,6 +4,7 @@ import argparse
 import copy
 import functools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -273,13 +274,17 @@ def test_the_quota_of_a_subject_counts_for_the_name_that_the_front_gives_it():
 
 
 @pytest.mark.parametrize(
-    ("quota", "policy"), [(Quota(tokens_per_minute=9), "MAGLEV"), (Quota(requests_per_minute=9), "LEAST_REQUEST")]
+    ("quota", "policy", "turns"),
+    [(Quota(tokens_per_minute=9), "MAGLEV", "8/450"), (Quota(requests_per_minute=9), "LEAST_REQUEST", "2/112")],
 )
-def test_only_a_quota_of_tokens_keeps_a_name_at_one_process(quota, policy):
-    pod = {"models": ["demo"], "cpu": "16", "connection_age_s": 600, "drain_s": 60, "limits": front.DEFAULT_LIMITS}
-    text = front.values(with_quotas({"alice": quota}), TEMPLATES, **pod)["front"]["config"]
+def test_only_a_quota_of_tokens_keeps_a_name_at_one_process_where_it_may_have_all_slots(quota, policy, turns):
+    limits = replace(front.DEFAULT_LIMITS, batch=8)
+    pod = {"models": ["demo"], "cpu": "16", "connection_age_s": 600, "drain_s": 60, "limits": limits}
+    values = front.values(with_quotas({"alice": quota}), TEMPLATES, **pod)
+    text = values["front"]["config"]
 
     assert (f'"lb_policy":"{policy}"' in text, "hash_policy" in text) == (True, policy == "MAGLEV")
+    assert values["openai"]["turns"] == turns
 
 
 @pytest.mark.parametrize(

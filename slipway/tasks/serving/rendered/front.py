@@ -137,6 +137,7 @@ def values(
     stats_port = STATS_PORT if counted or site.telemetry.metrics else None
     sockets, serving = openai_sockets(cpu), site.serving
     access, quotas = _access(serving), _quotas(serving)
+    sharing = 1 if access.counts_tokens else len(sockets)  # else one process has all requests of a name
     return {
         "triton_ports": TRITON_PORTS,
         "front": {
@@ -165,7 +166,7 @@ def values(
             "models": list(models),
             "logs": site.telemetry.logs,
             "has_keys": access.keys,
-            "turns": f"{-(-limits.batch // len(sockets))}/{limits.requests // len(sockets)}",
+            "turns": f"{-(-limits.batch // sharing)}/{limits.requests // sharing}",
             "tokens_per_minute": [(name, each.tokens_per_minute or UNLIMITED_TOKENS) for name, each in quotas],
         },
     }
