@@ -241,6 +241,29 @@ def test_a_negative_seed_stands_for_one_that_engines_take():
     assert chat(seed=-1)["seed"] == json.loads(completion(model, seed=-1)["sampling_parameters"])["seed"] == 2**63 - 1
 
 
+SCORES = model_of((*OURS, "logprobs", "top_logprobs", "prompt_logprobs"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "asked"),
+    [
+        ([[7] * 550] * 128, {"logprobs": 20}),
+        ([7] * 550, {"n": 128, "logprobs": 20}),
+        ("x" * 600, {"n": 128, "logprobs": 1}),
+    ],
+)
+def test_more_log_probabilities_of_prompts_than_a_process_can_keep_are_refused(prompt, asked):
+    error = refused(completion, model=SCORES, prompt=prompt, echo=True, temperature=1, **asked)
+
+    assert (error.param, str(131072) in error.message) == ("echo", True)
+
+
+def test_a_prompt_is_scored_as_lm_evaluation_harness_asks():
+    asked = completion(SCORES, prompt=[[7] * 32768], echo=True, logprobs=1, max_tokens=1)
+
+    assert (asked["prompt_logprobs"], len(asked["prompt_ids"])) == (1, 32768)
+
+
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 ODD = {"type": "text", "text": "x", "zebra": {"type": "ephemeral"}}
 

@@ -31,6 +31,8 @@ BYTES_PER_TOKEN, LEAST_BYTES = 512, 65_536
 """What is longer than so many bytes for each token that a model takes is not handed on: no vocabulary has such tokens.
 The model itself knows its longest one. A prompt of LEAST_BYTES is always handed on."""
 USUAL_BYTES_PER_TOKEN = 4
+MOST_ECHOED = 131_072
+"""Log-probabilities of prompts in one answer, alternatives included. Each takes half a KiB until the answer is sent."""
 
 
 @dataclass(frozen=True)
@@ -208,12 +210,32 @@ def completion_questions(request: CompletionRequest, model: ServedModel) -> list
         )
     schema = answer_format(request).schema
     parameters = _parameters(request, model, schema)
+    _refuse_many_echoed(request, model)
     as_it_is = {} if takes_prompts else {RAW_PROMPT: False}
     questions = [
         Question({**_prompt(prompt), **as_it_is, **parameters}, schema=schema, new_reader=_echo_of(prompt, request))
         for prompt in request.prompts
     ]
     return [replace(each, echoes_tokens=bool(request.echo) and each.new_reader is None) for each in questions]
+
+
+def _refuse_many_echoed(request: CompletionRequest, model: ServedModel) -> None:
+    """Refuse what the process would keep of prompts alone. A text may have a token for each byte.
+
+    Raises:
+        ApiError: it is too much.
+    """
+    if not request.echo or request.logprobs is None:
+        return
+    sizes = [len(each.encode() if isinstance(each, str) else each) for each in request.prompts]
+    tokens = sum(min(size, model.max_input_tokens or size) for size in sizes)
+    count = tokens * request.answers_per_prompt * (1 + request.logprobs)
+    if count > MOST_ECHOED:
+        raise ApiError(
+            f"echo with logprobs asks for up to {count} log-probabilities of prompts: tokens, times n, times 1 + "
+            f"logprobs; the limit is {MOST_ECHOED}. Send fewer prompts at once, or lower n or logprobs.",
+            param=ECHO,
+        )
 
 
 def _echo_of(prompt: str | list[int], request: CompletionRequest) -> Callable[[], Reader] | None:
