@@ -511,6 +511,21 @@ def test_a_completion_has_log_probabilities_in_lists():
     assert triton.asked[0][1]["top_logprobs"] == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_echo_is_joined_from_the_parts_of_the_prompt(stream):
+    parts = [[{**ENTRY, "token": token} for token in tokens] for tokens in (["On", "ce"], [" up"])]
+    scored = [[{"text_output": "", "finish_reason": "", "prompt_logprobs": json.dumps(each)}] for each in parts]
+    body = {"model": "demo", "prompt": [1, 2, 3], "echo": True, "logprobs": 0, "stream": stream}
+    triton = Triton([*scored, [END]], config_of((*OURS, "logprobs", "prompt_logprobs")))
+    text = post(triton, body, "/v1/completions")[1]
+    choices = [json.loads(each)["choices"][0] for each in (events(text)[:-1] if stream else [text])]
+    found = [choice["logprobs"] for choice in choices if choice["logprobs"]]
+
+    assert "".join(choice["text"] for choice in choices) == "Once up!"
+    assert [token for each in found for token in each["tokens"]] == ["On", "ce", " up"]
+    assert [offset for each in found for offset in each["text_offset"]] == [0, 2, 4]
+
+
 def test_vllm_s_log_probabilities_are_read_too():
     position = {
         "7": {"logprob": -2.0, "rank": 3, "decoded_token": "x"},

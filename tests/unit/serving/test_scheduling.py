@@ -5,7 +5,7 @@ import pytest
 from generation.requests.question import Job
 from generation.running import delivery
 from generation.running.scheduler import Scheduler, StoppedError
-from generation.runtime import Controls, Progress, Sampling
+from generation.runtime import Controls, Progress, Sampling, TokenLogprob
 
 from tests.fakes.generation_runtime import ByteTokenizer, FakeRuntime, RecordedReply
 from tests.support.waiting import PATIENCE_S, until
@@ -490,3 +490,30 @@ def test_stop_words_before_the_fewest_tokens_do_not_count_however_many_steps_are
     given.close(5)
 
     assert (reply.text, reply.finish_reason) == ("one stop, two ", "stop")
+
+
+class CountsOfPrompt(RecordedReply):
+    """How many of the prompt's tokens each response had."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = []
+
+    def send(self, *sent, prompt_logprobs=(), **named):
+        of_prompt = prompt_logprobs or (sent[6] if len(sent) > 6 else ())
+        self.counts.append(len(of_prompt))
+        super().send(*sent[:6], prompt_logprobs=of_prompt, **named)
+
+
+@pytest.mark.parametrize(("stream", "counts"), [(True, [128, 128, 45, 0]), (False, [301])])
+@pytest.mark.parametrize("text", ["a", "ab"])
+def test_a_stream_has_the_log_probabilities_of_a_long_prompt_in_parts(stream, counts, text):
+    reply, found = CountsOfPrompt(), [TokenLogprob(each, -1.0) for each in range(301)]
+    request = delivery.Request(Job((), Sampling(9), stream), reply, TOKENIZER.split((), thinks=False))
+    given = delivery.Delivery(TOKENIZER, list, lambda: None)
+    for at, byte in enumerate(text.encode()):
+        given.give({request: [Progress(1, (byte,), "stop" * (at == len(text) - 1), prompt_logprobs=found * (not at))]})
+    given.close(5)
+
+    assert (reply.text, reply.prompt_logprobs) == (text, found)
+    assert reply.counts == counts[: -1 if stream and text == "a" else None]

@@ -24,6 +24,9 @@ token, and nobody reads 100 pieces a second. The end of an answer does not wait.
 LONGEST_PAUSE_S, BUSY_SHARE = 0.04, 0.25
 """The pause is longer where responses to many clients would take more than this share of the time, up to 25 pieces a
 second: what they take of the CPU, the engine may lack."""
+PROMPT_PART = 128
+"""Tokens of a prompt whose log-probabilities one response of a stream has, up to 2 KiB for each: readers of streams
+limit their lines, as OpenAI's API does to 1 MiB."""
 CANCEL_CHECK_S = 0.05
 """How often each client is checked for having left: asking Triton costs a trip to its process."""
 LOOK_S = 0.005
@@ -46,7 +49,7 @@ class Reply(Protocol):
         """A piece of the answer; with a finish reason, the last one, and with it the tokens of the whole request.
 
         `logprobs` are those of every token of the answer since the last piece; `thought` is what the model thought
-        since then; `stop_word` is the one that ended the answer. The first piece has those of the prompt's tokens.
+        since then; `stop_word` is the one that ended the answer. The first pieces have those of the prompt's tokens.
         """
 
     def fail(self, message: str) -> None:
@@ -104,6 +107,12 @@ class Request:
         self.text.add(parts.answer)
         self.thought.add(parts.thought)
         return parts
+
+    def send_of_prompt(self) -> None:
+        """Send the log-probabilities of the prompt but for the part that goes with the next piece of a stream."""
+        while self.job.stream and len(self.prompt_logprobs) > PROMPT_PART:
+            part, self.prompt_logprobs = self.prompt_logprobs[:PROMPT_PART], self.prompt_logprobs[PROMPT_PART:]
+            self.reply.send("", "", prompt_logprobs=part)
 
     def piece_of_thought(self, text: str, *, final: bool) -> str:
         """What to send of the thoughts now, when `text` is what their window decodes to. No stop word ends them."""
@@ -220,6 +229,7 @@ class Delivery:
             piece = request.piece(text, final=bool(step.finish_reason))
             reason = STOP if request.stop_words.found else step.finish_reason
             thought = request.piece_of_thought(thinking, final=bool(reason))
+            request.send_of_prompt()
             if reason:
                 found, of_prompt = request.stop_words.found, request.prompt_logprobs
                 request.reply.send(piece, reason, request.usage, request.logprobs, thought, found, of_prompt)
