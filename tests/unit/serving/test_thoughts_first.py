@@ -61,6 +61,13 @@ def test_a_model_that_does_not_think_answers_at_once():
     assert text == "nonsense"
 
 
+def test_a_model_that_does_not_think_has_all_tokens_for_its_answer():
+    text, reason, asked = answered({"Hi": "12"}, max_tokens=1)
+
+    assert (text, reason) == ("1", "length")
+    assert asked == [("Hi", 1, ""), ("Hi", 1, OBEYS.grammar)]
+
+
 def test_a_thought_that_ends_without_its_mark_gets_one():
     text, _, asked = answered({"Hi": "<hm", "Hi<hm>": "1"})
 

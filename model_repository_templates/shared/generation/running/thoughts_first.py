@@ -101,7 +101,7 @@ class ThoughtsFirst:
         step = replace(step, tokens=taken, logprobs=logprobs)
         if not (thought.over or step.finish_reason):
             return step
-        has_room = thought.answer.max_tokens > 0 and step.finish_reason != "length"
+        has_room = thought.answer.max_tokens > 0 and (thought.over or step.finish_reason != "length")
         self.cancel(step.number)
         if has_room:
             self._begin(step.number, (*thought.prompt, *thought.made), thought.answer)
