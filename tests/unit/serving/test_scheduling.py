@@ -517,3 +517,14 @@ def test_a_stream_has_the_log_probabilities_of_a_long_prompt_in_parts(stream, co
 
     assert (reply.text, reply.prompt_logprobs) == (text, found)
     assert reply.counts == counts[: -1 if stream and text == "a" else None]
+
+
+def test_no_text_is_lost_where_some_tokens_alone_have_log_probabilities():
+    """As the first one has behind a prompt that was scored."""
+    reply, first = RecordedReply(), TokenLogprob(ord("a"), -1.0)
+    request = delivery.Request(Job((), Sampling(9), stream=True), reply, TOKENIZER.split((), thinks=False))
+    given = delivery.Delivery(TOKENIZER, list, lambda: None)
+    given.give({request: [Progress(1, b"a", logprobs=[first]), Progress(1, b"bc", "stop")]})
+    given.close(5)
+
+    assert (reply.text, reply.logprobs) == ("abc", [[first]])

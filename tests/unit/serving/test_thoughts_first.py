@@ -1,11 +1,12 @@
 """Thoughts before an answer that obeys a grammar: which tokens are whose, and how often the runtime is asked."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from generation.model_files.channels import Thinking
 from generation.running.thoughts_first import ThoughtsFirst
-from generation.runtime import Controls, Sampling
+from generation.runtime import Controls, Sampling, TokenLogprob
 
 from tests.fakes.generation_runtime import FakeRuntime
 
@@ -122,3 +123,42 @@ def test_a_cancelled_request_is_freed_in_its_thought_and_in_its_answer():
 
         assert not inner.left
         assert runtime.step() == []
+
+
+class Scores(Runtime):
+    """Has the log-probabilities of the prompt where it is asked for them."""
+
+    def __init__(self, answers):
+        super().__init__(answers)
+        self.to_score = set()
+
+    def add(self, number, prompt, sampling):
+        super().add(number, prompt, sampling)
+        self.to_score |= {number} if sampling.controls.prompt_logprobs is not None else set()
+
+    def step(self):
+        steps = super().step()
+        scored = {step.number: [TokenLogprob(ord("H"), None)] for step in steps if step.number in self.to_score}
+        self.to_score.clear()
+        return [replace(step, prompt_logprobs=scored.get(step.number, ())) for step in steps]
+
+
+@pytest.mark.parametrize("thought", ["", "<hm>"])
+def test_the_prompt_is_scored_once(thought):
+    runtime = ThoughtsFirst(Scores({"Hi": f"{thought}x", "Hi<hm>": "1"}), MARKS)
+    runtime.add(7, b"Hi", Sampling(20, thinks=True, controls=Controls(grammar="x", prompt_logprobs=0)))
+    steps = [step for _ in range(6) for step in runtime.step()]
+
+    assert [step.prompt_logprobs for step in steps if step.prompt_logprobs] == [[TokenLogprob(ord("H"), None)]]
+    assert steps[-1].finish_reason == "stop"
+
+
+def test_nothing_is_kept_of_a_request_that_fails_in_its_thought():
+    inner = Runtime({"Hi": "<hm>1"})
+    runtime = ThoughtsFirst(inner, MARKS)
+    inner.refuses.add(b"no")
+    runtime.add(7, b"no", Sampling(20, thinks=True, controls=OBEYS))
+    assert [step.failure for step in runtime.step()] == ["no room for this one"]
+    runtime.add(7, b"Hi", Sampling(20))
+
+    assert b"".join(bytes(step.tokens) for _ in range(5) for step in runtime.step()) == b"<hm>1"

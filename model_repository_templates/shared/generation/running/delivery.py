@@ -95,12 +95,11 @@ class Request:
     def add(self, step: Progress) -> None:
         """Take what a step made."""
         self.prompt_logprobs = step.prompt_logprobs or self.prompt_logprobs
-        if step.logprobs:  # what is not shown is left out here as well
-            for entry in step.logprobs:
-                if self._take(self.split([entry.token])).answer:
-                    self.logprobs.append(entry)
-        else:
+        if len(step.logprobs) == len(step.tokens):  # what is not shown is left out here as well
+            self.logprobs += [entry for entry in step.logprobs if self._take(self.split([entry.token])).answer]
+        else:  # those of some tokens, or of none
             self._take(self.split(step.tokens))
+            self.logprobs += step.logprobs
         self.tokens += len(step.tokens)
 
     def _take(self, parts: Parts) -> Parts:

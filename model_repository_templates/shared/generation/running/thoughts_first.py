@@ -37,9 +37,9 @@ class _Thought:
 
     @property
     def answer(self) -> Sampling:
-        """How the answer behind it is made."""
+        """How the answer behind it is made. The prompt's tokens were reported with the thought."""
         controls, made = self.sampling.controls, len(self.made)
-        controls = replace(controls, min_tokens=max(0, controls.min_tokens - made))
+        controls = replace(controls, min_tokens=max(0, controls.min_tokens - made), prompt_logprobs=None)
         return replace(self.sampling, max_tokens=self.sampling.max_tokens - made, controls=controls)
 
 
@@ -64,7 +64,7 @@ class ThoughtsFirst:
     def step(self) -> list[Progress]:
         """As Runtime."""
         steps = [self._new(step) for step in self._runtime.step() if step.number in self._numbers]
-        return [step for step in steps if step.tokens or step.finish_reason or step.failure]
+        return [step for step in steps if step.tokens or step.finish_reason or step.failure or step.prompt_logprobs]
 
     def cancel(self, number: int) -> None:
         """As Runtime."""
@@ -86,9 +86,11 @@ class ThoughtsFirst:
         number = self._numbers[step.number]
         if step.finish_reason or step.failure:
             del self._numbers[step.number]
+        if step.failure:
+            self._thoughts.pop(number, None)
         step = replace(step, number=number)
         thought = self._thoughts.get(number)
-        return step if thought is None or step.failure else self._thinking(step, thought)
+        return step if thought is None else self._thinking(step, thought)
 
     def _thinking(self, step: Progress, thought: _Thought) -> Progress:
         """A step of a thought; at its end, which the model may have left out, the answer begins."""
