@@ -189,6 +189,13 @@ def test_an_effort_is_an_argument_of_the_chat_template(path):
     )
 
 
+def test_ignore_eos_beside_a_schema_is_refused_by_name():
+    refused = Triton([InputError("ignore_eos and json_schema exclude one another: an answer ends with its JSON.")])
+    status, why = post(refused, CHAT)
+
+    assert (status, json.loads(why)["error"]["param"]) == (400, "ignore_eos")
+
+
 def test_null_is_absence_in_arguments_of_a_template_too():
     triton = Triton(HELLO)
     status, text = post(triton, {**CHAT, "chat_template_kwargs": {"enable_thinking": None}})

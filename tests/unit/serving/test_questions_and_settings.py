@@ -3,6 +3,7 @@ import math
 
 import pytest
 from generation.requests.question import Question, RefusedError, check, job
+from generation.runtime import Controls
 from generation.settings import Limits, SettingsError, check_numpy, engine_of, read_settings
 
 LIMITS = Limits(max_input_tokens=10, max_sequence_tokens=16, default_max_tokens=100)
@@ -39,6 +40,10 @@ def test_the_models_own_default_bounds_an_answer_nobody_bounded():
     [
         (Question(""), "the prompt is empty"),
         (Question(" \n"), "the prompt is empty"),
+        (
+            Question("hi", controls=Controls(ignore_eos=True, grammar="x")),
+            "ignore_eos and json_schema exclude one another",
+        ),
         (Question("hi", stop_words=("bye", "")), "stop_words has an empty text"),
         (Question("hi", prompt_ids=(1,)), "prompt_ids are given with text_input"),
         (Question("", prompt_ids=(1,), messages=({"role": "user", "content": "x"},)), "prompt_ids are given with"),

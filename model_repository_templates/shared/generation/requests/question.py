@@ -57,8 +57,8 @@ def check(question: Question, limits: Limits, longest_token: int | None) -> None
 
     Raises:
         RefusedError: more text than the longest tokens could hold, empty text or stop word, more than one of text,
-            messages and tokens, tools without messages, max_tokens below 1, or a temperature that is negative, not a
-            number or above the limit.
+            messages and tokens, tools without messages, a schema with ignore_eos, max_tokens below 1, or a temperature
+            that is negative, not a number or above the limit.
     """
     size = _bytes(question)
     if longest_token is not None and size > limits.max_input_tokens * longest_token:
@@ -88,6 +88,14 @@ def check(question: Question, limits: Limits, longest_token: int | None) -> None
         )
     if "" in question.stop_words:
         raise RefusedError("stop_words has an empty text; expected texts that end an answer. Leave it out.")
+    _check_pairs(question)
+
+
+def _check_pairs(question: Question) -> None:
+    if question.controls.ignore_eos and question.controls.grammar:
+        raise RefusedError(
+            "ignore_eos and json_schema exclude one another: an answer ends with its JSON. Leave one out."
+        )
     if question.tools and not question.messages:
         raise RefusedError("tools need messages: they are part of a conversation. Send messages, or leave tools out.")
 

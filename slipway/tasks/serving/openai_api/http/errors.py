@@ -43,7 +43,7 @@ PROMPT_TOO_LONG, ANSWER_TOO_LONG = "this model takes at most", "prompt and max_t
 """What a model's refusals for length contain (generation's question.py): Triton passes on a text and nothing else."""
 OUTSIDE_VOCABULARY = "the prompt has the token"
 """The same for a token that the model does not have (generation/requests/conversation.py)."""
-OF_PARAMETERS = ("logit_bias", "reasoning_effort", "tools")
+OF_PARAMETERS = ("ignore_eos", "logit_bias", "reasoning_effort", "tools")
 """Parameters with whose names the model's refusals begin."""
 
 
