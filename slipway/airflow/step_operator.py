@@ -193,8 +193,9 @@ class StepOperator(KubernetesPodOperator):
     def get_openlineage_facets_on_complete(self, task_instance: object) -> "OperatorLineage":
         """What a promotion made live of which revision, for Airflow's OpenLineage provider where a site has it."""
         del task_instance  # its XComs cannot be read any more
-        promotes = self.planned and self.outlets
-        return lineage.promoted(*self.planned, current_site().hub.endpoint) if promotes else lineage.nothing()
+        if not self.planned or not self.outlets:
+            return lineage.nothing()
+        return lineage.promoted(*self.planned, current_site().hub.endpoint)
 
     def get_openlineage_facets_on_failure(self, task_instance: object) -> "OperatorLineage":
         """Nothing: what failed made nothing live."""

@@ -149,7 +149,8 @@ def make_topology(engine, tmp_path_factory):
         (stand_in / "config.pbtxt").write_text(config.replace('backend: "tensorrtllm"', 'backend: "python"'))
         shutil.copy(STAND_INS / "tensorrt_llm_backend.py", stand_in / "1" / "model.py")
         openvino = TEMPLATES / "openvino" / "model" / "1"
-        shutil.copy(openvino / "openvino_runtime.py", stand_in / "1")
+        for file in ("openvino_runtime.py", "prompt_scores.py"):
+            shutil.copy(openvino / file, stand_in / "1")
         shutil.copytree(openvino / "generation", stand_in / "1" / "generation")
         return repository
 
