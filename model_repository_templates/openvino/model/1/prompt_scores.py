@@ -86,4 +86,5 @@ def _likeliest(row: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.intp]
     """The likeliest tokens, of equal ones the first; to sort the whole vocabulary would take ten times as long."""
     at = max(0, len(row) - count)
     candidates = np.flatnonzero(row >= np.partition(row, at)[at])
-    return candidates[np.argsort(-row[candidates], kind="stable")[:count]]
+    found: npt.NDArray[np.intp] = candidates[np.argsort(-row[candidates], kind="stable")[:count]]
+    return found
