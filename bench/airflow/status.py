@@ -1,7 +1,7 @@
 """`python -m bench.airflow.status`: how long `slipway status` takes for 10 and for 100 models.
 
 Channels lie in moto's S3. A stand-in for Airflow answers each request after `--airflow-ms`, as an API server on a
-laptop does; one for the cluster has no leases. The peer is one process of boto3 and httpx that reads the same channels
+laptop does; the embedded cluster has no leases. The peer is one process of boto3 and httpx that reads the same channels
 and runs one model at a time. Both are also said in seconds of CPU, which other work of the machine changes least.
 """
 
@@ -12,12 +12,10 @@ import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 
@@ -29,19 +27,11 @@ from slipway.tasks.contracts.base import canonical_json
 from slipway.tasks.contracts.stored.artifact import Layout
 from slipway.tasks.contracts.stored.channel import Channel
 from tests.fakes.airflow_server import PASSWORD, USER, AirflowServer, Frame, Script, ScriptedRun
+from tests.support.cluster_process import ClusterProcess
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 PYTHON = REPOSITORY / ".slipway" / "envs" / "local" / "bin" / "python"
 GOALS_S = {10: 2.0, 100: 4.0}
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: bench
-clusters: [{{name: bench, cluster: {{server: "{server}"}}}}]
-users: [{{name: bench, user: {{}}}}]
-contexts: [{{name: bench, context: {{cluster: bench, user: bench}}}}]
-"""
-NO_LEASES = b'{"apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList", "metadata": {}, "items": []}'
 BUCKET = "slipway"
 IN_TURN = """
 import os, boto3, httpx
@@ -101,30 +91,14 @@ def main() -> int:
     return 0
 
 
-class NoLeases(BaseHTTPRequestHandler):
-    """An API server that has no object."""
-
-    def do_GET(self) -> None:
-        """Answer every request alike."""
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(NO_LEASES)))
-        self.end_headers()
-        self.wfile.write(NO_LEASES)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @contextmanager
 def cluster(folder: Path) -> Iterator[Path]:
-    """A stand-in for the cluster while the block runs: its kubeconfig."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), NoLeases) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        file = folder / "kubeconfig"
-        file.write_text(KUBECONFIG.format(server=f"http://127.0.0.1:{server.server_port}"))
-        yield file
-        server.shutdown()
+    """The embedded cluster, without an object of ours, while the block runs: its kubeconfig."""
+    running = ClusterProcess(folder, {}, "bench")
+    try:
+        yield running.kubeconfig
+    finally:
+        running.stop()
 
 
 def write(models: int, layout: Layout, endpoint: str, airflow: AirflowServer) -> None:
