@@ -26,7 +26,7 @@ def answer(engine, **generation):
     file = folder / "generation_config.json"
     file.unlink(missing_ok=True)  # it is a link to the checkpoint's
     file.write_text(json.dumps(generation))
-    runtime = load(folder, description["scheduler"], description["properties"])
+    runtime = load(folder, description["scheduler"], description["properties"], scores_prompts=False)
     runtime.add(1, PROMPT, SAMPLING)
     tokens = []
     while runtime.has_work():
