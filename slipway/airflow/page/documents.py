@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class _Kept(NamedTuple):
-    """A document as it was read: when, with which ETag, and how many bytes it has."""
+    """A document as it was read: when, with which ETag, and how many bytes it has; without an ETag there was none."""
 
     read_s: float
     etag: str
@@ -92,15 +92,15 @@ class Documents:
         client = self._client()
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         kept = self._kept.get(uri)
+        changed = {"IfNoneMatch": kept.etag} if kept and kept.etag else {}
         try:
-            answer = client.get_object(Bucket=bucket, Key=key, **({"IfNoneMatch": kept.etag} if kept else {}))
+            answer = client.get_object(Bucket=bucket, Key=key, **changed)
         except client.exceptions.ClientError as error:
             code = _code(error)
             if kept and code in UNCHANGED:
                 return self._keep(uri, kept._replace(read_s=self._clock())).stored
             if code in MISSING:
-                self._forget(uri)
-                return Stored()
+                return self._keep(uri, _Kept(self._clock(), "", len(uri), Stored())).stored
             raise
         with answer["Body"] as body:
             data: bytes = body.read(MAX_BYTES + 1)
@@ -117,10 +117,6 @@ class Documents:
             while self._kept_bytes > MAX_KEPT_BYTES:
                 self._drop(next(iter(self._kept)))
         return kept
-
-    def _forget(self, uri: str) -> None:
-        with self._lock:
-            self._drop(uri)
 
     def _drop(self, uri: str) -> None:
         if dropped := self._kept.pop(uri, None):

@@ -19,6 +19,8 @@ DAYS = 30
 """How far back the strip of a model's events goes."""
 STRIP_DAY_PX = 6.0
 PAGE_ROWS = 100
+BARS = {"promoted": (1, 16), "refused": (9, 8), "rolled-back": (1, 8)}
+"""Where the bar of an event begins, and how tall it is, in pixels of a strip."""
 
 
 class Mark(NamedTuple):
@@ -26,6 +28,12 @@ class Mark(NamedTuple):
 
     x: float
     event: ChannelEvent
+
+
+def bar(event: str, x: float) -> str:
+    """The bar of an event, as a part of a path of SVG."""
+    y, height = BARS[event]
+    return f"M{x} {y}h4v{height}h-4z"
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,12 @@ class ModelRow:
         """The events of the last DAYS days, oldest first."""
         days = [(DAYS - (now - event.at) / timedelta(days=1), event) for event in reversed(self.history)]
         return tuple(Mark(round(day * STRIP_DAY_PX, 1), event) for day, event in days if day >= 0)
+
+    def bars(self, now: datetime) -> dict[str, str]:
+        """The strip as one path of SVG for each kind of event: a page has thousands of bars."""
+        marks = self.strip(now)
+        kinds = dict.fromkeys(mark.event.event for mark in marks)
+        return {kind: "".join(bar(kind, mark.x) for mark in marks if mark.event.event == kind) for kind in kinds}
 
     def strip_words(self, now: datetime) -> str:
         """The same as a sentence, such as `in 30 days: 3 promoted, 1 refused`."""

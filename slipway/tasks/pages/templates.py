@@ -7,6 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from slipway.tasks.pages.models import bar
 from slipway.tasks.pages.texts import shown, split_words
 
 FOLDER = Path(__file__).parent
@@ -33,7 +34,7 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.globals["split_words"] = split_words
+_TEMPLATES.globals |= {"bar": bar, "split_words": split_words}
 
 
 def render(template: str, *, policy: str = POLICY, **values: object) -> str:

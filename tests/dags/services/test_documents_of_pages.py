@@ -54,6 +54,17 @@ def test_what_was_read_lately_is_shown_at_once_and_read_again_in_the_background(
     assert store.answers == [200, 200]
 
 
+def test_that_there_is_none_is_known_as_well(store, bucket):
+    store.read()
+    store.now_s += FRESH_S
+    assert (store.read(), store.answers) == ([Stored()], [404])
+
+    bucket.put_object(Key="one", Body=b"a")
+    store.now_s += 1
+    assert store.read() == [Stored()]
+    until(lambda: store.read() == [Stored("a")])
+
+
 def test_a_document_that_cannot_be_read_is_a_problem_of_it_alone(store, bucket):
     bucket.put_object(Key="one", Body=b"a")
     bucket.put_object(Key="large", Body=b"x" * (MAX_BYTES + 1))
