@@ -131,7 +131,7 @@ def spent(command: list[str], environment: dict[str, str]) -> tuple[float, float
 
 
 def cpu_of_children_s() -> float:
-    """Of those that have ended; moto has not."""
+    """CPU seconds of the child processes that have ended; moto's is still running."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -243,4 +243,4 @@ REPORTED = (
         "https://github.com/envoyproxy/envoy/issues/41068",
     ),
 )
-"""Of public reports about other servers, tried here."""
+"""Requests that public reports blame for harm to other servers."""

@@ -28,7 +28,7 @@ from slipway.tasks.contracts.api_keys import CLIENT_HEADER
 
 FLOOD, QUESTIONS, TIMEOUT_S = 128, 20, 120.0
 AT_ONCE, ROOM = 16, 450
-"""Of the demo's model, and of the laptop's pods."""
+"""The limits of the demo's model and of the laptop's pods."""
 GOAL = 3.0
 QUESTION = {"role": "user", "content": "Tell me everything."}
 LONG = {"model": NAME, "messages": [QUESTION], "max_tokens": 64, "temperature": 1.9, "seed": 3}

@@ -17,8 +17,9 @@ from airflow.providers.common.compat.sdk import (
 )
 from kubernetes.client import ApiException
 
-from slipway.airflow import lineage, pods, results
+from slipway.airflow import pods, results
 from slipway.airflow.approval import Approval
+from slipway.airflow.notify import lineage
 from slipway.airflow.notify.links import report_url
 from slipway.airflow.other_runs import OtherRuns
 from slipway.airflow.outages import PATIENCE_S, NoAnswerError, Outage, PatientRest

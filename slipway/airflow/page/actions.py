@@ -19,7 +19,7 @@ APPROVAL = "approval"
 """The task that asks a person."""
 FORM_BYTES = 16 << 10
 FORM_S = 3600
-"""For how long a form may lie open."""
+"""How long a form may stay open, in seconds."""
 PASSED_ON = ("authorization", "cookie")
 """Headers by which Airflow knows a person."""
 
@@ -50,7 +50,7 @@ ACTIONS: Mapping[str, Action] = {
         "Roll back", "The release that was live before takes all requests.", needs_reason=True, prefix=ROLLBACKS
     ),
 }
-"""By their part of a form's address, in the order in which they are shown."""
+"""Each action by its part of a form's address, in the order in which they are shown."""
 
 
 class Order(NamedTuple):

@@ -37,7 +37,7 @@ class PromptScores:
     def __init__(self, model: Any, prompt: Sequence[int], alternatives: int) -> None:
         self.prompt, self._alternatives = prompt, alternatives
         self.found = [TokenLogprob(prompt[0], None)]
-        """Of the tokens that have been read, and of the next one."""
+        """The scores of the tokens that have been read, and of the next one."""
         self._request: Any = None
         self._model, self._read = model, 0
         self._last: npt.NDArray[np.float64] = np.empty(0)
@@ -62,7 +62,7 @@ class PromptScores:
         return self._entry(self._last, token)
 
     def _log_probabilities(self, part: Sequence[int]) -> npt.NDArray[np.float64]:
-        """Of shape [tokens of the part, vocabulary]."""
+        """Return log-probabilities of shape [tokens of the part, vocabulary]."""
         end = self._read + len(part)
         given = {
             "input_ids": np.array([part], dtype=np.int64),

@@ -29,7 +29,7 @@ def promoted(plan: "Plan", release_uri: str, hub: str) -> "OperatorLineage":
 
 
 def nothing() -> "OperatorLineage":
-    """Of a step that moves no model; the provider warns of None."""
+    """The lineage of a step that moves no model. The provider warns about None."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - as above
 
     return OperatorLineage()
