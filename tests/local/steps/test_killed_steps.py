@@ -107,23 +107,23 @@ def undo(by_hand, step):
         by_hand.make("roll-out")
 
 
-def slow_weights(chain):
-    """The Hub sends weights slowly within the block, so that a download can be seen in its midst."""
+def weights_withheld(chain):
+    """The Hub sends a byte of the weights a second within the block: no download ends there, on any machine."""
     if chain.stack is None:
         return contextlib.nullcontext()
     token = json.loads((chain.stack.folder / "hub" / "server.json").read_text())["admin_token"]
     url, headers = f"{chain.stack.hub_endpoint}/_faults", {"Authorization": f"Bearer {token}"}
-    fault = {"repo": "slipway/demo-llama", "file": "model.safetensors", "kind": "slow", "bytes_per_s": 300_000}
+    fault = {"repo": "slipway/demo-llama", "file": "model.safetensors", "kind": "slow", "bytes_per_s": 1}
 
     @contextlib.contextmanager
-    def slow():
+    def withheld():
         httpx.post(url, json=fault, headers=headers).raise_for_status()
         try:
             yield
         finally:
             httpx.delete(url, headers=headers).raise_for_status()
 
-    return slow()
+    return withheld()
 
 
 def assert_stored_once(by_hand, stage):
@@ -158,7 +158,7 @@ def test_a_killed_plan_leaves_a_whole_release_or_none_and_the_next_one_has_the_s
 
 def test_a_killed_download_leaves_no_artifact_and_is_repeated(chain, by_hand):
     by_hand.reach("download")
-    with slow_weights(chain):
+    with weights_withheld(chain):
         kill_midway(by_hand, "download", [line_and("begins", 1.0, 3.0)])
     made = chain.manifest("download", by_hand.key("download"))  # its files are looked at: it is whole or absent
     assert made is None or chain.stack is None  # only the embedded Hub can be slowed down
