@@ -5,6 +5,9 @@
     python3 -m tests tests/local/hub          a folder, a file, or a test by its id
     python3 -m tests unit -- -k keys          arguments after -- go to pytest; a path among them says what to run
 
+When several parts have ended, up to five failed tests run once more, with nothing beside them. Those that pass then are
+named as unstable; what they printed the first time stands above.
+
 Environments are made as the parts need them. As many parts run side by side as CPUs and memory bear. What each printed,
 and JUnit's reports, are in .slipway/tests; what took how long is in .slipway/test-durations.txt.
 """
@@ -13,12 +16,14 @@ import os
 import sys
 import time
 
-from tests.runner import REPORTS, durations, schedule
-from tests.runner.jobs import INSTALLER, NO_TESTS, Job, Making, Testing
+from tests.runner import durations, schedule
+from tests.runner.jobs import INSTALLER, NO_TESTS, TESTS_FAILED, Job, Making, Testing
 from tests.runner.parts import UnknownPartError, chosen
 from tests.support.paths import REPOSITORY
 
 DURATIONS = REPOSITORY / ".slipway" / "test-durations.txt"
+MOST_AGAIN = 5
+"""More failures than these are no accident of one moment."""
 
 
 def main(arguments: list[str]) -> int:
@@ -38,17 +43,33 @@ def main(arguments: list[str]) -> int:
     tests[0].shown = len(tests) == 1
     for job in tests:
         job.report.unlink(missing_ok=True)
-    REPORTS.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     schedule.run(jobs, schedule.Room.of_this_machine(), ended=say)
+    total = sum((durations.counts(job.report) for job in tests), durations.Counts())
+    if len(tests) > 1 and total.failed <= MOST_AGAIN:
+        total += once_more([job for job in tests if job.code == TESTS_FAILED])
     seconds = time.monotonic() - began
     written = durations.table(jobs, began, seconds, len(os.sched_getaffinity(0)))
     DURATIONS.write_text(written)
     if len(tests) > 1:
         print(written)
-    total = sum((durations.counts(job.report) for job in tests), durations.Counts())
     print(f"tests: {total} in {seconds:.0f} s ({', '.join(names) or 'all'})", flush=True)
     return 1 if any(job.code not in ((0, NO_TESTS) if options else (0,)) for job in jobs) else 0
+
+
+def once_more(parts: list[Testing]) -> durations.Counts:
+    """Run the failed tests of each part alone. A part without another failure ends well; by how much the counts change."""
+    change = durations.Counts()
+    for part in parts:
+        again = part.again()
+        again.report.unlink(missing_ok=True)
+        schedule.run([again], schedule.Room(0, 0), ended=say)
+        part.code = again.code
+        passed = durations.failures(part.report) - durations.failures(again.report) if again.report.exists() else ()
+        change += durations.Counts(passed=len(passed), failed=-len(passed))
+        for test in sorted(passed):
+            print(f"tests: unstable, failed and then passed alone: {test}", flush=True)
+    return change
 
 
 def say(job: Job) -> None:

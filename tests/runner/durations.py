@@ -55,6 +55,16 @@ def counts(report: Path) -> Counts:
     return found
 
 
+def failures(report: Path) -> set[str]:
+    """The tests that failed."""
+    cases = ET.parse(report).getroot().iter("testcase")
+    return {
+        f"{case.get('classname')}::{case.get('name')}"
+        for case in cases
+        if {"failure", "error"} & {part.tag for part in case}
+    }
+
+
 def readings(report: Path) -> Iterator[Taken]:
     """What tests/support/timing.py wrote of phases and fixtures, each fixture's seconds left out of its test's setup."""
     if not report.exists():

@@ -1,5 +1,6 @@
 """What the schedule runs: environments that are made, and parts of the tests in them."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -16,7 +17,8 @@ from tests.runner.parts import Part
 from tests.support.paths import ENVIRONMENTS, REPOSITORY
 
 INSTALLER = "uv"
-NO_TESTS = 5  # pytest's exit code when a selection matched nothing
+TESTS_FAILED, NO_TESTS = 1, 5
+"""pytest's exit codes; the second is for a selection that matched nothing."""
 LAID_OVER = (
     "import sys; sys.path.append(sys.argv.pop(1)); sys.path.insert(0, sys.argv.pop(1)); "
     "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
@@ -55,6 +57,7 @@ class Job(ABC):
     def run(self) -> None:
         """Run it to its end; its output goes to its log, or where ours goes if it is shown."""
         self.began_at = time.monotonic()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self.log.open("wb") as log:
                 self._run(None if self.shown else log)
@@ -106,6 +109,13 @@ class Testing(Job):
         needs = tuple(f"environment {name}" for name in dict.fromkeys(part.environments))
         return cls(part.name, part.seconds, part.cpus, part.memory_mb, needs, part.nice, part=part, arguments=arguments)
 
+    def again(self) -> "Testing":
+        """The job of its failed tests alone."""
+        failed = ["--last-failed", "--last-failed-no-failures", "none"]
+        return dataclasses.replace(
+            self, name=f"{self.name}, again", needs=(), code=None, arguments=[*self.arguments, *failed]
+        )
+
     @property
     def report(self) -> Path:
         """JUnit's report."""
@@ -117,4 +127,4 @@ class Testing(Job):
         python = ENVIRONMENTS / self.part.python / "bin" / "python"
         command = [str(python), "-c", LAID_OVER, str(overlay), str(REPOSITORY)]
         command += ["-p", "tests.support.timing", "-p", "tests.support.service_logs", f"--junitxml={self.report}", "-q"]
-        return [*command, "-o", f"cache_dir={REPORTS / 'cache' / self.log.stem}", *self.arguments]
+        return [*command, "-o", f"cache_dir={REPORTS / 'cache' / self.part.name}", *self.arguments]

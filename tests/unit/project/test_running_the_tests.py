@@ -1,13 +1,15 @@
 """`python3 -m tests`: which parts a name means, and what runs beside what."""
 
+import dataclasses
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.runner import schedule
-from tests.runner.jobs import Job
+from tests.__main__ import once_more
+from tests.runner import durations, jobs, schedule
+from tests.runner.jobs import TESTS_FAILED, Job
 from tests.runner.parts import PARTS, TIERS, Part, UnknownPartError, chosen
 from tests.support.paths import REPOSITORY
 from tests.support.waiting import until
@@ -154,3 +156,24 @@ def test_tests_whose_runner_was_killed_are_interrupted_as_on_a_terminal(tmp_path
     process.wait()
 
     until(ended.exists)
+
+
+@pytest.mark.parametrize(
+    ("also", "code", "counted"), [("", 0, (2, 0)), ("def test_c(): assert False", TESTS_FAILED, (2, 1))]
+)
+def test_a_test_that_fails_once_is_unstable_and_one_that_fails_alone_too_has_failed(
+    tmp_path, capsys, also, code, counted
+):
+    file = tmp_path / "test_probe.py"
+    file.write_text(
+        "from pathlib import Path\ndef test_a(): pass\ndef test_b():\n"
+        f"    seen = Path({str(tmp_path / 'seen')!r}).exists()\n    Path({str(tmp_path / 'seen')!r}).touch()\n    assert seen\n{also}\n"
+    )
+    part = jobs.Testing.of(Part(f"probe {tmp_path.name}", 1, nice=0), [str(file)])
+    schedule.run([dataclasses.replace(part, needs=())], ROOM, ended=lambda job: setattr(part, "code", job.code))
+
+    total = durations.counts(part.report) + once_more([part])
+
+    assert (part.code, total.passed, total.failed) == (code, *counted)
+    (unstable,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("tests: unstable"))
+    assert unstable.endswith("test_probe::test_b")
