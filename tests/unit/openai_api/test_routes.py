@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import logging
+import tracemalloc
 import zlib
 from math import nan
 
@@ -12,7 +13,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from slipway.tasks.contracts.errors import InputError, UnavailableError
+from slipway.tasks.serving.openai_api.answers.openai import Answer, ChatForm, Piece
 from slipway.tasks.serving.openai_api.application import BODY_BYTES, Routes
+from slipway.tasks.serving.openai_api.generation.inputs import MOST_LOGPROBS
 from slipway.tasks.serving.openai_api.http.bodies import UNPACKED_BYTES
 from tests.unit.openai_api.models import OURS, PROMPT_MODEL, VLLM, VLLM_OUTPUTS, config_of
 
@@ -484,6 +487,35 @@ def test_log_probabilities_come_with_the_text_of_their_tokens():
 
     assert whole["logprobs"]["content"] == [ENTRY]
     assert [choice["logprobs"] and choice["logprobs"]["content"] for choice in stream] == [None, [ENTRY], None]
+
+
+def test_a_document_of_more_log_probabilities_than_may_be_kept_is_refused_and_a_stream_of_them_is_sent():
+    tokens = [{**ENTRY, "top_logprobs": [ENTRY] * 20}] * (MOST_LOGPROBS // 4 // 21)
+    some = {"text_output": " Hi" * len(tokens), "finish_reason": "", "logprobs": json.dumps(tokens)}
+    answer, model = [[some], [some], [END]], config_of((*OURS, "logprobs", "top_logprobs"))
+    body = {**CHAT, "logprobs": True, "top_logprobs": 20}
+    enough, refused = post(Triton(answer, model), {**body, "n": 2}), post(Triton(answer, model), {**body, "n": 3})
+    stream = deltas(post(Triton(answer, model), {**body, "n": 3, "stream": True})[1])
+
+    assert (enough[0], refused[0]) == (200, 400)
+    assert f"more than {MOST_LOGPROBS} log-probabilities" in refused[1]
+    assert sum(len((choice["logprobs"] or {"content": ()})["content"]) for choice in stream) == 6 * len(tokens)
+
+
+def test_a_stream_keeps_none_of_the_log_probabilities_that_it_has_sent():
+    answer = Answer(ChatForm, "demo", "demo-1")
+    answer.begin()
+
+    def entry():
+        return {**ENTRY, "bytes": list(b"Hi"), "top_logprobs": [dict(ENTRY) for _ in range(20)]}
+
+    tracemalloc.start()
+    for _ in range(200):
+        answer.event(Piece(" Hi", logprobs=(entry(),)))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 100_000  # 200 of these entries take more than a megabyte
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -9,7 +9,7 @@ from aiohttp import web
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.serving.openai_api.answers.openai import Piece, written
 from slipway.tasks.serving.openai_api.generation.generate import Generated
-from slipway.tasks.serving.openai_api.generation.inputs import Question
+from slipway.tasks.serving.openai_api.generation.inputs import MOST_LOGPROBS, Question
 from slipway.tasks.serving.openai_api.http.errors import ApiError, unavailable
 from slipway.tasks.serving.openai_api.requests.tool_calls import Reader
 
@@ -41,12 +41,24 @@ class AnyAnswer(Protocol):
 
 
 async def document(answer: AnyAnswer, generated: AsyncGenerator[Generated, None]) -> web.Response:
-    """The whole answer in one document."""
+    """The whole answer in one document.
+
+    Raises:
+        ApiError: it has more log-probabilities than may be kept of it.
+    """
+    kept = 0
     async for each in generated:
         if each.begins is not None:
             _begun(answer, each.begins)
         for new in each.pieces:
+            kept += sum(1 + len(token.get("top_logprobs", ())) for token in new.logprobs)
             answer.add(new)
+        if kept > MOST_LOGPROBS:
+            raise ApiError(
+                f"the answer has more than {MOST_LOGPROBS} log-probabilities: tokens, times n, times 1 + top_logprobs. "
+                "Set stream, or lower max_tokens, n or top_logprobs.",
+                param="logprobs",
+            )
     return web.Response(body=written(answer.document()), content_type="application/json")
 
 

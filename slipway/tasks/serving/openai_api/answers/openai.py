@@ -193,8 +193,6 @@ class Choice:
             self.reader = Plain() if new.call_format is None else reader_of(new.call_format)
         parts: Parts = [Thought(new.thought)] if new.thought else []
         parts += self._kept(self.reader.advance(new.text, final=bool(new.finish_reason)))
-        self._parts += parts
-        self._logprobs += new.logprobs
         if new.finish_reason:
             self.finish_reason = TOOL_CALLS if self._has_called and new.finish_reason == STOP else new.finish_reason
             self.stop_word = new.stop_word
@@ -204,8 +202,13 @@ class Choice:
             self.completion_tokens = (self.completion_tokens or 0) + new.completion_tokens
         return parts
 
+    def keep(self, new: Piece) -> None:
+        """Take the next response for the document."""
+        self._parts += self.add(new)
+        self._logprobs += new.logprobs
+
     def document(self) -> dict[str, Any]:
-        """The choice of an answer that is not streamed."""
+        """The choice of an answer that is not streamed: of the responses that were kept."""
         return self.form.whole(self._parts, self.finish_reason, tuple(self._logprobs))
 
     def _kept(self, parts: Sequence[str | Call]) -> Parts:
@@ -250,7 +253,7 @@ class Answer:
 
     def add(self, new: Piece) -> None:
         """Take the next response to the prompt of the last choice."""
-        self._choices[-1].add(new)
+        self._choices[-1].keep(new)
 
     @property
     def usage(self) -> dict[str, int] | None:

@@ -31,8 +31,8 @@ BYTES_PER_TOKEN, LEAST_BYTES = 512, 65_536
 """What is longer than so many bytes for each token that a model takes is not handed on: no vocabulary has such tokens.
 The model itself knows its longest one. A prompt of LEAST_BYTES is always handed on."""
 USUAL_BYTES_PER_TOKEN = 4
-MOST_ECHOED = 131_072
-"""Log-probabilities of prompts in one answer, alternatives included. Each takes half a KiB until the answer is sent."""
+MOST_LOGPROBS = 131_072
+"""Log-probabilities that wait for one answer to be sent, alternatives included. Each takes half a KiB."""
 
 
 @dataclass(frozen=True)
@@ -230,10 +230,10 @@ def _refuse_many_echoed(request: CompletionRequest, model: ServedModel) -> None:
     sizes = [len(each.encode() if isinstance(each, str) else each) for each in request.prompts]
     tokens = sum(min(size, model.max_input_tokens or size) for size in sizes)
     count = tokens * request.answers_per_prompt * (1 + request.logprobs)
-    if count > MOST_ECHOED:
+    if count > MOST_LOGPROBS:
         raise ApiError(
             f"echo with logprobs asks for up to {count} log-probabilities of prompts: tokens, times n, times 1 + "
-            f"logprobs; the limit is {MOST_ECHOED}. Send fewer prompts at once, or lower n or logprobs.",
+            f"logprobs; the limit is {MOST_LOGPROBS}. Send fewer prompts at once, or lower n or logprobs.",
             param=ECHO,
         )
 
