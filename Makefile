@@ -81,7 +81,7 @@ docs: environments
 wheel: dev
 	@rm -rf .slipway/wheel
 	@$(ENVS)/uv/bin/uv build --quiet --wheel --out-dir .slipway/wheel
-	@rm -rf build slipway.egg-info
+	@rm -rf build slipway_models.egg-info
 	@ls .slipway/wheel/*.whl
 
 chart:

@@ -2,12 +2,14 @@
 
 from importlib.metadata import version
 
+DISTRIBUTION = "slipway-models"
+
 
 def provider_info() -> dict[str, object]:
     """The installed wheel as a provider, by airflow/provider_info.schema.json."""
     return {
-        "package-name": "slipway",
+        "package-name": DISTRIBUTION,
         "name": "Slipway",
         "description": "From a Hugging Face revision to a promoted Triton service on Kubernetes",
-        "versions": [version("slipway")],
+        "versions": [version(DISTRIBUTION)],
     }

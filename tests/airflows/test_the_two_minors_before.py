@@ -19,4 +19,4 @@ def test_an_older_airflow_installs_the_extra_and_lists_dags_plugin_and_provider(
     assert found["providers"]["apache-airflow-providers-cncf-kubernetes"]
     assert (found["dags"], found["errors"]) == (DAGS, [])
     assert "slipway" in found["plugins"]
-    assert found["providers"]["slipway"] == "0.1.0"
+    assert found["providers"]["slipway-models"] == "0.1.0"

@@ -29,4 +29,4 @@ def test_a_dag_file_of_three_lines_has_the_dags_of_every_spec_and_of_the_site(fo
 def test_airflow_lists_the_plugin_and_the_provider_and_finds_the_page(found):
     assert "slipway" in found["plugins"]
     assert "no model that you may see" in found["page"]
-    assert found["providers"]["slipway"] == "0.1.0"
+    assert found["providers"]["slipway-models"] == "0.1.0"

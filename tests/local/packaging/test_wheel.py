@@ -40,13 +40,13 @@ def test_site_packages_gets_one_package_and_no_name_of_another_project(wheel):
     with zipfile.ZipFile(wheel) as archive:
         top_level = {PurePosixPath(name).parts[0] for name in archive.namelist()}
 
-    assert top_level == {"slipway", "slipway-0.1.0.dist-info"}
+    assert top_level == {"slipway", "slipway_models-0.1.0.dist-info"}
 
 
 def test_the_licence_is_in_the_wheel(wheel):
     with zipfile.ZipFile(wheel) as archive:
-        metadata = archive.read("slipway-0.1.0.dist-info/METADATA").decode()
-        licence = archive.read("slipway-0.1.0.dist-info/licenses/LICENSE")
+        metadata = archive.read("slipway_models-0.1.0.dist-info/METADATA").decode()
+        licence = archive.read("slipway_models-0.1.0.dist-info/licenses/LICENSE")
 
     assert "License-Expression: Apache-2.0" in metadata
     assert licence == (REPOSITORY / "LICENSE").read_bytes()
