@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TextIO
 
@@ -60,8 +60,8 @@ TORCH = "torch==2.13.0"
 WITH_TORCH = ("tasks", "modelopt", "vllm")
 WITH_TRITON = ("triton", "vllm")
 OF_PODS = ("tasks", "triton", "modelopt", "harness", "vllm")
-"""Compiled on installation, as pip does in an image: a pod cannot write bytecode to its read-only root, nor does the
-launcher of Triton here."""
+"""Compiled, as pip does in an image: a pod cannot write bytecode to its read-only root, nor does the launcher of Triton
+here."""
 NOT_COMPILED = (
     r"/site-packages/(.+/)?(tests?|kubernetes/aio|torch/testing|torch/_inductor/\w+|sympy/physics"
     r"|sympy/combinatorics|pygments/lexers|scipy/signal|numpy/distutils|huggingface_hub/(inference|cli)"
@@ -69,6 +69,11 @@ NOT_COMPILED = (
     r"|/site-packages/transformers/models/(?!auto/|llama/).+/"
 )
 """Nearly half of the code: steps import none of it, or one file of many, which Python then compiles in memory."""
+COMPILED_LATER = (
+    r"/site-packages/(torch|torchgen|sympy|mpmath|scipy|sklearn|transformers|optimum|nncf|networkx|onnx|openvino\w*"
+    r"|great_expectations|pandas|altair|narwhals)/"
+)
+"""What no step imports before quantize: it is compiled while services start and the first steps run."""
 AT_ONCE = 2
 """Environments: one is downloaded while another one is compiled. Those named first are built first."""
 SIGNALLED = 128
@@ -89,8 +94,8 @@ PLATFORM = ("Linux", "x86_64")
 PYTHON_OF_IMAGES = "3.12"
 LAPTOP = "local"
 """Environment of the laptop's stack and of the demo."""
-STAMP = "made-from"
-"""File of a finished environment."""
+STAMP, COMPILED = "made-from", "compiled"
+"""Files of an environment that can be used, and of one that is compiled as a whole."""
 
 
 class SetupError(Exception):
@@ -129,12 +134,13 @@ def build(uv: Path, names: list[str], then: Sequence[str] = ()) -> int:
         held = {name: locks.enter_context(_lock(name)) for name in sorted(names)}
         if then:
             _make_locked(uv, LAPTOP, held.pop(LAPTOP))
-        building = [pool.submit(_make_locked, uv, name, held[name]) for name in names if name in held]
+        building = {name: pool.submit(_make_locked, uv, name, held[name]) for name in names if name in held}
+        rest = [pool.submit(_compile_rest, name, built) for name, built in building.items() if name in OF_PODS]
         code = _exit_code([str(ENVIRONMENTS / LAPTOP / "bin" / "python"), *then]) if then else 0
         if code != SIGNALLED + signal.SIGINT:
-            wait(building, return_when=FIRST_EXCEPTION)
+            wait([*building.values(), *rest], return_when=FIRST_EXCEPTION)
         pool.shutdown(cancel_futures=True)
-        for error in (future.exception() for future in building if future.done() and not future.cancelled()):
+        for error in (future.exception() for future in building.values() if future.done() and not future.cancelled()):
             if error and code != SIGNALLED + signal.SIGINT:
                 raise error
         return code
@@ -258,7 +264,7 @@ def make(uv: Path, name: str) -> None:
         own = str(target / "bin" / "python")
         _run([own, str(REPOSITORY / "images" / "triton-cpu" / "install_triton.py")], "cannot lay out Triton")
     if name in OF_PODS:
-        _compile(target)
+        _compile(target, f"{NOT_COMPILED}|{COMPILED_LATER}")
     stamp.write_text(digest)
     print(f"environments: {name} built in {time.monotonic() - started_at:.0f} s", flush=True)
 
@@ -281,10 +287,18 @@ def _install_torch(install: list[str]) -> None:
         _run([*install, "--index-url", TORCH_CPU_INDEX, cpu_build], f"no index has {cpu_build}")
 
 
-def _compile(target: Path) -> None:
+def _compile_rest(name: str, built: Future[None]) -> None:
+    """Compile what is left of an environment once it can be used, behind everything else that runs."""
+    target = ENVIRONMENTS / name
+    if built.exception() is None and not (target / COMPILED).exists():
+        _compile(target, NOT_COMPILED, niceness=10)
+        (target / COMPILED).touch()
+
+
+def _compile(target: Path, left_out: str, niceness: int = 0) -> None:
     """Store the bytecode of what a pod may import. Some packages ship files that no Python can compile."""
-    command = [str(target / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0", "-x", NOT_COMPILED]
-    subprocess.run([*command, str(target / "lib")], stdout=subprocess.DEVNULL, check=False)
+    command = ["nice", f"-n{niceness}", str(target / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0"]
+    subprocess.run([*command, "-x", left_out, str(target / "lib")], stdout=subprocess.DEVNULL, check=False)
 
 
 def _digest(name: str, version: str) -> str:

@@ -1,5 +1,6 @@
 """Building environments side by side, with a program in the place of uv."""
 
+import shutil
 import sys
 import textwrap
 import threading
@@ -16,6 +17,10 @@ UV = """\
         target = pathlib.Path(sys.argv[-1])
         (target / "bin").mkdir(parents=True)
         (target / "bin" / "python").symlink_to(sys.executable)
+        for package in ("yaml", "torch"):
+            folder = target / "lib" / "site-packages" / package
+            folder.mkdir(parents=True)
+            (folder / "__init__.py").touch()
     elif sys.argv[-1].endswith("front.lock"):
         sys.exit("no such package")
     elif sys.argv[-1].endswith("airflow.lock"):
@@ -89,3 +94,24 @@ def test_two_commands_build_an_environment_once(uv, folder, capfd):
         each.join()
 
     assert capfd.readouterr().out.count("building airflow") == 1
+
+
+def compiled(folder):
+    return sorted(path.parent.parent.name for path in folder.rglob("*.pyc"))
+
+
+def test_toolkits_of_an_environment_of_pods_are_compiled_in_the_end(uv, folder, tmp_path):
+    assert build(uv, ["local", "harness"], waiting_for("harness", folder, tmp_path)) == 0
+
+    assert (tmp_path / "said").read_text() == "True"
+    assert compiled(folder / "harness") == ["torch", "yaml"]
+
+
+def test_toolkits_that_were_not_compiled_to_the_end_are_compiled_by_the_next_command(uv, folder):
+    build(uv, ["harness"])
+    (folder / "harness" / "compiled").unlink()
+    shutil.rmtree(folder / "harness" / "lib" / "site-packages" / "torch" / "__pycache__")
+
+    build(uv, ["harness"])
+
+    assert compiled(folder / "harness") == ["torch", "yaml"]
