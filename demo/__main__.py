@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.document_files import read_document
 
 INTERRUPTED = 130
+FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 
 
 def main() -> int:
@@ -31,10 +33,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="folder of the stack's files")
     parser.add_argument("--canary", action="store_true", help="add a chapter: a canary that fails under real traffic")
+    parser.add_argument("--recording", type=Path, help="write what the chapters print to this file, as SVG")
     parser.add_argument("--began", type=float, default=time.time(), help="when the command began: seconds since 1970")
     arguments = parser.parse_args()
     os.umask(PRIVATE_UMASK)
     console, timeline = console_on(), Timeline(arguments.began)
+    console.record = arguments.recording is not None
     specs = arguments.folder.resolve() / "specs" if arguments.canary else None
     stack = Stack(arguments.folder, specs=specs)
     try:
@@ -42,7 +46,7 @@ def main() -> int:
             write_specs(specs)
         _bring_up(stack, console, timeline)
         os.environ.update(stack.client_environment())
-        _run_story(stack, console, specs, timeline)
+        _run_story(stack, console, specs, timeline, arguments.recording)
     except (DemoError, PipelineError, OSError) as error:
         console.print(f"\ndemo failed: {error}", style="bold red", highlight=False, soft_wrap=True, markup=False)
         console.print(f"The stack keeps running. Its logs are in {stack.folder}; `make down` stops it.", soft_wrap=True)
@@ -70,7 +74,7 @@ def _bring_up(stack: Stack, console: Console, timeline: Timeline) -> None:
     timeline.mark("the stack answers")
 
 
-def _run_story(stack: Stack, console: Console, specs: Path | None, timeline: Timeline) -> None:
+def _run_story(stack: Stack, console: Console, specs: Path | None, timeline: Timeline, recording: Path | None) -> None:
     settings = Settings.resolve(os.environ)
     pods = PodWatch(stack.kubeconfig, settings.site().kubernetes.pipeline_namespace)
     with settings.airflow() as airflow, pods:
@@ -83,6 +87,10 @@ def _run_story(stack: Stack, console: Console, specs: Path | None, timeline: Tim
         if specs:
             fifth = CanaryDemo(stack, console, settings, airflow, _spec(canary.SPEC), pods, timeline, specs)
             fifth.roll_back_a_canary()
+        if recording:
+            # without the fonts that rich would load from elsewhere
+            recording.write_text(FONTS.sub("", console.export_svg(title="make demo")))
+            console.record = False
         demo.say_where_everything_is()
 
 

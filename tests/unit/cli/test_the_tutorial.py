@@ -51,3 +51,10 @@ def test_the_readmes_spec_is_valid():
         read_contract(ReleaseSpec, {"apiVersion": "slipway/v1", **yaml.safe_load(text)}, "README.md").name
         == "demo-llama"
     )
+
+
+def test_ci_runs_the_readmes_commands():
+    commands = re.findall(r"^    (make \w+)", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
+
+    assert commands == ["make demo", "make test", "make down"]
+    assert set(commands) <= set((REPOSITORY / ".ci/run").read_text().splitlines())
