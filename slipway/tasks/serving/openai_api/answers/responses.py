@@ -112,8 +112,8 @@ class ResponseAnswer:
         return {"item_id": self._open["id"], "output_index": len(self._items) - 1, "content_index": 0}
 
     def _call(self, call: Call) -> bytes:
-        index, name = len(self._items), call.name
-        item = {"id": f"fc_{secrets.token_hex(12)}", "type": "function_call", "call_id": call.id, "name": name}
+        index, named = len(self._items), self._request.name_of(call.name)
+        item = {"id": f"fc_{secrets.token_hex(12)}", "type": "function_call", "call_id": call.id, **named}
         place = {"item_id": item["id"], "output_index": index}
         whole = {**item, "arguments": call.arguments, "status": COMPLETED}
         self._items.append(whole)
@@ -121,7 +121,9 @@ class ResponseAnswer:
         return (
             self._event("response.output_item.added", output_index=index, item=started)
             + self._event("response.function_call_arguments.delta", **place, delta=call.arguments)
-            + self._event("response.function_call_arguments.done", **place, name=name, arguments=call.arguments)
+            + self._event(
+                "response.function_call_arguments.done", **place, name=named["name"], arguments=call.arguments
+            )
             + self._event("response.output_item.done", output_index=index, item=whole)
         )
 

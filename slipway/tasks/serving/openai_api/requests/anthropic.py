@@ -30,10 +30,12 @@ RENAMED: Mapping[str, str] = MappingProxyType(
     }
 )
 """What this route calls a parameter of the other one."""
+KEEPS_ALL = {"type": "clear_thinking_20251015", "keep": "all"}
+"""An edit that removes no thoughts from the conversation, as Claude Code sends it."""
 NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "betas": ([],),
-        "context_management": ({}, {"edits": []}),
+        "context_management": ({}, {"edits": []}, {"edits": [KEEPS_ALL]}),
         "fallbacks": ([],),
         "mcp_servers": ([],),
         "service_tier": ("auto", "standard_only"),
@@ -238,6 +240,7 @@ class Thinking(Strict):
     """Whether the client wants to see thoughts. Whether a model has some is decided by its chat template."""
 
     type: Literal["adaptive", "disabled"]
+    display: Literal["summarized", "omitted"] = "summarized"
 
 
 class CountRequest(Strict):
@@ -254,7 +257,7 @@ class CountRequest(Strict):
     @property
     def wants_thoughts(self) -> bool:
         """Whether the answer shows what the model thought before it."""
-        return self.thinking is not None and self.thinking.type == "adaptive"
+        return self.thinking is not None and (self.thinking.type, self.thinking.display) == ("adaptive", "summarized")
 
     @model_validator(mode="before")
     @classmethod

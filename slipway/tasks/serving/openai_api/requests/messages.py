@@ -111,7 +111,8 @@ Part = Annotated[ContentPart, _without(CACHE_HINTS)]
 Content = Annotated[Annotated[str, Tag(TEXT)] | Annotated[list[Part], Tag(LIST)], TextOrList]
 
 
-FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
+"""OpenAI's names have 64 characters, Anthropic's 128."""
 
 
 class Function(Strict):
@@ -160,7 +161,7 @@ def read_arguments(text: str) -> Any:
 class CalledFunction(Strict):
     """A function as a model called it; the arguments are JSON."""
 
-    name: str = Field(min_length=1, max_length=64)
+    name: str = Field(min_length=1, max_length=128)
     arguments: Annotated[str, AfterValidator(_arguments)]
 
 

@@ -4,11 +4,11 @@ Stateless: nothing is stored, so that a request brings its whole conversation an
 Fields: https://platform.openai.com/docs/api-reference/responses/create.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, JsonValue, Tag, ValidationError, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, ValidationError, model_validator
 
 from slipway.tasks.serving.openai_api.requests.messages import CACHE_HINTS, LIST, TEXT, FunctionName, Strict, TextOrList
 from slipway.tasks.serving.openai_api.requests.neutral import without_neutral
@@ -41,6 +41,15 @@ IGNORED = frozenset(
     }
 )
 """Parameters that name the request, as on the other routes."""
+HOSTED = frozenset(
+    {
+        *("web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"),
+        *("file_search", "code_interpreter", "image_generation"),
+    }
+)
+"""Types of tools that OpenAI's own servers run."""
+NAMESPACE, OF_NAMESPACE = "namespace", "__"
+"""A type of tools, and what stands between the name of one and that of a function in it."""
 OF_ANSWERS = CACHE_HINTS | frozenset({"annotations", "id", "logprobs", "parsed", "parsed_arguments", "phase", "status"})
 """Fields of items and of their parts that an answer has and a request need not, and hints for a cache."""
 
@@ -116,22 +125,24 @@ class CallItem(Item):
     call_id: str
     name: str
     arguments: str
+    namespace: str | None = None
 
     def add_to(self, messages: list[dict[str, Any]]) -> None:
         """Add it to the assistant's message before it; what the model said and called is one message of a chat."""
         if not messages or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant"})
-        function = {"name": self.name, "arguments": self.arguments}
+        function = {"name": qualified(self.namespace, self.name), "arguments": self.arguments}
         call = {"id": self.call_id, "type": "function", "function": function}
         messages[-1].setdefault("tool_calls", []).append(call)
 
 
 class OutputItem(Item):
-    """What a tool answered."""
+    """What a tool answered; the call says which tool."""
 
     type: Literal["function_call_output"]
     call_id: str
     output: Text
+    namespace: str | None = None
 
     def add_to(self, messages: list[dict[str, Any]]) -> None:
         """Append it as a message of a chat."""
@@ -166,6 +177,42 @@ class FunctionTool(Strict):
     @classmethod
     def _without_hints(cls, value: Any) -> Any:
         return without_neutral(value, {}, ignored=CACHE_HINTS)
+
+
+class NamespaceTool(Strict):
+    """Functions under a name of their own, as Codex groups those of an MCP server."""
+
+    type: Literal["namespace"]
+    name: FunctionName
+    description: str | None = None
+    tools: list[FunctionTool]
+
+
+def qualified(namespace: str | None, name: str) -> str:
+    """What the model calls a function of a namespace."""
+    return name if namespace is None else f"{namespace}{OF_NAMESPACE}{name}"
+
+
+def _kind_of_tool(value: Any) -> str:
+    """The tag of a tool; one of an unknown type is read as a function, whose error names the type."""
+    return f"<{NAMESPACE if isinstance(value, dict) and value.get('type') == NAMESPACE else 'function'}>"
+
+
+AnyTool = Annotated[
+    Annotated[FunctionTool, Tag("<function>")] | Annotated[NamespaceTool, Tag(f"<{NAMESPACE}>")],
+    Discriminator(_kind_of_tool),
+]
+
+
+def _without_hosted(tools: Any) -> Any:
+    """Tools without those that OpenAI's servers run: offered beside others, they need not be called."""
+    kept = [tool for tool in tools if not (isinstance(tool, dict) and tool.get("type") in HOSTED)]
+    return kept or tools
+
+
+Tools = Annotated[
+    list[AnyTool], BeforeValidator(lambda value: _without_hosted(value) if isinstance(value, list) else value)
+]
 
 
 class TextOptions(Strict):
@@ -204,7 +251,7 @@ class ResponseRequest(Strict):
     stream: bool = False
     stream_options: ResponseStreamOptions | None = None
     text: TextOptions | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Tools | None = None
     tool_choice: str | dict[str, JsonValue] | None = None
     parallel_tool_calls: bool | None = None
     reasoning: Reasoning | None = None
@@ -225,13 +272,32 @@ class ResponseRequest(Strict):
         asked |= {"messages": self._messages(), "max_tokens": self.max_output_tokens, "tool_choice": self.tool_choice}
         asked["reasoning_effort"] = self.reasoning.effort if self.reasoning else None
         asked["tools"] = [
-            {"type": "function", "function": tool.model_dump(exclude={"type"})} for tool in self.tools or ()
+            {
+                "type": "function",
+                "function": {**tool.model_dump(exclude={"type"}), "name": qualified(namespace, tool.name)},
+            }
+            for namespace, tool in self._functions()
         ]
         asked["response_format"] = _format(self.text.format if self.text else None)
         try:
             return ChatRequest.model_validate(asked)
         except ValidationError as error:
             raise wrong_request(error) from error
+
+    def name_of(self, called: str) -> dict[str, str]:
+        """The name of a function, and its namespace, by what the model calls it."""
+        for namespace, tool in self._functions():
+            if namespace is not None and qualified(namespace, tool.name) == called:
+                return {"name": tool.name, "namespace": namespace}
+        return {"name": called}
+
+    def _functions(self) -> Iterator[tuple[str | None, FunctionTool]]:
+        """The functions of the request, each with its namespace."""
+        for tool in self.tools or ():
+            if isinstance(tool, NamespaceTool):
+                yield from ((tool.name, each) for each in tool.tools)
+            else:
+                yield None, tool
 
     def _messages(self) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = []
