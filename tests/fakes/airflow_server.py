@@ -56,6 +56,7 @@ class ScriptedRun:
     script: Script
     frame: int = 0
     answers: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str | None] = field(default_factory=dict)
     note: str | None = None
 
     @property
@@ -313,6 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
         if run.now.tasks.get(task) not in {"awaiting_input", "deferred"}:  # as from Airflow 3.3 on, and before
             return self._answer(404, {"detail": "Human-in-the-loop detail does not exist"})
         run.answers[task] = body["chosen_options"][0]
+        run.reasons[task] = body["params_input"].get("reason")
         return self._answer(200, {"responded_by": {"id": USER, "name": USER}, "chosen_options": body["chosen_options"]})
 
     def _page(self, name, documents, limit, offset=0):

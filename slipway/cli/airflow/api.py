@@ -443,8 +443,8 @@ class Airflow:
             wanted -= found
         return newest
 
-    def answer(self, run: Run, task_id: str, option: str) -> None:
-        """Answer a task that waits for a person.
+    def answer(self, run: Run, task_id: str, option: str, values: Mapping[str, str]) -> None:
+        """Answer a task that waits for a person with an option and values of its form.
 
         Raises:
             InputError: the task does not wait for an answer, or already has one.
@@ -453,7 +453,7 @@ class Airflow:
         missing = InputError(
             f"{task_id} of run {run.run_id} does not wait for an answer", remedy="See `slipway status` for what runs."
         )
-        response = self._session.send("PATCH", path, json={"chosen_options": [option], "params_input": {}})
+        response = self._session.send("PATCH", path, json={"chosen_options": [option], "params_input": dict(values)})
         if response.status_code == httpx.codes.CONFLICT:
             raise InputError(f"{task_id} of run {run.run_id} already has an answer, which cannot be changed")
         self._session.checked(_Anything, response, missing)

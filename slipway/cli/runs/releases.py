@@ -25,6 +25,13 @@ from slipway.cli.terminal import echo
 from slipway.tasks.contracts.errors import InputError, PipelineError
 
 RUNS_TO_SEARCH = 20
+REASON_CHARS = 500
+"""What Airflow's forms for a rollback and for an approval take."""
+ROLLED_BACK, REJECTED, APPROVED = (
+    ("a rollback", "rolled back"),
+    ("a rejection", "rejected"),
+    ("an approval", "approved"),
+)
 
 
 def dag_of(name: str) -> str:
@@ -135,7 +142,7 @@ def rollback(
     """
     console, settings = console_on(), settings_of(context)
     if direct:
-        why = _reason(reason)
+        why = _reason(reason, *ROLLED_BACK)
         if timeout is not None:
             raise InputError(
                 "--timeout limits how long a run of Airflow is followed, and --direct starts none",
@@ -150,7 +157,7 @@ def rollback(
     with settings.airflow(timeout) as airflow:
         dag_id = f"rollback__{name}"
         known = _conf_of(airflow, dag_id, run_id) if run_id and reason is None else None
-        why = _reason(reason) if known is None else known.get("reason", "")
+        why = _reason(reason, *ROLLED_BACK) if known is None else known.get("reason", "")
         conf = {**({"reason": why} if why else {}), **({"to": to} if to else {})}
         started, new = start(airflow, dag_id, conf, run_id)
         announce(console, airflow, started, new=new)
@@ -192,19 +199,21 @@ def _conf_of(airflow: Airflow, dag_id: str, run_id: str) -> Mapping[str, Any] | 
         return None
 
 
-def _reason(given: str | None) -> str:
-    """Why a release is rolled back: what was given, or what a person answers on a terminal.
+def _reason(given: str | None, what: str, done: str) -> str:
+    """Why something is done to a release: what was given, or what a person answers on a terminal.
 
     Raises:
-        InputError: there is neither.
+        InputError: there is neither, or it is too long for Airflow's form.
     """
     if given is None and sys.stdin is not None and sys.stdin.isatty():
-        given = typer.prompt("Why is it rolled back", err=True)
-    if reason := (given or "").strip():
+        given = typer.prompt(f"Why is it {done}", err=True)
+    reason = (given or "").strip()
+    if 0 < len(reason) <= REASON_CHARS:
         return reason
     raise InputError(
-        "a rollback needs a reason",
-        expected="what was seen, for whoever reads the history of the model",
+        f"{what} needs a reason",
+        found=f"{len(reason)} characters" if reason else "none",
+        expected=f"what was seen, for whoever reads the history of the model, in at most {REASON_CHARS} characters",
         remedy='Give one: --reason "wrong answers since 14:00".',
     )
 
@@ -213,13 +222,17 @@ def approve(
     context: typer.Context,
     name: Name,
     reject: Annotated[bool, typer.Option("--reject", help="Refuse the candidate, which is then rolled back.")] = False,
+    reason: Annotated[
+        str | None, typer.Option(help="Why, for whoever is told; with --reject asked for on a terminal.")
+    ] = None,
     run_id: RunId = None,
 ) -> None:
     """Promote a candidate that passed its gate and whose release waits for approval."""
+    why = _reason(reason, *(REJECTED if reject else APPROVED)) if reject or reason is not None else ""
     with settings_of(context).airflow() as airflow:
         run = airflow.run(dag_of(name), run_id) if run_id else _waiting_run(airflow, name)
-        airflow.answer(run, APPROVAL, "Reject" if reject else "Approve")
-    echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}")
+        airflow.answer(run, APPROVAL, "Reject" if reject else "Approve", {"reason": why} if why else {})
+    echo(f"{'rejected' if reject else 'approved'}: run {run.run_id}{f': {why}' if why else ''}")
 
 
 def ending(airflow: Airflow, view: RunView, outcome: Outcome) -> dict[str, Any]:

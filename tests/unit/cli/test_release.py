@@ -211,13 +211,26 @@ def test_a_release_that_waits_for_a_person_can_be_approved(airflow, slipway, sta
 def test_an_answer_is_final(airflow, slipway):
     airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
     slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
-    slipway("approve", "demo", "--reject")
+    slipway("approve", "demo", "--reject", "--reason", "it rhymes")
 
     code, printed = slipway("approve", "demo")
 
     assert code == 65
     assert "already has an answer" in printed
     assert airflow.runs[DAG, "ci-7"].answers == {"approval": "Reject"}
+    assert airflow.runs[DAG, "ci-7"].reasons == {"approval": "it rhymes"}
+
+
+@pytest.mark.parametrize("given", [[], ["--reason", " "], ["--reason", "x" * 501]])
+def test_a_rejection_needs_a_reason_that_airflow_takes(airflow, slipway, given):
+    airflow.dags[DAG] = Script([Frame("running", {"approval": "awaiting_input"})])
+    slipway("release", "demo", "--no-wait", "--run-id", "ci-7")
+
+    code, printed = slipway("approve", "demo", "--reject", *given)
+
+    assert code == 65
+    assert "a rejection needs a reason" in printed
+    assert airflow.runs[DAG, "ci-7"].answers == {}
 
 
 def test_a_rollback_is_a_run_of_its_own_with_its_reason(airflow, slipway):
