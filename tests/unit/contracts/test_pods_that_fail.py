@@ -109,6 +109,7 @@ def test_whoever_filled_the_scratch_volume_is_told_which_setting_to_raise():
             True,
             "signal 9",
         ),
+        ({"exitCode": 255, "reason": "Unknown"}, "container lost", True, "container base ended, and nobody saw how"),
         ({"exitCode": 143, "reason": "Error", "message": "ended by SIGTERM"}, "SIGTERM", True, "signal 15 (SIGTERM)"),
         ({"exitCode": 139, "reason": "Error"}, "signal", True, "signal 11 (SIGSEGV)"),
         (

@@ -43,6 +43,7 @@ CAUSES = {
     "Terminated": Cause(True, "Its node was shut down."),
     "NodeShutdown": Cause(True, "Its node was shut down."),
     "NodeLost": Cause(True, "Its node does not answer."),
+    "container lost": Cause(True, "Its node, or the container runtime there, started again."),
     "not admitted": Cause(True, "Its node no longer had room for it, or one of its devices failed."),
     "PreemptionByScheduler": Cause(
         True,
@@ -106,6 +107,8 @@ POD_REASONS = {"DeadlineExceeded", "Preempting", "Terminated", "NodeShutdown", "
 NOT_ADMITTED = re.compile(r"^(OutOf.+|UnexpectedAdmissionError|NodeAffinity|NodePorts|Node\w+Mismatch)$")
 DISRUPTION = "DisruptionTarget"
 """The condition by which those who end a pod from outside say so beforehand."""
+LOST = {"Unknown", "ContainerStatusUnknown"}
+"""What containerd 2 and the kubelet say, with a code of their own, of a container that they find dead."""
 START_ERRORS = {"StartError", "ContainerCannotRun"}
 NO_PROGRAM = re.compile(
     r"executable file not found|exec format error|exec: .*(no such file or directory|permission denied)"
@@ -177,6 +180,8 @@ def failure_of(pod: Pod, container: str, shape: str) -> PodFailure | None:
     if reason in START_ERRORS:
         cause = "StartError" if NO_PROGRAM.search(message) else "container"
         return PodFailure(cause, f"container {container} could not be started: {message or reason}", shape)
+    if reason in LOST:
+        return PodFailure("container lost", f"container {container} ended, and nobody saw how")
     return _signalled(container, code, message) if code > SIGNALLED else None
 
 
