@@ -24,7 +24,7 @@ ROUTES = {
     COMPLETIONS: {"model": "demo", "prompt": "Hi"},
 }
 ONLY_NULL = {
-    *("audio", "moderation", "prediction", "reasoning_effort", "web_search_options"),
+    *("audio", "moderation", "reasoning_effort", "web_search_options"),
     *("allowed_token_ids", "cache_salt", "chat_template", "prompt_embeds", "prompt_logprobs", "structured_outputs"),
     *("truncate_prompt_tokens", "agent_hierarchy", "conversation_params", "disaggregated_params", "early_stopping"),
     *("injected_chat_template_kwargs", "lora_request", "prompt_token_ids", "prompt_token_ids_b64", "thinking"),

@@ -14,10 +14,16 @@ USER = {"role": "user", "content": "Hi"}
 EMPTY_MESSAGES = [{"content": None}, {}, {"content": ""}, {"content": None, "reasoning_content": "Hm."}]
 FORMATS = {
     "llama.cpp's": {"response_format": {"type": "json_object", "schema": SCHEMA}},
+    "llama.cpp's documentation's": {"response_format": {"type": "json_schema", "schema": SCHEMA}},
+    "strict beside": {"response_format": {"type": "json_schema", "strict": True, "json_schema": {"schema": SCHEMA}}},
+    "text-generation-inference's": {"response_format": {"type": "json", "value": SCHEMA}},
+    "a text": {"guided_json": json.dumps(SCHEMA)},
     "vLLM's until 0.11": {"guided_json": SCHEMA},
     "vLLM's from 0.12 on": {"structured_outputs": {"json": SCHEMA}},
 }
-"""https://github.com/abetlen/llama-cpp-python/pull/1677 and https://github.com/vllm-project/vllm/issues/53975"""
+"""https://github.com/abetlen/llama-cpp-python/pull/1677, https://github.com/ggml-org/llama.cpp/pull/28697,
+https://github.com/ggml-org/llama.cpp/issues/11847, https://github.com/huggingface/huggingface_hub/pull/2383,
+https://github.com/h2oai/h2ogpt/issues/1526 and https://github.com/vllm-project/vllm/issues/53975"""
 
 
 @pytest.mark.parametrize("message", EMPTY_MESSAGES, ids=json.dumps)
@@ -202,3 +208,56 @@ def test_null_is_absence_in_arguments_of_a_template_too():
 
     assert status == 200, text
     assert "chat_template_kwargs" not in triton.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rendered"), [({"a": 1}, {"a": 1}), (None, {}), ("", {}), ('{"a": "cut', '{"a": "cut'), ("{}", {})]
+)
+def test_arguments_of_earlier_calls_may_be_an_object_nothing_or_cut_off(arguments, rendered):
+    """https://github.com/bytedance/deer-flow/issues/4445, https://github.com/vllm-project/vllm/pull/48922: whoever has
+    such a call in a conversation sends it with every turn."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "2"}
+    triton = Triton(HELLO, WITH_TOOLS)
+    status, text = post(triton, {**CHAT, "messages": [USER, {"role": "assistant", "tool_calls": [call]}, result]})
+
+    assert status == 200, text
+    assert json.loads(triton.asked[0][1]["messages"])[1]["tool_calls"][0]["function"]["arguments"] == rendered
+
+
+@pytest.mark.parametrize("choice", ["any", {"type": "any"}, {"type": "required"}])
+def test_any_tool_is_a_required_one(choice):
+    """Mistral's API, and https://github.com/elastic/elasticsearch/pull/152427"""
+    triton = Triton(HELLO, config_of((*OURS, "json_schema", "tools")))
+    status, text = post(triton, {**CHAT, "tools": [F], "tool_choice": choice})
+
+    assert (status, "json_schema" in triton.asked[0][1]) == (200, True), text
+
+
+@pytest.mark.parametrize("choice", ["auto", "none"])
+def test_a_choice_may_be_written_as_an_object(choice):
+    asked = []
+    for form in (choice, {"type": choice}):
+        triton = Triton(HELLO, WITH_TOOLS)
+        status, text = post(triton, {**CHAT, "tools": [F], "tool_choice": form})
+        assert status == 200, text
+        asked.append(triton.asked[0][1])
+
+    assert asked[0] | {"id": ""} == asked[1] | {"id": ""}
+
+
+def test_a_top_p_of_zero_is_greedy():
+    """OpenAI's reference allows it; vLLM and OpenVINO GenAI do not."""
+    triton = Triton(HELLO)
+    status, text = post(triton, {**CHAT, "top_p": 0, "temperature": 0.7})
+
+    assert (status, triton.asked[0][1]["temperature"], "top_p" in triton.asked[0][1]) == (200, 0, False), text
+
+
+def test_a_message_may_have_a_name_of_the_clients_own():
+    """https://github.com/vllm-project/vllm/pull/10463: CodeCompanion's messages have an id."""
+    triton = Triton(HELLO)
+    status, text = post(triton, {**CHAT, "messages": [{**USER, "id": 1947269257}]})
+
+    assert status == 200, text
+    assert json.loads(triton.asked[0][1]["messages"]) == [USER]

@@ -44,6 +44,7 @@ EFFORT = "{{ messages[0].content }} ({{ reasoning_effort }})"
         (EFFORT, {"reasoning_effort": "low"}, "Hi (low)"),
         (EFFORT, {"reasoning_effort": "none"}, "Hi (none)"),
         (THINKS, {"reasoning_effort": "none"}, "Hi /quick"),
+        ("{{ messages[0].content }}", {"reasoning_effort": "none"}, "Hi"),
         (THINKS, {"reasoning_effort": "none", "enable_thinking": True}, "Hi"),
     ],
 )
@@ -52,7 +53,7 @@ def test_an_effort_reaches_a_template_that_takes_it_or_switches_thoughts(source,
     assert ChatTemplate(source, {}).wrap("Hi", arguments) == prompt
 
 
-@pytest.mark.parametrize(("source", "effort"), [(THINKS, "low"), ("{{ messages[0].content }}", "none")])
+@pytest.mark.parametrize(("source", "effort"), [(THINKS, "low"), ("{{ messages[0].content }}<think>", "none")])
 def test_an_effort_that_a_template_would_ignore_is_refused(source, effort):
     """https://github.com/vllm-project/vllm/issues/39581: it is ignored there without a word."""
     with pytest.raises(RefusedError, match="reasoning_effort has no effect"):

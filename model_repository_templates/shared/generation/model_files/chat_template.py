@@ -74,7 +74,8 @@ class ChatTemplate:
             BusyError: too many others are being rendered.
         """
         check_tools(self._source, messages, tools)
-        named = {**with_effort(self._source, arguments or {}), **({"tools": tools} if tools else {})}
+        effort = with_effort(self._source, arguments or {}, thinks=self.thought_marks is not None)
+        named = {**effort, **({"tools": tools} if tools else {})}
         parted = [{**each, "content": [{"type": "text", "text": each["content"]}]} for each in messages]
         given = {**self._given, **named, "messages": parted if self._in_parts else messages}
         last = str(messages[-1]["content"])[:64]

@@ -48,14 +48,17 @@ def read_arguments(text: str) -> dict[str, Any]:
     return found
 
 
-def with_effort(template: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_effort(template: str, arguments: Mapping[str, Any], *, thinks: bool) -> Mapping[str, Any]:
     """The arguments as a chat template takes them: one that only switches thoughts on and off takes no effort as off.
+
+    A model that does not think makes no effort anyway.
 
     Raises:
         RefusedError: there is an effort, and the template has no word of it.
     """
     if EFFORT not in arguments or EFFORT in template:
         return arguments
-    if arguments[EFFORT] != NO_EFFORT or SWITCH not in template:
+    if arguments[EFFORT] != NO_EFFORT or (thinks and SWITCH not in template):
         raise RefusedError(f"{EFFORT} has no effect: the chat template of this model does not take it. Leave it out.")
-    return {SWITCH: False, **{name: each for name, each in arguments.items() if name != EFFORT}}
+    switch = {SWITCH: False} if SWITCH in template else {}
+    return {**switch, **{name: each for name, each in arguments.items() if name != EFFORT}}

@@ -14,7 +14,14 @@ from slipway.tasks.serving.openai_api.requests.tool_calls import Forced, Reader
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
 REQUIRED = "required"
-DESCRIPTION = {"name", "description", "schema", "strict"}
+DESCRIPTION = {"name", "description", "strict"}
+SCHEMA_IN: Mapping[str, tuple[str, ...]] = {
+    "json_schema": ("schema",),
+    "json_object": ("schema", "value"),
+    "json": ("value",),
+}
+"""Where a format has its schema, by its type. OpenAI's stands in `json_schema`; llama.cpp's documentation has it one
+level above, or in a `json_object`, and that of text-generation-inference in `value`."""
 
 
 @dataclass(frozen=True)
@@ -152,18 +159,20 @@ def _wanted_schema(request: ChatRequest | CompletionRequest) -> Schema | None:
 
 def _format_schema(given: Mapping[str, Any] | None) -> Schema | None:
     wanted = without_nulls(given)
-    kind = (wanted or {}).get("type", "text")
-    if wanted is None or (kind == "text" and set(wanted) == {"type"}):
+    if wanted is None or wanted == {"type": "text"}:
         return None
-    if kind == "json_object" and set(wanted) == {"type"}:
+    if wanted == {"type": "json_object"}:
         return _schema(ANY_OBJECT, "response_format", "response_format")
-    if kind == "json_object" and set(wanted) == {"type", "schema"} and isinstance(wanted["schema"], Mapping):
-        return _schema(wanted["schema"], "response_format.schema", "response_format")  # as llama.cpp's clients write it
-    described = without_nulls(wanted.get("json_schema"))
-    schema = described.get("schema") if isinstance(described, Mapping) else None
-    known = set(wanted) == {"type", "json_schema"} and isinstance(described, Mapping) and set(described) <= DESCRIPTION
-    if kind == "json_schema" and known and isinstance(schema, Mapping):
-        return _schema(schema, "response_format.json_schema.schema", "response_format")
+    described = {name: each for name, each in wanted.items() if name not in {"type", *DESCRIPTION}}
+    place = "response_format"
+    if wanted.get("type") == "json_schema" and set(described) == {"json_schema"}:
+        inner, place = without_nulls(described["json_schema"]), f"{place}.json_schema"
+        described = (
+            {name: each for name, each in inner.items() if name not in DESCRIPTION} if isinstance(inner, dict) else {}
+        )
+    for name in SCHEMA_IN.get(str(wanted.get("type")), ()):
+        if set(described) == {name} and isinstance(described[name], Mapping):
+            return _schema(described[name], f"{place}.{name}", "response_format")
     raise ApiError(
         'response_format is wrong; expected {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", '
         '"json_schema": {"name": ..., "schema": {...}}}.',

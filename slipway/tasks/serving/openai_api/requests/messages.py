@@ -4,6 +4,7 @@ Null stands for an absent member everywhere. A message may be an answer that a c
 are read too: those of OpenAI's API and what the client libraries add to them.
 """
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -52,9 +53,9 @@ ANSWER_FIELDS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 """Fields of an answer's message that say nothing at these values, and are refused at others."""
-OF_CLIENTS = frozenset({"parsed", "provider_specific_fields"})
+OF_CLIENTS = frozenset({"id", "parsed", "provider_specific_fields"})
 """Fields that client libraries add for their own use: openai's `parse` repeats the content as an object, and litellm
-keeps what its provider sent."""
+keeps what its provider sent. An `id` is a client's own name of the message."""
 CACHE_HINTS = frozenset({"cache_control"})
 """Where a prompt may be cached up to, in Anthropic's words, which LiteLLM's clients send: no answer depends on it."""
 OF_CLIENTS_IN_CALLS = frozenset({"parsed_arguments", "provider_specific_fields"})
@@ -140,6 +141,11 @@ class Tool(Strict):
         return {"type": self.type, "function": self.function.model_dump(exclude_none=True, exclude={"strict"})}
 
 
+def _as_text(arguments: Any) -> Any:
+    """Arguments that a client keeps as an object, as JSON."""
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else arguments
+
+
 def _arguments(text: str) -> str:
     """The text as it is, unless it is JSON beyond its bounds: a model may have written anything."""
     read_arguments(text)
@@ -162,7 +168,7 @@ class CalledFunction(Strict):
     """A function as a model called it; the arguments are JSON."""
 
     name: str = Field(min_length=1, max_length=128)
-    arguments: Annotated[str, AfterValidator(_arguments)]
+    arguments: Annotated[str, BeforeValidator(_as_text), AfterValidator(_arguments)] = ""
 
 
 class ToolCall(Strict):

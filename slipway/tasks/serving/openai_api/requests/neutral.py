@@ -16,7 +16,8 @@ TENSORRT_LLM = "TensorRT-LLM: tensorrt_llm/serve/openai_protocol.py"
 LLAMA_CPP = "llama.cpp: tools/server/README.md"
 SGLANG = "SGLang: python/sglang/srt/entrypoints/openai/protocol.py"
 OLLAMA = "Ollama: docs/api.md"
-LM_STUDIO = "LM Studio: lmstudio.ai/docs, idle TTL"
+LM_STUDIO = "LM Studio: lmstudio.ai/docs, idle TTL and max_tokens"
+OPEN_WEBUI = "Open WebUI: github.com/open-webui/open-webui/issues/13617"
 SAMPLING = "questions of a gate: slipway/tasks/contracts/engine/sampling.py"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 BOTH = frozenset({CHAT, COMPLETIONS})
@@ -41,6 +42,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         for name, values in NEUTRAL_SAMPLING.items()
         if name not in {"temperature", "stop"}  # fields of every request, which need no neutral value
     ),
+    Parameter("max_tokens", (-1,), LM_STUDIO, frozenset({CHAT})),
+    Parameter("max_completion_tokens", (-1,), LM_STUDIO, frozenset({CHAT})),
     Parameter("n", (1,), OPENAI),
     Parameter("best_of", (1,), OPENAI),
     Parameter("logprobs", (False,), OPENAI, frozenset({CHAT})),
@@ -114,11 +117,13 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("no_stop_trim", (False,), SGLANG),
     Parameter("return_hidden_states", (False,), SGLANG),
     Parameter("options", ({},), OLLAMA),
+    Parameter("tool_servers", ([],), OPEN_WEBUI),
 )
 WITHOUT_EFFECT: Mapping[str, str] = {
     "user": OPENAI,
     "metadata": OPENAI,
     "safety_identifier": OPENAI,
+    "prediction": OPENAI,
     "prompt_cache_key": OPENAI,
     "prompt_cache_options": OPENAI,
     "prompt_cache_retention": OPENAI,
@@ -128,7 +133,8 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "keep_alive": OLLAMA,
     "ttl": LM_STUDIO,
 }
-"""Parameters that name the request, or say how long its prompt or the model may stay: no answer depends on them."""
+"""Parameters that name the request, hint at its answer, or say how long its prompt or the model may stay: no answer
+depends on them."""
 
 
 def neutral_values(route: str) -> dict[str, tuple[Any, ...]]:

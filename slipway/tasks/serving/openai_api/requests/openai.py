@@ -5,6 +5,7 @@ OpenAI does not have (top_k, min_p, ignore_eos, min_tokens, repetition_penalty, 
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
@@ -38,6 +39,7 @@ from slipway.tasks.serving.openai_api.requests.neutral import (
     WITHOUT_EFFECT,
     is_neutral,
     neutral_values,
+    without_neutral,
     without_nulls,
 )
 from slipway.tasks.serving.openai_api.requests.tool_choices import with_plain_choice
@@ -45,6 +47,8 @@ from slipway.tasks.serving.openai_api.requests.tool_choices import with_plain_ch
 BODY_BYTES = 16 << 20
 BODY = Bounds(chars=BODY_BYTES, depth=80)
 """Deep enough for the deepest schema of a tool."""
+SCHEMA = Bounds(chars=1 << 20, depth=80)
+"""Of a schema that is written as a text."""
 MAX_MESSAGES = 4096
 MAX_ALTERNATIVES = 20
 MAX_TOOLS = 128
@@ -55,6 +59,8 @@ DEFAULT_COMPLETION_TOKENS = 16
 SEEDS = 2**63
 """A seed below zero stands for the one that has the same lower 63 bits: engines take no negative ones."""
 EFFORT = "reasoning_effort"
+LIMITS = {name: neutral_values(CHAT)[name] for name in ("max_tokens", "max_completion_tokens")}
+"""Values that set no limit."""
 FOUND_CHARS = 64
 """Of a value that an error repeats."""
 
@@ -85,10 +91,28 @@ TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
 LogitBias = Annotated[dict[TokenId, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)]
 
 
+def _read_schema(value: Any) -> Any:
+    """A schema that is written as a text, read."""
+    try:
+        return read(value, SCHEMA) if isinstance(value, str) else value
+    except BoundsError as error:
+        raise ValueError(f"the schema {error}") from error
+
+
+GuidedSchema = Annotated[dict[str, JsonValue], BeforeValidator(_read_schema)]
+
+
 class GuidedDecoding(Strict):
     """What vLLM's clients send for `response_format`; patterns, choices and grammars of other forms are not served."""
 
-    schema_: dict[str, JsonValue] = Field(alias="json")
+    schema_: GuidedSchema = Field(alias="json")
+
+
+def _with_plain_top_p(asked: Any) -> Any:
+    """A `top_p` of 0, which OpenAI's API takes, leaves the likeliest token alone, as a temperature of 0 does."""
+    if not isinstance(asked, dict) or isinstance(asked.get("top_p"), bool) or asked.get("top_p") != 0:
+        return asked
+    return {**{name: each for name, each in asked.items() if name != "top_p"}, "temperature": 0}
 
 
 class _Request(Sampling):
@@ -109,10 +133,11 @@ class _Request(Sampling):
     ignore_eos: bool | None = None
     logit_bias: LogitBias | None = None
     response_format: dict[str, JsonValue] | None = None
-    guided_json: dict[str, JsonValue] | None = None
+    guided_json: GuidedSchema | None = None
     structured_outputs: GuidedDecoding | None = None
 
     _absent = model_validator(mode="before")(without_nulls)
+    _greedy = model_validator(mode="before")(_with_plain_top_p)
 
     @property
     def stop_words(self) -> list[str]:
@@ -193,6 +218,7 @@ class ChatRequest(_Request):
     reasoning_effort: Annotated[str, Field(max_length=64)] | None = None
 
     _choice = model_validator(mode="before")(with_plain_choice)
+    _endless = model_validator(mode="before")(partial(without_neutral, values=LIMITS))
 
     @property
     def answer_tokens(self) -> int | None:

@@ -6,6 +6,8 @@ from typing import Any
 from slipway.tasks.serving.openai_api.http.errors import ApiError
 
 ALLOWED = "allowed_tools"
+WORDS: Mapping[str, str] = {"none": "none", "auto": "auto", "required": "required", "any": "required"}
+"""Mistral's API says `any`; Anthropic's writes a word as {"type": ...}."""
 
 
 def with_plain_choice(asked: Any) -> Any:
@@ -18,6 +20,9 @@ def with_plain_choice(asked: Any) -> Any:
         ApiError: `allowed_tools` has another form, or names no tool of the request.
     """
     choice = asked.get("tool_choice") if isinstance(asked, Mapping) else None
+    word = choice["type"] if isinstance(choice, Mapping) and set(choice) == {"type"} else choice
+    if isinstance(word, str) and word in WORDS:
+        return {**asked, "tool_choice": WORDS[word]}
     if not isinstance(choice, Mapping):
         return asked
     if choice.get("type") == ALLOWED:
