@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import httpx
 from huggingface_hub import errors, get_session, hf_raise_for_status
-from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # imported there, in no __all__
 from typing_extensions import override
 
 from slipway.tasks.adapters.bounded_http import FILE_BODY
@@ -25,8 +24,10 @@ from slipway.tasks.adapters.store.parts import CONNECTIONS
 from slipway.tasks.adapters.store.transfer import Count
 from slipway.tasks.contracts.errors import UnavailableError
 from slipway.tasks.contracts.stored.plan import HubFile
+from slipway.tasks.contracts.version import VERSION
 
 log = logging.getLogger(__name__)
+AGENT = {"User-Agent": f"slipway/{VERSION}"}
 
 IDLE_CONNECTIONS = 4
 IDLE_BYTES = 16 * 2**10  # a connection that brings less counts as idle
@@ -69,7 +70,7 @@ class RemoteFile(ByteSource):
         self._translated = translated
         self._url, self._file, self._count, self._what = url, file, count, what
         self._clock, self._stall_s = hub.clock, hub.stall_s
-        self._headers = build_hf_headers(token=hub.token or False)
+        self._headers = AGENT | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
         self._announced, self._sha256 = digest_of(file), hashlib.sha256()
         self._counted_bytes, self._counting = 0, threading.Lock()
         self._takes_ranges: bool | None = None
