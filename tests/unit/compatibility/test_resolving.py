@@ -1,11 +1,12 @@
 """What a spec gets on a site: one answer to each question."""
 
 import pytest
+from pydantic import ValidationError
 
 from slipway.tasks.contracts.fit.resolution import ResolvedRelease, resolve
 from slipway.tasks.contracts.site.authentication import Authentication
 from slipway.tasks.contracts.site.signing import Signing
-from slipway.tasks.contracts.site.site import MlflowSite
+from slipway.tasks.contracts.site.site import MlflowSite, PodShape
 from slipway.tasks.contracts.site.telemetry import Telemetry
 from slipway.tasks.contracts.stored.plan import Estimate
 from tests.fakes.gpu_site import GPUS, MULTINODE, SERVING, gpu_site
@@ -19,6 +20,24 @@ def resolved(kind="trt-engine", quantization="int4_awq", serving=None, site=None
     settings = {**SPEC["engine"], "kind": kind, "gpu": A10G, **engine}
     asked = spec(engine=settings, quantization={"format": quantization}, serving=serving or {})
     return ResolvedRelease(asked, site or gpu_site())
+
+
+def test_a_cpu_release_may_name_the_shape_of_its_servers_which_the_boot_test_has_too():
+    site = gpu_site()
+    wide = PodShape(cpu="8", memory="16Gi", scratch="20Gi", node_selector={"cpu": "amx"})
+    site = site.model_copy(update={"shapes": {**site.shapes, "amx": wide}})
+
+    release = resolve(spec(serving={"shape": "amx"}), site)
+
+    assert release.serving.shape == wide
+    assert [release.step(step).shape == wide for step in ("build", "assemble", "publish")] == [False, True, False]
+    with refused(what="no shape avx, which serving needs", found="amx", remedy="shapes.avx"):
+        resolve(spec(serving={"shape": "avx"}), site)
+
+
+def test_a_release_on_gpus_names_no_shape():
+    with pytest.raises(ValidationError, match=r"runs on engine\.gpu"):
+        resolved(serving={"shape": "amx"})
 
 
 def test_a_cpu_release_takes_the_sites_serving_shape_and_no_gpu():

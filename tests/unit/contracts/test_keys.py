@@ -242,7 +242,7 @@ NOT_READ = {
     "quantization.calibration.": "dataset",  # its file is, as below for gate.quality.perplexity
     "engine.lora.": "name repo revision",  # adapters are files of download
     "engine.speculative.": "repo revision",  # so is a draft model
-    "serving.": "image exposure ready_timeout_s drain_s connection_age_s group",  # an image is a producer's version
+    "serving.": "image shape exposure ready_timeout_s drain_s connection_age_s group",  # an image is a producer's version
     "serving.replicas.": "min max",
     "serving.autoscale.": "metric target stabilization_s",
     "gate.smoke.": "match min_similarity seed stop top_p top_k min_tokens presence_penalty frequency_penalty "

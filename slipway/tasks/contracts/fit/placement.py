@@ -74,7 +74,7 @@ def shape_of(site: Site, name: str, user: str) -> PodShape:
     Raises:
         InputError: it has none, which `user` needs.
     """
-    shape = {str(known): shape for known, shape in site.shapes.items()}.get(name)
+    shape = site.shapes.get(name)
     if shape is None:
         raise InputError(
             f"site {site.name} has no shape {name}, which {user} needs",

@@ -212,14 +212,15 @@ class ResolvedRelease:
 
     @cached_property
     def serving(self) -> Placement:
-        """Where the server runs: on the site's serving shape, or on GPUs of the product that the spec names.
+        """Where the server runs: on the shape that spec or site names, or on GPUs of the product that the spec names.
 
         Raises:
             InputError: the site has no such shape, GPUs or image, or its nodes do not fit the ranks.
         """
         engine = self.spec.engine
         if engine.gpu is None:
-            return Placement(self.engine_image, shape_of(self.site, self.site.serving.shape, "serving"), ranks=0)
+            name = self.spec.serving.shape or self.site.serving.shape
+            return Placement(self.engine_image, shape_of(self.site, name, "serving"), ranks=0)
         several = self.nodes > 1
         gpus = self.gpu.facts.per_node if several else engine.ranks
         shape = on_gpus(shape_of(self.site, "gpu", "serving"), self.gpu.name, gpus)

@@ -1,6 +1,6 @@
 """What a step needs according to the spec alone: a pod shape, and possibly GPUs. resolution.py adds the site."""
 
-from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS, ShapeName
+from slipway.tasks.contracts.fit.step_kinds import STEP_KINDS
 from slipway.tasks.contracts.site.site import Gpu
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.contracts.step_names import Step
@@ -15,9 +15,12 @@ def needs_gpu(step: Step, spec: ReleaseSpec) -> bool:
     return STEP_KINDS[step].needs_gpu(spec)
 
 
-def step_shape(step: Step, spec: ReleaseSpec) -> ShapeName:
-    """Which of the site's shapes the step's pod has."""
-    return "gpu" if needs_gpu(step, spec) else STEP_KINDS[step].shape
+def step_shape(step: Step, spec: ReleaseSpec) -> str:
+    """Which of the site's shapes the step's pod has. What boots the server has that of the server."""
+    if needs_gpu(step, spec):
+        return "gpu"
+    own = spec.serving.shape if STEP_KINDS[step].shape == "serving" else None
+    return own or STEP_KINDS[step].shape
 
 
 def gpus_to_hold(weights_bytes: int, gpu: Gpu) -> int:

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from slipway.tasks.contracts.base import UserDocument
+from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
 from slipway.tasks.contracts.engine.engine_kinds import EngineKind
 from slipway.tasks.contracts.engine.scaling import Scaler
 from slipway.tasks.contracts.kubernetes_text import (
@@ -26,7 +26,7 @@ from slipway.tasks.contracts.site.network_check import NetworkFloor
 from slipway.tasks.contracts.site.retention import RetentionPolicy
 from slipway.tasks.contracts.site.signing import Signing
 from slipway.tasks.contracts.site.telemetry import Telemetry
-from slipway.tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD, SecretRef
+from slipway.tasks.contracts.spec_fields import MAX_GPUS_OF_A_POD, MAX_NAME_CHARS, SecretRef
 from slipway.tasks.contracts.step_names import Step
 
 POD_IP = "$(POD_IP)"
@@ -430,7 +430,10 @@ class Site(UserDocument):
         description="whose registered models specs may release",
     )
     images: Images
-    shapes: dict[Literal["small", "transfer", "compute", "serving", "gpu"], PodShape]
+    shapes: dict[Annotated[str, StringConstraints(pattern=DNS_LABEL, max_length=MAX_NAME_CHARS)], PodShape] = Field(
+        max_length=MAX_ENTRIES,
+        description="small, transfer, compute, serving and gpu of the steps and servers, and others of servers on CPU",
+    )
     gpus: dict[NonEmptyLabelValue, Gpu] = Field(
         default_factory=dict, max_length=MAX_ENTRIES, description="GPU products by node label; empty: no GPUs"
     )

@@ -29,6 +29,13 @@ class Serving(UserDocument):
     image: ImageName | None = Field(
         default=None, description="serving image on one node; the site's image for this engine when absent"
     )
+    shape: str | None = Field(
+        default=None,
+        pattern=DNS_LABEL,
+        max_length=MAX_NAME_CHARS,
+        exclude_if=lambda shape: shape is None,  # pods of an older version read releases without it
+        description="on CPU: which of the site's shapes the serving pods have; its serving.shape when absent",
+    )
     replicas: Replicas = Replicas()
     autoscale: Autoscale | None = Field(
         default=None, description="how replicas follow the load; replicas.min pods serve when absent"

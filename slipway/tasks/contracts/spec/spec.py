@@ -138,6 +138,15 @@ class ReleaseSpec(UserDocument):
             )
         return self
 
+    @model_validator(mode="after")
+    def _a_shape_is_of_servers_on_cpu(self) -> Self:
+        if self.serving.shape is not None and self.engine.traits.on_gpu:
+            raise ValueError(
+                f"serving.shape {self.serving.shape} is of servers on CPU, and {self.engine.kind} runs on engine.gpu, "
+                "in pods of the site's shape gpu: remove serving.shape"
+            )
+        return self
+
     @property
     def gpus_reached(self) -> int:
         """GPUs that a pod must have for the ids in serving.gpus to exist: the highest id plus one, 0 without ids."""
