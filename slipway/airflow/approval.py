@@ -11,6 +11,7 @@ from airflow.sdk import Param
 from slipway.airflow.doc_text import code, fenced
 from slipway.airflow.notify.links import report_url
 from slipway.airflow.refusals import NO_RETRY, refused
+from slipway.airflow.reported import RESULT_KEY
 from slipway.tasks.contracts.fit.surge import Interruption
 from slipway.tasks.contracts.measured.gate import GateReport
 from slipway.tasks.contracts.stored.release import StepResult
@@ -49,7 +50,7 @@ class Approval(ApprovalOperator):
         if context["params"]["approval"] == "none":
             raise AirflowSkipException("this run needs no approval: its parameter `approval` is `none`")
         gate, plan = (
-            StepResult.model_validate(context["ti"].xcom_pull(task_ids=step, key="return_value"))
+            StepResult.model_validate(context["ti"].xcom_pull(task_ids=step, key=RESULT_KEY))
             for step in ("gate", "plan")
         )
         url = report_url(str(gate.data["evidence"]), context["ti"].dag_id, context["run_id"])

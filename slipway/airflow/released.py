@@ -6,13 +6,12 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import BaseOperator
 
 from slipway.airflow.refusals import refused
+from slipway.airflow.reported import reported
 from slipway.tasks.contracts.stored.plan import Plan
-from slipway.tasks.contracts.stored.release import StepResult
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-XCOM_KEY = "return_value"
 FAILED = "failed"
 
 
@@ -37,13 +36,11 @@ class Released(BaseOperator):
             Refusal: the run ended before it promoted anything.
         """
         ti, run_id = context["ti"], context["run_id"]
-        if ti.xcom_pull(task_ids="promote", key=XCOM_KEY) is not None:
+        if reported(context, "promote"):
             return
-        planned = ti.xcom_pull(task_ids="plan", key=XCOM_KEY)
-        if planned is not None:
-            result = StepResult.model_validate(planned)
-            if Plan.model_validate(result.data["plan"]).action == "nothing":
-                raise AirflowSkipException(result.summary)
+        if planned := reported(context, "plan"):
+            if Plan.model_validate(planned.data["plan"]).action == "nothing":
+                raise AirflowSkipException(planned.summary)
             if context["params"]["plan_only"]:
                 raise AirflowSkipException("plan_only was set for this run")
         states = ti.get_task_states(dag_id=ti.dag_id, run_ids=[run_id]).get(run_id, {})

@@ -24,6 +24,7 @@ from slipway.airflow.notify.links import report_url
 from slipway.airflow.other_runs import OtherRuns
 from slipway.airflow.outages import PATIENCE_S, NoAnswerError, Outage, PatientRest
 from slipway.airflow.refusals import NO_RETRY, refused
+from slipway.airflow.reported import RESULT_KEY, reported
 from slipway.airflow.runs import pod_name, run_identity
 from slipway.airflow.site import current_site
 from slipway.airflow.starting import (
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from kubernetes.client import CoreV1Api
     from kubernetes.client import models as k8s
 
-XCOM_KEY = "return_value"
 PLAN: Step = "plan"
 SITE_SUBJECT = "slipway"
 """Begins the pod's name, and names the folder of the request, of a step of the whole site."""
@@ -281,10 +281,9 @@ class StepOperator(KubernetesPodOperator):
         Raises:
             AirflowSkipException: this step has nothing to do.
         """
-        value = context["ti"].xcom_pull(task_ids=PLAN, key=XCOM_KEY)
-        if value is None:
+        result = reported(context, PLAN)
+        if result is None:
             raise AirflowSkipException("no release was planned, so there is nothing to do")
-        result = StepResult.model_validate(value)
         plan = Plan.model_validate(result.data["plan"])
         if plan.action == "nothing" or result.release is None:
             raise AirflowSkipException(result.summary)
@@ -293,7 +292,7 @@ class StepOperator(KubernetesPodOperator):
         if self.kind.undoes:
             ti, run_id = context["ti"], context["run_id"]
             first, *_, last = CANDIDATE_STEPS
-            if ti.xcom_pull(task_ids=last, key=XCOM_KEY) is not None:
+            if reported(context, last):
                 raise AirflowSkipException(f"{plan.release_id} was promoted, so there is nothing to undo")
             states = ti.get_task_states(dag_id=ti.dag_id, task_ids=[first], run_ids=[run_id])
             if states.get(run_id, {}).get(first) in NEVER_BEGAN:
@@ -434,7 +433,7 @@ class StepOperator(KubernetesPodOperator):
             log.warning("%s%s", REMEDY_PREFIX, failed.error.remedy)
         self._push(context, failed, key=FAILED_RESULT_KEY)
 
-    def _push(self, context: "Context", result: StepResult, *, key: str = XCOM_KEY) -> None:
+    def _push(self, context: "Context", result: StepResult, *, key: str = RESULT_KEY) -> None:
         # `do_xcom_push` stays False, because to the parent it means the sidecar; so the value is pushed here
         context["ti"].xcom_push(key=key, value=result.model_dump(mode="json"))
         for asset in self.outlets:

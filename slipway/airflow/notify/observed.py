@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from slipway.airflow.notify import links
 from slipway.airflow.notify.notice import Notice
+from slipway.airflow.reported import reported
 from slipway.tasks.contracts.measured.gate import GateReport, Verdict
 from slipway.tasks.contracts.notifications import Event
 from slipway.tasks.contracts.step_names import Step
@@ -16,7 +17,6 @@ from slipway.tasks.contracts.stored.release import WHY_KEY, StepResult
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-RESULT_KEY = "return_value"
 APPROVAL, ROLL_BACK = "approval", "roll-back"
 ORDER = (*get_args(Step), APPROVAL)
 """Tasks in the order in which their failures are told."""
@@ -44,8 +44,7 @@ class Observed:
 
     def result(self, task: str) -> StepResult | None:
         """What the step of a task reported; None if it did not succeed."""
-        value = self.ti.xcom_pull(task_ids=task, key=RESULT_KEY)
-        return StepResult.model_validate(value) if isinstance(value, dict) else None
+        return reported(self.context, task)
 
     def failures(self, model: str) -> Iterator[str]:
         """Why tasks of the run failed and what that leaves, a line each; the gate's own lines are in its report."""

@@ -4,6 +4,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from slipway.airflow.refusals import Refusal
 from slipway.airflow.released import Released
+from slipway.airflow.reported import NEVER_STARTED
 
 
 def decide(runs, **params):
@@ -17,6 +18,16 @@ def test_a_promoted_release_is_a_success(runs):
     runs.xcoms["promote", "return_value"] = runs.result("promote").model_dump(mode="json")
 
     decide(runs)
+
+
+@pytest.mark.parametrize("never_started", sorted(NEVER_STARTED))
+def test_a_promotion_of_an_attempt_that_was_cleared_is_no_success(runs, never_started):
+    runs.planned()
+    runs.xcoms["promote", "return_value"] = runs.result("promote").model_dump(mode="json")
+    runs.states |= {"gate": "failed", "promote": never_started}
+
+    with pytest.raises(Refusal, match="gate failed"):
+        decide(runs)
 
 
 @pytest.mark.parametrize(("action", "params"), [("nothing", {}), ("release", {"plan_only": True})])
