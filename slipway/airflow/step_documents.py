@@ -6,9 +6,12 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from slipway.tasks.contracts.base import Contract, canonical_json
+from slipway.tasks.contracts.base import Contract, canonical_json, read_contract_json
+from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.stored.release import MAX_REQUEST_BYTES, StepResult
 
+MAX_RESULT_BYTES = 4 << 20
+"""Whoever runs a step may write its result, and the scheduler's task keeps it."""
 FRESH_S = 600
 """The credentials of Airflow's connection may be others after a step of hours."""
 
@@ -36,13 +39,29 @@ def write_request(uri: str, request: Contract, aws_conn_id: str) -> None:
 
 
 def read_result(uri: str, aws_conn_id: str) -> StepResult | None:
-    """Read the result document at `uri`; None when there is none."""
+    """Read the result document at `uri`; None when there is none.
+
+    Raises:
+        AirflowFailException: it is no result.
+        AirflowException: the object store rejected the request.
+    """
     client, bucket, key = located(uri, aws_conn_id)
     try:
-        body = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        body = client.get_object(Bucket=bucket, Key=key)["Body"].read(MAX_RESULT_BYTES + 1)
     except client.exceptions.NoSuchKey:
         return None
-    return StepResult.model_validate_json(body)
+    except Exception as error:  # botocore's errors have no common base class
+        raise AirflowException(
+            f"{uri} could not be read: {error}. Check that Airflow's connection {aws_conn_id} has s3:GetObject there."
+        ) from error
+    if len(body) > MAX_RESULT_BYTES:
+        raise AirflowFailException(
+            f"{uri} has more than {MAX_RESULT_BYTES} bytes, which no step writes. Look who can write there."
+        )
+    try:
+        return read_contract_json(StepResult, body, uri)
+    except InputError as error:
+        raise AirflowFailException(str(error)) from error
 
 
 def located(uri: str, aws_conn_id: str) -> tuple[Any, str, str]:

@@ -1,10 +1,15 @@
+import re
+
 import pytest
 from airflow.sdk import RetryAction
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from slipway.airflow.approval import Approval
 from slipway.airflow.refusals import Refusal
+from slipway.airflow.step_documents import MAX_RESULT_BYTES
 from slipway.airflow.step_operator import StepOperator
+from tests.dags.step_runs import LAYOUT
+from tests.fakes.kubernetes_pods import PodEnd
 
 
 def test_the_steps_result_becomes_the_tasks_xcom(runs):
@@ -144,6 +149,29 @@ def test_nothing_is_rolled_back_of_a_release_that_was_promoted(runs):
         runs.execute("roll-back")
 
     assert runs.cluster.asked == []
+
+
+def test_a_release_is_rolled_back_although_an_attempt_that_was_cleared_had_promoted_one(runs):
+    runs.planned()
+    runs.xcoms["promote", "return_value"] = runs.result("promote").model_dump(mode="json")
+    runs.states |= {"roll-out": "success", "gate": "failed", "promote": "upstream_failed"}
+    runs.ends(runs.result("roll-back"))
+
+    assert runs.execute("roll-back")["outcome"] == "done"
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"step": "gate"}', b" " * (MAX_RESULT_BYTES + 1)])
+def test_a_result_that_is_none_fails_its_step_by_name(runs, body):
+    runs.planned()
+    uri = LAYOUT.result("demo", runs.release.id, "gate")
+
+    def written(_):
+        runs.bucket.put_object(Key=uri.removeprefix("s3://slipway/"), Body=body)
+        return PodEnd()
+
+    runs.cluster.script = written
+    with pytest.raises(AirflowFailException, match=re.escape(uri)):
+        runs.execute("gate")
 
 
 @pytest.mark.parametrize(("state", "pods_started"), [("upstream_failed", 0), ("failed", 1), ("success", 1)])
