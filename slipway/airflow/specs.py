@@ -133,5 +133,5 @@ def _plain_name(data: bytes) -> str | None:
 
 
 def _unexpected(path: Path, error: Exception) -> str:
-    reason = redacted(bounded(str(error), REASON_CHARS // 2))
+    reason = bounded(redacted(str(error)), REASON_CHARS // 2)
     return f"{path}: {type(error).__name__}: {reason}. `slipway validate` should have rejected this file: report it."

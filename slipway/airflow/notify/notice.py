@@ -14,6 +14,8 @@ from slipway.tasks.contracts.redaction import bounded, printable, redacted
 
 LINE_CHARS = 500
 MAX_LINES = 30
+MARKDOWN_CHARS = 2000
+"""Discord takes no longer message (discord.com/developers/docs/resources/message)."""
 KEY = "slipway"
 """The key of the notice in a notifier's context."""
 INERT = str.maketrans({"<": "\u2039", ">": "\u203a", "@": "\uff20", "`": "\u02cb"})
@@ -96,10 +98,20 @@ def plain(notice: Notice) -> str:
 
 
 def markdown(notice: Notice) -> str:
-    """Markdown as Mattermost, Discord and Teams read it (CommonMark); a stranger's lines are in a code block."""
-    links = [f"[{name}]({url})" for name, url in notice.links.items()]
-    why = [fenced("\n".join(map(_inert, notice.lines)), "text")] if notice.why else []
-    return "\n\n".join([f"**{notice.title}**", *why, *([" · ".join(links)] if links else [])])
+    """Markdown as Mattermost, Discord and Teams read it (CommonMark); a stranger's lines are in a code block.
+
+    At most MARKDOWN_CHARS: what is too much loses its last lines, and its links where they alone are too long.
+    """
+    links = " · ".join(f"[{name}]({url})" for name, url in notice.links.items())
+    shorter = (_markdown(notice, kept, count) for kept in (links, "") for count in range(len(notice.lines), -1, -1))
+    return next(text for text in shorter if len(text) <= MARKDOWN_CHARS)
+
+
+def _markdown(notice: Notice, links: str, count: int) -> str:
+    left_out = len(notice.lines) - count
+    lines = [*map(_inert, notice.lines[:count]), *([f"and {left_out} more lines"] if left_out else [])]
+    why = [fenced("\n".join(lines), "text")] if lines else []
+    return "\n\n".join([f"**{notice.title}**", *why, *([links] if links else [])])
 
 
 def slack(notice: Notice) -> str:

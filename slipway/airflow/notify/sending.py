@@ -32,6 +32,11 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     f"{PROVIDERS}.apprise.notifications.apprise.AppriseNotifier": {"title": "{title}", "body": "{text}"},
 }
 """Arguments that hold the message, by class, where a site does not give them."""
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "slipway.airflow.notify.model_registry.MlflowNotifier": ("mlflow",),
+    "slipway.airflow.notify.webhook.WebhookNotifier": (f"{PROVIDERS}.http",),
+}
+"""Packages that Slipway's own notifiers import when they are called."""
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +84,7 @@ class _Call(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - it is a stranger's code, and nothing may come of it
             self.error = PipelineError(
                 f"notifier {self.notifier.notifier} failed",
-                found=redacted(bounded(f"{type(error).__name__}: {error}", ERROR_CHARS)),
+                found=bounded(redacted(f"{type(error).__name__}: {error}"), ERROR_CHARS),
                 expected="a call that returns",
                 remedy="Correct its arguments in the site file or the spec, or its Airflow connection.",
             )
@@ -141,7 +146,7 @@ def problems(notifications: Notifications, of_spec: Sequence[Notifier] = ()) -> 
 @functools.cache  # looking for a module takes up to a millisecond, and every spec asks for those of the site
 def _is_installed(path: str) -> bool:
     try:
-        return find_spec(path.rpartition(".")[0]) is not None
+        return all(find_spec(module) for module in (path.rpartition(".")[0], *NEEDS.get(path, ())))
     except Exception:  # noqa: BLE001 - a parent package is missing, or fails when it is imported
         return False
 

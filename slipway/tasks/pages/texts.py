@@ -35,7 +35,7 @@ NAMES = {
 
 def shown(text: str, limit: int = MESSAGE_CHARS) -> str:
     """A text that anybody may have written: at most `limit` characters, without tokens, control characters visible."""
-    return printable(redacted(bounded(text, limit)))
+    return printable(bounded(redacted(text), limit))
 
 
 def when(moment: datetime) -> str:

@@ -1,12 +1,13 @@
 """Whatever a notifier does, its caller goes on in bounded time, and a person reads what was wrong."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from airflow.sdk import BaseNotifier
 
-from slipway.airflow.notify.notice import KEY, Notice
-from slipway.airflow.notify.sending import problems, send
+from slipway.airflow.notify.notice import KEY, MARKDOWN_CHARS, Notice, markdown
+from slipway.airflow.notify.sending import ERROR_CHARS, problems, send
 from slipway.tasks.contracts.notifications import Notifications, Notifier
 
 NOTICE = Notice("promoted", "demo", "2026-01-01T00:00:00+00:00", "release__demo", "manual__1", "demo-1")
@@ -32,6 +33,17 @@ class Raises(BaseNotifier):
 
     def notify(self, context):
         raise OSError("no route to https://ann:password@example.org")
+
+
+class Tells(BaseNotifier):
+    """Fails with what it was given."""
+
+    def __init__(self, words):
+        super().__init__()
+        self.words = words
+
+    def notify(self, context):
+        raise OSError(self.words)
 
 
 class Leaves(BaseNotifier):
@@ -109,6 +121,30 @@ def test_arguments_are_filled_in_and_never_rendered_by_airflow(calls):
     send(NOTICE, [of("Records", text="{{ conn.mail.password }} {model}", places=["{release}", "b"])], {})
 
     assert calls == [("{{ conn.mail.password }} demo", ["demo-1", "b"], NOTICE)]
+
+
+def test_a_package_that_a_notifier_of_ours_needs_and_that_is_missing_is_known_when_dags_are_parsed():
+    path = "slipway.airflow.notify.model_registry.MlflowNotifier"
+    (found,) = problems(Notifications(send=(Notifier(notifier=path),)))
+
+    assert found.what == f"notifier {path} cannot be imported"
+
+
+@pytest.mark.parametrize(("lines", "address"), [(0, 40), (16, 40), (40, 900), (3, 3000)])
+def test_markdown_is_no_longer_than_discord_takes_and_keeps_its_title(lines, address):
+    notice = replace(NOTICE, why=("x" * 480,) * lines, run_url=f"https://airflow.example/{'r' * address}")
+    text = markdown(notice)
+
+    assert len(text) <= MARKDOWN_CHARS
+    assert text.startswith(f"**{notice.title}**")
+    assert (notice.run_url in text) == (address < 1000)
+
+
+def test_no_part_of_a_secret_passes_where_an_error_is_cut(calls, caplog):
+    password = "p" * (ERROR_CHARS + 300)
+    send(NOTICE, [of("Tells", words=f"no route to https://ann:{password}@example.org")], {})
+
+    assert "ppp" not in caplog.text
 
 
 def test_what_will_not_be_called_is_known_when_dags_are_parsed():
