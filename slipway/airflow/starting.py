@@ -152,6 +152,24 @@ class Start:
             self.manager.log.warning(line)
 
 
+@dataclass
+class Deletion:
+    """How long one waiting process has seen its pod, of either client, as deleted."""
+
+    clock: Callable[[], float] = time.monotonic
+    _seen_at: float | None = None
+
+    def give_up_if_lost(self, pod: Any, container: str) -> None:
+        """Raise PodCannotStartError if a deleted pod should be gone and still counts as running."""
+        if pod.metadata.deletion_timestamp is None or pod.status.phase != PodPhase.RUNNING:
+            self._seen_at = None
+            return
+        now = self.clock()
+        self._seen_at = now if self._seen_at is None else self._seen_at
+        if failure := abandoned(as_json(pod), container, now - self._seen_at):
+            raise PodCannotStartError(failure)
+
+
 class StepPodManager(PodManager):
     """The task's own pod manager (sync)."""
 
@@ -169,6 +187,7 @@ class StepPodManager(PodManager):
         """`schedule_timeout_s` limits the wait for a quota; the rest is the parent's."""
         super().__init__(*arguments, **options)
         self._schedule_timeout_s, self._clock, self._sleep = schedule_timeout_s, clock, sleep
+        self._deletion = Deletion()
 
     def read_pod(self, pod: Any) -> Any:
         """Read the pod as the parent does."""
@@ -187,7 +206,7 @@ class StepPodManager(PodManager):
         except client.ApiException as error:
             if int(error.status or 0) < SERVER_ERROR:
                 raise
-            give_up_if_abandoned(self.read_pod(pod), str(options["container_name"]))
+            self._deletion.give_up_if_lost(self.read_pod(pod), str(options["container_name"]))
             what = f"the log of pod {pod.metadata.name} cannot be read: its node does not answer ({error.status})"
             raise HTTPError(what) from error
 
@@ -310,6 +329,10 @@ class StepPodTrigger(KubernetesPodTrigger):
         )
 
     @cached_property
+    def _deletion(self) -> Deletion:
+        return Deletion()
+
+    @cached_property
     def pod_manager(self) -> AsyncStepPodManager:
         """The pod manager that gives up on a pod that can never start."""
         return AsyncStepPodManager(async_hook=self.hook)
@@ -327,7 +350,7 @@ class StepPodTrigger(KubernetesPodTrigger):
     async def _read_pod(self) -> Any:
         pod = await self._get_pod()
         try:
-            give_up_if_abandoned(pod, self.base_container_name)
+            self._deletion.give_up_if_lost(pod, self.base_container_name)
         except PodCannotStartError as error:
             self.pod_manager.failure = error.failure
             raise
@@ -354,13 +377,6 @@ class StepPodTrigger(KubernetesPodTrigger):
 def look_interval_s(elapsed_s: float, longest_s: float) -> float:
     """Seconds between two looks at a pod that has run for `elapsed_s`."""
     return min(longest_s, max(SHORTEST_TRIGGER_LOOK_S, SHARE_OF_TIME * elapsed_s))
-
-
-def give_up_if_abandoned(pod: Any, container: str) -> None:
-    """Raise PodCannotStartError if a deleted pod, of either client, should be gone and still counts as running."""
-    running = pod.status.phase == PodPhase.RUNNING
-    if running and (failure := abandoned(as_json(pod), container, datetime.now(UTC))):
-        raise PodCannotStartError(failure)
 
 
 def _have_succeeded(pod: Any) -> bool:

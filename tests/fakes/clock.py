@@ -1,6 +1,8 @@
-"""A clock that moves only when somebody sleeps."""
+"""Clocks: one that moves only when somebody sleeps, and one that is wrong."""
 
 from datetime import UTC, datetime, timedelta
+
+from slipway.tasks.adapters.clock import SystemClock
 
 
 class ManualClock:
@@ -18,3 +20,13 @@ class ManualClock:
     def sleep(self, seconds):
         self.slept.append(seconds)
         self.seconds += seconds
+
+
+class WrongClock(SystemClock):
+    """The clock of a machine that is some time ahead, or behind."""
+
+    def __init__(self, ahead):
+        self._ahead = ahead
+
+    def now(self):
+        return super().now() + self._ahead

@@ -1,6 +1,7 @@
 """What a cluster promises, asked of the one in memory and of one that speaks the real protocol.
 
-A module that collects these tests gives the fixtures `cluster` and `until`, which waits for a condition.
+A module that collects these tests gives the fixtures `cluster`, `misled`, which shows the same cluster to a client whose
+clock is two hours ahead, and `until`, which waits for a condition.
 """
 
 import pytest
@@ -208,6 +209,15 @@ def test_a_lease_that_expired_is_taken_over(cluster):
 
     assert cluster.acquire_lease("slipway-demo", "run-b", 60) is None
     assert cluster.lease_holder("slipway-demo").holder == "run-b"
+
+
+def test_a_clients_clock_that_is_wrong_neither_shortens_nor_lengthens_a_lease(cluster, misled):
+    cluster.acquire_lease("slipway-demo", "run-a", 60)
+    assert misled.acquire_lease("slipway-demo", "run-b", 60).holder == "run-a"
+
+    cluster.release_lease("slipway-demo", "run-a")
+    misled.acquire_lease("slipway-demo", "run-b", 0)
+    assert cluster.acquire_lease("slipway-demo", "run-a", 60) is None
 
 
 def test_a_lease_is_given_back_by_its_holder_alone(cluster):

@@ -8,7 +8,8 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ class PodServer:
     """Why no pod may be watched."""
     refusal: str = ""
     """Why no pod may be created."""
+    ahead: timedelta = timedelta(0)
+    """How far the server's clock is ahead of ours."""
     lingering: set[str] = field(default_factory=set)
     """Pods that do not go away when they are deleted, as on a node that does not answer."""
 
@@ -133,6 +136,9 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # headers and body in one packet; apart, each answer waits 40 ms for a delayed ACK
     pods: PodServer
+
+    def date_time_string(self, timestamp=None):
+        return format_datetime(datetime.now(UTC) + self.pods.ahead, usegmt=True)
 
     def do_GET(self):
         parts = urlsplit(self.path)

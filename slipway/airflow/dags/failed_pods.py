@@ -6,7 +6,8 @@ Kubernetes itself removes a finished pod only when a cluster holds 12,500 of the
 
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
@@ -45,8 +46,9 @@ def remove_failed_pods() -> int:
     site = current_site()
     hook = KubernetesHook(conn_id=site.airflow.kubernetes_conn_id, cluster_context=site.kubernetes.context)
     client, namespace = hook.core_v1_client, site.kubernetes.pipeline_namespace
-    pods = client.list_namespaced_pod(namespace, label_selector=SELECTOR).items
-    removed = expired(pods, datetime.now(UTC), timedelta(hours=site.kubernetes.failed_pods_kept_h))
+    listed, _, headers = client.list_namespaced_pod_with_http_info(namespace, label_selector=SELECTOR)
+    pods, now = listed.items, parsedate_to_datetime(headers["Date"])  # the cluster wrote the times of its pods
+    removed = expired(pods, now, timedelta(hours=site.kubernetes.failed_pods_kept_h))
     for pod in removed:
         _delete(client, pod)
     log.info("%d of %d step pods removed", len(removed), len(pods))

@@ -6,7 +6,8 @@ its candidate stays, with its GPUs, until somebody releases that model again.
 
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
@@ -34,8 +35,9 @@ def dags_that_restore(ti: Any) -> list[str]:
     site = current_site()
     hook = KubernetesHook(conn_id=site.airflow.kubernetes_conn_id, cluster_context=site.kubernetes.context)
     leases = client.CoordinationV1Api(hook.core_v1_client.api_client)
-    held = leases.list_namespaced_lease(site.kubernetes.serving_namespace).items
-    return [f"{ROLLBACKS}{model}" for model in models_left(held, ti, datetime.now(UTC))]
+    held, _, headers = leases.list_namespaced_lease_with_http_info(site.kubernetes.serving_namespace)
+    now = parsedate_to_datetime(headers["Date"])  # the API server's clock, by which leases are renewed
+    return [f"{ROLLBACKS}{model}" for model in models_left(held.items, ti, now)]
 
 
 def models_left(leases: Iterable[k8s.V1Lease], ti: Any, now: datetime) -> list[str]:

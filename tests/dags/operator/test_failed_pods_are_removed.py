@@ -81,6 +81,16 @@ def test_only_old_pods_of_steps_are_deleted(cluster):
     assert set(cluster.pods) == {"fresh", "a-strangers"}
 
 
+def test_the_clock_of_the_cluster_counts_and_not_airflows(cluster):
+    kept_h = current_site().kubernetes.failed_pods_kept_h
+    stored(cluster, "fresh", ended_h_ago=1)
+    cluster.leases = {"slipway-demo": renewed(datetime.now(UTC))}
+
+    assert (remove_failed_pods(), dags_that_restore(Runs())) == (0, [])
+    cluster.ahead = timedelta(hours=kept_h)
+    assert (remove_failed_pods(), dags_that_restore(Runs())) == (1, ["rollback__demo"])
+
+
 def test_the_dag_runs_hourly_and_not_once_for_each_hour_that_was_missed():
     dag = DagBag(str(REPOSITORY / "dags" / "releases.py")).dags["remove_failed_pods"]
 
@@ -132,14 +142,17 @@ def test_a_model_is_put_in_order_once_the_run_that_holds_it_has_ended_for_a_whil
     assert models_left([held], Runs(*active), NOW) == left
 
 
-def test_the_dags_that_restore_are_those_of_the_leases_in_the_serving_namespace(cluster):
-    cluster.leases = {
-        "slipway-demo": {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": "slipway-demo", "annotations": {"slipway.dev/dag-run": DEAD}},
-            "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"},
-        }
+def renewed(moment):
+    """A lease of a run that has ended, as the API server gives it."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "slipway-demo", "annotations": {"slipway.dev/dag-run": DEAD}},
+        "spec": {"renewTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
     }
+
+
+def test_the_dags_that_restore_are_those_of_the_leases_in_the_serving_namespace(cluster):
+    cluster.leases = {"slipway-demo": renewed(datetime(2026, 1, 1, tzinfo=UTC))}
 
     assert dags_that_restore(Runs()) == ["rollback__demo"]

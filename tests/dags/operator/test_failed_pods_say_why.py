@@ -1,13 +1,16 @@
 """The task's error when its pod did not end by itself, awaited in the task and in the triggerer."""
 
 import asyncio
+import itertools
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from airflow.providers.cncf.kubernetes.utils.pod_manager import PodManager
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
+from slipway.airflow import starting
 from slipway.airflow.starting import StepPodTrigger
 from tests.fakes.kubernetes_pods import PodEnd, status
 
@@ -171,27 +174,34 @@ TAINTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTa
 TAINTED["message"] = "Taint manager: deleting due to NoExecute taint"
 
 
-def leaves(pod, seconds):
-    """Let a pod be deleted, as from a node that does not answer, whose grace period ends in so many seconds."""
+def leaves(pod, seconds, grace_s=30):
+    """Let a pod be deleted, as from a node that does not answer, whose grace period ends in so many seconds.
+
+    So says the clock of the API server, which need not be Airflow's.
+    """
     pod["metadata"]["deletionTimestamp"] = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+    pod["metadata"]["deletionGracePeriodSeconds"] = grace_s
     pod["status"]["conditions"] = [TAINTED]
 
 
 @both_ways
+@pytest.mark.parametrize("ahead_s", [-3600, 3600], ids=["behind", "ahead"])
 @pytest.mark.parametrize(
     ("conditions", "said"), [([TAINTED], "Taint manager: deleting"), ([], r"pod slipway/demo-\S+ was to end by ")]
 )
 def test_a_deleted_pod_whose_node_stays_silent_leaves_its_place_to_the_next_try(
-    runs, monkeypatch, awaited, conditions, said
+    runs, monkeypatch, awaited, conditions, said, ahead_s
 ):
     monkeypatch.setattr(PodManager.read_pod_logs.retry, "sleep", lambda _: None)
+    passing = itertools.count(0, 50)
+    monkeypatch.setattr(starting, "Deletion", partial(starting.Deletion, clock=lambda: next(passing)))
     runs.planned()
     runs.ends(None, phase="Running")
     runs.cluster.unread_logs = 1000
 
     def lost(*_):
         for name, pod in runs.cluster.pods.items():
-            leaves(pod, -60)
+            leaves(pod, ahead_s)
             pod["status"]["conditions"] = conditions
             runs.cluster.lingering.add(name)
 
@@ -207,12 +217,13 @@ def test_a_deleted_pod_whose_node_stays_silent_leaves_its_place_to_the_next_try(
     assert len(runs.cluster.created) == 2
 
 
-def test_a_deleted_pod_may_still_work_until_its_grace_period_is_over(runs, monkeypatch):
+@pytest.mark.parametrize("ends_in_s", [-3600, 3600], ids=["Airflow's clock is ahead", "is right"])
+def test_a_deleted_pod_may_still_work_until_its_grace_period_is_over(runs, monkeypatch, ends_in_s):
     monkeypatch.setattr(PodManager.read_pod_logs.retry, "sleep", lambda _: None)
     runs.planned()
     runs.ends(runs.result("build"), phase="Running")
     runs.cluster.unread_logs, began = 6, datetime.now(UTC)
-    runs.cluster.during_unread_log = lambda: [leaves(pod, 3600) for pod in runs.cluster.pods.values()]
+    runs.cluster.during_unread_log = lambda: [leaves(pod, ends_in_s, 3600) for pod in runs.cluster.pods.values()]
     runs.cluster.during_log = lambda: [pod.update(status=status(PodEnd(), began)) for pod in runs.cluster.pods.values()]
 
     runs.execute("build")

@@ -66,7 +66,7 @@ class PaperCluster(Moments, MemoryCluster):
     def with_clock(self, clock):
         """Show the same cluster to a process with another clock."""
         other = PaperCluster(clock, self.namespace)
-        other.objects = self.objects
+        other.objects, other.own_clock = self.objects, self.own_clock
         return other
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import logging
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,10 +15,17 @@ from slipway.tasks.adapters.kube.kube_errors import StaleError, UnknownKindError
 from slipway.tasks.adapters.kube.workload_state import is_available
 from slipway.tasks.contracts.errors import InputError, UnavailableError
 from slipway.tasks.contracts.site.site import StartBudget
+from tests.fakes.clock import WrongClock
 from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collected here
 from tests.fakes.cluster_contract import LABELS, service
 from tests.local.stand_in_cluster import LARGE_S
 from tests.unit.manifests.objects import base_objects
+
+
+@pytest.fixture
+def misled(server, cluster, site):
+    api = config.new_client_from_config(str(server.kubeconfig), context=site.kubernetes.context)
+    return Cluster(api, cluster.namespace, WrongClock(timedelta(hours=2)))
 
 
 def deployment(cluster, image="test/triton:good", **container):

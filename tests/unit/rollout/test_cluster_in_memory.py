@@ -1,5 +1,8 @@
 """The cluster that unit tests use promises what a real one does."""
 
+import copy
+from datetime import timedelta
+
 import pytest
 
 from tests.fakes.clock import ManualClock
@@ -10,3 +13,10 @@ from tests.fakes.cluster_contract import *  # noqa: F403 - its tests are collect
 @pytest.fixture
 def cluster():
     return MemoryCluster(ManualClock())
+
+
+@pytest.fixture
+def misled(cluster):
+    same = copy.copy(cluster)
+    same.clock = ManualClock(cluster.clock.began + timedelta(hours=2))
+    return same

@@ -61,9 +61,15 @@ def holder_of(lease: Document) -> LeaseHolder | None:
         ) from error
 
 
-def spec_of(holder: str, duration_s: int, since: datetime, now: datetime) -> Document:
-    """The spec of a Lease that `holder` has had since `since` and renews at `now`."""
-    times = {"acquireTime": _micro_time(since), "renewTime": _micro_time(now)}
+def spec_of(holder: str, duration_s: int, since: datetime, now: datetime, before: Document | None) -> Document:
+    """The spec of a Lease that `holder` has had since `since` and renews at `now`.
+
+    It differs from the one `before`, even within a second: a write that changes nothing makes no new version.
+    """
+    renewed = _micro_time(now)
+    if before and (before.get("spec") or {}).get("renewTime") == renewed:
+        renewed = _micro_time(now + timedelta(microseconds=1))
+    times = {"acquireTime": _micro_time(since), "renewTime": renewed}
     return {"holderIdentity": holder, "leaseDurationSeconds": duration_s, **times}
 
 

@@ -10,7 +10,6 @@ server sends them.
 import re
 import signal
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from slipway.tasks.contracts.errors import InputError, PipelineError, UnavailableError
@@ -20,7 +19,7 @@ Pod = dict[str, Any]
 
 SIGNALLED = 128
 LINE_CHARS = 256
-LOST_AFTER = timedelta(seconds=30)
+LOST_AFTER_S = 30.0
 """A kubelet that answers has ended a pod, and removed it, this long after its grace period."""
 UNREADABLE = "Error on reading termination "
 """Prefix of the kubelet's text when it can no longer read a termination message."""
@@ -147,15 +146,18 @@ def gone(pod: str) -> PodFailure:
     return PodFailure("gone", f"pod {pod} no longer exists, and it did not report how it ended")
 
 
-def abandoned(pod: Pod, container: str, now: datetime) -> PodFailure | None:
+def abandoned(pod: Pod, container: str, deleted_s: float) -> PodFailure | None:
     """Why a deleted pod counts as lost: its node has not ended it. None while it may still do so.
 
-    `metadata.deletionTimestamp` is the end of the grace period, and not its start.
+    Args:
+        pod: the pod, with `metadata.deletionTimestamp`: the end of its grace period by the clock of the API server.
+        container: the container that does the work.
+        deleted_s: for how long whoever asks has seen it deleted; no two machines' clocks need agree about that.
     """
     meta = pod["metadata"]
-    until = meta.get("deletionTimestamp")
-    if until is None or now < datetime.fromisoformat(until) + LOST_AFTER:
+    if deleted_s < (meta.get("deletionGracePeriodSeconds") or 0) + LOST_AFTER_S:
         return None
+    until = meta["deletionTimestamp"]
     what = f"pod {meta['namespace']}/{meta['name']} was to end by {until}, and its node does not answer"
     return failure_of(pod, container, "") or PodFailure("gone", what)
 
