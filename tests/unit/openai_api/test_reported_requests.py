@@ -5,7 +5,7 @@ import json
 import pytest
 
 from slipway.tasks.contracts.errors import InputError
-from tests.unit.openai_api.models import OURS, config_of
+from tests.unit.openai_api.models import OURS, PROMPT_MODEL, VLLM, VLLM_OUTPUTS, config_of
 from tests.unit.openai_api.test_routes import CHAT, HELLO, WITH_TOOLS, Triton, post
 
 GUIDED = config_of((*OURS, "json_schema", "min_tokens"))
@@ -195,11 +195,19 @@ def test_an_effort_is_an_argument_of_the_chat_template(path):
     )
 
 
-def test_ignore_eos_beside_a_schema_is_refused_by_name():
-    refused = Triton([InputError("ignore_eos and json_schema exclude one another: an answer ends with its JSON.")])
-    status, why = post(refused, CHAT)
+@pytest.mark.parametrize(
+    "config",
+    [config_of((*OURS, "json_schema", "ignore_eos")), config_of(VLLM, VLLM_OUTPUTS, **PROMPT_MODEL)],
+    ids=["ours", "vllm_backend"],
+)
+@pytest.mark.parametrize(
+    "asked",
+    [FORMATS["llama.cpp's"], {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"}],
+)
+def test_ignore_eos_beside_a_schema_is_refused_by_name(config, asked):
+    status, why = post(Triton(HELLO, config), {**CHAT, **asked, "ignore_eos": True})
 
-    assert (status, json.loads(why)["error"]["param"]) == (400, "ignore_eos")
+    assert (status, json.loads(why)["error"]["param"]) == (400, "ignore_eos"), why
 
 
 def test_null_is_absence_in_arguments_of_a_template_too():

@@ -270,6 +270,11 @@ def _refuse_long(texts: Iterable[str], model: ServedModel, param: str) -> None:
 
 def _parameters(request: ChatRequest | CompletionRequest, model: ServedModel, schema: Schema | None) -> dict[str, Any]:
     _refuse_unknown(request.unknown(), model)
+    if schema and request.ignore_eos:  # Slipway's models say so too; Triton's backend of vLLM does not
+        raise ApiError(
+            f"ignore_eos and {schema.param} exclude one another: an answer ends with its JSON. Leave one out.",
+            param="ignore_eos",
+        )
     if request.includes_usage and not model.counts_tokens:
         _refuse(["stream_options.include_usage"], model)
     if VLLM_SAMPLING in model.inputs:
