@@ -18,6 +18,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -85,6 +86,9 @@ IMAGE_ONLY = {
 }
 """Locks of packages that are added to images with their own Python 3.12, each with its .in file and further options. No
 environment is built from them here."""
+ADDED = {"airflow-image": "airflow"}
+"""Locks of packages that an image has besides an environment, whose own lock has everything else that they need."""
+PINNED_NAME = re.compile(r"(?m)^([A-Za-z0-9._-]+)==")
 ALONE = tuple(name for name in NAMES if name.startswith(("vllm-", "xgrammar-")))
 """Environments whose lock has the packages of the .in file alone: vLLM is read, xgrammar imported beside `tasks`."""
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -105,14 +109,14 @@ class SetupError(Exception):
 def main() -> int:
     """Build the environments named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*NAMES, *IMAGE_ONLY, []], help="environments to build")
+    parser.add_argument("names", nargs="*", choices=[*NAMES, *IMAGE_ONLY, *ADDED, []], help="environments to build")
     parser.add_argument("--lock", action="store_true", help="write the lock files instead")
     parser.add_argument("--then", nargs=argparse.REMAINDER, default=[], help="arguments of Python, as in `-m demo`")
     arguments = parser.parse_args()
     try:
         uv = installer()
         if arguments.lock:
-            for name in arguments.names or (*NAMES, *IMAGE_ONLY):
+            for name in arguments.names or (*NAMES, *IMAGE_ONLY, *ADDED):
                 lock(uv, name)
             return 0
         return build(uv, list(dict.fromkeys(arguments.names)), arguments.then)
@@ -276,6 +280,10 @@ def lock(uv: Path, name: str) -> None:
     command = [str(uv), "pip", "compile", "--quiet", "--no-header", "--generate-hashes", *options]
     command += ["--python-version", PYTHON_OF_IMAGES if name in IMAGE_ONLY else PYTHON_OF_LOCKS]
     command += ["--overrides", str(REQUIREMENTS / "overrides.txt"), "--no-emit-package", "torch"]
+    if name in ADDED:
+        lock_of_rest = REQUIREMENTS / f"{ADDED[name]}.lock"
+        command += ["--constraint", str(lock_of_rest)]
+        command += [f"--no-emit-package={package}" for package in PINNED_NAME.findall(lock_of_rest.read_text())]
     if (own := REQUIREMENTS / f"{name}-overrides.txt").exists():
         command += ["--overrides", str(own)]
     _run([*command, "-o", str(target), str(source)], f"cannot resolve {source.name}")

@@ -53,7 +53,7 @@ def test_a_tenant_reaches_the_models_of_its_own_team_alone(team, expected, entit
     assert may == expected
 
 
-@pytest.mark.parametrize("file", ["docker-compose.yaml", "k8s_manifests/airflow/values.yaml"])
+@pytest.mark.parametrize("file", ["docker-compose.yaml", "local/kind/airflow.values.yaml"])
 def test_ci_may_trigger_and_reads_no_connection(file):
     (users,) = USERS.findall((REPOSITORY / file).read_text())
 
