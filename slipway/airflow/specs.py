@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slipway.tasks.contracts.documents import parse_contract
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.redaction import bounded, redacted
-from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec.fleet import SpecFile, parse_specs
 from slipway.tasks.document_files import read_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airflow.sdk import DAG
+
+    from slipway.tasks.contracts.spec.spec import ReleaseSpec
 
 REASON_CHARS = 1000
 REPORT_CHARS = 60_000
@@ -35,7 +36,7 @@ class BrokenSpecsError(Exception):
 class Specs:
     """The specs in a folder's *.yaml files."""
 
-    good: dict[Path, ReleaseSpec] = field(default_factory=dict)
+    good: dict[Path, SpecFile] = field(default_factory=dict)
     broken: dict[Path, str] = field(default_factory=dict)
 
 
@@ -60,7 +61,7 @@ class Slice:
 
 
 def read_specs(folder: Path, only: str | None = None, part: Slice | None = None) -> Specs:
-    """Read every *.yaml file of `folder` in alphabetical order; with `only`, those that hold this text.
+    """Read every *.yaml file of `folder` in alphabetical order; with `only`, those that may describe what is named so.
 
     With `part`, files of other slices are not parsed; a file whose name is not plain to see is parsed for every slice.
     If two files have the same release name, the second is broken: a name belongs to one DAG and one Service.
@@ -71,12 +72,12 @@ def read_specs(folder: Path, only: str | None = None, part: Slice | None = None)
         spec, reason, name = None, "", None
         try:
             data = read_regular_file(path)
-            if only is not None and only.encode() not in data:
+            name = _plain_name(data)
+            if only is not None and not _may_describe(only, data, name):
                 continue
-            name = _plain_name(data) if part else None
             if part and name and name not in part:
                 continue
-            spec = parse_contract(ReleaseSpec, data, str(path))
+            spec = parse_specs(data, str(path))
         except InputError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one file, the other models keep their DAGs
@@ -86,11 +87,12 @@ def read_specs(folder: Path, only: str | None = None, part: Slice | None = None)
         if spec is None:
             specs.broken[path] = reason
             continue
-        if (owner := owners.setdefault(spec.name, path)) != path:
+        if taken := next((each for each in spec.names if each in owners), None):
             specs.broken[path] = (
-                f"{path}: name {spec.name} is taken by {owner}, expected one spec for each name. Rename one."
+                f"{path}: name {taken} is taken by {owners[taken]}, expected one spec for each name. Rename one."
             )
             continue
+        owners |= dict.fromkeys(spec.names, path)
         specs.good[path] = spec
     return specs
 
@@ -98,6 +100,7 @@ def read_specs(folder: Path, only: str | None = None, part: Slice | None = None)
 def make_dags(
     folder: Path,
     makers: "Sequence[Callable[[ReleaseSpec], DAG | None]]",
+    fleet_makers: "Sequence[Callable[[SpecFile], DAG]]" = (),
     only: str | None = None,
     part: Slice | None = None,
 ) -> Dags:
@@ -106,17 +109,20 @@ def make_dags(
     Args:
         folder: its *.yaml files are the specs.
         makers: each makes a DAG of a spec, or returns None for a spec that has no such DAG.
-        only: the name of a release. Files that do not hold it are not parsed, unless it is found nowhere: YAML can
-            write it in other ways.
+        fleet_makers: each makes a DAG of a fleet.
+        only: the name of a model or a fleet. Files that do not hold it are not parsed, unless it is found nowhere: YAML
+            can write it in other ways.
         part: the slice; None: all specs.
     """
     specs = read_specs(folder, only, part)
-    if only is not None and only not in {spec.name for spec in specs.good.values()}:
+    if only is not None and not any(only in file.names for file in specs.good.values()):
         specs = read_specs(folder, part=part)
     dags = Dags(broken=dict(specs.broken))
-    for path, spec in specs.good.items():
+    for path, file in specs.good.items():
+        models = [model for model in file.models if only in {None, model.name}]
         try:
-            made = [dag for make in makers if (dag := make(spec)) is not None]
+            made = [dag for make in makers for model in models if (dag := make(model)) is not None]
+            made += [make(file) for make in fleet_makers if file.is_fleet]
             for dag in made:
                 dag.validate()  # type: ignore[no-untyped-call]  # Airflow's own
         except Exception as error:  # noqa: BLE001 - as above
@@ -124,6 +130,11 @@ def make_dags(
         else:
             dags.made.update({dag.dag_id: dag for dag in made})
     return dags
+
+
+def _may_describe(only: str, data: bytes, name: str | None) -> bool:
+    """Whether a file may describe the model or fleet; that of a fleet holds only the beginning of a member's name."""
+    return only.encode() in data or (name is not None and only.startswith(f"{name}-"))
 
 
 def _plain_name(data: bytes) -> str | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from airflow.sdk import DAG, get_parsing_context
 
 from slipway.airflow.dags.drill_dag import drill_dag
+from slipway.airflow.dags.fleet_dag import fleet_dag
 from slipway.airflow.dags.left_behind import RELEASES, ROLLBACKS
 from slipway.airflow.dags.release_dag import release_dag
 from slipway.airflow.dags.rollback_dag import rollback_dag
@@ -13,6 +14,7 @@ from slipway.airflow.notify.callbacks import warn_of_problems
 from slipway.airflow.site import current_site, has_site_dags, specs_folder, specs_slice
 from slipway.airflow.specs import BrokenSpecsError, make_dags
 from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.spec.fleet import FLEETS
 from slipway.tasks.contracts.stored.lease import DRILLS
 
 MAKERS = {RELEASES: release_dag, ROLLBACKS: rollback_dag, DRILLS: drill_dag}
@@ -40,8 +42,10 @@ def release_dags(specs: str | Path | None = None) -> dict[str, DAG]:
     for prefix, make in MAKERS.items():
         if of_task.startswith(prefix):
             return make_dags(folder, [make], only=of_task.removeprefix(prefix)).made
+    if of_task.startswith(FLEETS):
+        return make_dags(folder, [], [fleet_dag], only=of_task.removeprefix(FLEETS)).made
     of_site = [retention_dag(), failed_pods_dag()] if has_site_dags() else []
-    found = {} if of_task else make_dags(folder, [*MAKERS.values()], part=specs_slice()).made
+    found = {} if of_task else make_dags(folder, [*MAKERS.values()], [fleet_dag], part=specs_slice()).made
     return found | {dag.dag_id: dag for dag in of_site}
 
 
@@ -59,7 +63,7 @@ def report_broken_specs(specs: str | Path | None = None) -> None:
         BrokenSpecsError: specs are broken; the text names each one and what is wrong in it.
     """
     current_site()
-    if broken := make_dags(_existing(specs), [*MAKERS.values()], part=specs_slice()).broken:
+    if broken := make_dags(_existing(specs), [*MAKERS.values()], [fleet_dag], part=specs_slice()).broken:
         raise BrokenSpecsError(broken)
 
 

@@ -10,15 +10,16 @@ from pydantic import BaseModel
 
 from slipway.cli.error_text import print_error
 from slipway.cli.terminal import echo
-from slipway.tasks.contracts.base import Contract, read_contract
+from slipway.tasks.contracts.base import read_contract
 from slipway.tasks.contracts.documents import parse_document, positions_in
 from slipway.tasks.contracts.errors import InputError
 from slipway.tasks.contracts.redaction import redacted
 from slipway.tasks.contracts.site.site import Site
+from slipway.tasks.contracts.spec.fleet import read_specs
 from slipway.tasks.contracts.spec.spec import ReleaseSpec
 from slipway.tasks.document_files import read_regular_file
 
-CONTRACTS: dict[str, type[Contract]] = {"Release": ReleaseSpec, "Site": Site}
+KINDS = ("Release", "Site")
 FOUND_CHARS = 60
 
 
@@ -92,12 +93,15 @@ def checked(path: Path) -> str:
     text = read_regular_file(path)
     data = parse_document(text, str(path))
     kind = data.get("kind") if isinstance(data, dict) else "Release"
-    if not isinstance(kind, str) or kind not in CONTRACTS:
+    if kind not in KINDS:
         raise InputError(
             f"{path}: kind",
             found="none" if kind is None else redacted(repr(kind)[:FOUND_CHARS]),
-            expected=" or ".join(CONTRACTS),
+            expected=" or ".join(KINDS),
             remedy="Set kind: Release in a release spec, or kind: Site in a site file.",
         )
-    contract = read_contract(CONTRACTS[kind], data, str(path), positions_in(text))
-    return f"{'site' if isinstance(contract, Site) else 'release'} {getattr(contract, 'name', '')}"
+    if kind == "Site":
+        return f"site {read_contract(Site, data, str(path), positions_in(text)).name}"
+    file = read_specs(data, str(path), positions_in(text))
+    members = ", ".join(model.name for model in file.models)
+    return f"fleet {file.name} of {members}" if file.is_fleet else f"release {file.name}"

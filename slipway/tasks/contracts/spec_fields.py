@@ -1,6 +1,6 @@
 """Bounds and field types that the sections of a spec share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -32,6 +32,10 @@ MAX_TEMPLATE_ARGUMENTS = 20
 MAX_PROMPT_CHARS = 2**18
 MAX_ANSWER_CHARS = 2**16
 MAX_REVISION_CHARS = 250
+MAX_MEMBERS = 16
+"""The largest fleet."""
+FLEET_SECTIONS = ("quantization", "engine", "serving", "gate", "rollout")
+"""Sections of a spec in which the members of a fleet may differ."""
 
 MAX_DRAIN_S = 3600
 """A stopping release keeps its GPUs while requests are in flight; beyond an hour a node's own drain gives up."""
@@ -128,3 +132,21 @@ TemplateArguments = Annotated[
     dict[TemplateArgumentName, str | OptionNumber | Limit | bool], Field(max_length=MAX_TEMPLATE_ARGUMENTS)
 ]
 """Arguments of a chat template by name, e.g. `enable_thinking: false`; which ones it knows is in its text."""
+
+
+def may_be_a_list(schema: dict[str, Any]) -> None:
+    """Describe a field that may be a list in a spec's file, which makes it a fleet's (spec/fleet.py)."""
+    one = schema["anyOf"][0]
+    schema["anyOf"].append({"type": "array", "items": one, "minItems": 1, "maxItems": MAX_MEMBERS})
+
+
+def may_be_a_fleet(schema: dict[str, Any]) -> None:
+    """Describe `fleet`, which is in the file of a spec and in none of its members."""
+    sections = {name: {"type": "object"} for name in FLEET_SECTIONS}
+    schema["properties"]["fleet"] = {
+        "type": "object",
+        "maxProperties": MAX_MEMBERS,
+        "additionalProperties": {"type": "object", "properties": sections, "additionalProperties": False},
+        "description": "by entry of a list in engine.gpu or serving.shape: the sections that differ there, in which "
+        "null removes a field and a list replaces one",
+    }

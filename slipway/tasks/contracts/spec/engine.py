@@ -30,6 +30,7 @@ from slipway.tasks.contracts.spec_fields import (
     Revision,
     TemplateArguments,
     Tokens,
+    may_be_a_list,
 )
 
 
@@ -46,7 +47,9 @@ class Engine(UserDocument):
 
     kind: EngineKind
     gpu: NonEmptyLabelValue | None = Field(
-        default=None, description="GPU product as the node's label names it, e.g. NVIDIA-L4"
+        default=None,
+        json_schema_extra=may_be_a_list,
+        description="GPU product as the node's label names it, e.g. NVIDIA-L4; a list: a fleet",
     )
     tensor_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)
     pipeline_parallel: int = Field(default=1, ge=1, le=MAX_RANKS)

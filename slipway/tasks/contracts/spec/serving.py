@@ -7,7 +7,14 @@ from pydantic import Field, model_validator
 from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
 from slipway.tasks.contracts.engine.scaling import Autoscale
 from slipway.tasks.contracts.kubernetes_text import ImageName
-from slipway.tasks.contracts.spec_fields import MAX_DRAIN_S, MAX_GPUS_OF_A_POD, MAX_NAME_CHARS, MAX_REPLICAS, MAX_WAIT_S
+from slipway.tasks.contracts.spec_fields import (
+    MAX_DRAIN_S,
+    MAX_GPUS_OF_A_POD,
+    MAX_NAME_CHARS,
+    MAX_REPLICAS,
+    MAX_WAIT_S,
+    may_be_a_list,
+)
 
 
 class Replicas(UserDocument):
@@ -33,8 +40,10 @@ class Serving(UserDocument):
         default=None,
         pattern=DNS_LABEL,
         max_length=MAX_NAME_CHARS,
+        json_schema_extra=may_be_a_list,
         exclude_if=lambda shape: shape is None,  # pods of an older version read releases without it
-        description="on CPU: which of the site's shapes the serving pods have; its serving.shape when absent",
+        description="on CPU: which of the site's shapes the serving pods have; its serving.shape when absent; "
+        "a list: a fleet",
     )
     replicas: Replicas = Replicas()
     autoscale: Autoscale | None = Field(

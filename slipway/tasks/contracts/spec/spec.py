@@ -3,7 +3,7 @@
 from math import ceil
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from slipway.tasks.contracts.base import DNS_LABEL, UserDocument
 from slipway.tasks.contracts.engine.engine_kinds import KEPT_FORMATS, EngineTraits, QuantizationFormat, kinds_with
@@ -22,6 +22,7 @@ from slipway.tasks.contracts.spec_fields import (
     Revision,
     SecretRef,
     SourceUri,
+    may_be_a_fleet,
 )
 
 CALIBRATED: frozenset[str] = frozenset({"int8_sq", "int4_awq", "w4a8_awq", "fp8", "nvfp4"})
@@ -82,6 +83,8 @@ class Quantization(UserDocument):
 
 class ReleaseSpec(UserDocument):
     """One model, from a revision to a Service."""
+
+    model_config = ConfigDict(json_schema_extra=may_be_a_fleet)
 
     if_invalid = "`slipway schema` prints its fields."
 

@@ -1,0 +1,215 @@
+"""A fleet: one spec whose `engine.gpu` or `serving.shape` is a list becomes a model for each entry. Pure.
+
+Below the readers of spec files nothing knows of lists: each member is a spec of its own, with its own name, channel,
+gate and rollout (docs/decisions/0051).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slipway.tasks.contracts.base import read_contract
+from slipway.tasks.contracts.documents import parse_document, positions_in
+from slipway.tasks.contracts.errors import InputError
+from slipway.tasks.contracts.redaction import redacted
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec_fields import FLEET_SECTIONS, MAX_MEMBERS, MAX_NAME_CHARS
+from slipway.tasks.contracts.violations import Positions
+
+PLACES = (("engine", "gpu"), ("serving", "shape"))
+"""Fields that may be a list: GPU products, or shapes of servers on CPU."""
+VENDOR = "nvidia-"
+"""Begins the label of nearly every product, and is left out of names."""
+FOUND_CHARS = 60
+FLEETS = "fleet__"
+"""Begins the id of the DAG that releases a fleet, and of the runs that it starts."""
+
+
+@dataclass(frozen=True)
+class SpecFile:
+    """What a spec's file describes: one model, or the members of a fleet."""
+
+    name: str
+    models: tuple[ReleaseSpec, ...]
+    is_fleet: bool = False
+    schedule: str | None = None
+    """When a fleet's members are released; None otherwise, because a model's spec says so itself."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fleet's name, if it is one, and that of each model."""
+        names = tuple(model.name for model in self.models)
+        return (self.name, *names) if self.is_fleet else names
+
+
+def member_run(run_id: str) -> str:
+    """The id of the runs in which a run of the fleet's DAG releases its members.
+
+    It begins as no id does that Airflow itself gives, such as scheduled__, and that it would refuse for another run.
+    """
+    return f"{FLEETS}{run_id}"
+
+
+def parse_specs(data: bytes, what: str) -> SpecFile:
+    """Parse and validate a spec's file.
+
+    Raises:
+        InputError: it is not a document (see parse_document), not a valid spec, or one of its members is not. Names
+            lines and columns.
+    """
+    return read_specs(parse_document(data, what), what, positions_in(data))
+
+
+def read_specs(document: Any, what: str, positions: Positions | None = None) -> SpecFile:
+    """Validate a spec's document; see parse_specs."""
+    if not is_fleet(document):
+        spec = read_contract(ReleaseSpec, document, what, positions)
+        return SpecFile(spec.name, (spec,))
+    listed = _lists(document)
+    if len(listed) != 1:
+        raise InputError(
+            f"{what} describes a fleet",
+            found=" and ".join(".".join(place) for place in listed) or "fleet, but no list of places",
+            expected="a list in engine.gpu, or in serving.shape for servers on CPU",
+            remedy="Correct the spec: docs/serving-on-gpus.md, Several GPU products from one spec.",
+        )
+    return _fleet(document, *listed[0], what, positions)
+
+
+def is_fleet(document: Any) -> bool:
+    """Whether a spec's document means a fleet; it need not be valid."""
+    return bool(_lists(document)) or (isinstance(document, dict) and "fleet" in document)
+
+
+def _lists(document: Any) -> list[tuple[str, str]]:
+    return [(section, field) for section, field in PLACES if isinstance(_field(document, section, field), list)]
+
+
+def _fleet(document: dict[str, Any], section: str, field: str, what: str, positions: Positions | None) -> SpecFile:
+    places = _checked_places(_field(document, section, field), f"{what}: {section}.{field}")
+    changes = _checked_changes(document.get("fleet", {}), places, f"{what}: fleet")
+    base = {key: value for key, value in document.items() if key != "fleet"}
+    members = []
+    for place in places:
+        member = _merged(base, changes.get(place, {}))
+        member = _merged(member, {section: {field: place}, **_name_of(base, place, what)})
+        members.append(_validated(member, place, what, positions))
+    _check_groups(members, what)
+    models = tuple(member.model_copy(update={"schedule": None}) for member in members)
+    return SpecFile(base["name"], models, is_fleet=True, schedule=members[0].schedule)
+
+
+def _validated(member: dict[str, Any], place: str, what: str, positions: Positions | None) -> ReleaseSpec:
+    try:
+        return read_contract(ReleaseSpec, member, what, positions)
+    except InputError as error:
+        raise InputError(error.what, found=f"in the fleet's member {place}", remedy=error.remedy) from error
+
+
+def _checked_places(places: list[Any], what: str) -> list[str]:
+    """The entries of the list, of which each makes a name of its own.
+
+    Raises:
+        InputError: they do not.
+    """
+    if not 1 <= len(places) <= MAX_MEMBERS:
+        raise InputError(
+            f"{what} is a list",
+            found=f"{len(places)} entries",
+            expected=f"1 to {MAX_MEMBERS}",
+            remedy="Correct the list, or give one of its entries instead of it.",
+        )
+    suffixes: dict[str, Any] = {}
+    for place in places:
+        suffix = suffix_of(place) if isinstance(place, str) else ""
+        if not suffix or suffix in suffixes:
+            raise InputError(
+                f"{what} names the members of a fleet",
+                found=redacted(repr(place)[:FOUND_CHARS]) + (f" beside {suffixes[suffix]!r}" if suffix else ""),
+                expected="texts, no two of which are alike but for case and punctuation",
+                remedy="Correct the list.",
+            )
+        suffixes[suffix] = place
+    return places
+
+
+def _checked_changes(changes: Any, places: list[str], what: str) -> Mapping[str, dict[str, Any]]:
+    """What differs from the spec at each place.
+
+    Raises:
+        InputError: it is not of a place in the list, or not of a section that may differ.
+    """
+    if not isinstance(changes, dict) or not all(isinstance(change, dict) for change in changes.values()):
+        raise InputError(
+            f"{what} is not valid",
+            expected="a mapping from entries of the list to the sections that differ there",
+            remedy="Correct it.",
+        )
+    if unknown := sorted(changes.keys() - set(places)):
+        raise InputError(
+            f"{what} names {redacted(unknown[0][:FOUND_CHARS])}, which is not in the list",
+            expected=", ".join(places),
+            remedy="Correct it, or add it to the list.",
+        )
+    for place, change in changes.items():
+        if unknown := sorted(change.keys() - set(FLEET_SECTIONS)):
+            raise InputError(
+                f"{what}.{place} has {redacted(unknown[0][:FOUND_CHARS])}, in which members of a fleet cannot differ",
+                expected=", ".join(FLEET_SECTIONS),
+                remedy="Move it to the spec, or write a spec of its own for that place.",
+            )
+    return changes
+
+
+def suffix_of(place: str) -> str:
+    """What a member's name has after the fleet's: `a100-sxm4-80gb` of the product NVIDIA-A100-SXM4-80GB."""
+    return re.sub(r"[^a-z0-9]+", "-", place.lower().removeprefix(VENDOR)).strip("-")
+
+
+def _name_of(document: dict[str, Any], place: str, what: str) -> dict[str, str]:
+    """The member's name as a part of its document; none if the fleet has none, which validation says.
+
+    Raises:
+        InputError: it would be too long for Kubernetes.
+    """
+    if not isinstance(document.get("name"), str):
+        return {}
+    name = f"{document['name']}-{suffix_of(place)}"
+    if len(name) > MAX_NAME_CHARS:
+        raise InputError(
+            f"{what}: the name of the fleet's member {name} is too long",
+            found=f"{len(name)} characters",
+            expected=f"at most {MAX_NAME_CHARS}",
+            remedy="Shorten the fleet's name.",
+        )
+    return {"name": name}
+
+
+def _check_groups(members: list[ReleaseSpec], what: str) -> None:
+    """Refuse members in one server, which has one shape.
+
+    Raises:
+        InputError: two of them are in one group.
+    """
+    groups = [member.serving.group for member in members if member.serving.group is not None]
+    if len(set(groups)) < len(groups):
+        raise InputError(
+            f"{what}: members of a fleet share serving.group, and a group's server has one shape",
+            found=", ".join(groups),
+            remedy="Remove serving.group, or give each member a group of its own below fleet.",
+        )
+
+
+def _field(document: Any, section: str, field: str) -> Any:
+    part = document.get(section) if isinstance(document, dict) else None
+    return part.get(field) if isinstance(part, dict) else None
+
+
+def _merged(document: Any, change: Any) -> Any:
+    """The document after a JSON Merge Patch: null removes a field, and a list replaces one (RFC 7396)."""
+    if not isinstance(change, dict):
+        return change
+    kept = document if isinstance(document, dict) else {}
+    merged = {key: _merged(kept.get(key), value) for key, value in change.items() if value is not None}
+    return {**{key: value for key, value in kept.items() if key not in change}, **merged}

@@ -1,0 +1,141 @@
+"""A spec whose `engine.gpu` or `serving.shape` is a list becomes a model for each entry."""
+
+import copy
+import json
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from slipway.tasks.contracts.spec.fleet import parse_specs, read_specs
+from slipway.tasks.contracts.spec.spec import ReleaseSpec
+from slipway.tasks.contracts.spec_fields import MAX_MEMBERS
+from tests.fakes.releases import SPEC
+from tests.support.paths import REPOSITORY
+from tests.support.refused import refused
+
+PRODUCTS = ["NVIDIA-L4", "NVIDIA-H100-80GB-HBM3"]
+ON_GPUS = {
+    **SPEC,
+    "quantization": {"format": "int4_awq", "calibration": {"dataset": "hf://datasets/a/b@main/c.jsonl"}},
+    "engine": {**SPEC["engine"], "kind": "trt-engine", "gpu": PRODUCTS},
+}
+ON_CPUS = {**SPEC, "serving": {"shape": ["cpu-1", "cpu-2"]}}
+EXAMPLES = sorted((REPOSITORY / "specs" / "fleets").glob("*.yaml"))
+
+
+def changed(document, **sections):
+    return {**copy.deepcopy(document), **sections}
+
+
+def read(document):
+    return read_specs(document, "fleet.yaml")
+
+
+def test_a_spec_without_a_list_is_one_model():
+    file = read(SPEC)
+
+    assert (file.models, file.is_fleet, file.names) == ((ReleaseSpec.model_validate(SPEC),), False, ("demo",))
+
+
+def test_each_product_gets_a_model_that_is_as_if_it_had_a_spec_of_its_own():
+    file = read(ON_GPUS)
+
+    assert (file.name, file.is_fleet) == ("demo", True)
+    assert file.models == tuple(
+        ReleaseSpec.model_validate(changed(ON_GPUS, name=name, engine={**ON_GPUS["engine"], "gpu": product}))
+        for name, product in zip(("demo-l4", "demo-h100-80gb-hbm3"), PRODUCTS, strict=True)
+    )
+
+
+def test_each_shape_of_servers_on_cpu_gets_a_model_by_the_same_rule():
+    file = read(ON_CPUS)
+
+    assert [(model.name, model.serving.shape) for model in file.models] == [
+        ("demo-cpu-1", "cpu-1"),
+        ("demo-cpu-2", "cpu-2"),
+    ]
+    assert file.names == ("demo", "demo-cpu-1", "demo-cpu-2")
+
+
+def test_what_differs_at_one_place_is_merged_into_its_model_alone():
+    engine = {**ON_GPUS["engine"], "options": {"kv_cache_fraction": 0.8}}
+    expect = [{"metric": "error_rate", "at_most": 0.0}]
+    change = {
+        "engine": {"max_batch_size": 64, "options": {"max_num_tokens": 512}},
+        "gate": {"expect": expect},
+        "quantization": {"format": "fp8"},
+    }
+
+    l4, h100 = read(changed(ON_GPUS, engine=engine, fleet={PRODUCTS[1]: change})).models
+
+    assert (l4.engine.max_batch_size, l4.quantization.format) == (8, "int4_awq")
+    assert (h100.engine.max_batch_size, h100.quantization.format) == (64, "fp8")
+    assert h100.engine.options == {"kv_cache_fraction": 0.8, "max_num_tokens": 512}
+    assert [line.metric for line in h100.gate.expect] == ["error_rate"]
+    assert [line.metric for line in l4.gate.expect] == ["smoke_accuracy"]
+
+
+def test_null_takes_a_field_away_at_one_place():
+    spec = changed(ON_CPUS, gate={**SPEC["gate"], "benchmark": {"requests": 7}})
+
+    plain, own = read(changed(spec, fleet={"cpu-2": {"gate": {"benchmark": None}}})).models
+
+    assert (plain.gate.benchmark.requests == 7, own.gate.benchmark.requests == 7) == (True, False)
+
+
+def test_the_schedule_is_the_fleets_which_releases_its_members():
+    file = read(changed(ON_CPUS, schedule="@daily"))
+
+    assert (file.schedule, {model.schedule for model in file.models}) == ("@daily", {None})
+
+
+def test_the_stages_before_the_shape_matters_read_the_same_fields():
+    narrow, wide = read(ON_CPUS).models
+
+    assert (narrow.source, narrow.quantization, narrow.engine) == (wide.source, wide.quantization, wide.engine)
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ({"serving": {"shape": []}}, {"found": "0 entries", "expected": "1 to 16"}),
+        ({"serving": {"shape": [f"s{n}" for n in range(MAX_MEMBERS + 1)]}}, {"found": "17 entries"}),
+        ({"serving": {"shape": ["a", "a"]}}, {"found": "'a' beside 'a'"}),
+        ({"serving": {"shape": ["a-b", "a.b"]}}, {"found": "'a.b' beside 'a-b'"}),
+        ({"serving": {"shape": ["a", 7]}}, {"found": "7"}),
+        ({"serving": {"shape": ["a", "..."]}}, {"found": "'...'"}),
+        ({"serving": {"shape": ["a" * 36]}}, {"what": f"demo-{'a' * 36} is too long", "found": "41 characters"}),
+        ({"engine": {**SPEC["engine"], "gpu": ["NVIDIA-L4"]}}, {"found": "engine.gpu and serving.shape"}),
+        ({"serving": {}, "fleet": {}}, {"found": "no list of places"}),
+        ({"fleet": {"cpu-3": {}}}, {"what": "names cpu-3, which is not in the list", "expected": "cpu-1, cpu-2"}),
+        ({"fleet": {"cpu-1": {"source": {"revision": "v2"}}}}, {"what": "fleet.cpu-1 has source"}),
+        ({"fleet": {"cpu-1": 1}}, {"what": "fleet is not valid"}),
+        ({"fleet": ["cpu-1"]}, {"what": "fleet is not valid"}),
+        ({"serving": {"shape": ["cpu-1", "cpu-2"], "group": "g"}}, {"what": "members of a fleet share serving.group"}),
+        ({"fleet": {"cpu-2": {"engine": {"max_batch_size": 0}}}}, {"found": "member cpu-2"}),
+        ({"schedule": "slipway/demo-cpu-2"}, {"what": "this model's own asset"}),
+        ({"name": None}, {"what": "name"}),
+        ({"name": "Demo"}, {"what": "must be lower-case letters"}),
+    ],
+)
+def test_a_list_that_makes_no_fleet_is_refused(sections, expected):
+    with refused(**expected):
+        read(changed(ON_CPUS, **sections))
+
+
+def test_a_violation_is_found_in_the_file_of_the_fleet():
+    text = yaml.safe_dump(ON_CPUS).replace("max_batch_size: 8", "max_batch_size: 0")
+
+    with refused(what=f"fleet.yaml:{text[: text.index('max_batch_size')].count(chr(10)) + 1}:"):
+        parse_specs(text.encode(), "fleet.yaml")
+
+
+@pytest.mark.parametrize("document", [SPEC, ON_GPUS, changed(ON_CPUS, fleet={"cpu-1": {"gate": {}}})])
+def test_the_published_schema_knows_fleets(document):
+    Draft202012Validator(ReleaseSpec.model_json_schema()).validate(json.loads(json.dumps(document)))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_examples_are_fleets_of_several_models(file):
+    assert len(parse_specs(file.read_bytes(), str(file)).models) > 1
